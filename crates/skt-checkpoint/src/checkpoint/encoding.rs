@@ -13,7 +13,7 @@ use super::gathered::shared_block;
 use super::hook::{Step, StepName};
 use super::layout::Active;
 use super::memory::Memory;
-use super::schedule::{Encoding, Polled, Stats, Tokens, Unit, Way, units_of};
+use super::schedule::{Polled, Schedule, Stats, Tokens, Unit, Way, units_of};
 use crate::comm::collect::all_reduce;
 use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -39,8 +39,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let Some(mut under_way) = self.under_way.take() else { return };
         let Active { row, byte } = &mut under_way.ready[region];
         (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
-        if let Some(encoding) = &mut under_way.encoding {
-            encoding.set_ready(self.segment.layout(), &under_way.ready);
+        if let Some(schedule) = &mut under_way.schedule {
+            schedule.set_ready(self.segment.layout(), &under_way.ready);
         }
         self.under_way = Some(under_way);
     }
@@ -55,8 +55,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.helper.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
         let start = Instant::now();
-        let left = match &mut under_way.encoding {
-            Some(encoding) => self.advance(encoding, false)?,
+        let left = match &mut under_way.schedule {
+            Some(schedule) => self.advance(schedule, false)?,
             None => Polled::Idle,
         };
         under_way.stats.encode_seconds += start.elapsed().as_secs_f64();
@@ -98,9 +98,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         stats: &mut Stats,
     ) -> Result<()> {
         let start = Instant::now();
-        let encoding = self.start_encoding(epoch, active, None)?;
+        let schedule = self.start_encoding(epoch, active, None)?;
         stats.encode_seconds += start.elapsed().as_secs_f64();
-        self.finish_encoding(encoding, stats)
+        self.finish_encoding(schedule, stats)
     }
 
     /// Starts the encoding of an epoch's active part, which becomes final in `stages`; `None` if
@@ -110,7 +110,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         epoch: u64,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
-    ) -> Result<Encoding<C>> {
+    ) -> Result<Schedule<C>> {
         self.segment.step(Step::new(StepName::Encode, epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
@@ -138,67 +138,67 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             _ => Way::Whole,
         };
         let ready = if at_once { units.len() } else { 0 };
-        Ok(Encoding { epoch, units, begun: 0, ready, way })
+        Ok(Schedule { epoch, units, begun: 0, ready, way })
     }
 
     /// Completes an encoding whose rows are all final here.
     pub(super) fn finish_encoding(
         &mut self,
-        mut encoding: Encoding<C>,
+        mut schedule: Schedule<C>,
         stats: &mut Stats,
     ) -> Result<()> {
         let start = Instant::now();
-        let left = self.advance(&mut encoding, true)?;
+        let left = self.advance(&mut schedule, true)?;
         assert_eq!(left, Polled::Done, "all rows are ready, and it has waited");
-        self.exchange_sums(&encoding)?;
-        stats.encoded_bytes += self.encoded_bytes(&encoding);
+        self.exchange_sums(&schedule)?;
+        stats.encoded_bytes += self.encoded_bytes(&schedule);
         stats.encode_seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
     /// Does what can be done now. With `all_ready` (this member's rows are all final) waits for the
     /// rest.
-    fn advance(&mut self, encoding: &mut Encoding<C>, all_ready: bool) -> Result<Polled> {
+    fn advance(&mut self, schedule: &mut Schedule<C>, all_ready: bool) -> Result<Polled> {
         if all_ready {
-            encoding.ready = encoding.units.len();
+            schedule.ready = schedule.units.len();
         }
-        let mut way = mem::replace(&mut encoding.way, Way::Whole);
+        let mut way = mem::replace(&mut schedule.way, Way::Whole);
         let done = match &mut way {
-            Way::Tokens(tokens) => self.advance_tokens(encoding, tokens, all_ready)?,
-            Way::Rounds(rounds) => self.advance_rounds(encoding, rounds, all_ready)?,
+            Way::Tokens(tokens) => self.advance_tokens(schedule, tokens, all_ready)?,
+            Way::Rounds(rounds) => self.advance_rounds(schedule, rounds, all_ready)?,
             Way::Whole => {
                 if all_ready {
-                    self.encode_units(encoding, encoding.units.len())?;
+                    self.encode_units(schedule, schedule.units.len())?;
                     Polled::Done
                 } else {
                     Polled::Idle
                 }
             }
         };
-        encoding.way = way;
+        schedule.way = way;
         Ok(done)
     }
 
     /// Bytes of A that an encoding covers on this member.
-    fn encoded_bytes(&self, encoding: &Encoding<C>) -> usize {
+    fn encoded_bytes(&self, schedule: &Schedule<C>) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = self.segment.layout().regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
         };
-        encoding.units.iter().map(bytes).sum()
+        schedule.units.iter().map(bytes).sum()
     }
 
-    fn encode_units(&mut self, encoding: &mut Encoding<C>, end: usize) -> Result<()> {
-        let (encoder, epoch) = (self.encoder, encoding.epoch);
+    fn encode_units(&mut self, schedule: &mut Schedule<C>, end: usize) -> Result<()> {
+        let (encoder, epoch) = (self.encoder, schedule.epoch);
         let set = self.config.method.encoded(epoch);
-        while encoding.begun < end {
-            let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
+        while schedule.begun < end {
+            let Unit { region, band, bytes } = schedule.units[schedule.begun].clone();
             let step = Step::new(StepName::Encode, epoch).band(region, band);
             let parts = &self.segment.layout().regions[region];
             let cells = parts.parities(set).cells(&bytes);
             self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
             self.band(region).encode(encoder, set, band, bytes, step)?;
-            encoding.begun += 1;
+            schedule.begun += 1;
         }
         Ok(())
     }
@@ -206,23 +206,23 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Sends members the checksums that others computed from their data, where these read it in
     /// place or received it unchanged; otherwise each member has computed its own. Collective over
     /// the group.
-    fn exchange_sums(&mut self, encoding: &Encoding<C>) -> Result<()> {
-        let is_read_by_others = match (&encoding.way, self.encoder) {
+    fn exchange_sums(&mut self, schedule: &Schedule<C>) -> Result<()> {
+        let is_read_by_others = match (&schedule.way, self.encoder) {
             (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
             (Way::Rounds(_), _) | (Way::Whole, _) => false,
         };
         if !is_read_by_others {
             return Ok(());
         }
-        self.segment.step(Step::new(StepName::Sums, encoding.epoch))?;
+        self.segment.step(Step::new(StepName::Sums, schedule.epoch))?;
         let (me, size) = (self.group.rank(), self.group.size());
         let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
         let length = |keeper: &usize| {
             let sums = |unit: &Unit| {
-                let (rows, cells) = self.rows_and_cells(unit, *keeper, encoding.epoch);
+                let (rows, cells) = self.rows_and_cells(unit, *keeper, schedule.epoch);
                 rows.len() * cells.len()
             };
-            encoding.units.iter().map(sums).sum::<usize>()
+            schedule.units.iter().map(sums).sum::<usize>()
         };
         let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
         let sends: Vec<(&[u8], usize, Tag)> = (others.iter())
@@ -234,10 +234,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.group.exchange_bytes(&sends, &mut recvs)?;
         for (keeper, sums) in others.into_iter().zip(theirs) {
             let mut rest = &sums[..];
-            for unit in &encoding.units {
-                let (rows, cells) = self.rows_and_cells(unit, keeper, encoding.epoch);
+            for unit in &schedule.units {
+                let (rows, cells) = self.rows_and_cells(unit, keeper, schedule.epoch);
                 let parts = &self.segment.layout().regions[unit.region];
-                let data = parts.data(parts.a, self.config.method.encoded(encoding.epoch));
+                let data = parts.data(parts.a, self.config.method.encoded(schedule.epoch));
                 for row in rows {
                     let (of_row, tail) = rest.split_at(cells.len());
                     self.segment.set_sums(&data, row, cells.start, of_row);
@@ -280,12 +280,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     fn advance_tokens(
         &mut self,
-        encoding: &mut Encoding<C>,
+        schedule: &mut Schedule<C>,
         tokens: &mut Tokens<C>,
         wait: bool,
     ) -> Result<Polled> {
-        let units = encoding.units.len();
-        self.tell(encoding.ready, tokens)?;
+        let units = schedule.units.len();
+        self.tell(schedule.ready, tokens)?;
         for member in 0..tokens.theirs.len() {
             self.hear(member, tokens, units, false)?;
         }
@@ -293,8 +293,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
             // What they wrote before they called it ready is visible after this.
             self.segment.order();
-            let end = if wait { least } else { least.min(encoding.begun + 1) };
-            self.encode_units(encoding, end)?;
+            let end = if wait { least } else { least.min(schedule.begun + 1) };
+            self.encode_units(schedule, end)?;
             if end < least {
                 return Ok(Polled::More);
             }
@@ -304,7 +304,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let late = tokens.theirs.iter().position(|(ready, _)| *ready == least);
             self.hear(late.expect("the least of them"), tokens, units, true)?;
         }
-        if encoding.begun < units || encoding.ready < units {
+        if schedule.begun < units || schedule.ready < units {
             return Ok(Polled::Idle);
         }
         while let Some(mut send) = tokens.sent.pop() {
@@ -367,11 +367,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     fn advance_rounds(
         &mut self,
-        encoding: &mut Encoding<C>,
+        schedule: &mut Schedule<C>,
         rounds: &mut Rounds<C>,
         wait: bool,
     ) -> Result<Polled> {
-        let set = self.config.method.encoded(encoding.epoch);
+        let set = self.config.method.encoded(schedule.epoch);
         let mut turns = 0;
         loop {
             while let Some(at) = rounds.due() {
@@ -385,22 +385,22 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 turns += 1;
                 let round = rounds.running.remove(at).expect("it is due");
                 let step =
-                    Step::new(StepName::Encode, encoding.epoch).band(round.region, round.band);
+                    Step::new(StepName::Encode, schedule.epoch).band(round.region, round.band);
                 if let Some(mut round) = self.band(round.region).turn(round, set, step)? {
                     round.due += rounds.window;
                     rounds.running.insert(at, round);
                 }
             }
-            if rounds.tiles.is_empty() && encoding.begun < encoding.units.len() {
-                if encoding.begun == encoding.ready {
+            if rounds.tiles.is_empty() && schedule.begun < schedule.units.len() {
+                if schedule.begun == schedule.ready {
                     return Ok(if rounds.are_here()? { Polled::Idle } else { Polled::Waiting });
                 }
-                let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
+                let Unit { region, band, bytes } = schedule.units[schedule.begun].clone();
                 self.segment
-                    .step(Step::new(StepName::Encode, encoding.epoch).band(region, band))?;
+                    .step(Step::new(StepName::Encode, schedule.epoch).band(region, band))?;
                 rounds.tiles =
                     self.band(region).ring_tiles(band, bytes, rounds.message_bytes).into();
-                encoding.begun += 1;
+                schedule.begun += 1;
             }
             if !wait && turns == TUNING.tiles_a_poll {
                 return Ok(Polled::More);
@@ -410,12 +410,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 match rounds.running.iter().map(|round| round.due).min() {
                     Some(due) => rounds.slot = due,
                     // A band may have nothing to encode.
-                    None if encoding.begun < encoding.units.len() => {}
+                    None if schedule.begun < schedule.units.len() => {}
                     None => return Ok(Polled::Done),
                 }
                 continue;
             };
-            let Unit { region, band, .. } = encoding.units[encoding.begun - 1];
+            let Unit { region, band, .. } = schedule.units[schedule.begun - 1];
             let due = rounds.slot + rounds.window;
             let round = self.band(region).start_round((region, band), tile, set, due)?;
             rounds.running.push_back(round);

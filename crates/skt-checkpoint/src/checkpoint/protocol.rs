@@ -260,18 +260,18 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if self.config.check_frozen && epoch > 1 {
             self.segment.assert_frozen(&active);
         }
-        let mut encoding = None;
+        let mut schedule = None;
         if self.config.method == Method::SelfCheckpoint {
             // 2 carry: D := C where the last epoch was active and this one is not.
             self.segment.carry(epoch, &active, &mut stats)?;
 
             // 3 encode: starts D := parities of A, for what is final.
             let start = Instant::now();
-            encoding = Some(self.start_encoding(epoch, &active, stages.as_deref())?);
+            schedule = Some(self.start_encoding(epoch, &active, stages.as_deref())?);
             stats.encode_seconds += start.elapsed().as_secs_f64();
         }
         let ready = vec![Active::ALL; active.len()];
-        self.under_way = Some(UnderWay { epoch, active, ready, encoding, stats });
+        self.under_way = Some(UnderWay { epoch, active, ready, schedule, stats });
         Ok(())
     }
 
@@ -293,12 +293,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             Method::Abft => return self.checkpoint_abft(state),
             Method::SelfCheckpoint | Method::Double | Method::Single => {}
         }
-        let UnderWay { epoch, active, encoding, mut stats, .. } =
+        let UnderWay { epoch, active, schedule, mut stats, .. } =
             self.under_way.take().expect("an epoch that has begun");
 
         // 3 encode, sums: the rest of D := parities of A.
-        if let Some(encoding) = encoding {
-            self.finish_encoding(encoding, &mut stats)?;
+        if let Some(schedule) = schedule {
+            self.finish_encoding(schedule, &mut stats)?;
             if self.config.check_frozen {
                 self.segment.assert_carried(&active);
             }

@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use super::agree::Plan;
-use super::codec::Codec;
 use super::config::Config;
-use super::encode::{Band, Encoder, Scratch};
+use super::encode::Encoder;
+use super::encoding::Encoding;
 use super::error::{CheckpointError, Result};
-use super::gathered::Gathered;
 use super::hook::{Step, StepName};
+use super::layout::Active;
 use super::level::{FileId, Helper, Rotten, Shelves};
 use super::memory::Memory;
 use super::opening::Found;
-use super::schedule::{Stats, UnderWay};
+use super::schedule::{Polled, Stats, UnderWay};
 use super::segment::OwnSegment;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
@@ -20,9 +20,7 @@ use crate::comm::collect::all_reduce;
 /// Takes and recovers checkpoints of one rank's regions.
 pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) job: C,
-    pub(super) group: C,
     pub(super) config: Config,
-    pub(super) code: Codec,
     /// Writes images from the segment; a field before it, so dropped before it.
     pub(super) helper: Helper,
     /// What is known of the images of this rank.
@@ -32,18 +30,11 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     /// The files of images that this process manages, by level.
     pub(super) seen_files: Vec<Vec<FileId>>,
     pub(super) plan: Plan,
-    pub(super) scratch: Scratch,
-    /// How this group computes parities.
-    pub(super) encoder: Encoder,
-    /// Approximate bytes of a message when the group encodes by messages.
-    pub(super) message_bytes: usize,
+    /// How this rank's group computes parities; a field before the segment, so that the others'
+    /// segments are released before the hold on the run.
+    pub(super) encoding: Encoding<C, M>,
     /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay<C>>,
-    /// Checksums of the other members' data, for the epoch that is being taken.
-    pub(super) gathered: Gathered,
-    /// Segments of the group's other members, by position in the group; empty unless all are within
-    /// reach.
-    pub(super) peers: Vec<Option<M::Peer>>,
     /// This rank's segment; the last field, so that the hold on the run is released last.
     pub(super) segment: OwnSegment<M>,
 }
@@ -52,15 +43,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
     /// messages.
     pub fn message_bytes(&self) -> usize {
-        match self.encoder {
-            Encoder::Direct => 0,
-            _ => self.message_bytes,
-        }
+        self.encoding.message_bytes()
     }
 
     /// How this rank's group computes parities.
     pub fn encoder(&self) -> Encoder {
-        self.encoder
+        self.encoding.encoder()
     }
 
     /// This process's rank in the run.
@@ -115,6 +103,46 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 }
 
+/// An epoch that is being taken while the application computes.
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
+    /// of a region, that is, in the rows before `outside.row` and in the bytes before
+    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
+    /// no epoch has begun.
+    ///
+    /// # Safety
+    /// From here until [`Checkpointer::complete`] has returned nobody writes there: this process
+    /// reads it, and other members of the group may read it in place.
+    pub unsafe fn ready(&mut self, region: usize, outside: Active) {
+        let Some(mut under_way) = self.under_way.take() else { return };
+        let Active { row, byte } = &mut under_way.ready[region];
+        (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
+        if let Some(schedule) = &mut under_way.schedule {
+            schedule.set_ready(self.segment.layout(), &under_way.ready);
+        }
+        self.under_way = Some(under_way);
+    }
+
+    /// Encodes some of what is ready here (on all members, if they read each other's memory), or
+    /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
+    /// what is left to do before [`Checkpointer::complete`].
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
+    pub fn poll(&mut self) -> Result<Polled> {
+        self.helper.advance();
+        let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
+        let start = Instant::now();
+        let left = match &mut under_way.schedule {
+            Some(schedule) => self.encoding.advance(&mut self.segment, schedule, false)?,
+            None => Polled::Idle,
+        };
+        under_way.stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.under_way = Some(under_way);
+        Ok(left)
+    }
+}
+
 /// Parts that several steps share.
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The ranks of the job for which `is_so` holds, in rising order. Collective.
@@ -131,20 +159,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         match bytes > capacity {
             true => Err(CheckpointError::StateTooLarge { bytes, capacity }),
             false => Ok(()),
-        }
-    }
-
-    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, M> {
-        let (vault, parts) = self.segment.to_encode(region);
-        Band {
-            comm: &self.group,
-            code: &self.code,
-            vault,
-            parts,
-            message_bytes: self.message_bytes,
-            scratch: &mut self.scratch,
-            peers: &self.peers,
-            gathered: &mut self.gathered,
         }
     }
 

@@ -163,7 +163,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let hook = self.segment.hook();
         let (_written, _free) = self.helper.take_back(WhenBusy::Skip, &*hook);
         // Memory is free again only when no process has it open.
-        self.peers.clear();
+        self.encoding.forget_peers();
         self.job.barrier()?;
         Ok(result)
     }

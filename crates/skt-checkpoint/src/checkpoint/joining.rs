@@ -6,22 +6,18 @@ use super::agree::Plan;
 use super::checkpointer::Checkpointer;
 use super::codec::{Codec, CodecError};
 use super::config::Config;
-use super::encode::{Encoder, Scratch};
+use super::encoding::Encoding;
 use super::error::{CheckpointError, Result};
-use super::gathered::Gathered;
-use super::header::SegmentId;
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
 use super::level::failed::level_error;
 use super::level::look::Seen;
 use super::level::{FileId, FoundImage, Generation, Helper, Level, Shelves, Slot};
-use super::link::Link;
 use super::memory::Memory;
 use super::opening::Opening;
 use super::segment::OwnSegment;
 use crate::comm::Comm;
-use crate::comm::collect::{all_max, all_reduce};
-use crate::tuning::TUNING;
+use crate::comm::collect::all_max;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
@@ -46,14 +42,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
         Ok(Self {
             job,
-            group: group_comm,
-            code,
-            scratch: Scratch::default(),
-            encoder: config.encoder.with_messages(),
-            message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
+            encoding: Encoding::new(group_comm, code, &config),
             under_way: None,
-            gathered: Gathered::default(),
-            peers: Vec::new(),
             plan,
             config,
             helper,
@@ -68,65 +58,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     pub(super) fn joined(&mut self) -> Result<()> {
         self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
-    }
-
-    /// Looks for the segments of the group's other members. If each member can read those of all
-    /// others, parities need no messages.
-    pub(super) fn meet_peers(&mut self, is_new: bool) -> Result<()> {
-        let asked = self.config.encoder;
-        if !self.config.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
-            return Ok(());
-        }
-        let (me, ranks) = (self.group.rank(), self.segment.members().to_vec());
-        let mut attempts = vec![0; ranks.len()];
-        attempts[me] = self.segment.id().attempt;
-        all_reduce(&self.group, &mut attempts, u64::max)?;
-        let mut peers = Vec::with_capacity(ranks.len());
-        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
-            let id = SegmentId { rank, attempt };
-            let peer = match member == me {
-                true => None,
-                false => self.segment.peer(id)?,
-            };
-            peers.push(peer);
-        }
-        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
-        let mut all_see = [u8::from(sees_all)];
-        // A user who asks for `direct` must get it in every group.
-        let who = if asked == Encoder::Direct { &self.job } else { &self.group };
-        all_reduce(who, &mut all_see, u8::min)?;
-        if all_see[0] != 0 {
-            (self.encoder, self.peers) = (Encoder::Direct, peers);
-        } else if asked == Encoder::Direct {
-            if is_new {
-                self.segment.remove()?;
-            }
-            // The first to report it ends the job: all must have removed their segments by then.
-            self.job.barrier()?;
-            return Err(CheckpointError::NotDirect);
-        }
-        Ok(())
-    }
-
-    /// Measures the cost of messages if parities need messages and their length is not given; with
-    /// `direct`, prepares the others' memory for reading instead.
-    pub(super) fn prepare_to_encode(&mut self) -> Result<()> {
-        if !self.config.method.encodes() {
-            return Ok(());
-        }
-        if self.encoder == Encoder::Direct {
-            for region in 0..self.segment.layout().regions.len() {
-                self.band(region).prepare_direct();
-            }
-        } else if self.config.message_bytes.is_none() {
-            let link = Link::measure(&self.group, &self.code)?;
-            // The bytes that pass through the pipeline before it runs empty: a band's parity.
-            let bands = self.segment.layout().regions.iter().map(|parts| parts.stripes);
-            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
-            let bytes = parity.max().unwrap_or_default();
-            self.message_bytes = link.message_bytes(bytes, self.group.size());
-        }
-        Ok(())
     }
 }
 

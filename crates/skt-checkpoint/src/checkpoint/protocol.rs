@@ -108,11 +108,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if is_lasting {
             this.segment.join(&this.plan, is_new)?;
             this.joined()?;
-            this.meet_peers(is_new)?;
+            this.encoding.meet_peers(&this.job, &mut this.segment, &this.config, is_new)?;
 
             // 4 confirm: the record names this start and has COMMIT(E).
             this.segment.confirm(&this.plan)?;
-            this.prepare_to_encode()?;
+            this.encoding.prepare(&mut this.segment, &this.config)?;
         }
         Ok(Opened::Ready(Box::new(this)))
     }
@@ -161,8 +161,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let mut copied_bytes = self.segment.finish_flush(epoch, self.holds(epoch))?;
 
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
-        let rebuilt_bytes = self.rebuild(epoch, &lost)?;
-        let mut mended = [self.mend(epoch, &damaged, &lost)? as u64];
+        let rebuilt_bytes = self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
+        let mended = self.encoding.mend(&mut self.segment, epoch, &damaged, &lost)?;
+        let mut mended = [mended as u64];
         self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
@@ -256,7 +257,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
         // 1 checkpoint: the group agrees on the least active row and column.
         self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
-        let (active, stages) = self.agree_on_parts(active, stages)?;
+        let (active, stages) = self.encoding.agree_on_parts(&self.segment, active, stages)?;
         if self.config.check_frozen && epoch > 1 {
             self.segment.assert_frozen(&active);
         }
@@ -267,7 +268,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
             // 3 encode: starts D := parities of A, for what is final.
             let start = Instant::now();
-            schedule = Some(self.start_encoding(epoch, &active, stages.as_deref())?);
+            let stages = stages.as_deref();
+            schedule = Some(self.encoding.start(&mut self.segment, epoch, &active, stages)?);
             stats.encode_seconds += start.elapsed().as_secs_f64();
         }
         let ready = vec![Active::ALL; active.len()];
@@ -298,7 +300,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
         // 3 encode, sums: the rest of D := parities of A.
         if let Some(schedule) = schedule {
-            self.finish_encoding(schedule, &mut stats)?;
+            self.encoding.finish(&mut self.segment, schedule, &mut stats)?;
             if self.config.check_frozen {
                 self.segment.assert_carried(&active);
             }

@@ -7,8 +7,6 @@
 //! lost until its record says otherwise.
 
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
 use super::memory::Memory;
 use super::record::Holds;
 use crate::comm::Comm;
@@ -41,27 +39,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
         let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
-        let is_lost = lost.contains(&self.group.rank());
+        let is_lost = lost.contains(&self.encoding.rank());
         assert_eq!(self.segment.record().is_hollow(), is_lost || self.plan.load.is_some());
         assert!(self.plan.load.is_none() || self.image().is_none() == is_lost);
         lost
-    }
-
-    /// Rebuilds the settled copy and parities of the group's lost members. Returns the bytes
-    /// written here.
-    pub(super) fn rebuild(&mut self, epoch: u64, lost: &[usize]) -> Result<usize> {
-        if lost.is_empty() {
-            return Ok(0);
-        }
-        let settled = self.config.method.settled(epoch);
-        let mut written = 0;
-        for region in 0..self.segment.layout().regions.len() {
-            for band in 0..self.segment.layout().regions[region].stripes.bands() {
-                let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
-                written += self.band(region).rebuild(lost, settled, band, step)?;
-            }
-        }
-        Ok(written)
     }
 
     /// Where this rank's data of the epoch is before the recovery.

@@ -21,7 +21,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let free = self.take_back_images();
         stats.copy_seconds =
             self.segment.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
-        self.encode_all(epoch, active, stats)?;
+        self.encoding.encode_all(&mut self.segment, epoch, active, stats)?;
         self.barrier(epoch, stats)?;
         self.segment.commit_stamped(epoch, state)
     }

@@ -3,11 +3,11 @@
 //! this one cell its stripe treats the member as lost. An image with very many damaged cells is
 //! lost as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::agree::{Damage, Refusal};
 use super::checkpointer::Checkpointer;
-use super::encode::Place;
+use super::encoding::Damaged;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::level::Load;
@@ -15,9 +15,6 @@ use super::memory::Memory;
 use super::segment::{DamagedCell, Findings};
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
-
-/// The damaged cells of a group: for each cell, the members on which it is damaged.
-pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
@@ -29,7 +26,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
         self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
-        let (me, listed_max) = (self.group.rank(), self.config.damaged_cells_max);
+        let (me, listed_max) = (self.encoding.rank(), self.config.damaged_cells_max);
         let found = self.segment.find_damage(epoch, self.holds(epoch), me, listed_max);
         let rotten = match self.plan.load {
             Some(_) => self.ranks_where(!found.are_listed())?,
@@ -37,21 +34,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         };
         // Damage too large to list means that the image is lost or the segment is refused.
         let listed = if found.are_listed() { &found.listed[..] } else { &[] };
-        let mut places = Vec::with_capacity(listed.len());
-        for DamagedCell { place, .. } in listed {
-            let Place { region, band, stripe, row, cell } = *place;
-            places.push([region, band, stripe, row, cell].map(|number| number as u64));
-        }
-        let mut damaged = Damaged::new();
-        let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
-        for (member, bytes) in of_all.iter().enumerate() {
-            for words in bytes.chunks_exact(size_of::<[u64; 5]>()) {
-                let [region, band, stripe, row, cell] =
-                    bytemuck::pod_read_unaligned::<[u64; 5]>(words).map(|word| word as usize);
-                let place = Place { region, band, stripe, row, cell };
-                damaged.entry(place).or_default().insert(member);
-            }
-        }
+        let damaged = self.encoding.agree_on_damage(listed)?;
         self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
@@ -105,21 +88,5 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
             }
         }
-    }
-
-    /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
-    /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
-    pub(super) fn mend(&mut self, epoch: u64, damaged: &Damaged, lost: &[usize]) -> Result<usize> {
-        let settled = self.config.method.settled(epoch);
-        let mut mended = 0;
-        for (place, members) in damaged {
-            let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
-            self.segment.step(step)?;
-            let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
-            gone.sort_unstable();
-            self.band(place.region).rebuild_cell(&gone, settled, place, step)?;
-            mended += usize::from(members.contains(&self.group.rank()));
-        }
-        Ok(mended)
     }
 }

@@ -151,10 +151,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             None => Source::Memory,
             Some(&Load { level, generation, .. }) => Source::Images { level, generation },
         };
-        let Self { job, mut rotten, config, helper, peers, segment, .. } = self;
+        let Self { job, mut rotten, config, helper, mut encoding, segment, .. } = self;
         let shapes: Vec<RegionShape> =
             segment.layout().regions.iter().map(|parts| parts.stripes.shape).collect();
-        drop((helper, peers));
+        drop(helper);
+        encoding.forget_peers();
         let (memory, held, lock, hook) = segment.into_parts();
         drop(held);
         // All have released segments that another process may take over or remove.

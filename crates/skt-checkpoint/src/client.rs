@@ -21,7 +21,6 @@ use std::time::Instant;
 use bytemuck::Pod;
 use skt_terms::exit::Exit;
 
-use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::{Hook, NoHook};
@@ -53,7 +52,7 @@ pub struct Options {
     /// Everything else: the size of groups, the code, what to do with what is found, levels of
     /// images. [`open`] sets host, node, clock and random number, and the failure domain where none
     /// is named.
-    pub config: Config<AnyCode>,
+    pub config: Config,
     /// Called at each step of the protocol; for fault injection.
     pub hook: Arc<dyn Hook>,
 }
@@ -65,8 +64,8 @@ impl Options {
     /// same: it names all parameters without which a checkpoint would be useless. As a JSON object
     /// it lets the refusal name the one that differs.
     pub fn new(run_id: &str, application: &str) -> Self {
-        let code = AnyCode::new(CodecKind::Xor);
-        let config = Config { application: application.to_owned(), ..Config::new(run_id, code) };
+        let application = application.to_owned();
+        let config = Config { application, ..Config::new(run_id, CodecKind::Xor) };
         let store = StoreKind::SysV { huge_pages: false }.open();
         Self { store, mtbf_seconds: 86400.0, config, hook: Arc::new(NoHook) }
     }
@@ -74,7 +73,7 @@ impl Options {
     /// Each group survives the loss of `parities` ranks, which are half of the group at most.
     pub fn with_parities(mut self, parities: usize) -> Self {
         let kind = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
-        (self.config.parities, self.config.code) = (parities, AnyCode::new(kind));
+        (self.config.parities, self.config.code) = (parities, kind);
         self
     }
 }
@@ -140,7 +139,7 @@ pub fn open<'a, C: Comm>(
 
 /// The regions of a rank, and their checkpoints.
 pub struct Saved<'a, C: Comm> {
-    checkpointer: Box<Checkpointer<C, Segments<'a>, AnyCode>>,
+    checkpointer: Box<Checkpointer<C, Segments<'a>>>,
     options: &'a Options,
     regions: Vec<Region>,
     recovered: Option<Recovered>,

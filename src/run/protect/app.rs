@@ -4,12 +4,11 @@ use std::io;
 
 use super::segments::TestSegments;
 use super::settings::Settings;
-use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{Checkpointer, Config};
 
 /// A checkpointer whose segments are in a store of this node.
-pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>, AnyCode>;
+pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>>;
 
 impl Settings {
     /// The method `self`, XOR over a ring, and groups of 16 that each survive one loss.
@@ -32,7 +31,7 @@ impl Settings {
         application: String,
         host: &str,
         state_bytes: usize,
-    ) -> io::Result<Config<AnyCode>> {
+    ) -> io::Result<Config> {
         let part = memory.part();
         let config = Config {
             application,
@@ -45,7 +44,7 @@ impl Settings {
             resume: self.resume,
             domain: self.domain_of(host),
             state_capacity_bytes: state_bytes,
-            ..Config::new(&format!("{}-t{part}", self.run_id), AnyCode::new(self.codec))
+            ..Config::new(&format!("{}-t{part}", self.run_id), self.codec)
         };
         memory.identify(config, host)
     }

@@ -19,7 +19,6 @@ use super::result;
 use super::segments::TestSegments;
 use super::settings::Settings;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
-use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
@@ -252,7 +251,7 @@ pub(super) fn config<C: Comm>(
     memory: &TestSegments,
     host: &str,
     (format_name, format): (&str, u32),
-) -> Result<Config<AnyCode>, CheckpointError> {
+) -> Result<Config, CheckpointError> {
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();
     let refused = |source| {

@@ -25,7 +25,6 @@ mod settings;
 mod split;
 mod wrong;
 
-pub use crate::checkpoint::any_code::AnyCode;
 pub use crate::checkpoint::segments::role::is_mark;
 pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use app::NodeCheckpointer;

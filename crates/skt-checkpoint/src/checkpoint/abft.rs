@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use super::agree::Refusal;
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::level::Generation;
@@ -19,7 +18,7 @@ use super::schedule::Stats;
 use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
     /// zeros, replace lost ones, and the application rebuilds them.
     ///
@@ -30,15 +29,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
         let loaded_bytes = self.load_image(epoch)?;
         if self.plan.load.is_some() {
-            self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
+            self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
             let rotten = self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?;
             self.lose_images(&rotten);
-            self.stamp_rebuilt(epoch)?;
+            self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
         }
-        self.ready = true;
+        self.segment.set_ready();
         Ok(Recovered {
             epoch,
-            state: self.record.state().to_vec(),
+            state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes: 0,
             copied_bytes: 0,
@@ -72,18 +71,16 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// point where it resumed, so superfluous images are removed then, and none is written.
     /// Collective.
     pub(super) fn checkpoint_abft(&mut self, state: &[u8]) -> Result<Stats> {
-        self.record.assert_settled();
-        let is_first = self.record.stamped() == self.plan.epoch;
-        let epoch = self.record.stamped() + 1;
+        self.segment.record().assert_settled();
+        let is_first = self.segment.record().stamped() == self.plan.epoch;
+        let epoch = self.segment.record().stamped() + 1;
         let (mut state, mut stats) = (state.to_vec(), Stats { epoch, ..Stats::default() });
-        self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
+        self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
         self.append_due(&mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
         let due = self.split_off_due(&mut state);
         self.barrier(epoch, &mut stats)?;
-        self.record.commit(epoch, state);
-        self.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Commit, epoch))?;
+        self.segment.commit_stamped(epoch, state)?;
         if is_first {
             self.discard_superfluous_images()?;
         } else {

@@ -3,34 +3,24 @@
 use std::time::Instant;
 
 use super::agree::Plan;
-use super::code::Code;
 use super::config::Config;
-use super::encode::{Band, Encoder, Scratch};
+use super::encode::Encoder;
+use super::encoding::Encoding;
 use super::error::{CheckpointError, Result};
-use super::gathered::Gathered;
-use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Step, StepName};
-use super::layout::{Active, SegmentLayout};
+use super::layout::Active;
 use super::level::{FileId, Helper, Rotten, Shelves};
 use super::memory::Memory;
 use super::opening::Found;
-use super::record::Record;
-use super::schedule::{Stats, UnderWay};
-use super::vault::Vault;
+use super::schedule::{Polled, Stats, UnderWay};
+use super::segment::OwnSegment;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
 /// Takes and recovers checkpoints of one rank's regions.
-pub struct Checkpointer<C: Comm, M: Memory, K> {
+pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) job: C,
-    pub(super) group: C,
-    pub(super) config: Config<K>,
-    pub(super) code: K,
-    pub(super) memory: M,
-    pub(super) id: SegmentId,
-    pub(super) header: HeaderLayout,
-    pub(super) layout: SegmentLayout,
-    pub(super) identity: Identity,
+    pub(super) config: Config,
     /// Writes images from the segment; a field before it, so dropped before it.
     pub(super) helper: Helper,
     /// What is known of the images of this rank.
@@ -39,48 +29,31 @@ pub struct Checkpointer<C: Comm, M: Memory, K> {
     pub(super) rotten: Vec<Rotten>,
     /// The files of images that this process manages, by level.
     pub(super) seen_files: Vec<Vec<FileId>>,
-    pub(super) vault: Vault<M::Segment>,
-    pub(super) record: Record,
     pub(super) plan: Plan,
-    /// Whether A may be used: recovery is done, or there is nothing to recover.
-    pub(super) ready: bool,
-    /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
-    /// parts of the last checkpoint.
-    pub(super) last_active: Vec<Active>,
-    pub(super) scratch: Scratch,
-    /// How this group computes parities.
-    pub(super) encoder: Encoder,
-    /// Approximate bytes of a message when the group encodes by messages.
-    pub(super) message_bytes: usize,
+    /// How this rank's group computes parities; a field before the segment, so that the others'
+    /// segments are released before the hold on the run.
+    pub(super) encoding: Encoding<C, M>,
     /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay<C>>,
-    /// Checksums of the other members' data, for the epoch that is being taken.
-    pub(super) gathered: Gathered,
-    /// Segments of the group's other members, by position in the group; empty unless all are within
-    /// reach.
-    pub(super) peers: Vec<Option<M::Peer>>,
-    /// The last field, so that the hold is released after the segment.
-    pub(super) lock: Option<M::Lock>,
+    /// This rank's segment; the last field, so that the hold on the run is released last.
+    pub(super) segment: OwnSegment<M>,
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
     /// messages.
     pub fn message_bytes(&self) -> usize {
-        match self.encoder {
-            Encoder::Direct => 0,
-            _ => self.message_bytes,
-        }
+        self.encoding.message_bytes()
     }
 
     /// How this rank's group computes parities.
     pub fn encoder(&self) -> Encoder {
-        self.encoder
+        self.encoding.encoder()
     }
 
     /// This process's rank in the run.
     pub fn rank(&self) -> usize {
-        self.identity.rank
+        self.segment.rank()
     }
 
     /// What this start resumes from.
@@ -95,12 +68,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// The newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
-        self.record.committed()
+        self.segment.record().committed()
     }
 
     /// Bytes of this rank's segment.
     pub fn segment_bytes(&self) -> usize {
-        self.layout.bytes
+        self.segment.layout().bytes
     }
 
     /// The live workspace A of region `region`.
@@ -108,9 +81,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Panics
     /// Before [`Checkpointer::recover`].
     pub fn region(&mut self, region: usize) -> &mut [u8] {
-        assert!(self.ready, "recover first");
-        let a = self.layout.regions[region].a;
-        self.vault.bytes_mut(a.range())
+        self.segment.region(region)
     }
 
     /// The address of a region's workspace A and its bytes, valid as long as this checkpointer. It
@@ -120,9 +91,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Panics
     /// Before [`Checkpointer::recover`].
     pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
-        assert!(self.ready, "recover first");
-        let a = self.layout.regions[region].a.range();
-        (self.vault.pointer(a.clone()), a.len())
+        self.segment.region_at(region)
     }
 
     /// The live workspaces of all regions, for use at the same time.
@@ -130,35 +99,52 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// # Panics
     /// Before [`Checkpointer::recover`].
     pub fn regions(&mut self) -> Vec<&mut [u8]> {
-        assert!(self.ready, "recover first");
-        let bytes = self.layout.bytes;
-        let mut rest = self.vault.bytes_mut(0..bytes);
-        let mut at = 0;
-        let mut regions = Vec::with_capacity(self.layout.regions.len());
-        for parts in &self.layout.regions {
-            let a = parts.a.range();
-            let (_, tail) = rest.split_at_mut(a.start - at);
-            let (region, tail) = tail.split_at_mut(a.len());
-            regions.push(region);
-            (rest, at) = (tail, a.end);
+        self.segment.regions()
+    }
+}
+
+/// An epoch that is being taken while the application computes.
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
+    /// of a region, that is, in the rows before `outside.row` and in the bytes before
+    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
+    /// no epoch has begun.
+    ///
+    /// # Safety
+    /// From here until [`Checkpointer::complete`] has returned nobody writes there: this process
+    /// reads it, and other members of the group may read it in place.
+    pub unsafe fn ready(&mut self, region: usize, outside: Active) {
+        let Some(mut under_way) = self.under_way.take() else { return };
+        let Active { row, byte } = &mut under_way.ready[region];
+        (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
+        if let Some(schedule) = &mut under_way.schedule {
+            schedule.set_ready(self.segment.layout(), &under_way.ready);
         }
-        regions
+        self.under_way = Some(under_way);
+    }
+
+    /// Encodes some of what is ready here (on all members, if they read each other's memory), or
+    /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
+    /// what is left to do before [`Checkpointer::complete`].
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
+    pub fn poll(&mut self) -> Result<Polled> {
+        self.helper.advance();
+        let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
+        let start = Instant::now();
+        let left = match &mut under_way.schedule {
+            Some(schedule) => self.encoding.advance(&mut self.segment, schedule, false)?,
+            None => Polled::Idle,
+        };
+        under_way.stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.under_way = Some(under_way);
+        Ok(left)
     }
 }
 
 /// Parts that several steps share.
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Writes the record, which is in force from then on.
-    pub(super) fn write_record(&mut self, step: Step) -> Result<()> {
-        Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
-    }
-
-    /// Ranks of this process's group, by position in it.
-    pub(super) fn group_ranks(&self) -> Vec<usize> {
-        let mine = self.plan.groups.iter().find(|group| group.contains(&self.identity.rank));
-        mine.expect("every rank has a group").clone()
-    }
-
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The ranks of the job for which `is_so` holds, in rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
         let mut said = vec![0u8; self.job.size()];
@@ -176,23 +162,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    pub(super) fn band(&mut self, region: usize) -> Band<'_, C, K, M::Segment, M::Peer> {
-        Band {
-            comm: &self.group,
-            code: &self.code,
-            vault: &mut self.vault,
-            parts: &self.layout.regions[region],
-            message_bytes: self.message_bytes,
-            scratch: &mut self.scratch,
-            peers: &self.peers,
-            gathered: &mut self.gathered,
-        }
-    }
-
     /// Waits until all ranks of the job have called it. Collective.
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
-        self.vault.step(Step::new(StepName::Barrier, epoch))?;
-        self.vault.order();
+        self.segment.step(Step::new(StepName::Barrier, epoch))?;
+        self.segment.order();
         let start = Instant::now();
         match self.shelves.is_empty() {
             true => self.job.barrier()?,

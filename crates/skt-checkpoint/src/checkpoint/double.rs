@@ -1,7 +1,6 @@
 //! Method `double`: two copies with their parities, written alternately.
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Active;
@@ -9,7 +8,7 @@ use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Copies A to the older B, encodes A into its parities, waits at the barrier, and writes
     /// COMMIT.
     pub(super) fn checkpoint_double(
@@ -20,20 +19,18 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         stats: &mut Stats,
     ) -> Result<()> {
         // The copy is two epochs old: what changed at either of them counts.
-        let active: Vec<Active> = (active.iter().zip(&self.last_active))
+        let active: Vec<Active> = (active.iter().zip(self.segment.last_active()))
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
         // An image of the epoch before may still be written, from the other copy.
         let free = self.take_back_images_before(epoch);
         for region in 0..active.len() {
-            stats.copied_bytes += self.carry_sums(region, epoch)?;
+            stats.copied_bytes += self.segment.carry_sums(region, epoch)?;
         }
         stats.copy_seconds =
-            self.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
-        self.encode_all(epoch, &active, stats)?;
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
+        self.encoding.encode_all(&mut self.segment, epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
-        self.record.commit(epoch, state);
-        self.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Commit, epoch))
+        self.segment.commit_stamped(epoch, state)
     }
 }

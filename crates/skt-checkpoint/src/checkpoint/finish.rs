@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::agree::Finished;
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::{CheckpointError, Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
@@ -158,44 +157,39 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     }
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
     /// mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
-        self.vault.step(Step::new(StepName::Finish, self.record.stamped()))?;
+        self.segment.step(Step::new(StepName::Finish, self.segment.record().stamped()))?;
         let mut result = result.to_vec();
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
         // A run that has ended needs no image.
-        let hook = self.vault.hook();
+        let hook = self.segment.hook();
         let (_written, _free) = self.helper.take_back(WhenBusy::Skip, &*hook);
         // Memory is free again only when no process has it open.
-        self.peers.clear();
+        self.encoding.forget_peers();
         self.job.barrier()?;
         Ok(result)
     }
 
-    /// Marks the segment: its record holds the result.
-    pub(super) fn mark(&mut self, result: &[u8]) -> Result<()> {
-        self.record.finish(result);
-        self.write_record(Step::new(StepName::Mark, self.record.stamped()))
-    }
-
     /// Waits until all are marked, so that any one of them tells the result. Collective.
     pub(super) fn marked(&mut self) -> Result<()> {
-        self.vault.step(Step::new(StepName::Marked, self.record.stamped()))?;
+        self.segment.step(Step::new(StepName::Marked, self.segment.record().stamped()))?;
         Ok(self.job.barrier()?)
     }
 
     /// The finished run, whose segments are still there.
     pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<C, M> {
         let is_lasting = self.config.method != Method::None;
-        let ids = if is_lasting { vec![self.id] } else { Vec::new() };
-        let (epoch, left) = (self.record.stamped(), self.record.left().to_vec());
+        let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };
+        let (epoch, left) =
+            (self.segment.record().stamped(), self.segment.record().left().to_vec());
         // From here on nobody reads the segment.
         drop(self.helper);
-        let (held, hook) = self.vault.into_parts();
-        let (comm, memory, _lock) = (self.job, self.memory, self.lock);
+        let (memory, held, _lock, hook) = self.segment.into_parts();
+        let comm = self.job;
         let (levels, _held) = (self.config.levels, Some(held));
         FinishedRun { comm, memory, hook, epoch, result, left, ids, levels, _held, _lock }
     }

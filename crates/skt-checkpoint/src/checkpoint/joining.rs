@@ -1,29 +1,25 @@
 //! The steps of a start that take over its segments once all processes have agreed.
 
+use std::mem;
+
 use super::agree::Plan;
 use super::checkpointer::Checkpointer;
-use super::code::Code;
+use super::codec::{Codec, CodecError};
 use super::config::Config;
-use super::encode::{Encoder, Scratch};
-use super::error::{CheckpointError, Result, memory_error};
-use super::gathered::Gathered;
-use super::header::{Identity, SegmentId};
+use super::encoding::Encoding;
+use super::error::{CheckpointError, Result};
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
 use super::level::failed::level_error;
 use super::level::look::Seen;
 use super::level::{FileId, FoundImage, Generation, Helper, Level, Shelves, Slot};
-use super::link::Link;
 use super::memory::Memory;
-use super::methods::Method;
 use super::opening::Opening;
-use super::record::Record;
-use super::vault::Vault;
+use super::segment::OwnSegment;
 use crate::comm::Comm;
-use crate::comm::collect::{all_max, all_reduce};
-use crate::tuning::TUNING;
+use crate::comm::collect::all_max;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
     /// job into groups. The rank's images go to the `slots` of the levels. Collective.
     pub(super) fn create(
@@ -31,178 +27,47 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         mut opening: Opening<M>,
         segment: Option<M::Segment>,
         plan: Plan,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         slots: &[Slot],
     ) -> Result<Self> {
         let rank = plan.ranks[comm.rank()];
-        let (group, members) = group_of(&plan, rank);
+        let (group, members) = plan.group_of(rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
         let (helper, shelves) = image_writer(comm, &config, &plan, slots, &opening.seen)?;
         let seen_files = opening.seen_files(&plan);
-        let id =
-            plan.attach[comm.rank()].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
-        let backing = opening.backing(config.method, segment, id, layout.bytes, plan.epoch)?;
-        let Opening { memory, header, hook, lock, fingerprint, parameters, rotten, .. } = opening;
-        let vault = Vault::new(backing, hook, config.chunk_bytes);
-        let identity = Identity {
-            run_id: config.run_id.clone(),
-            fingerprint,
-            parameters,
-            rank,
-            group,
-            members,
-            bytes: layout.bytes,
-        };
+        let rotten = mem::take(&mut opening.rotten);
+        let segment = OwnSegment::create(opening, segment, comm.rank(), &plan, &config, layout)?;
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
         Ok(Self {
             job,
-            group: group_comm,
-            code,
-            memory,
-            id,
-            header,
-            vault,
-            record: Record::of_new_segment(),
-            ready: plan.epoch == 0,
-            last_active: vec![config.method.apart_at_start(); shapes.len()],
-            scratch: Scratch::default(),
-            encoder: config.encoder.with_messages(),
-            message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
+            encoding: Encoding::new(group_comm, code, &config),
             under_way: None,
-            gathered: Gathered::default(),
-            peers: Vec::new(),
-            lock,
-            layout,
             plan,
             config,
-            identity,
             helper,
             shelves,
             rotten,
             seen_files,
+            segment,
         })
-    }
-
-    /// Joins this start; nothing that a later start could need has changed yet.
-    pub(super) fn join(&mut self, is_new: bool) -> Result<()> {
-        let step = Step::new(StepName::Join, self.plan.epoch);
-        if !is_new {
-            let header = self.vault.bytes(0..self.header.bytes());
-            self.record = self.header.decode_record(header).expect("as it was offered");
-        }
-        self.record.join(self.plan.attempt, &self.plan.left);
-        if self.plan.has_rotten_images {
-            // A segment that replaces a lost one must record it, too.
-            self.record.note_rotten_images();
-        }
-        self.write_record(step)?;
-        if is_new {
-            // Last: a segment without an identity belongs to nobody.
-            let bytes = self.header.encode_identity(&self.identity);
-            self.vault.store(0, &bytes, step)?;
-            self.vault.order();
-        }
-        Ok(())
     }
 
     /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
-        self.vault.step(Step::new(StepName::Joined, self.plan.epoch))?;
+        self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
     }
-
-    /// All have joined: from here on segments follow this start's decision, and a segment that has
-    /// not joined is stale.
-    pub(super) fn confirm(&mut self) -> Result<()> {
-        let (method, Plan { attempt, epoch, state, load, .. }) = (self.config.method, &self.plan);
-        let step = Step::new(StepName::Confirm, *epoch);
-        // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
-        // record that (A, D) counts.
-        self.record.confirm(*attempt, method, *epoch, state);
-        if method == Method::Abft && load.is_none() && self.record.is_hollow() {
-            // The application knows which of its data is valid.
-            self.record.rebuilt(*epoch, state);
-        }
-        self.write_record(step)
-    }
-
-    /// Looks for the segments of the group's other members. If each member can read those of all
-    /// others, parities need no messages.
-    pub(super) fn meet_peers(&mut self, is_new: bool) -> Result<()> {
-        let asked = self.config.encoder;
-        if !self.config.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
-            return Ok(());
-        }
-        let (me, ranks) = (self.group.rank(), self.group_ranks());
-        let mut attempts = vec![0; ranks.len()];
-        attempts[me] = self.id.attempt;
-        all_reduce(&self.group, &mut attempts, u64::max)?;
-        let mut peers = Vec::with_capacity(ranks.len());
-        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
-            let id = SegmentId { rank, attempt };
-            let peer = match member == me {
-                true => None,
-                false => self.memory.peer(id).map_err(memory_error("looking into", id, 0))?,
-            };
-            peers.push(peer);
-        }
-        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
-        let mut all_see = [u8::from(sees_all)];
-        // A user who asks for `direct` must get it in every group.
-        let who = if asked == Encoder::Direct { &self.job } else { &self.group };
-        all_reduce(who, &mut all_see, u8::min)?;
-        if all_see[0] != 0 {
-            (self.encoder, self.peers) = (Encoder::Direct, peers);
-        } else if asked == Encoder::Direct {
-            if is_new {
-                let remove = self.memory.remove(self.id);
-                remove.map_err(memory_error("removing", self.id, self.layout.bytes))?;
-            }
-            // The first to report it ends the job: all must have removed their segments by then.
-            self.job.barrier()?;
-            return Err(CheckpointError::NotDirect);
-        }
-        Ok(())
-    }
-
-    /// Measures the cost of messages if parities need messages and their length is not given; with
-    /// `direct`, prepares the others' memory for reading instead.
-    pub(super) fn prepare_to_encode(&mut self) -> Result<()> {
-        if !self.config.method.encodes() {
-            return Ok(());
-        }
-        if self.encoder == Encoder::Direct {
-            for region in 0..self.layout.regions.len() {
-                self.band(region).prepare_direct();
-            }
-        } else if self.config.message_bytes.is_none() {
-            let link = Link::measure(&self.group, &self.code)?;
-            // The bytes that pass through the pipeline before it runs empty: a band's parity.
-            let bands = self.layout.regions.iter().map(|parts| parts.stripes);
-            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
-            let bytes = parity.max().unwrap_or_default();
-            self.message_bytes = link.message_bytes(bytes, self.group.size());
-        }
-        Ok(())
-    }
-}
-
-/// The index and the ranks of the group of `rank`.
-pub(super) fn group_of(plan: &Plan, rank: usize) -> (usize, Vec<usize>) {
-    let group = plan.groups.iter().position(|members| members.contains(&rank));
-    let group = group.expect("every rank has a group");
-    (group, plan.groups[group].clone())
 }
 
 /// The layout of a segment in a group of `members`, and the group's code.
-pub(super) fn laid_out<K: Code + Clone>(
-    config: &Config<K>,
+pub(super) fn laid_out(
+    config: &Config,
     header_bytes: usize,
     shapes: &[RegionShape],
     members: usize,
-) -> Result<(SegmentLayout, K)> {
+) -> Result<(SegmentLayout, Codec)> {
     let (geometry, code) = shaped(config, members)?;
     let &Config { method, bands, cell_bytes, align_bytes: align, .. } = config;
     let parts = method.parts();
@@ -212,9 +77,9 @@ pub(super) fn laid_out<K: Code + Clone>(
 }
 
 /// The writer of this rank's images, and what is known of these. Collective.
-fn image_writer<C: Comm, K>(
+fn image_writer<C: Comm>(
     comm: &C,
-    config: &Config<K>,
+    config: &Config,
     plan: &Plan,
     slots: &[Slot],
     seen: &[Seen],
@@ -250,9 +115,9 @@ fn image_writer<C: Comm, K>(
 
 /// When the newest restorable images of each level were due, in seconds of the run, according to
 /// the states in their seals; 0 for a level without any. Collective.
-fn newest_seconds<C: Comm, K>(
+fn newest_seconds<C: Comm>(
     comm: &C,
-    config: &Config<K>,
+    config: &Config,
     plan: &Plan,
     seen: &[Seen],
 ) -> Result<Vec<f64>> {
@@ -273,12 +138,17 @@ fn newest_seconds<C: Comm, K>(
 
 /// The geometry and code of a group. Without parities neither is used, and any legal geometry does,
 /// even for a job of one rank.
-fn shaped<K: Code + Clone>(config: &Config<K>, members: usize) -> Result<(Geometry, K)> {
+fn shaped(config: &Config, members: usize) -> Result<(Geometry, Codec)> {
     if !config.method.encodes() {
-        return Ok((Geometry { members: 2, parities: 1 }, config.code.clone()));
+        let geometry = Geometry { members: 2, parities: 1 };
+        let code = Codec::new(config.code, 1, 1);
+        return Ok((geometry, code.expect("every code has one data block and one parity")));
     }
     let geometry = Geometry { members, parities: config.parities };
-    let code = config.code.shaped(geometry.data(), geometry.parities);
-    let refused = |reason| CheckpointError::Code { members, parities: geometry.parities, reason };
+    let code = Codec::new(config.code, geometry.data(), geometry.parities);
+    let refused = |error: CodecError| {
+        let reason = error.to_string();
+        CheckpointError::Code { members, parities: geometry.parities, reason }
+    };
     Ok((geometry, code.map_err(refused)?))
 }

@@ -5,12 +5,9 @@
 
 mod abft;
 pub mod agree;
-pub mod any_code;
 mod checkpointer;
-pub mod code;
 pub mod codec;
 mod config;
-mod copies;
 mod double;
 pub mod encode;
 mod encoding;
@@ -33,8 +30,8 @@ pub mod record;
 pub mod recover;
 mod refusal;
 mod schedule;
+mod segment;
 pub mod segments;
-mod self_checkpoint;
 mod single;
 pub mod store;
 mod vault;

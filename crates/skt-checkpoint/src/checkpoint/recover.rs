@@ -7,12 +7,7 @@
 //! lost until its record says otherwise.
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::Active;
 use super::memory::Memory;
-use super::methods::Method;
 use super::record::Holds;
 use crate::comm::Comm;
 
@@ -37,89 +32,24 @@ pub struct Recovered {
     pub seconds: f64,
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
-        let ranks = self.group_ranks();
+        let ranks = self.segment.members();
         let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
         let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
         assert!(lost.len() <= self.config.parities, "refused when it was decided");
-        let is_lost = lost.contains(&self.group.rank());
-        assert_eq!(self.record.is_hollow(), is_lost || self.plan.load.is_some());
+        let is_lost = lost.contains(&self.encoding.rank());
+        assert_eq!(self.segment.record().is_hollow(), is_lost || self.plan.load.is_some());
         assert!(self.plan.load.is_none() || self.image().is_none() == is_lost);
         lost
-    }
-
-    /// Completes the flush of a rank that is stamped epoch - 1 and has A and D complete at `epoch`:
-    /// B := A. Copies all of A, because a rank that has not seen COMMIT does not know what was
-    /// active. Returns the bytes copied.
-    pub(super) fn finish_flush(&mut self, epoch: u64) -> Result<usize> {
-        if self.holds(epoch) != Holds::Workspace {
-            return Ok(0);
-        }
-        let mut copied = 0;
-        for region in 0..self.layout.regions.len() {
-            let step = Step::new(StepName::RecoverFlush, epoch);
-            copied += self.copy_bands(region, Active::ALL, step)?;
-        }
-        self.record.stamp(epoch);
-        self.write_record(Step::new(StepName::RecoverStamp, epoch))?;
-        Ok(copied)
-    }
-
-    /// Rebuilds the settled copy and parities of the group's lost members. Returns the bytes
-    /// written here.
-    pub(super) fn rebuild(&mut self, epoch: u64, lost: &[usize]) -> Result<usize> {
-        if lost.is_empty() {
-            return Ok(0);
-        }
-        let settled = self.config.method.settled(epoch);
-        let mut written = 0;
-        for region in 0..self.layout.regions.len() {
-            for band in 0..self.layout.regions[region].stripes.bands() {
-                let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
-                written += self.band(region).rebuild(lost, settled, band, step)?;
-            }
-        }
-        Ok(written)
     }
 
     /// Where this rank's data of the epoch is before the recovery.
     pub(super) fn holds(&self, epoch: u64) -> Holds {
         match self.image() {
             Some(_) => Holds::Copy,
-            None => self.record.holds(self.config.method, epoch),
+            None => self.segment.record().holds(self.config.method, epoch),
         }
-    }
-
-    /// Records that a replacement has all that its rank had.
-    pub(super) fn stamp_rebuilt(&mut self, epoch: u64) -> Result<()> {
-        if !self.record.is_hollow() {
-            return Ok(());
-        }
-        self.record.rebuilt(epoch, &self.plan.state);
-        self.write_record(Step::new(StepName::RecoverStamp, epoch))
-    }
-
-    /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
-    /// set without what its frozen part must hold. Returns the bytes copied.
-    pub(super) fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
-        self.record.assert_settled();
-        assert_eq!(self.record.stamped(), epoch);
-        let (copy, set) = self.config.method.settled(epoch);
-        let mut copied = 0;
-        for region in 0..self.layout.regions.len() {
-            let parts = &self.layout.regions[region];
-            let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
-            let step = Step::new(StepName::RecoverCopy, epoch).band(region, 0);
-            self.vault.step(step)?;
-            copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;
-            if self.config.method == Method::SelfCheckpoint {
-                let (from, to) = (parity[set], parity[1 - set]);
-                let bytes = 0..from.pitch_bytes;
-                copied += self.copy_rows(from, to, 0..from.rows, bytes, step)?;
-            }
-        }
-        Ok(copied)
     }
 }

@@ -1,7 +1,6 @@
 //! Method `single`: one copy with its parities, torn while it is being overwritten.
 
 use super::checkpointer::Checkpointer;
-use super::code::Code;
 use super::error::Result;
 use super::hook::{Step, StepName};
 use super::layout::Active;
@@ -9,7 +8,7 @@ use super::memory::Memory;
 use super::schedule::Stats;
 use crate::comm::Comm;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Marks the copy as torn, copies and encodes over it, waits at the barrier, and writes COMMIT.
     pub(super) fn checkpoint_single(
         &mut self,
@@ -18,15 +17,12 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         state: Vec<u8>,
         stats: &mut Stats,
     ) -> Result<()> {
-        self.record.begin_update(epoch);
-        self.write_record(Step::new(StepName::Begin, epoch))?;
+        self.segment.begin_update(epoch)?;
         let free = self.take_back_images();
         stats.copy_seconds =
-            self.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
-        self.encode_all(epoch, active, stats)?;
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
+        self.encoding.encode_all(&mut self.segment, epoch, active, stats)?;
         self.barrier(epoch, stats)?;
-        self.record.commit(epoch, state);
-        self.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Commit, epoch))
+        self.segment.commit_stamped(epoch, state)
     }
 }

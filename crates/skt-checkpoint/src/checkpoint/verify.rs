@@ -3,60 +3,20 @@
 //! this one cell its stripe treats the member as lost. An image with very many damaged cells is
 //! lost as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-use std::time::Instant;
+use std::collections::BTreeSet;
 
 use super::agree::{Damage, Refusal};
 use super::checkpointer::Checkpointer;
-use super::code::Code;
-use super::codec::checksum;
-use super::encode::Place;
+use super::encoding::Damaged;
 use super::error::Result;
 use super::hook::{Step, StepName};
-use super::layout::Summed;
 use super::level::Load;
 use super::memory::Memory;
-use super::record::Holds;
+use super::segment::{DamagedCell, Findings};
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 
-/// The damaged cells of a group: for each cell, the members on which it is damaged.
-pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
-
-/// A damaged cell of this rank: its position in the group's stripes and in this rank's parts.
-struct Found {
-    place: Place,
-    part: &'static str,
-    row: usize,
-}
-
-/// The damage of this rank. All cells are counted, but a limited number is listed, because an
-/// unreadable image consists of damaged cells only.
-struct Findings {
-    listed: Vec<Found>,
-    listed_max: usize,
-    cells: usize,
-}
-
-impl Findings {
-    fn none_of(listed_max: usize) -> Self {
-        Self { listed: Vec::new(), listed_max, cells: 0 }
-    }
-
-    fn add(&mut self, found: Found) {
-        self.cells += 1;
-        if self.listed.len() < self.listed_max.max(1) {
-            self.listed.push(found);
-        }
-    }
-
-    fn are_listed(&self) -> bool {
-        self.cells <= self.listed_max
-    }
-}
-
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
     /// group on what is damaged. Ranks whose images are lost count among the plan's lost ranks from
     /// here on. Collective over the job.
@@ -65,91 +25,23 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
     /// parities survive.
     pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
-        self.vault.step(Step::new(StepName::RecoverVerify, epoch))?;
-        let found = self.find_damage(epoch);
+        self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
+        let (me, listed_max) = (self.encoding.rank(), self.config.damaged_cells_max);
+        let found = self.segment.find_damage(epoch, self.holds(epoch), me, listed_max);
         let rotten = match self.plan.load {
             Some(_) => self.ranks_where(!found.are_listed())?,
             None => Vec::new(),
         };
         // Damage too large to list means that the image is lost or the segment is refused.
         let listed = if found.are_listed() { &found.listed[..] } else { &[] };
-        let mut places = Vec::with_capacity(listed.len());
-        for Found { place, .. } in listed {
-            let Place { region, band, stripe, row, cell } = *place;
-            places.push([region, band, stripe, row, cell].map(|number| number as u64));
-        }
-        let mut damaged = Damaged::new();
-        let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
-        for (member, bytes) in of_all.iter().enumerate() {
-            for words in bytes.chunks_exact(size_of::<[u64; 5]>()) {
-                let [region, band, stripe, row, cell] =
-                    bytemuck::pod_read_unaligned::<[u64; 5]>(words).map(|word| word as usize);
-                let place = Place { region, band, stripe, row, cell };
-                damaged.entry(place).or_default().insert(member);
-            }
-        }
+        let damaged = self.encoding.agree_on_damage(listed)?;
         self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
             // All of the group record it, whichever of them a later start lacks.
-            self.record.note_rotten_images();
+            self.segment.note_rotten_images();
         }
         Ok(damaged)
-    }
-
-    fn find_damage(&self, epoch: u64) -> Findings {
-        let (copy, set) = self.config.method.settled(epoch);
-        let holds = self.holds(epoch);
-        let (me, begun, mut bands) = (self.group.rank(), Instant::now(), 0);
-        let mut found = Findings::none_of(self.config.damaged_cells_max);
-        for (region, parts) in self.layout.regions.iter().enumerate() {
-            let stripes = parts.stripes;
-            let geometry = stripes.geometry;
-            let settled = match holds {
-                Holds::Copy => parts.b[copy],
-                Holds::Workspace => parts.a,
-                Holds::Nothing => break,
-            };
-            let (data, parities) = (parts.data(settled, set), parts.parities(set));
-            for band in 0..stripes.bands() {
-                self.vault.passes(begun, bands);
-                bands += 1;
-                for block in 0..geometry.data() {
-                    let stripe = geometry.stripe_of(me, block);
-                    let at = Place { region, band, stripe, row: 0, cell: 0 };
-                    let rows = stripes.block(band, block);
-                    self.look_at(data, rows, at, "data", &mut found);
-                }
-                for parity in 0..geometry.parities {
-                    let stripe = geometry.parity_stripe(me, parity);
-                    let at = Place { region, band, stripe, row: 0, cell: 0 };
-                    let rows = stripes.parity(band, parity);
-                    self.look_at(parities, rows, at, "parities", &mut found);
-                }
-            }
-        }
-        found
-    }
-
-    /// Compares all cells of `rows`, which are a block of the stripe `at`, and adds damaged ones to
-    /// `found`.
-    fn look_at(
-        &self,
-        part: Summed,
-        rows: Range<usize>,
-        at: Place,
-        name: &'static str,
-        found: &mut Findings,
-    ) {
-        for (offset, row) in rows.enumerate() {
-            for cell in part.cells(&(0..part.part.pitch_bytes)) {
-                let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
-                if checksum(bytes) != self.vault.sum(&part, row, cell) {
-                    let place = Place { row: offset, cell, ..at };
-                    found.add(Found { place, part: name, row });
-                }
-            }
-        }
     }
 
     /// Tells all ranks of the job what cannot be mended, by rank and position. The images of the
@@ -161,10 +53,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         damaged: &Damaged,
         rotten: &[usize],
     ) -> Result<()> {
-        let (parities, members) = (self.config.parities, self.group_ranks());
+        let (parities, members) = (self.config.parities, self.segment.members());
         let is_lost = |rank: &&usize| self.plan.lost.contains(rank) || rotten.contains(rank);
         let lost = members.iter().filter(is_lost).count();
-        let is_too_much = |found: &&Found| {
+        let is_too_much = |found: &&DamagedCell| {
             let too_many = |members: &BTreeSet<usize>| members.len() + lost > parities;
             damaged.get(&found.place).is_some_and(too_many)
         };
@@ -196,21 +88,5 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
             }
         }
-    }
-
-    /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
-    /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
-    pub(super) fn mend(&mut self, epoch: u64, damaged: &Damaged, lost: &[usize]) -> Result<usize> {
-        let settled = self.config.method.settled(epoch);
-        let mut mended = 0;
-        for (place, members) in damaged {
-            let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
-            self.vault.step(step)?;
-            let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
-            gone.sort_unstable();
-            self.band(place.region).rebuild_cell(&gone, settled, place, step)?;
-            mended += usize::from(members.contains(&self.group.rank()));
-        }
-        Ok(mended)
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::layout::RegionShape;
@@ -68,7 +68,7 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
         method,
         encoder,
         one_host,
-        xor: parities == 1 && dice.chance(50),
+        code: code(parities == 1 && dice.chance(50)),
         shapes: (0..regions)
             .map(|_| RegionShape {
                 rows: dice.between(1, 40),

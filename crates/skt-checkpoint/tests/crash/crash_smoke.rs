@@ -9,7 +9,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_checkpoint::comm::sim::Kill;
 
-use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
 
 #[test]
 fn a_job_goes_on_after_losses() {
@@ -164,7 +164,7 @@ fn all_encoders_give_the_same_bytes() {
                     one_host: true,
                     // If all see each other's memory, messages only say what is ready.
                     as_numbers: encoder == Encoder::Direct,
-                    xor: xor && parities == 1,
+                    code: code(xor && parities == 1),
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],
                     bands: 5,
                     segment_bytes: 320,

@@ -2,7 +2,6 @@
 
 mod camera;
 mod cluster;
-mod code;
 mod disks;
 mod essence;
 mod futures;

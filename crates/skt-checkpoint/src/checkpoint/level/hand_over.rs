@@ -5,10 +5,9 @@
 use std::time::Instant;
 
 use super::super::checkpointer::Checkpointer;
-use super::super::code::Code;
 use super::super::error::Result;
 use super::super::memory::Memory;
-use super::format::{ImageLayout, encode_seal};
+use super::format::ImageLayout;
 use super::helper::Free;
 use super::shelf::LevelReport;
 use super::writing::{Sealed, Writing};
@@ -16,7 +15,7 @@ use super::{MOST_LEVELS, WhenBusy};
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// What each level has done on this rank.
     pub fn level_reports(&self) -> Vec<LevelReport> {
         self.shelves.reports()
@@ -45,7 +44,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if self.shelves.is_empty() {
             return Ok(Vec::new());
         }
-        let (start, hook) = (Instant::now(), self.vault.hook());
+        let (start, hook) = (Instant::now(), self.segment.hook());
         let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         self.barrier_with_levels()?;
@@ -61,7 +60,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// [`Self::take_back_images`] for a rank that has waited for the images since `start`.
     pub(in super::super) fn take_back_images_since(&mut self, start: Instant) -> Free {
-        let hook = self.vault.hook();
+        let hook = self.segment.hook();
         let (written, free) = self.helper.take_back(self.shelves.when_busy(), &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free
@@ -83,16 +82,15 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         if self.shelves.is_empty() {
             return;
         }
-        self.record.assert_settled();
-        assert_eq!(self.record.stamped(), epoch);
+        self.segment.record().assert_settled();
+        assert_eq!(self.segment.record().stamped(), epoch);
         let free = self.take_back_images();
-        let layout = self.image_layout(epoch);
-        let body_sum = if due == 0 { 0 } else { self.body_sum(&layout) };
+        let layout = self.segment.image_layout(epoch);
+        let body_sum = if due == 0 { 0 } else { self.segment.body_sum(&layout) };
         let ImageLayout { parts, body_bytes } = layout;
         let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let sealed = || {
-            let body = (body_bytes, body_sum);
-            let seal = encode_seal(&self.header, &self.identity, &self.record, body);
+            let seal = self.segment.seal(body_bytes, body_sum);
             Sealed { seal, places: places.clone(), body_bytes }
         };
         let images = self.shelves.new_images(due, epoch, &sealed);
@@ -103,7 +101,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         // the next epoch or the copy of the one after it, and both ask for `Free`; with `abft`
         // this rank waits for `Free` before it writes to anything. And the helper is dropped
         // before the vault.
-        let lent = unsafe { self.vault.lend(&ranges) };
+        let lent = unsafe { self.segment.lend(&ranges) };
         let rates = self.config.levels.iter().map(|level| level.max_bytes_per_second).collect();
         let piece_bytes = self.config.image_piece_bytes;
         self.helper.write(Writing::new(lent, images, piece_bytes, rates), free);
@@ -115,7 +113,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         all_reduce(&self.job, &mut votes, |a, b| a & b)?;
         self.shelves.hear(&votes);
         if self.shelves.has_complete_images() {
-            self.record.forget_rotten_images();
+            self.segment.forget_rotten_images();
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
 pub use failed::Unopened;
 pub use format::IMAGE_PAGE_BYTES;
+pub(super) use format::{ImageLayout, Seal, encode_seal};
 pub(super) use helper::{Free, Helper};
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;

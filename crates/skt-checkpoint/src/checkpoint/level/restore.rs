@@ -1,20 +1,16 @@
 //! Loading a rank's image at a restart, and removing images that no start needs any more.
 
 use std::io;
-use std::time::Instant;
 
 use super::super::agree::{Plan, Refusal};
 use super::super::checkpointer::Checkpointer;
-use super::super::code::Code;
-use super::super::codec::checksum;
 use super::super::config::Config;
 use super::super::error::{CheckpointError, Result};
 use super::super::hook::{Step, StepName};
-use super::super::joining::{group_of, laid_out};
+use super::super::joining::laid_out;
 use super::super::layout::RegionShape;
 use super::super::level::{Generation, Level, Load, Rotten, Source};
 use super::super::memory::Memory;
-use super::super::methods::Method;
 use super::super::opening::{Earlier, Opening};
 use super::super::protocol::Opened;
 use super::disk::{FileId, ImageFile, ImageId, Slot};
@@ -47,7 +43,7 @@ fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
     }
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The slots that this rank writes to on each level. A level without room is given up if there
     /// is something to resume from, or the level is known to have nothing. Collective; nothing has
     /// changed yet.
@@ -59,14 +55,14 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         comm: &C,
         opening: &Opening<M>,
         plan: &mut Plan,
-        config: &Config<K>,
+        config: &Config,
         shapes: &[RegionShape],
     ) -> Result<Vec<Slot>> {
         if config.levels.is_empty() {
             return Ok(Vec::new());
         }
         let rank = plan.ranks[comm.rank()];
-        let (_, members) = group_of(plan, rank);
+        let (_, members) = plan.group_of(rank);
         let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
         let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
         let bytes = image.image_bytes(layout.header_bytes);
@@ -91,30 +87,6 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
     }
 
-    /// The parts of this rank's segment that an image of `epoch` has.
-    pub(super) fn image_layout(&self, epoch: u64) -> ImageLayout {
-        ImageLayout::new(&self.layout, self.config.method, epoch, self.config.abft_image_bytes)
-    }
-
-    /// The checksum of an image's part of this rank's segment, if the segment has no checksums of
-    /// its own; else 0.
-    pub(super) fn body_sum(&self, layout: &ImageLayout) -> u64 {
-        if self.config.method != Method::Abft {
-            return 0;
-        }
-        /// Bytes between two calls of the hook: reading all of the matrix takes minutes.
-        const PIECE_BYTES: usize = 256 << 20;
-        let (begun, mut sums) = (Instant::now(), Vec::new());
-        for (part, _) in &layout.parts {
-            for start in part.clone().step_by(PIECE_BYTES) {
-                self.vault.passes(begun, sums.len());
-                let piece = start..part.end.min(start + PIECE_BYTES);
-                sums.push(checksum(self.vault.bytes(piece)));
-            }
-        }
-        checksum(bytemuck::cast_slice(&sums))
-    }
-
     /// Opens an image and reads its seal, which must fit its name and `layout`.
     fn open_sealed(
         &self,
@@ -128,7 +100,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             (seal.record.lineage(), seal.record.stamped()) == (start, epoch)
                 && seal.body_bytes == layout.body_bytes
         };
-        match read_seal(&self.header, &mut *file)? {
+        match read_seal(self.segment.header(), &mut *file)? {
             Said::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
             _ => Err(io::Error::other("it has changed since it was looked at")),
         }
@@ -140,42 +112,25 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     /// single checksum differs.
     pub(in super::super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
-        assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
         let number = self.plan.load.as_ref().expect("it names the image").level;
-        let layout = self.image_layout(epoch);
+        let layout = self.segment.image_layout(epoch);
         let opened = self.open_sealed(&self.config.levels[number], id, &layout);
         let Ok((mut file, seal)) = opened else { return Ok(0) };
-        let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
-        for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
-            for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
-                let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
-                self.vault.step(step.chunk(chunk))?;
-                let piece = start..part.end.min(start + piece_bytes);
-                let at = seal.body_at + place + (start - part.start) as u64;
-                let into = self.vault.bytes_mut(piece.clone());
-                if file.read_at(at, into).is_err() {
-                    into.fill(0);
-                }
-                loaded += piece.len();
-            }
-        }
-        Ok(if self.body_sum(&layout) == seal.body_sum { loaded } else { 0 })
+        self.segment.load_image(epoch, &layout, &mut *file, &seal)
     }
 
     /// Treats the images of the `rotten` ranks as lost: these ranks count as lost from here on, and
     /// their segments are zero.
     pub(in super::super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {
-            assert!(self.record.is_hollow(), "what comes from an image does not count yet");
-            let ImageLayout { parts, .. } = self.image_layout(self.plan.epoch);
-            parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
+            self.segment.clear_image(self.plan.epoch);
         }
         let images = self.plan.load.iter_mut().flat_map(|load| &mut load.images);
         images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));
         self.plan.lost.extend(rotten);
         self.plan.lost.sort_unstable();
         if !rotten.is_empty() {
-            self.record.note_rotten_images();
+            self.segment.note_rotten_images();
             self.follow_images_at_once();
         }
     }
@@ -196,12 +151,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             None => Source::Memory,
             Some(&Load { level, generation, .. }) => Source::Images { level, generation },
         };
-        let Self { job, memory, mut rotten, config, layout, vault, lock, helper, peers, .. } = self;
+        let Self { job, mut rotten, config, helper, mut encoding, segment, .. } = self;
         let shapes: Vec<RegionShape> =
-            layout.regions.iter().map(|parts| parts.stripes.shape).collect();
-        drop((helper, peers));
-        let (segment, hook) = vault.into_parts();
-        drop(segment);
+            segment.layout().regions.iter().map(|parts| parts.stripes.shape).collect();
+        drop(helper);
+        encoding.forget_peers();
+        let (memory, held, lock, hook) = segment.into_parts();
+        drop(held);
         // All have released segments that another process may take over or remove.
         job.barrier()?;
         rotten.push(Rotten { source, refusal });
@@ -231,7 +187,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         for (number, files) in std::mem::take(&mut self.seen_files).iter().enumerate() {
             let level = &self.config.levels[number];
             let files = unneeded(level, files, &restorable[number], &sealed[number]);
-            match remove_images(level, &files, &|| self.vault.step(step)) {
+            match remove_images(level, &files, &|| self.segment.step(step)) {
                 Err(CheckpointError::Level { source, .. }) => {
                     self.shelves.fail(number, source.to_string());
                 }

@@ -62,7 +62,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     ///
     /// # Errors
     /// When the store cannot tell which memory it is.
-    pub fn identify<K>(&self, config: Config<K>, host: &str) -> io::Result<Config<K>> {
+    pub fn identify(&self, config: Config, host: &str) -> io::Result<Config> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let is_own = config.domain.is_empty();
         Ok(Config {

@@ -4,20 +4,18 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::checkpointer::Checkpointer;
-use super::code::Code;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::{Active, Part};
-use super::memory::Memory;
-use super::schedule::Stats;
-use crate::comm::Comm;
+use super::OwnSegment;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::{Active, Part};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<M: Memory> OwnSegment<M> {
     /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
     /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
     /// rest of that part, which froze in between, is copied here, and so are all checksums.
-    pub(super) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+    pub fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
             stats.copied_bytes += self.carry_sums(region, epoch)?;
@@ -43,7 +41,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         bytes: Range<usize>,
         step: Step,
     ) -> Result<usize> {
-        let method = self.config.method;
+        let method = self.method;
         let parts = &self.layout.regions[region];
         let (_, old) = method.settled(step.epoch - 1);
         let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
@@ -56,28 +54,9 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         self.copy_rows(from, to, rows, bytes, step)
     }
 
-    /// COMMIT: every D of every group is complete, which this record tells later starts.
-    pub(super) fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
-        let start = Instant::now();
-        self.record.commit(epoch, state);
-        self.write_record(Step::new(StepName::Commit, epoch))?;
-        stats.commit_seconds = start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Stamps the epoch, which B and D hold: from here on D is C.
-    pub(super) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
-        let start = Instant::now();
-        self.record.stamp(epoch);
-        self.write_record(Step::new(StepName::Stamp, epoch))?;
-        stats.flush_seconds += start.elapsed().as_secs_f64();
-        stats.copy_seconds += stats.flush_seconds;
-        Ok(())
-    }
-
     /// Asserts that A equals its copy outside of `active`.
-    pub(super) fn assert_frozen(&self, active: &[Active]) {
-        let (copy, _) = self.config.method.settled(self.record.stamped());
+    pub fn assert_frozen(&self, active: &[Active]) {
+        let (copy, _) = self.method.settled(self.record.stamped());
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
                 self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
@@ -89,7 +68,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
     /// that were encoded.
-    pub(super) fn assert_carried(&self, active: &[Active]) {
+    pub fn assert_carried(&self, active: &[Active]) {
         for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
             let bands = parts.stripes.bands_from(active.row);
             let first = if bands.is_empty() {

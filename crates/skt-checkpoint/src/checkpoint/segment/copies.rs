@@ -3,20 +3,20 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::checkpointer::Checkpointer;
-use super::code::Code;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::{Active, Part};
-use super::level::Free;
-use super::memory::Memory;
-use super::schedule::Stats;
-use crate::comm::Comm;
+use super::OwnSegment;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::{Active, Part};
+use crate::checkpoint::level::Free;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::record::Holds;
+use crate::checkpoint::schedule::Stats;
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<M: Memory> OwnSegment<M> {
     /// Copies the active part of A into the copy for the epoch of `step`; the [`Free`] token proves
     /// that no image is being written from it. Returns the seconds that it took. Local.
-    pub(super) fn copy_all(
+    pub fn copy_all(
         &mut self,
         step: Step,
         active: &[Active],
@@ -32,13 +32,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Copies the active bands of a region from A into the copy for the step's epoch. Returns the
     /// bytes copied.
-    pub(super) fn copy_bands(
-        &mut self,
-        region: usize,
-        active: Active,
-        step: Step,
-    ) -> Result<usize> {
-        let (copy, _) = self.config.method.settled(step.epoch);
+    pub fn copy_bands(&mut self, region: usize, active: Active, step: Step) -> Result<usize> {
+        let (copy, _) = self.method.settled(step.epoch);
         let parts = &self.layout.regions[region];
         let (a, b, stripes) = (parts.a, parts.b[copy], parts.stripes);
         let bytes = active.byte.min(a.pitch_bytes)..a.pitch_bytes;
@@ -53,8 +48,8 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Starts the checksums of `epoch` as a copy of those of the epoch before; cells that are
     /// encoded get new ones. Returns the bytes copied.
-    pub(super) fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<usize> {
-        let method = self.config.method;
+    pub fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<usize> {
+        let method = self.method;
         let sums = &self.layout.regions[region].sums;
         let (from, to) = (sums[method.encoded(epoch - 1)], sums[method.encoded(epoch)]);
         let all = (0..from.rows, 0..from.pitch_bytes);
@@ -63,7 +58,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Copies `bytes` of each row of `rows` from one part to the same rows of another. Returns the
     /// bytes copied.
-    pub(super) fn copy_rows(
+    pub fn copy_rows(
         &mut self,
         from: Part,
         to: Part,
@@ -86,5 +81,43 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             }
         }
         Ok(rows.len() * bytes.len())
+    }
+
+    /// Completes the flush of a rank that is stamped epoch - 1 and has A and D complete at `epoch`:
+    /// B := A. Copies all of A, because a rank that has not seen COMMIT does not know what was
+    /// active. Returns the bytes copied.
+    pub fn finish_flush(&mut self, epoch: u64, holds: Holds) -> Result<usize> {
+        if holds != Holds::Workspace {
+            return Ok(0);
+        }
+        let mut copied = 0;
+        for region in 0..self.layout.regions.len() {
+            let step = Step::new(StepName::RecoverFlush, epoch);
+            copied += self.copy_bands(region, Active::ALL, step)?;
+        }
+        self.stamp_flushed(epoch)?;
+        Ok(copied)
+    }
+
+    /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
+    /// set without what its frozen part must hold. Returns the bytes copied.
+    pub fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
+        self.record.assert_settled();
+        assert_eq!(self.record.stamped(), epoch);
+        let (copy, set) = self.method.settled(epoch);
+        let mut copied = 0;
+        for region in 0..self.layout.regions.len() {
+            let parts = &self.layout.regions[region];
+            let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
+            let step = Step::new(StepName::RecoverCopy, epoch).band(region, 0);
+            self.vault.step(step)?;
+            copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;
+            if self.method == Method::SelfCheckpoint {
+                let (from, to) = (parity[set], parity[1 - set]);
+                let bytes = 0..from.pitch_bytes;
+                copied += self.copy_rows(from, to, 0..from.rows, bytes, step)?;
+            }
+        }
+        Ok(copied)
     }
 }

@@ -13,8 +13,8 @@ use super::checkpointer::Checkpointer;
 use super::error::{CheckpointError, Result, memory_error};
 use super::header::SegmentId;
 use super::hook::{Hook, Step, StepName};
+use super::level::Level;
 use super::level::failed::level_error;
-use super::level::{Level, WhenBusy};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
@@ -160,8 +160,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
         // A run that has ended needs no image.
-        let hook = self.segment.hook();
-        let (_written, _free) = self.helper.take_back(WhenBusy::Skip, &*hook);
+        self.images.give_up(&*self.segment.hook());
         // Memory is free again only when no process has it open.
         self.encoding.forget_peers();
         self.job.barrier()?;
@@ -181,7 +180,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (epoch, left) =
             (self.segment.record().stamped(), self.segment.record().left().to_vec());
         // From here on nobody reads the segment.
-        drop(self.helper);
+        drop(self.images);
         let (memory, held, _lock, hook) = self.segment.into_parts();
         let comm = self.job;
         let (levels, _held) = (self.config.levels, Some(held));

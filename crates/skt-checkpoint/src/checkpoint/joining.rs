@@ -10,14 +10,12 @@ use super::encoding::Encoding;
 use super::error::{CheckpointError, Result};
 use super::hook::{Step, StepName};
 use super::layout::{Geometry, RegionShape, SegmentLayout};
-use super::level::failed::level_error;
-use super::level::look::Seen;
-use super::level::{FileId, FoundImage, Generation, Helper, Level, Shelves, Slot};
+use super::level::room::slots_with_room;
+use super::level::{ImageLayout, Images, Slot};
 use super::memory::Memory;
 use super::opening::Opening;
 use super::segment::OwnSegment;
 use crate::comm::Comm;
-use crate::comm::collect::all_max;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
@@ -34,8 +32,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let rank = plan.ranks[comm.rank()];
         let (group, members) = plan.group_of(rank);
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
-        let (helper, shelves) = image_writer(comm, &config, &plan, slots, &opening.seen)?;
-        let seen_files = opening.seen_files(&plan);
+        let images = Images::start(comm, &opening, &plan, &config, slots)?;
         let rotten = mem::take(&mut opening.rotten);
         let segment = OwnSegment::create(opening, segment, comm.rank(), &plan, &config, layout)?;
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
@@ -46,10 +43,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             under_way: None,
             plan,
             config,
-            helper,
-            shelves,
+            images,
             rotten,
-            seen_files,
             segment,
         })
     }
@@ -59,6 +54,43 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
         Ok(self.job.barrier()?)
     }
+}
+
+/// The slots that this rank writes to on each level. A level without room is given up if there
+/// is something to resume from, or the level is known to have nothing. Collective; nothing has
+/// changed yet.
+///
+/// # Errors
+/// [`Refusal::NoRoom`] on all processes, if there is nothing to resume from and the level may
+/// have images.
+pub(super) fn slots_of_levels<C: Comm, M: Memory>(
+    comm: &C,
+    opening: &Opening<M>,
+    plan: &mut Plan,
+    config: &Config,
+    shapes: &[RegionShape],
+) -> Result<Vec<Slot>> {
+    if config.levels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rank = plan.ranks[comm.rank()];
+    let (_, members) = plan.group_of(rank);
+    let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
+    let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
+    let bytes = image.image_bytes(layout.header_bytes);
+    let align_bytes = config.image_align_bytes;
+    let place = (rank, &config.node[..], &config.host[..]);
+    let (slots, lacking) =
+        slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes)?;
+    for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {
+        match lacking {
+            Some(refusal) if plan.epoch == 0 && !config.nothing_hidden => {
+                return Err(refusal.into());
+            }
+            lacking => *given_up = given_up.take().or(lacking.map(|why| why.to_string())),
+        }
+    }
+    Ok(slots)
 }
 
 /// The layout of a segment in a group of `members`, and the group's code.
@@ -74,66 +106,6 @@ pub(super) fn laid_out(
     let layout =
         SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
     Ok((layout, code))
-}
-
-/// The writer of this rank's images, and what is known of these. Collective.
-fn image_writer<C: Comm>(
-    comm: &C,
-    config: &Config,
-    plan: &Plan,
-    slots: &[Slot],
-    seen: &[Seen],
-) -> Result<(Helper, Shelves)> {
-    let (levels, rank) = (&config.levels, plan.ranks[comm.rank()]);
-    let is_own = |file: &&FileId| file.ranks.contains(rank);
-    let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
-    let kept =
-        |(all, level): (&Vec<Generation>, &Level)| all.iter().take(level.keep).copied().collect();
-    let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
-    let newest_seconds = newest_seconds(comm, config, plan, seen)?;
-    let mut shelves = Shelves::new(
-        plan.attempt,
-        levels,
-        slots,
-        (&complete, &newest_seconds),
-        own.collect(),
-        &plan.given_up,
-        config.state_seconds,
-    );
-    // Images that are incomplete survive fewer losses: new ones are due at once.
-    let lacking = (0..levels.len()).filter(|&level| plan.lacking[level]);
-    lacking.for_each(|level| shelves.make_due(level));
-    let helper = match levels.first() {
-        None => Helper::none(),
-        Some(first) => {
-            let failed = level_error("starting the writer of images", first);
-            Helper::start(config.image_writer.clone()).map_err(failed)?
-        }
-    };
-    Ok((helper, shelves))
-}
-
-/// When the newest restorable images of each level were due, in seconds of the run, according to
-/// the states in their seals; 0 for a level without any. Collective.
-fn newest_seconds<C: Comm>(
-    comm: &C,
-    config: &Config,
-    plan: &Plan,
-    seen: &[Seen],
-) -> Result<Vec<f64>> {
-    let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {
-        let newest = generations.first();
-        let is_of_newest = |(image, _): &&(FoundImage, Vec<u8>)| {
-            image.content.is_some() && Some(&image.id.generation) == newest
-        };
-        let image = seen.images.iter().find(is_of_newest).zip(config.state_seconds);
-        image.map_or(0.0, |((_, state), seconds_of)| seconds_of(state))
-    };
-    let mut seconds: Vec<f64> = seen.iter().zip(&plan.restorable).map(of_level).collect();
-    if !seconds.is_empty() {
-        all_max(comm, &mut seconds)?;
-    }
-    Ok(seconds)
 }
 
 /// The geometry and code of a group. Without parities neither is used, and any legal geometry does,

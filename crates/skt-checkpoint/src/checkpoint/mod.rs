@@ -29,6 +29,7 @@ pub mod protocol;
 pub mod record;
 pub mod recover;
 mod refusal;
+mod restore;
 mod schedule;
 mod segment;
 mod single;

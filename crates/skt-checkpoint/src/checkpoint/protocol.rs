@@ -14,26 +14,36 @@
 //! | C | the parities of the B of a group |
 //! | D | the parities of A, the other one of the two sets |
 
+mod abft;
+mod checkpointer;
+mod double;
+pub mod finish;
+mod joining;
+pub mod recover;
+mod restore;
+mod single;
+mod verify;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
-pub use super::checkpointer::Checkpointer;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
-use super::finish::FinishedRun;
 use super::hook::{Hook, Step, StepName};
-use super::joining::slots_of_levels;
 use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
-use super::recover::Recovered;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
+pub use checkpointer::Checkpointer;
+use finish::FinishedRun;
+use joining::slots_of_levels;
+use recover::Recovered;
 
 /// The run, as [`Checkpointer::open`] found it.
 pub enum Opened<C: Comm, M: Memory> {

@@ -193,8 +193,8 @@ impl Images {
         }
         // SAFETY: nothing writes to an epoch's copy, parities and checksums before the flush of
         // the next epoch or the copy of the one after it, and both ask for `Free`; with `abft`
-        // this rank waits for `Free` before it writes to anything. And the helper is dropped
-        // before the vault.
+        // this rank waits for `Free` before it writes to anything. And a checkpointer drops its
+        // images before its segment.
         let lent = unsafe { segment.lend(&ranges) };
         let rates = self.levels.iter().map(|level| level.max_bytes_per_second).collect();
         self.helper.write(Writing::new(lent, images, self.piece_bytes, rates), free);

@@ -1,11 +1,11 @@
 //! Method `double`: two copies with their parities, written alternately.
 
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::Active;
-use super::memory::Memory;
-use super::schedule::Stats;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {

@@ -7,14 +7,14 @@
 
 use std::time::Instant;
 
-use super::agree::Refusal;
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::level::Generation;
-use super::memory::Memory;
 use super::recover::Recovered;
-use super::schedule::Stats;
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::level::Generation;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
 

@@ -2,19 +2,19 @@
 
 use std::mem;
 
-use super::agree::Plan;
 use super::checkpointer::Checkpointer;
-use super::codec::{Codec, CodecError};
-use super::config::Config;
-use super::encoding::Encoding;
-use super::error::{CheckpointError, Result};
-use super::hook::{Step, StepName};
-use super::layout::{Geometry, RegionShape, SegmentLayout};
-use super::level::room::slots_with_room;
-use super::level::{ImageLayout, Images, Slot};
-use super::memory::Memory;
-use super::opening::Opening;
-use super::segment::OwnSegment;
+use crate::checkpoint::agree::Plan;
+use crate::checkpoint::codec::{Codec, CodecError};
+use crate::checkpoint::config::Config;
+use crate::checkpoint::encoding::Encoding;
+use crate::checkpoint::error::{CheckpointError, Result};
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::{Geometry, RegionShape, SegmentLayout};
+use crate::checkpoint::level::room::slots_with_room;
+use crate::checkpoint::level::{ImageLayout, Images, Slot};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Opening;
+use crate::checkpoint::segment::OwnSegment;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {

@@ -8,18 +8,18 @@
 
 use std::sync::Arc;
 
-use super::agree::Finished;
 use super::checkpointer::Checkpointer;
-use super::error::{CheckpointError, Result, memory_error};
-use super::header::SegmentId;
-use super::hook::{Hook, Step, StepName};
-use super::level::Level;
-use super::level::failed::level_error;
-use super::memory::Memory;
-use super::methods::Method;
-use super::opening::Opening;
-use super::record::StartId;
-use super::vault::{Backing, Vault};
+use crate::checkpoint::agree::Finished;
+use crate::checkpoint::error::{CheckpointError, Result, memory_error};
+use crate::checkpoint::header::SegmentId;
+use crate::checkpoint::hook::{Hook, Step, StepName};
+use crate::checkpoint::level::Level;
+use crate::checkpoint::level::failed::level_error;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::opening::Opening;
+use crate::checkpoint::record::StartId;
+use crate::checkpoint::vault::{Backing, Vault};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
 

@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use super::agree::Plan;
-use super::config::Config;
-use super::encode::Encoder;
-use super::encoding::Encoding;
-use super::error::{CheckpointError, Result};
-use super::hook::{Step, StepName};
-use super::layout::Active;
-use super::level::{Images, LevelReport, Rotten};
-use super::memory::Memory;
-use super::opening::Found;
-use super::schedule::{Polled, Stats, UnderWay};
-use super::segment::OwnSegment;
+use crate::checkpoint::agree::Plan;
+use crate::checkpoint::config::Config;
+use crate::checkpoint::encode::Encoder;
+use crate::checkpoint::encoding::Encoding;
+use crate::checkpoint::error::{CheckpointError, Result};
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::level::{Images, LevelReport, Rotten};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Found;
+use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
+use crate::checkpoint::segment::OwnSegment;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
@@ -152,7 +152,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// what is left to do before [`Checkpointer::complete`].
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
+    /// [`CheckpointError::Comm`](crate::checkpoint::error::CheckpointError::Comm) when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
         self.images.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };

@@ -1,13 +1,13 @@
 //! Restarts from images: which one a rank loads, and what a start does when images have rotted.
 
-use super::agree::Refusal;
+use super::Opened;
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::layout::RegionShape;
-use super::level::{Generation, ImageId, Load, Rotten, Source};
-use super::memory::Memory;
-use super::opening::Earlier;
-use super::protocol::Opened;
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::layout::RegionShape;
+use crate::checkpoint::level::{Generation, ImageId, Load, Rotten, Source};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Earlier;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {

@@ -247,7 +247,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// This member's view of a region.
     fn band<'a>(&'a mut self, segment: &'a mut OwnSegment<M>, region: usize) -> Band<'a, C, M> {
-        let (vault, parts) = segment.to_encode(region);
+        let (vault, parts) = segment.encoded_region(region);
         Band {
             comm: &self.group,
             code: &self.code,

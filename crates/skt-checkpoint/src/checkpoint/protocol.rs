@@ -14,25 +14,36 @@
 //! | C | the parities of the B of a group |
 //! | D | the parities of A, the other one of the two sets |
 
+mod abft;
+mod checkpointer;
+mod double;
+pub mod finish;
+mod joining;
+pub mod recover;
+mod restore;
+mod single;
+mod verify;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
-pub use super::checkpointer::Checkpointer;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
-use super::finish::FinishedRun;
 use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
-use super::recover::Recovered;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
+pub use checkpointer::Checkpointer;
+use finish::FinishedRun;
+use joining::slots_of_levels;
+use recover::Recovered;
 
 /// The run, as [`Checkpointer::open`] found it.
 pub enum Opened<C: Comm, M: Memory> {
@@ -93,7 +104,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         };
         let process = comm.rank();
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
-        let slots = Self::slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
+        let slots = slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
 
         // 2 discard: room is freed on all nodes before anything new is created there.
         opening.discard(&plan.discard[process], plan.epoch)?;
@@ -144,7 +155,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
-            self.discard_superfluous_images()?;
+            self.images.discard_superfluous(&self.segment, &self.plan)?;
             return Ok(None);
         }
         if self.config.method == Method::Abft {
@@ -175,7 +186,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         }
 
         // 9 discard: the images that no start needs, now that all are at the epoch.
-        self.discard_superfluous_images()?;
+        self.images.discard_superfluous(&self.segment, &self.plan)?;
         self.segment.set_ready();
         Ok(Some(Recovered {
             epoch,
@@ -247,7 +258,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
         assert_eq!(active.len(), self.segment.layout().regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
-        self.helper.advance();
+        self.images.advance();
         if !self.config.method.encodes() {
             return Ok(());
         }
@@ -305,12 +316,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 self.segment.assert_carried(&active);
             }
         }
-        self.helper.advance();
+        self.images.advance();
         let (start, mut state) = (Instant::now(), state.to_vec());
         // Rank 0 appends which images are due, so one broadcast carries both.
-        self.append_due(&mut state);
+        self.images.append_due(&self.job, &mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
-        let due = self.split_off_due(&mut state);
+        let due = self.images.split_off_due(&mut state);
         match self.config.method {
             Method::SelfCheckpoint => {
                 // 4 barrier: every D of every group is complete.
@@ -321,7 +332,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 self.segment.commit(epoch, state, &mut stats)?;
 
                 // 6 flush: B := A, once no image is being written from B.
-                let free = self.take_back_images();
+                let free = self.images.take_back(&*self.segment.hook());
                 let step = Step::new(StepName::Flush, epoch);
                 stats.flush_seconds += self.segment.copy_all(step, &active, &mut stats, free)?;
 
@@ -332,7 +343,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,
             Method::Abft | Method::None => unreachable!("returned above"),
         }
-        self.write_images(epoch, due);
+        self.images.write(&mut self.segment, epoch, due);
         self.segment.set_last_active(active);
         Ok(stats)
     }

@@ -46,6 +46,17 @@ pub(super) struct OwnSegment<M: Memory> {
     lock: Option<M::Lock>,
 }
 
+/// What a segment was made of.
+pub(super) struct SegmentParts<M: Memory> {
+    /// The memory of this node.
+    pub memory: M,
+    /// The bytes of the segment.
+    pub held: Backing<M::Segment>,
+    /// The hold on the run.
+    pub lock: Option<M::Lock>,
+    pub hook: Arc<dyn Hook>,
+}
+
 impl<M: Memory> OwnSegment<M> {
     /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
     /// record is that of a new one until the segment joins a start.
@@ -126,11 +137,10 @@ impl<M: Memory> OwnSegment<M> {
         removed.map_err(memory_error("removing", self.id, self.layout.bytes))
     }
 
-    /// Gives back the memory of the node, the memory of this segment, the hold on the run, and the
-    /// hook.
-    pub fn into_parts(self) -> (M, Backing<M::Segment>, Option<M::Lock>, Arc<dyn Hook>) {
-        let (backing, hook) = self.vault.into_parts();
-        (self.memory, backing, self.lock, hook)
+    /// Gives back what it was made of.
+    pub fn into_parts(self) -> SegmentParts<M> {
+        let (held, hook) = self.vault.into_parts();
+        SegmentParts { memory: self.memory, held, lock: self.lock, hook }
     }
 
     /// Does a step of the protocol, at which a test can kill the rank.
@@ -149,7 +159,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// The memory of the segment and the parts of a region in it, for encoding and rebuilding.
-    pub fn to_encode(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionParts) {
+    pub fn encoded_region(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionParts) {
         (&mut self.vault, &self.layout.regions[region])
     }
 

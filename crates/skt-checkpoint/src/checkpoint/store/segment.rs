@@ -180,6 +180,7 @@ impl View {
 
     /// Bytes of the data.
     ///
+    /// # Safety
     /// Nobody may write to these bytes while the slice is in use: the processes must agree on that
     /// by other means.
     ///

@@ -1,11 +1,11 @@
 //! Method `double`: two copies with their parities, written alternately.
 
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::Active;
-use super::memory::Memory;
-use super::schedule::Stats;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
@@ -23,7 +23,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
         // An image of the epoch before may still be written, from the other copy.
-        let free = self.take_back_images_before(epoch);
+        let free = self.images.take_back_before(epoch, &*self.segment.hook());
         for region in 0..active.len() {
             stats.copied_bytes += self.segment.carry_sums(region, epoch)?;
         }

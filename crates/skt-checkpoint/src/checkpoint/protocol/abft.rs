@@ -7,14 +7,14 @@
 
 use std::time::Instant;
 
-use super::agree::Refusal;
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::level::Generation;
-use super::memory::Memory;
 use super::recover::Recovered;
-use super::schedule::Stats;
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::level::Generation;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 use crate::comm::Comm;
 use crate::comm::collect::broadcast_bytes;
 
@@ -76,18 +76,18 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let epoch = self.segment.record().stamped() + 1;
         let (mut state, mut stats) = (state.to_vec(), Stats { epoch, ..Stats::default() });
         self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
-        self.append_due(&mut state);
+        self.images.append_due(&self.job, &mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
-        let due = self.split_off_due(&mut state);
+        let due = self.images.split_off_due(&mut state);
         self.barrier(epoch, &mut stats)?;
         self.segment.commit_stamped(epoch, state)?;
         if is_first {
-            self.discard_superfluous_images()?;
+            self.images.discard_superfluous(&self.segment, &self.plan)?;
         } else {
             let start = Instant::now();
-            self.write_images(epoch, due);
+            self.images.write(&mut self.segment, epoch, due);
             // The application writes to its data as soon as this function returns.
-            let _free = self.take_back_images_since(start);
+            let _free = self.images.take_back_since(start, &*self.segment.hook());
         }
         Ok(stats)
     }
@@ -95,7 +95,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Whether this is rank 0 and an image is due: then all ranks call [`Self::checkpoint`] at the
     /// next cut.
     pub fn wants_images(&self) -> bool {
-        self.job.rank() == 0 && self.shelves.due() != 0
+        self.job.rank() == 0 && self.images.are_due()
     }
 
     /// The newest images that a restart could resume from.

@@ -7,8 +7,8 @@
 //! lost until its record says otherwise.
 
 use super::checkpointer::Checkpointer;
-use super::memory::Memory;
-use super::record::Holds;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::record::Holds;
 use crate::comm::Comm;
 
 /// What a recovery did.

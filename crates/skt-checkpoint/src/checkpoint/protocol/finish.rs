@@ -8,18 +8,19 @@
 
 use std::sync::Arc;
 
-use super::agree::Finished;
 use super::checkpointer::Checkpointer;
-use super::error::{CheckpointError, Result, memory_error};
-use super::header::SegmentId;
-use super::hook::{Hook, Step, StepName};
-use super::level::failed::level_error;
-use super::level::{Level, WhenBusy};
-use super::memory::Memory;
-use super::methods::Method;
-use super::opening::Opening;
-use super::record::StartId;
-use super::vault::{Backing, Vault};
+use crate::checkpoint::agree::Finished;
+use crate::checkpoint::error::{CheckpointError, Result, memory_error};
+use crate::checkpoint::header::SegmentId;
+use crate::checkpoint::hook::{Hook, Step, StepName};
+use crate::checkpoint::level::Level;
+use crate::checkpoint::level::failed::level_error;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::opening::Opening;
+use crate::checkpoint::record::StartId;
+use crate::checkpoint::segment::SegmentParts;
+use crate::checkpoint::vault::{Backing, Vault};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
 
@@ -43,7 +44,7 @@ pub struct FinishedRun<C, M: Memory> {
     /// This rank's segment, in use until the end so that no other process removes it.
     _held: Option<Backing<M::Segment>>,
     /// Released last.
-    _lock: Option<M::Lock>,
+    lock: Option<M::Lock>,
 }
 
 impl<C: Comm, M: Memory> FinishedRun<C, M> {
@@ -67,7 +68,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// The hold of this process on the run, which [`FinishedRun::clear`] gives up. An application
     /// that removes more of the run after that keeps a copy of the hold until then.
     pub fn hold(&self) -> Option<&M::Lock> {
-        self._lock.as_ref()
+        self.lock.as_ref()
     }
 
     /// Handles a run that is found finished: writes the result to all segments that count and lack
@@ -95,7 +96,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         hook.at(&Step::new(StepName::Marked, epoch))?;
         comm.barrier()?;
         let ids = keep[process].clone();
-        Ok(Self { comm, memory, hook, epoch, result, left, ids, levels, _held: None, _lock: lock })
+        Ok(Self { comm, memory, hook, epoch, result, left, ids, levels, _held: None, lock })
     }
 
     /// Removes what is left of the run, once every process that reports its result has done so.
@@ -166,8 +167,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
         // A run that has ended needs no image.
-        let hook = self.segment.hook();
-        let (_written, _free) = self.helper.take_back(WhenBusy::Skip, &*hook);
+        self.images.give_up(&*self.segment.hook());
         // Memory is free again only when no process has it open.
         self.encoding.forget_peers();
         self.job.barrier()?;
@@ -187,10 +187,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (epoch, left) =
             (self.segment.record().stamped(), self.segment.record().left().to_vec());
         // From here on nobody reads the segment.
-        drop(self.helper);
-        let (memory, held, _lock, hook) = self.segment.into_parts();
+        drop(self.images);
+        let SegmentParts { memory, held, lock, hook } = self.segment.into_parts();
         let comm = self.job;
         let (levels, _held) = (self.config.levels, Some(held));
-        FinishedRun { comm, memory, hook, epoch, result, left, ids, levels, _held, _lock }
+        FinishedRun { comm, memory, hook, epoch, result, left, ids, levels, _held, lock }
     }
 }

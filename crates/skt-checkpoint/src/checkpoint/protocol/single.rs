@@ -1,11 +1,11 @@
 //! Method `single`: one copy with its parities, torn while it is being overwritten.
 
 use super::checkpointer::Checkpointer;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::layout::Active;
-use super::memory::Memory;
-use super::schedule::Stats;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
 use crate::comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
@@ -18,7 +18,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         stats: &mut Stats,
     ) -> Result<()> {
         self.segment.begin_update(epoch)?;
-        let free = self.take_back_images();
+        let free = self.images.take_back(&*self.segment.hook());
         stats.copy_seconds =
             self.segment.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
         self.encoding.encode_all(&mut self.segment, epoch, active, stats)?;

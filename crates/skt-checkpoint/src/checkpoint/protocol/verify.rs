@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use super::agree::{Damage, Refusal};
 use super::checkpointer::Checkpointer;
-use super::encoding::Damaged;
-use super::error::Result;
-use super::hook::{Step, StepName};
-use super::level::Load;
-use super::memory::Memory;
-use super::segment::{DamagedCell, Findings};
+use crate::checkpoint::agree::{Damage, Refusal};
+use crate::checkpoint::encoding::Damaged;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::level::Load;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::segment::{DamagedCell, Findings};
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 

@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use super::agree::Plan;
-use super::config::Config;
-use super::encode::Encoder;
-use super::encoding::Encoding;
-use super::error::{CheckpointError, Result};
-use super::hook::{Step, StepName};
-use super::layout::Active;
-use super::level::{FileId, Helper, Rotten, Shelves};
-use super::memory::Memory;
-use super::opening::Found;
-use super::schedule::{Polled, Stats, UnderWay};
-use super::segment::OwnSegment;
+use crate::checkpoint::agree::Plan;
+use crate::checkpoint::config::Config;
+use crate::checkpoint::encode::Encoder;
+use crate::checkpoint::encoding::Encoding;
+use crate::checkpoint::error::{CheckpointError, Result};
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::level::{Images, LevelReport, Rotten};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Found;
+use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
+use crate::checkpoint::segment::OwnSegment;
 use crate::comm::Comm;
 use crate::comm::collect::all_reduce;
 
@@ -21,14 +21,10 @@ use crate::comm::collect::all_reduce;
 pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) job: C,
     pub(super) config: Config,
-    /// Writes images from the segment; a field before it, so dropped before it.
-    pub(super) helper: Helper,
-    /// What is known of the images of this rank.
-    pub(super) shelves: Shelves,
+    /// Images, which are written from the segment; a field before it, so dropped before it.
+    pub(super) images: Images,
     /// Sources that this start has found rotten, before it resumed from the present one.
     pub(super) rotten: Vec<Rotten>,
-    /// The files of images that this process manages, by level.
-    pub(super) seen_files: Vec<Vec<FileId>>,
     pub(super) plan: Plan,
     /// How this rank's group computes parities; a field before the segment, so that the others'
     /// segments are released before the hold on the run.
@@ -103,6 +99,34 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 }
 
+/// Images.
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// What each level has done on this rank.
+    pub fn level_reports(&self) -> Vec<LevelReport> {
+        self.images.reports()
+    }
+
+    /// Makes images of the next epoch due on all levels. Rank 0 decides.
+    pub fn make_images_due(&mut self) {
+        self.images.make_all_due();
+    }
+
+    /// Seconds that the images of one epoch take this rank, judging by those that it has written or
+    /// is writing in this start; 0 if there are none.
+    pub fn seconds_of_images(&mut self) -> f64 {
+        self.images.seconds()
+    }
+
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest epoch are complete on all ranks. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn finish_images(&mut self) -> Result<Vec<bool>> {
+        self.images.finish(&self.job, &mut self.segment)
+    }
+}
+
 /// An epoch that is being taken while the application computes.
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
@@ -128,9 +152,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// what is left to do before [`Checkpointer::complete`].
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
+    /// [`CheckpointError::Comm`](crate::checkpoint::error::CheckpointError::Comm) when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
-        self.helper.advance();
+        self.images.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
         let start = Instant::now();
         let left = match &mut under_way.schedule {
@@ -167,9 +191,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.step(Step::new(StepName::Barrier, epoch))?;
         self.segment.order();
         let start = Instant::now();
-        match self.shelves.is_empty() {
+        match self.images.is_empty() {
             true => self.job.barrier()?,
-            false => self.barrier_with_levels()?,
+            false => self.images.barrier(&self.job, &mut self.segment)?,
         }
         stats.barrier_seconds = start.elapsed().as_secs_f64();
         Ok(())

@@ -1,8 +1,8 @@
-//! Links the BLAS, shows libraries the program's `_exit`, and notes the compiler.
+//! Links the BLAS, lets libraries call the program's `_exit`, and records the compiler.
 //!
-//! `SKT_HPL_BLAS` names the libraries (comma separated, e.g. `mkl_rt` or
-//! `blis`), `SKT_HPL_BLAS_DIR` the folder to find them in. Without them the
-//! OpenBLAS that `pkg-config` knows is used, else a plain `-lopenblas`.
+//! `SKT_HPL_BLAS` names the libraries (separated by commas, e.g. `mkl_rt` or `blis`),
+//! `SKT_HPL_BLAS_DIR` the folder that has them. Without them, the OpenBLAS that `pkg-config` finds
+//! is linked, else plain `-lopenblas`.
 
 use std::env;
 use std::process::Command;
@@ -12,7 +12,8 @@ fn main() {
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS");
     println!("cargo:rerun-if-env-changed=SKT_HPL_BLAS_DIR");
     println!("cargo:rustc-env=SKT_HPL_COMPILER={}", compiler());
-    // The program's `_exit` (src/machine/grace.rs) is to stand in for libc's in its libraries.
+    // In the process's libraries, the program's `_exit` (src/machine/grace.rs) replaces that of
+    // libc.
     println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
     if let Ok(dir) = env::var("SKT_HPL_BLAS_DIR") {
         println!("cargo:rustc-link-search=native={dir}");
@@ -24,8 +25,8 @@ fn main() {
                 println!("cargo:rustc-link-lib=dylib={name}");
                 as_given += &format!(",-l{name}");
             }
-            // rustc links with --as-needed, which drops a library that only another one
-            // of the list needs, as MKL's layers do.
+            // rustc links with --as-needed, which drops a library that only another library of the
+            // list needs, as MKL's layers do.
             println!("cargo:rustc-link-arg={as_given},--pop-state");
         }
         Err(_) => {

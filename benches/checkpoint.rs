@@ -1,17 +1,17 @@
-//! A checkpoint in GB/s a rank: encode, flush, rebuild, for each encoder, compared with
-//! memcpy and XOR on all ranks at once in the same run.
+//! A checkpoint in GB/s a rank: encode, flush and rebuild, for each encoder, compared with memcpy
+//! and XOR on all ranks at once in the same run.
 //!
 //! ```text
 //! cargo bench --bench checkpoint                       ranks on threads: 2, 4, 8
 //! mpirun -np 2 $(ls -t target/release/deps/checkpoint-* | head -1)     over MPI
 //! ```
 //!
-//! Rates are bytes of the region by the seconds of the slowest rank, the median of
-//! [`REPEATS`]; a rank's share of the machine counts, so that more ranks than cores
-//! have less each. The encoders take turns, each time in another order, so that other
-//! work of the machine affects all of them: `of ring` compares whole checkpoints of one
-//! run. `CHECKPOINT_BENCH_MIB` sets the region (32; the segments of all encoders are
-//! there at once, about 16 regions a rank).
+//! A rate is the bytes of the region over the seconds of the slowest rank, as the median of
+//! [`REPEATS`] repeats. It is a rank's share of the machine: with more ranks than cores each has
+//! less. The encoders alternate, each time in another order, so that other work of the machine
+//! affects all of them: `of ring` compares whole checkpoints of one run. `CHECKPOINT_BENCH_MIB`
+//! sets the size of the region (32); the segments of all encoders exist at once and take about 16
+//! regions a rank.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ use skt_hpl::run::protect::{NodeCheckpointer, Settings, TestSegments, sweep};
 const PITCH_BYTES: usize = 32 << 10;
 const REPEATS: usize = 7;
 
-/// When the rebuilding begins and ends.
+/// When a rebuild begins and ends.
 #[derive(Default)]
 struct Stopwatch(Mutex<[Option<Instant>; 2]>);
 
@@ -56,14 +56,14 @@ impl Stopwatch {
     }
 }
 
-/// Seconds of the slowest rank, the median of all repeats.
+/// The seconds of the slowest rank, as the median of all repeats.
 fn slowest_median<C: Comm>(comm: &C, mut seconds: Vec<f64>) -> Result<f64, CommError> {
     collect::all_max(comm, &mut seconds)?;
     seconds.sort_by(f64::total_cmp);
     Ok(seconds[seconds.len() / 2])
 }
 
-/// GB/s of `bytes` by an operation that all ranks do at once.
+/// The rate in GB/s of an operation on `bytes` that all ranks do at once.
 fn rate<C: Comm>(comm: &C, bytes: usize, mut body: impl FnMut()) -> Result<f64, CommError> {
     let mut seconds = Vec::new();
     for _ in 0..=REPEATS {
@@ -72,7 +72,7 @@ fn rate<C: Comm>(comm: &C, bytes: usize, mut body: impl FnMut()) -> Result<f64, 
         body();
         seconds.push(start.elapsed().as_secs_f64());
     }
-    // The first one touches the memory.
+    // The first repeat touches the memory, and is not counted.
     Ok(bytes as f64 / 1e9 / slowest_median(comm, seconds.split_off(1))?)
 }
 
@@ -83,7 +83,7 @@ fn region_bytes() -> usize {
 
 type Saved<'a, C> = Box<NodeCheckpointer<'a, C>>;
 
-/// What an encoder is measured with: a run's test number `test`.
+/// A bench of one encoder, which is test number `test` of a run.
 struct Bench<'a, C: Comm> {
     world: &'a C,
     store: &'a SysV,
@@ -93,7 +93,7 @@ struct Bench<'a, C: Comm> {
     settings: Settings,
 }
 
-/// Seconds of this rank.
+/// The seconds of this rank, by operation.
 #[derive(Default)]
 struct Times {
     encode: Vec<f64>,
@@ -107,7 +107,7 @@ impl<'a, C: Comm> Bench<'a, C> {
         let memory = TestSegments::new(self.store, self.run, self.test, self.team);
         let config = self.settings.config(&memory, String::new(), &self.world.host(), 64);
         let config = config.expect("a store that tells which it is");
-        // The check of what is frozen is for tests.
+        // The check of frozen data is for tests.
         let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };
         let rows = region_bytes() / PITCH_BYTES;
         let shape = RegionShape { rows, pitch_bytes: PITCH_BYTES };
@@ -122,7 +122,7 @@ impl<'a, C: Comm> Bench<'a, C> {
         for (i, byte) in saved.region(0).iter_mut().enumerate() {
             *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
         }
-        // The first one touches the memory.
+        // The first checkpoint touches the memory.
         saved.checkpoint(&[Active::ALL], &[])?;
         Ok(saved)
     }
@@ -141,12 +141,12 @@ impl<'a, C: Comm> Bench<'a, C> {
         Ok(())
     }
 
-    /// Loses the memory of one rank after the other; then all of it goes.
+    /// Loses the memory of one rank after the other, and rebuilds it; then removes all of it.
     fn rebuild(&self, times: &mut Times) -> Result<(), CheckpointError> {
         let role = format!("t{}.", self.test);
         for repeat in 0..REPEATS {
             self.world.barrier()?;
-            // Ranks stay where they are: each finds its own segment, or none.
+            // Ranks keep their numbers: each finds its own segment, or none.
             let lost = repeat % self.world.size();
             if self.world.rank() == lost {
                 for info in self.store.list().expect("a list") {
@@ -170,7 +170,7 @@ impl<'a, C: Comm> Bench<'a, C> {
     }
 }
 
-/// The lines of the table for one code, an encoder each.
+/// The lines of the table for one code, one for each encoder.
 fn measure<C: Comm>(
     world: &C,
     run: &str,
@@ -187,7 +187,7 @@ fn measure<C: Comm>(
     let benches: Vec<Bench<C>> = encoders.iter().enumerate().map(bench).collect();
     let mut times: Vec<Times> = benches.iter().map(|_| Times::default()).collect();
     let mut saved = benches.iter().map(Bench::begin).collect::<Result<Vec<_>, _>>()?;
-    // Machines drift: memcpy once more beside each code.
+    // Machines drift, so memcpy is timed again with each code.
     let mut copy = vec![1u8; bytes];
     let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved[0].region(0))))?;
     drop(copy);

@@ -1,10 +1,9 @@
-//! The parts of the factorization, on one rank of one thread, each beside what
-//! limits it on this machine. `cargo bench --bench hpl`.
+//! The parts of the factorization, on one rank of one thread, each compared with what limits it on
+//! this machine. `cargo bench --bench hpl`.
 //!
-//! Criterion prints a throughput: `GiB/s` of memory read and written, or
-//! `Gelem/s`, where an element is a floating-point operation, so that it reads
-//! as Gflop/s. The share of the limit is the ratio to the line `limit` of the
-//! same group.
+//! Criterion prints a throughput: `GiB/s` of memory read and written, or `Gelem/s`, where an
+//! element is a floating-point operation, so that it reads as Gflop/s. The share of the limit is
+//! the ratio to the line `limit` of the same group.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,7 @@ const ORDER: usize = 4096;
 /// Columns of a panel.
 const NB: usize = 128;
 
-/// Bytes of `doubles` that are read and written.
+/// The throughput of `doubles` doubles that are read and written.
 fn read_and_written(doubles: usize) -> Throughput {
     Throughput::Bytes((2 * doubles * size_of::<f64>()) as u64)
 }
@@ -62,7 +61,7 @@ fn group<'a>(
     group
 }
 
-/// Times `step` on `data`; `prepare` goes before each and is not timed.
+/// Times `step` on `data`; `prepare` runs before each step and is not timed.
 fn time<D>(
     group: &mut BenchmarkGroup<WallTime>,
     name: &str,
@@ -84,7 +83,7 @@ fn time<D>(
     });
 }
 
-/// Generator: its limit is to write memory that it need not compute.
+/// The generator. Its limit is writing memory without computing it.
 fn generator(criterion: &mut Criterion) {
     let bytes = (ORDER * ORDER * size_of::<f64>()) as u64;
     let mut group = group(criterion, "generator", Throughput::Bytes(bytes));
@@ -100,7 +99,7 @@ fn generator(criterion: &mut Criterion) {
     }
 }
 
-/// One panel of `ORDER x NB`: its limit is GEMM at the panel's own width.
+/// One panel of `ORDER x NB`. Its limit is GEMM at the panel's own width.
 fn panel(criterion: &mut Criterion) {
     let flops = ORDER * NB * NB - NB * NB * NB / 3;
     let mut group = group(criterion, "panel", Throughput::Elements(flops as u64));
@@ -112,7 +111,7 @@ fn panel(criterion: &mut Criterion) {
     gemm_limit(criterion, "panel", ORDER - NB, NB / 2, NB / 2);
 }
 
-/// Panels of some heights by one thread and by all threads of this machine.
+/// Panels of several heights, factored by one thread and by all threads of this machine.
 fn panel_by_team(criterion: &mut Criterion) {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let variant = Variant { pfact: Fact::Right, rfact: Fact::Crout, nbmin: 8, ndiv: 2 };
@@ -154,16 +153,16 @@ fn factor_panel(
     time(group, name, &mut data, |(w, ..)| w.copy_from_slice(&original), factor);
 }
 
-/// The copies of a panel of `ORDER x NB`, out of the matrix to be factored, and from there into
-/// its message: their limit is memory.
+/// The copies of a panel of `ORDER x NB`, out of the matrix to be factored, and from there into its
+/// message. Their limit is memory.
 fn panel_copies(criterion: &mut Criterion) {
     let mut group = group(criterion, "panel copies", read_and_written(NB * ORDER));
     let (mut a, lda) = random(ORDER, ORDER);
-    // Columns an odd number of cache lines apart, as in a run.
+    // Columns are an odd number of cache lines apart, as in a run.
     let ld = ORDER + 8;
     let (mut w, mut message) = (vec![0.0; ld * NB], vec![0.0; ORDER * NB]);
     let plain = vec![1.0; ORDER * NB];
-    // As in a run, its columns have just been updated, and what is left of the rows has not.
+    // As in a run, the columns have just been updated, and the rest of the rows has not.
     let touch = |(a, _): &mut (&mut PanelBuf, &mut Vec<f64>)| {
         (0..ORDER).for_each(|i| a[i * lda..][..NB].iter_mut().for_each(|value| *value += 1.0));
     };
@@ -198,14 +197,14 @@ fn gemm_limit(criterion: &mut Criterion, name: &str, m: usize, n: usize, k: usiz
     time(&mut group, "limit: gemm", &mut c, |_| (), multiply);
 }
 
-/// Exchange of `NB` pairs of rows, P = 1: its limit is memory.
+/// The exchange of `NB` pairs of rows, P = 1. Its limit is memory.
 fn row_swap(criterion: &mut Criterion) {
     let mut group = group(criterion, "swap", read_and_written(2 * NB * ORDER));
     let (mut a, lda) = random(ORDER, ORDER);
     let step = (ORDER - NB) / NB;
     let ipiv: Vec<f64> = (0..NB).map(|i| (NB + i * step) as f64).collect();
     let (from, mut to) = (random(2 * NB, ORDER).0, random(2 * NB, ORDER).0);
-    // The matrix of a run is not in the cache when its rows are exchanged.
+    // In a run the matrix is not in the cache when its rows are exchanged.
     let forget = |a: &mut PanelBuf| a.iter_mut().for_each(|value| *value += 1.0);
     time(&mut group, "limit: memcpy", &mut to, |_| (), |to| to.copy_from_slice(&from));
     let exchange = |a: &mut PanelBuf| {
@@ -214,8 +213,7 @@ fn row_swap(criterion: &mut Criterion) {
     time(&mut group, "local", &mut a, forget, exchange);
 }
 
-/// Solve for U and multiply, on a trailing matrix of `ORDER x ORDER`: its limit
-/// is GEMM.
+/// The solve for U and the product, on a trailing matrix of `ORDER x ORDER`. Its limit is GEMM.
 fn trailing_update(criterion: &mut Criterion) {
     let (flops_solve, flops_multiply) = (NB * NB * ORDER, 2 * NB * ORDER * ORDER);
     let (l, ld) = random(NB, ORDER + NB);
@@ -236,7 +234,7 @@ fn trailing_update(criterion: &mut Criterion) {
         update::solve(&operands, u.rb());
         update::multiply(&operands, u.into_ref(), 0..ORDER, a2);
     };
-    // Without it the values would grow from turn to turn until they are infinite.
+    // Without `fill` the values would grow from step to step until they are infinite.
     time(&mut with, "solve and multiply", &mut a, |a| a.fill(0.5), step);
     drop(with);
     gemm_limit(criterion, "update", ORDER, ORDER, NB);

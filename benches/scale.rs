@@ -1,4 +1,4 @@
-//! The solver on hundreds of ranks of a simulated machine, beside the model of its critical
+//! The solver on hundreds of ranks of a simulated machine, compared with the model of its critical
 //! path. `cargo bench --bench scale -- --help`.
 
 use std::cell::Cell;
@@ -27,7 +27,7 @@ use skt_hpl::run::ptest::{self, Observer, Phase};
 use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
-/// with the processor time that it takes here, under a network that is simulated.
+/// with the processor time that it takes here, on a simulated network.
 #[derive(Parser)]
 struct Args {
     /// Order of the matrix
@@ -45,26 +45,25 @@ struct Args {
     /// Look-ahead
     #[arg(long, default_value_t = 1)]
     depth: usize,
-    /// How a panel travels along its process row
+    /// Broadcast of panels along the process row
     #[arg(long, value_name = "NAME", default_value = "1ringM")]
     #[arg(value_parser = PossibleValuesParser::new(Bcast::ALL.iter().map(|bcast| bcast.name())))]
     bcast: String,
-    /// An empty message, its two calls included, in microseconds
+    /// Time of an empty message, with its two calls, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1.5)]
     latency_us: f64,
-    /// Of a rank in one direction, in GB/s; inf for messages that take no longer when they are
-    /// longer
+    /// Bandwidth of a rank in one direction, in GB/s; inf: the length of a message takes no time
     #[arg(long, value_name = "GB/S", default_value_t = 12.0)]
     bandwidth_gbs: f64,
-    /// What a call takes of its rank, in microseconds
+    /// Time of a call on its rank, in microseconds
     #[arg(long, value_name = "US", default_value_t = 0.1)]
     call_us: f64,
-    /// What computing takes: counted (units of work at the rates of `skt-hpl model path`; copies
-    /// of rows take no time), measured (processor time of this machine) or none
+    /// Time of computing: counted (units of work at the rates of `skt-hpl model path`; copies of
+    /// rows take no time), measured (processor time of this machine) or none
     #[arg(long, value_name = "HOW", default_value = "counted")]
     #[arg(value_parser = ["counted", "measured", "none"])]
     work: String,
-    /// What the run is for, to find it among the others
+    /// Purpose of the run, to find it among the others
     #[arg(long, value_name = "NAME", default_value = "check")]
     label: String,
     /// Add the result to this file, one line of JSON
@@ -108,7 +107,7 @@ impl Args {
     }
 }
 
-/// The machine that the model knows, without copies of rows, which are not counted.
+/// The machine of the model, without copies of rows, which are not counted.
 fn counting_machine() -> Machine {
     Machine { copied_byte_seconds: 0.0, ..Machine::ZEN4_CORE }
 }
@@ -118,11 +117,11 @@ fn counted() -> Ticks {
     (counting_machine().seconds(&work::done()) * 1e12) as Ticks
 }
 
-/// The machine of the model that is like the simulated one; none where it is this one.
+/// The machine of the model that equals the simulated one; `None` if that is this machine.
 fn machine(args: &Args) -> Option<Machine> {
     let compute = match args.work.as_str() {
         "counted" => counting_machine(),
-        // The model wants a rate.
+        // The model needs a rate.
         "none" => Machine { product_flop_seconds: 1e-30, ..Machine::from_seconds([0.0; UNITS]) },
         _ => return None,
     };
@@ -130,7 +129,7 @@ fn machine(args: &Args) -> Option<Machine> {
     Some(Machine { message_seconds, message_byte_seconds: byte_seconds, ..compute })
 }
 
-/// Plain memory, and the clock of its rank.
+/// A guard of plain memory, with the clock of its rank.
 struct Clocked<'c> {
     plain: Unguarded,
     comm: &'c ClockedComm,
@@ -160,7 +159,7 @@ impl Guard for Clocked<'_> {
     }
 }
 
-/// Tells on the terminal how far the simulation is, in the time of this machine.
+/// Prints on the terminal how far the simulation is, in the time of this machine.
 struct Progress {
     n: f64,
     start: Instant,
@@ -216,7 +215,7 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
     Ok(record.expect("rank 0 has it"))
 }
 
-/// What the model says of the run, beside the simulation.
+/// Prints the model's prediction for the run next to the simulation.
 fn compare(args: &Args, record: &TestRecord, halves: bool) -> Result<(), String> {
     let Some(machine) = machine(args) else { return Ok(()) };
     let TestSpec { n, nb, p, q, depth, bcast, swap, swap_threshold, .. } = args.spec();

@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! mpirun -np 4 target/release/examples/himeno --inject 1@column:70      dies
-//! mpirun -np 4 target/release/examples/himeno --inject 1@column:70      goes on
+//! mpirun -np 4 target/release/examples/himeno --inject 1@column:70      resumes
 //! ```
 //!
-//! Jacobi iterations for Poisson's equation in generalized coordinates: a stencil of 19
-//! points with a coefficient array for each term, in single precision, 34 operations a
-//! point. The grid is cut along its first dimension. The pressure is the region of a
-//! checkpoint; the coefficients are set again.
+//! Jacobi iterations for Poisson's equation in generalized coordinates: a stencil of 19 points with
+//! a coefficient array for each term, in single precision, 34 operations a point. The grid is cut
+//! along its first dimension. The pressure is the region of a checkpoint; the coefficients are set
+//! again.
 
 mod common;
 #[path = "common/halo.rs"]
@@ -21,12 +21,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use common::{Block, Client, Failure, Options, Saved};
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm as _, CommError, collect};
+use common::{Block, Client, Drilled, Failure, Flags};
+use skt_checkpoint::client::Region;
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm as _, CommError, collect};
 
-/// Relaxation of the iteration.
+/// The relaxation factor of the iteration.
 const OMEGA: f32 = 0.8;
 /// Operations at a point of the grid, as the benchmark counts them.
 const FLOPS: f64 = 34.0;
@@ -40,10 +40,10 @@ struct Args {
     #[arg(long, default_value_t = 200)]
     iterations: u64,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
-/// What is not in the region; the same on all ranks.
+/// The numbers outside of the region; the same on all ranks.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct State {
@@ -52,22 +52,22 @@ struct State {
     gosa: f64,
 }
 
-/// What the run came to.
+/// The result of the run.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Solved {
     state: State,
-    /// Iterations of the last start, and what they and their checkpoints took.
+    /// Iterations of the last start, and the seconds of these and their checkpoints.
     timed: u64,
     seconds: f64,
-    /// Least and largest pressure.
+    /// The least and the largest pressure.
     range: [f64; 2],
-    /// Differs when any bit of the pressure does.
+    /// A hash that changes when any bit of the pressure does.
     p: u64,
 }
 
-/// A rank's planes of the grid, and one more on each side: the neighbour's next to
-/// them, or the boundary. Each plane of an array has `lines` lines of `width` points.
+/// A rank's planes of the grid, and one more on each side: the neighbour's adjacent plane, or the
+/// boundary. Each plane of an array has `lines` lines of `width` points.
 struct Problem<'a> {
     comm: &'a MpiComm,
     /// Planes between the boundaries.
@@ -100,14 +100,14 @@ impl<'a> Problem<'a> {
         self.plane()..(self.block.count + 1) * self.plane()
     }
 
-    /// p := (i / (I - 1))^2 in plane i, which stays so on the boundary.
+    /// p := (i / (I - 1))^2 in plane i, which stays constant on the boundary.
     fn begin(&self, p: &mut [f32]) {
         for (i, plane) in p.chunks_exact_mut(self.plane()).enumerate() {
             plane.fill((self.block.first + i).pow(2) as f32 / (self.lines - 1).pow(2) as f32);
         }
     }
 
-    /// ss := the change of p that each point of the line at `at` calls for.
+    /// ss := the change of p that the equation requires at each point of the line at `at`.
     fn line(&self, p: &[f32], at: usize, ss: &mut [f32]) {
         let w = self.width;
         // Lines of p by their offsets in i and j: minus, zero, plus.
@@ -133,9 +133,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// One iteration. Returns gosa, the sum of the squares of all changes: its planes
-    /// are added in their order in the grid, so that it has the same bits on any number
-    /// of ranks.
+    /// Does one iteration. Returns gosa, the sum of the squares of all changes: its planes are
+    /// added in their order in the grid, so that it has the same bits on any number of ranks.
     fn iterate(&self, p: &mut [f32], ss: &mut [f32]) -> Result<f64, CommError> {
         let (above, rest) = p.split_at_mut(self.plane());
         let (own, below) = rest.split_at_mut(self.own().len());
@@ -160,7 +159,7 @@ impl<'a> Problem<'a> {
         Ok(planes.map(bytemuck::pod_read_unaligned::<f64>).sum())
     }
 
-    /// Least and largest of all ranks' own pressures.
+    /// The least and the largest pressure of all ranks' own planes.
     fn range(&self, p: &[f32]) -> Result<[f64; 2], CommError> {
         let ends =
             p[self.own()].iter().fold([f32::NEG_INFINITY; 2], |[a, b], &p| [a.max(-p), b.max(p)]);
@@ -182,28 +181,27 @@ impl Args {
 
 impl Client for Args {
     const NAME: &'static str = "himeno";
-    type State = State;
     type Solved = Solved;
 
-    fn options(&self) -> &Options {
-        &self.options
+    fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     fn problem(&self) -> String {
         format!("himeno {}", self.size)
     }
 
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
+    fn regions(&self, ranks: usize) -> Vec<Region> {
         let planes = Block::of(0, ranks, self.lines() - 2).count + 2;
-        let pitch_bytes = self.width() * size_of::<f32>();
-        vec![RegionShape { rows: planes * self.lines(), pitch_bytes }]
+        vec![Region::of::<f32>(planes * self.lines() * self.width())]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Saved<State>) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let problem = Problem::new(comm, self);
         let mut ss = vec![0.0; problem.bnd.len()];
-        let mut s = saved.state.unwrap_or(State { iteration: 0, first_gosa: 0.0, gosa: 0.0 });
-        if saved.state.is_none() {
+        let found = saved.state::<State>();
+        let mut s = found.unwrap_or(State { iteration: 0, first_gosa: 0.0, gosa: 0.0 });
+        if found.is_none() {
             let [p] = saved.regions();
             problem.begin(p);
         }
@@ -234,8 +232,8 @@ impl Client for Args {
         println!("{}", if self.is_right(solved) { "PASSED" } else { "FAILED" });
     }
 
-    /// The changes become less, and as each point becomes a mean of points around it
-    /// none leaves the range of the boundary, but for rounding.
+    /// The changes decrease, and as each point becomes a mean of points around it, none leaves the
+    /// range of the boundary, except by rounding.
     fn is_right(&self, solved: &Solved) -> bool {
         let (State { gosa, first_gosa, .. }, [least, largest]) = (solved.state, solved.range);
         gosa <= first_gosa && least >= 0.0 && largest <= 1.0 + 1e-6

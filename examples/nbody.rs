@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! mpirun -np 4 target/release/examples/nbody --inject 1@column:70      dies
-//! mpirun -np 4 target/release/examples/nbody --inject 1@column:70      goes on
+//! mpirun -np 4 target/release/examples/nbody --inject 1@column:70      resumes
 //! ```
 //!
-//! A Plummer sphere of equal bodies, in units where G and the whole mass are 1, moves by
-//! the leapfrog, kick-drift-kick. Each rank has a block of bodies; the positions of all
-//! blocks pass each rank once a step, around a ring. Positions and velocities are
-//! regions of a checkpoint; accelerations follow from the positions.
+//! A Plummer sphere of equal bodies, in units where G and the whole mass are 1, moves by the
+//! leapfrog, kick-drift-kick. Each rank has a block of bodies; the positions of all blocks pass
+//! each rank once a step, around a ring. Positions and velocities are regions of a checkpoint;
+//! accelerations follow from the positions.
 
 mod common;
 
@@ -19,21 +19,21 @@ use std::f64::consts::{PI, TAU};
 use std::process::ExitCode;
 
 use clap::Parser;
-use common::{Block, Client, Failure, Options, Saved};
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm as _, CommError, Tag, collect};
+use common::{Block, Client, Drilled, Failure, Flags};
+use skt_checkpoint::client::Region;
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm as _, CommError, Tag, collect};
 
 const TAG_RING: Tag = 1;
-/// Change of the energy, relative, above which the steps are too long. The error of the
-/// leapfrog goes with the square of the step and does not grow with time.
+/// Relative change of the energy above which the steps are too long. The error of the leapfrog is
+/// proportional to the square of the step and does not grow with time.
 const ENERGY_DRIFT: f64 = 1e-3;
-/// Change of the momentum above which the forces are not those of pairs: else only
-/// rounding changes it.
+/// Change of the momentum above which the forces are not pairwise: otherwise only rounding changes
+/// it.
 const MOMENTUM_DRIFT: f64 = 1e-12;
 
 type Vector = [f64; 3];
-/// What is conserved: the energy, then the momentum.
+/// The conserved quantities: the energy, then the momentum.
 type Conserved = [f64; 4];
 
 #[derive(Parser)]
@@ -51,10 +51,10 @@ struct Args {
     #[arg(long, default_value_t = 0.05)]
     softening: f64,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
-/// What is not in the regions; the same on all ranks.
+/// The numbers outside of the regions; the same on all ranks.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct State {
@@ -62,19 +62,19 @@ struct State {
     first: Conserved,
 }
 
-/// What the run came to.
+/// The result of the run.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Solved {
     steps: u64,
     first: Conserved,
     last: Conserved,
-    /// Differs when any bit of the positions does.
+    /// A hash that changes when any bit of the positions does.
     x: u64,
 }
 
 impl Solved {
-    /// Change of the energy, relative, and of the momentum, in the 1-norm.
+    /// The relative change of the energy, and the change of the momentum in the 1-norm.
     fn drifts(&self) -> (f64, f64) {
         let momentum = (1..4).map(|k| (self.last[k] - self.first[k]).abs()).sum();
         ((self.last[0] / self.first[0] - 1.0).abs(), momentum)
@@ -92,7 +92,7 @@ impl Noise {
         ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A vector of this length in any direction.
+    /// A vector of this length in a random direction.
     fn vector(&mut self, length: f64) -> Vector {
         let (z, angle) = (2.0 * self.next() - 1.0, TAU * self.next());
         let flat = (1.0 - z * z).sqrt();
@@ -100,9 +100,9 @@ impl Noise {
     }
 }
 
-/// Position and velocity of a body of a Plummer sphere in equilibrium, which is cut where
-/// it has 99 % of its mass (Aarseth, Henon and Wielen, 1974, "A comparison of numerical
-/// methods for the study of star cluster dynamics"). Each body has its own numbers.
+/// The position and velocity of a body of a Plummer sphere in equilibrium, which is cut off where
+/// it has 99 % of its mass (Aarseth, Henon and Wielen, 1974, "A comparison of numerical methods for
+/// the study of star cluster dynamics"). Each body has random numbers of its own.
 fn plummer(body: usize) -> (Vector, Vector) {
     let mut noise = Noise((body as u64) << 32);
     let radius = ((0.99 * noise.next()).powf(-2.0 / 3.0) - 1.0).powf(-0.5);
@@ -113,7 +113,7 @@ fn plummer(body: usize) -> (Vector, Vector) {
             break q;
         }
     };
-    // To the unit of length in which the energy is -1/4.
+    // The unit of length in which the energy is -1/4.
     let unit = 3.0 * PI / 16.0;
     (noise.vector(unit * radius), noise.vector(share * escape / unit.sqrt()))
 }
@@ -125,7 +125,7 @@ fn advance(y: &mut [Vector], t: f64, slope: &[Vector]) {
     }
 }
 
-/// A rank's bodies and what moves them.
+/// A rank's bodies and the forces on them.
 struct Problem<'a> {
     comm: &'a MpiComm,
     args: &'a Args,
@@ -134,8 +134,8 @@ struct Problem<'a> {
 }
 
 impl Problem<'_> {
-    /// Accelerations of this rank's bodies, and their half of the potential energy of
-    /// each pair. The order of the sums is that of the ring, the same after any restart.
+    /// Computes the accelerations of this rank's bodies. Returns their half of the potential energy
+    /// of each pair. The sums follow the order of the ring, which is the same after any restart.
     fn forces(&self, x: &[Vector], a: &mut [Vector]) -> Result<f64, CommError> {
         let (size, me) = (self.comm.size(), self.comm.rank());
         let (mut theirs, mut next) = (x.to_vec(), x.to_vec());
@@ -158,7 +158,8 @@ impl Problem<'_> {
         Ok(potential)
     }
 
-    /// Adds to `a` what `others` do to a body at `x`, which is number `me` of them if any.
+    /// Adds to `a` the pull of `others` on a body at `x`, which is number `me` of them if any.
+    /// Returns its half of their potential energy.
     fn pull(&self, x: &Vector, me: Option<usize>, others: &[Vector], a: &mut Vector) -> f64 {
         let mut potential = 0.0;
         for (_, other) in others.iter().enumerate().filter(|(j, _)| Some(*j) != me) {
@@ -171,7 +172,7 @@ impl Problem<'_> {
         potential
     }
 
-    /// Energy and momentum of all bodies.
+    /// The energy and the momentum of all bodies.
     fn conserved(&self, v: &[Vector], potential: f64) -> Result<Conserved, CommError> {
         let mut sums = [potential, 0.0, 0.0, 0.0];
         for v in &v[..self.block.count] {
@@ -185,27 +186,25 @@ impl Problem<'_> {
 
 impl Client for Args {
     const NAME: &'static str = "nbody";
-    type State = State;
     type Solved = Solved;
 
-    fn options(&self) -> &Options {
-        &self.options
+    fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     fn problem(&self) -> String {
         format!("nbody {} dt {} softening {}", self.bodies, self.dt, self.softening)
     }
 
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
-        let rows = Block::of(0, ranks, self.bodies as usize).count;
-        vec![RegionShape { rows, pitch_bytes: size_of::<Vector>() }; 2]
+    fn regions(&self, ranks: usize) -> Vec<Region> {
+        vec![Region::of::<Vector>(Block::of(0, ranks, self.bodies as usize).count); 2]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Saved<State>) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let block = Block::of(comm.rank(), comm.size(), self.bodies as usize);
         let problem = Problem { comm, args: self, block, mass: 1.0 / f64::from(self.bodies) };
         let mut a = vec![[0.0; 3]; problem.block.count];
-        let found = saved.state;
+        let found = saved.state::<State>();
         let [x, v] = saved.regions::<Vector, 2>();
         if found.is_none() {
             for i in 0..a.len() {

@@ -1,8 +1,7 @@
-//! A cluster in a box to look at: `scripts/demo-node-loss` runs this.
+//! A demonstration of a node loss, which `scripts/demo-node-loss` runs.
 //!
-//! Four nodes and a spare, made of Linux namespaces, run HPL. Between two
-//! checkpoints one node loses its power. The run ends with PASSED, and with
-//! the same x as an undisturbed one.
+//! Four nodes and a spare, made of Linux namespaces, run HPL. Between two checkpoints one node
+//! loses power. The run ends with PASSED, and with the same x as an undisturbed one.
 
 #[path = "../tests/cluster_box/mod.rs"]
 mod cluster_box;
@@ -90,8 +89,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Removes what `launch` keeps on the nodes for the sake of n2, which may come back with
-/// segments of the run: a mark, and nothing that a run could go on from.
+/// Removes what `launch` keeps on the nodes because n2 may come back with segments of the run: a
+/// mark, and nothing that a run could resume from.
 fn remove_marks(cluster: &ClusterBox) -> Result<(), Box<dyn Error>> {
     const MARK_BYTES_MAX: u64 = 64 << 10;
     for node in ["n1", "n3", "n4", "n5"] {
@@ -111,8 +110,8 @@ fn remove_marks(cluster: &ClusterBox) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the supervisor's own lines, not what Open MPI says of the loss, nor
-/// that nodes have an IPC namespace each: here that is what makes them nodes.
+/// Prints the supervisor's own lines, without Open MPI's lines about the loss, and without the
+/// warning that nodes have an IPC namespace each, which makes them nodes here.
 fn tell(said: ChildStderr) {
     let mut is_table = false;
     for line in BufReader::new(said).lines().map_while(Result::ok) {
@@ -124,7 +123,7 @@ fn tell(said: ChildStderr) {
     }
 }
 
-/// Starts `skt-hpl launch` on the head.
+/// Starts `skt-hpl launch` on the head node.
 fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child, Box<dyn Error>> {
     let script = format!(
         "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
@@ -162,7 +161,7 @@ fn wait_for_column(
     }
 }
 
-/// The line of the report that tells x.
+/// The line of the report with x.
 fn x_of(cluster: &ClusterBox, state: &str) -> Result<String, Box<dyn Error>> {
     let report = fs::read_to_string(cluster.shared().join(format!("{state}.report")))?;
     let line = report.lines().find(|line| line.starts_with("# x: "));

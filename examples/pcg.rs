@@ -1,10 +1,10 @@
-//! Conjugate gradients with the Jacobi preconditioner that survive the loss of
-//! processes and nodes (the client of Chen and Dongarra, "A scalable checkpoint
-//! encoding algorithm for diskless checkpointing").
+//! Conjugate gradients with the Jacobi preconditioner that survive the loss of processes and nodes
+//! (the client of Chen and Dongarra, "A scalable checkpoint encoding algorithm for diskless
+//! checkpointing").
 //!
 //! ```text
 //! mpirun -np 4 target/release/examples/pcg --inject 1@column:70      dies
-//! mpirun -np 4 target/release/examples/pcg --inject 1@column:70      goes on
+//! mpirun -np 4 target/release/examples/pcg --inject 1@column:70      resumes
 //! ```
 //!
 //! Solves A u = b on a grid of `size x size` points, A the five-point stencil
@@ -18,10 +18,10 @@ mod halo;
 use std::process::ExitCode;
 
 use clap::Parser;
-use common::{Block, Client, Failure, Options, Saved};
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm as _, CommError, collect};
+use common::{Block, Client, Drilled, Failure, Flags};
+use skt_checkpoint::client::Region;
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm as _, CommError, collect};
 
 #[derive(Parser)]
 struct Args {
@@ -32,10 +32,10 @@ struct Args {
     #[arg(long, default_value_t = 1e-12)]
     tolerance: f64,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
-/// What is not in the vectors; the same on all ranks.
+/// The numbers outside of the vectors; the same on all ranks.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Scalars {
@@ -44,13 +44,13 @@ struct Scalars {
     first_rho: f64,
 }
 
-/// What the solution came to.
+/// The result of the solution.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Solved {
     iterations: u64,
     residual: f64,
-    /// Differs when any bit of x does.
+    /// A hash that changes when any bit of x does.
     x: u64,
 }
 
@@ -97,7 +97,7 @@ impl Problem<'_> {
         Ok(Scalars { iteration: 0, rho, first_rho: rho })
     }
 
-    /// q := A p. The rows above and below come from the neighbours.
+    /// q := A p. The neighbours send the rows above and below.
     fn multiply(&self, p: &[f64], q: &mut [f64]) -> Result<(), CommError> {
         let (n, rows) = (self.size, self.block.count);
         let (mut above, mut below) = (vec![0.0; n], vec![0.0; n]);
@@ -115,7 +115,7 @@ impl Problem<'_> {
         Ok(())
     }
 
-    /// One iteration, from rho to the next.
+    /// Does one iteration. Returns the next rho.
     fn iterate(
         &self,
         rho: f64,
@@ -138,28 +138,27 @@ impl Problem<'_> {
 
 impl Client for Args {
     const NAME: &'static str = "pcg";
-    type State = Scalars;
     type Solved = Solved;
 
-    fn options(&self) -> &Options {
-        &self.options
+    fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     fn problem(&self) -> String {
         format!("pcg {}", self.size)
     }
 
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
+    fn regions(&self, ranks: usize) -> Vec<Region> {
         let rows = Block::of(0, ranks, self.size).count;
-        vec![RegionShape { rows, pitch_bytes: self.size * size_of::<f64>() }; 3]
+        vec![Region::of::<f64>(rows * self.size); 3]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Saved<Scalars>) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let block = Block::of(comm.rank(), comm.size(), self.size);
         let problem = Problem { comm, size: self.size, block };
         let points = problem.points();
         let mut q = vec![0.0; points];
-        let mut s = match saved.state {
+        let mut s = match saved.state::<Scalars>() {
             Some(state) => state,
             None => problem.begin(saved.regions())?,
         };

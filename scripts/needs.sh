@@ -1,10 +1,10 @@
-# What building and running needs, and how to get it. Sourced by the scripts
-# beside it: `needs build` before a build, `needs test` before the tests, `needs
-# launchers` before those with MPICH and Slurm, `needs fresh` before test-fresh.
+# What building and running needs, and how to get it. The scripts beside it source this file and
+# call `needs build` before a build, `needs test` before the tests, `needs launchers` before the
+# tests with MPICH and Slurm, and `needs fresh` before test-fresh.
 #
-# Tries what is there instead of asking for packages, so that a site's own MPI,
-# BLAS or Rust is left alone; installs the rest with apt-get, as root or through
-# sudo, and says so before. SKT_HPL_INSTALL=no: only says what is missing.
+# It tests what is there instead of asking for packages, so that a site's own MPI, BLAS or Rust is
+# left alone. It installs the rest with apt-get, as root or through sudo, and says so before.
+# SKT_HPL_INSTALL=no: only says what is missing.
 # shellcheck shell=bash
 
 RUST_NEEDED=1.89

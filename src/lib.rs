@@ -1,9 +1,9 @@
-//! High-Performance Linpack: a block-cyclic LU factorization with partial
-//! pivoting on a P x Q grid of ranks, a drop-in for the reference `xhpl`.
+//! High-Performance Linpack: a block-cyclic LU factorization with partial pivoting on a P x Q grid
+//! of ranks, a drop-in replacement for the reference `xhpl`.
 //!
-//! The program is `skt-hpl`; this is the library that it is made of. The solver is
-//! generic over [`hpl::comm::Comm`]: MPI in production, threads of one process here, so
-//! that everything can be tested without a launcher.
+//! The program is `skt-hpl`; this is its library. The solver is generic over [`hpl::comm::Comm`]:
+//! MPI in production, and threads of one process here, so that everything can be tested without a
+//! launcher.
 //!
 //! ```
 //! use skt_hpl::hpl::comm::threads;
@@ -32,12 +32,12 @@
 //! assert!(scaled_residual < test.threshold);
 //! ```
 //!
-//! | to read of | begin with |
+//! | to read about | begin with |
 //! |---|---|
 //! | the algorithm | [`hpl::pgesv`], then [`hpl::pfact`], [`hpl::swap`], [`hpl::update`] |
-//! | how data lies | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
+//! | the layout of data | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
 //! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
-//! | what comes in and goes out | [`config`], [`report`], [`cli`] |
+//! | input and output | [`config`], [`report`], [`cli`] |
 //! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
 //! | checkpoints in memory | [`checkpoint`], [`run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]

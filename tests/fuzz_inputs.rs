@@ -1,9 +1,9 @@
-//! Every reader of data that another program or user may have written, under mutated
-//! input: no panic, no hang, no unbounded memory, messages that can be shown; and what
-//! is read and written again is the same.
+//! Every reader of data that another program or user may have written, under mutated input: no
+//! panic, no hang, no unbounded memory, messages that can be shown; and what is read and written
+//! again is the same.
 //!
-//! `scripts/soak-fuzz` runs each of these for half an hour; `fuzz::campaign` says how
-//! to repeat one.
+//! `scripts/soak-fuzz` runs each of these for half an hour; `fuzz::campaign` explains how to repeat
+//! one.
 
 mod fuzz;
 mod report_common;
@@ -45,8 +45,8 @@ use skt_hpl::supervisor::state::{Failure, Folder, State};
 use skt_hpl::supervisor::survey::{self, Limits};
 use skt_hpl::supervisor::watch::{Floors, Watch};
 
-/// A run with the other value of every choice, and few tests: they are listed for
-/// each input.
+/// A run with the other value of every choice, and few tests, because they are listed for each
+/// input.
 fn short_run() -> RunSpec {
     let mut run = other_run();
     for list in [&mut run.n, &mut run.nb, &mut run.nbmin] {
@@ -60,7 +60,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of a folder with one of these ends.
+/// The files of a folder with this extension.
 fn files(folder: &str, end: &str) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -74,14 +74,14 @@ fn texts<T: AsRef<[u8]>>(list: &[T]) -> Vec<Vec<u8>> {
     list.iter().map(|text| text.as_ref().to_vec()).collect()
 }
 
-/// A configuration with all that belongs to it, or why it is refused.
+/// A configuration with everything that belongs to it, or why it is refused.
 fn checked(text: &[u8], format: Format, lenient: bool) -> Result<(Checked, Settings), ConfigError> {
     let checked = parse(text, "f", format, lenient)?;
     let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
     Ok((checked, settings))
 }
 
-/// As [`checked`]; its messages can be shown, and its run comes back from both forms.
+/// Checks that messages can be shown, and that an accepted run is read back from both forms.
 fn check_configuration(text: &[u8], format: Format, lenient: bool) {
     let (checked, settings) = match checked(text, format, lenient) {
         Ok(both) => both,
@@ -106,7 +106,7 @@ fn check_configuration(text: &[u8], format: Format, lenient: bool) {
     }
 }
 
-/// What a table `[launch]` says, without places.
+/// The content of a table `[launch]`, without places.
 fn said(launch: &LaunchDraft) -> Vec<(usize, Vec<&str>)> {
     launch
         .iter()
@@ -228,7 +228,7 @@ fn slurm_lists() {
 /// Reports that the program has written: of runs in `docs/`, and one with everything.
 fn reports() -> Vec<Vec<u8>> {
     let mut reports = files("docs/measurements/2026-11-20-path", ".json");
-    // Each number at the end of its range, so that no sum or product of them fits.
+    // Each number is at the end of its range, so that no sum or product of them fits.
     let most = u64::MAX;
     let ends = serde_json::json!({
         "format": "skt-hpl report",
@@ -312,8 +312,7 @@ fn reports_for_people() {
     });
 }
 
-/// The walk takes time with panels, columns of a panel and processes: here it is to
-/// take little.
+/// Whether a walk takes little time, which grows with panels, columns of a panel and processes.
 fn is_small(test: &Measured) -> bool {
     let run = &test.run;
     run.n.div_ceil(run.nb) <= 64 && run.nb <= 1 << 16 && run.p <= 8 && run.q <= 8
@@ -381,7 +380,7 @@ fn failure_traces() {
     });
 }
 
-/// What shared memory keeps of a test that is done.
+/// What shared memory keeps of a finished test.
 #[test]
 fn results() {
     let tests = small_run().tests();
@@ -391,7 +390,7 @@ fn results() {
     campaign("results", &corpus, &JSON, 5000, |input| {
         if let Some(read) = result::try_read(input) {
             let again = result::read(&result::write_plain(&read));
-            // Text, for a residual may be no number.
+            // Compared as text, because a residual may not be a number.
             let essence = |r: &skt_hpl::report::TestRecord| {
                 format!("{:?} {:?} {:?}", r.spec, r.outcome, r.time_seconds)
             };
@@ -440,7 +439,7 @@ fn segments_with_results() {
     });
 }
 
-/// The header of a checkpoint: what is believed was written so.
+/// The header of a checkpoint: what is accepted was written like that.
 #[test]
 fn checkpoint_headers() {
     let layout = HeaderLayout::new("run \"7\"", 4, 64);
@@ -508,7 +507,7 @@ fn beat() -> Beat {
     }
 }
 
-/// Lines of rank 0.
+/// Lines of rank 0 with heartbeats.
 #[test]
 fn signs_of_life() {
     let done = Beat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
@@ -557,7 +556,7 @@ fn state() -> State {
     state
 }
 
-/// `state.json` of a supervisor.
+/// The `state.json` of a supervisor.
 #[test]
 fn states() {
     let folder = tempfile::tempdir().unwrap();
@@ -578,7 +577,7 @@ fn states() {
     });
 }
 
-/// What a node answers, or its shell says.
+/// Answers of nodes, or of their shells.
 #[test]
 fn answers_of_nodes() {
     let folder = tempfile::tempdir().unwrap();
@@ -614,7 +613,7 @@ fn answers_of_nodes() {
     let ill = Answer { version: "0".into(), no_store: Some("why".into()), ..answer.clone() };
     let corpus = texts(&[answer.line(), format!("Welcome!\n{}", ill.line()), "no shell\n".into()]);
     let pool = Pool::new(vec![Host { name: "n1".into(), slots: 2 }], vec![]);
-    // Says it on both ways, for without an answer it is the error that counts.
+    // The script writes to both streams, because without an answer the error counts.
     let script = format!("cat {0}; cat {0} >&2", file.display());
     let reach = |_: &str| ["sh", "-c", &script].map(str::to_owned).to_vec();
     let each = Duration::from_secs(30);
@@ -626,6 +625,7 @@ fn answers_of_nodes() {
             each,
             spare_losses: 0,
             suspects: &[],
+            lost: &std::collections::BTreeSet::new(),
             rank_bytes: 9,
             partners: &partners,
         };

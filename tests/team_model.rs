@@ -1,13 +1,13 @@
-//! The protocol between a team's caller and its workers, in all interleavings and under
-//! the memory model of the language: no worker misses a job, each does each job once,
-//! and the caller sees what they wrote.
+//! The protocol between a team's caller and its workers, in all interleavings and under the memory
+//! model of the language: no worker misses a job, each does each job once, and the caller sees what
+//! they wrote.
 
-/// `super::sync` of the protocol, as loom has it.
+/// The module `super::sync` of the protocol, made of loom's types.
 mod sync {
     pub use loom::sync::atomic::{AtomicUsize, Ordering};
     pub use loom::sync::{Condvar, Mutex};
 
-    /// One look without the lock, then to sleep: more looks are the same again.
+    /// One look without the lock, then sleep: more looks give no new interleavings.
     pub const SPINS: u32 = 1;
 
     pub fn pause(_: u32) {
@@ -23,15 +23,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// What one worker writes in a job: the model refuses a read that is not ordered
-/// after the write.
+/// The value that one worker writes in a job: the model refuses a read that is not ordered after
+/// the write.
 struct Slot(UnsafeCell<usize>);
 
 // SAFETY: the model itself checks each access.
 unsafe impl Sync for Slot {}
 
-/// Posts `jobs` jobs to `workers` workers, and the end. A thread is interrupted where
-/// it need not be up to `preemptions` times in a run; any number of times if none.
+/// Posts `jobs` jobs to `workers` workers, and then the end. A thread is preempted up to
+/// `preemptions` times in a run; any number of times if `None`.
 fn model(workers: usize, jobs: usize, preemptions: Option<usize>) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
@@ -46,7 +46,7 @@ fn model(workers: usize, jobs: usize, preemptions: Option<usize>) {
                     let mut seen = 0;
                     while let Some(job) = gate.next(seen) {
                         seen += 1;
-                        // SAFETY: the model checks it.
+                        // SAFETY: the model checks the access.
                         slots[worker].0.with_mut(|value| unsafe { *value = 10 * *value + job });
                         gate.finish();
                     }
@@ -59,7 +59,7 @@ fn model(workers: usize, jobs: usize, preemptions: Option<usize>) {
             gate.wait();
             want = 10 * want + job;
             for slot in slots.iter() {
-                // SAFETY: the model checks it.
+                // SAFETY: the model checks the access.
                 slot.0.with(|value| assert_eq!(unsafe { *value }, want));
             }
         }

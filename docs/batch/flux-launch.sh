@@ -1,5 +1,5 @@
 #!/bin/bash
-# `skt-hpl launch` in a Flux job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes on
+# `skt-hpl launch` in a Flux job: 8 nodes and one spare, 8 ranks of 8 threads on each. It continues
 # by itself after the loss of a node; its ssh reaches the nodes without a password.
 #
 #   flux batch flux-launch.sh
@@ -11,7 +11,7 @@
 
 images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
-# The run saves what there is before its job ends.
+# The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > hosts
 

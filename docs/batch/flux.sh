@@ -1,6 +1,6 @@
 #!/bin/bash
-# skt-hpl in a Flux job: 8 nodes, 8 ranks of 8 threads on each. It starts again what is
-# interrupted.
+# skt-hpl in a Flux job: 8 nodes, 8 ranks of 8 threads on each. An interrupted run
+# is started again; submit the job again after exit code 75.
 #
 #   flux batch flux.sh
 #
@@ -11,7 +11,7 @@
 
 images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
-# The run saves what there is before its job ends.
+# The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 
 for _ in 1 2 3; do
@@ -19,8 +19,8 @@ for _ in 1 2 3; do
         skt-hpl --config cluster.toml --level "global:$images" \
             --time-limit "@$end" --json result.json
     code=$?
-    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over, another job goes on.
-    # All others: a rank or a node was lost, and the same command goes on here.
+    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
+    # All others: a rank or a node was lost, and the same command continues here.
     case $code in 0 | 1 | 2) exit "$code" ;; 75) break ;; esac
 done
 exit 75

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `skt-hpl launch` in an LSF job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes on
+# `skt-hpl launch` in an LSF job: 8 nodes and one spare, 8 ranks of 8 threads on each. It continues
 # by itself after the loss of a node.
 #
 #   bsub < lsf-launch.sh
@@ -14,7 +14,7 @@
 
 images=${IMAGES:-$LS_SUBCWD/images}
 mkdir -p "$images"
-# The run saves what there is before its job ends.
+# The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 
 # blaunch reaches a node of the job: AGENT HOST COMMAND.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `skt-hpl launch` in a PBS job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes on
+# `skt-hpl launch` in a PBS job: 8 nodes and one spare, 8 ranks of 8 threads on each. It continues
 # by itself after the loss of a node; its ssh reaches the nodes without a password.
 #
 #   qsub pbs-launch.sh
@@ -13,7 +13,7 @@
 cd "$PBS_O_WORKDIR" || exit 2
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
-# The run saves what there is before its job ends.
+# The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 
 skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `skt-hpl launch` in a Slurm job: 8 nodes and one spare, 8 ranks of 8 threads on each. It goes
-# on by itself after the loss of a node.
+# `skt-hpl launch` in a Slurm job: 8 nodes and one spare, 8 ranks of 8 threads on each. It
+# continues by itself after the loss of a node.
 #
 #   sbatch slurm-launch.sh
 #
@@ -24,7 +24,7 @@ mkdir -p "$images"
 skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
     --json result.json
 code=$?
-# The time is over, or no spare is left: another job goes on from the images.
+# The time is over, or no spare is left: another job continues from the images.
 if [ "$code" = 75 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -1,6 +1,7 @@
 #!/bin/bash
-# skt-hpl in a Slurm job: 8 nodes, 8 ranks of 8 threads on each. It starts again what is
-# interrupted. The run reads from Slurm when the job ends, saves before, and the job is queued again.
+# skt-hpl in a Slurm job: 8 nodes, 8 ranks of 8 threads on each. An interrupted run
+# is started again. The run takes the end of the job from Slurm and saves its state before; the job
+# is then queued again.
 #
 #   sbatch slurm.sh
 #
@@ -15,7 +16,8 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
-# Where all nodes see it: another job may get other nodes, without their memory.
+# On a file system that all nodes see: another job may get other nodes, whose memory has nothing
+# of this run.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
 
@@ -23,8 +25,8 @@ for _ in 1 2 3; do
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
         skt-hpl --config cluster.toml --level "global:$images" --json result.json
     code=$?
-    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over, another job goes on.
-    # All others: a rank or a node was lost, and the same command goes on here.
+    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
+    # All others: a rank or a node was lost, and the same command continues here.
     case $code in 0 | 1 | 2) exit "$code" ;; 75) break ;; esac
 done
 scontrol requeue "$SLURM_JOB_ID"

@@ -1,15 +1,15 @@
-//! Edges of blocks of a grid that is cut along its first dimension.
+//! Exchanges the edges of blocks of a grid that is cut along its first dimension.
 
 use bytemuck::Pod;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm, CommError, Tag};
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm, CommError, Tag};
 
 use crate::common::Block;
 
 const TAG_UP: Tag = 1;
 const TAG_DOWN: Tag = 2;
 
-/// Gets the neighbours' layers next to this rank's `own` into `above` and `below`, a
+/// Receives the neighbours' layers adjacent to this rank's `own` into `above` and `below`, one
 /// layer each, where there are such neighbours.
 pub fn exchange<T: Pod>(
     comm: &MpiComm,

@@ -1,4 +1,4 @@
-//! The commands that a user is told to give, for the launcher that this machine has.
+//! The commands that a user is told to run, for the launcher that this machine has.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -8,8 +8,9 @@ use skt_terms::shown::shell_quoted;
 
 use crate::machine::starter::{Ranks, Starter};
 
-/// The launcher that a user of this machine has: what `mpirun` in PATH is, else `srun`, else
-/// Open MPI, which may be elsewhere.
+/// The launcher that a user of this machine has: the one that `mpirun` in PATH belongs to, else
+/// `srun` if it runs, else Open MPI, which may be installed elsewhere. Also returns whether Open
+/// MPI must be allowed to run as root.
 fn here() -> (Starter, bool) {
     if let Some(starter) = Starter::of_program("mpirun") {
         return (starter, starter == Starter::Openmpi && geteuid().is_root());
@@ -23,21 +24,21 @@ fn here() -> (Starter, bool) {
     }
 }
 
-/// This program, as it was called, in a shell.
+/// This program under the name it was called by, quoted for a shell.
 fn program() -> String {
     let program = env::args_os().next().unwrap_or_else(|| "skt-hpl".into());
     shell_quoted(&program.to_string_lossy())
 }
 
-/// The command that starts these ranks of this program in a shell of this user: `mpirun -np 4
-/// skt-hpl`. Open MPI refuses root unless it is told that it is meant.
+/// The command that starts these ranks of this program in this user's shell: `mpirun -np 4
+/// skt-hpl`. As root, Open MPI refuses unless a flag allows it, so the flag is included.
 pub fn start(ranks: &Ranks) -> String {
     let (starter, is_root) = here();
     format!("{} {}", starter.command(is_root, ranks).join(" "), program())
 }
 
-/// The command that has `skt-hpl launch` start a run with these `flags` on the nodes of a host
-/// file.
+/// The command that makes `skt-hpl launch` start a run with the flags `flags` on the nodes of a
+/// host file.
 pub fn launch(hostfile: &str, flags: &str) -> String {
     let root = match here() {
         (_, true) => " --launcher-arg=--allow-run-as-root",

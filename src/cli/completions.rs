@@ -1,4 +1,4 @@
-//! `skt-hpl completions`: shell completions, from the flags.
+//! `skt-hpl completions`: writes shell completions, generated from the flags.
 
 use clap::{Args, Command, CommandFactory as _, ValueEnum};
 use clap_complete::{Shell, generate};
@@ -7,7 +7,7 @@ use super::Cli;
 use crate::config::ConfigError;
 use crate::report::output;
 
-/// The shells.
+/// The shells with completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ShellName {
     /// For example into ~/.local/share/bash-completion/completions/skt-hpl
@@ -28,7 +28,7 @@ pub struct CompletionsArgs {
 /// Writes completions to standard output.
 ///
 /// # Errors
-/// They cannot be written.
+/// The text cannot be written.
 pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     let shell = match args.shell {
         ShellName::Bash => Shell::Bash,
@@ -40,7 +40,7 @@ pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     output::print(&text)
 }
 
-/// The command line without what is hidden: not all shells leave that out.
+/// The command line without what is hidden, because not all generators leave that out.
 fn shown(cli: &Command) -> Command {
     Command::new("skt-hpl")
         .version(env!("CARGO_PKG_VERSION"))

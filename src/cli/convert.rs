@@ -1,4 +1,4 @@
-//! `skt-hpl convert`: between HPL.dat and TOML.
+//! `skt-hpl convert`: converts between HPL.dat and TOML.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::config::{
 use crate::report::output;
 use crate::run::protect::Settings;
 
-/// The forms by name.
+/// The forms of a configuration, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormatName {
     /// The reference's 31 lines
@@ -73,8 +73,8 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     }
 }
 
-/// A configuration in this form, settings of the launcher included; says on standard error
-/// what the form cannot hold.
+/// The configuration as text in this form, with the settings of the launcher; reports on standard
+/// error what the form cannot hold.
 pub(super) fn whole_text(checked: &Checked, format: Format) -> Result<String, ConfigError> {
     let mut text = text(&checked.spec, &checked.checkpoint, format)?;
     match format {
@@ -88,7 +88,7 @@ pub(super) fn whole_text(checked: &Checked, format: Format) -> Result<String, Co
     Ok(text)
 }
 
-/// A run in this form; says on standard error what the form cannot hold.
+/// The run as text in this form; reports on standard error what the form cannot hold.
 pub(super) fn text(
     spec: &RunSpec,
     protection: &CheckpointDraft,

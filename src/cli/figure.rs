@@ -1,4 +1,4 @@
-//! Figures in files.
+//! Writes figures to files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::study_error::StudyError;
 use crate::model::plot::Figure;
 use crate::report::output;
 
-/// Writes a figure in the form that the name of its file asks for.
+/// Writes a figure in the form that the file's extension names.
 pub(super) fn write(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
     let text = match path.extension().and_then(|e| e.to_str()) {
         Some("svg") => figure.svg(),

@@ -1,4 +1,4 @@
-//! `skt-hpl init`: a configuration that fits this machine.
+//! `skt-hpl init`: writes a configuration that fits this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,54 +31,53 @@ pub struct InitArgs {
     /// Part of the available memory that the matrix and its work space may take
     #[arg(long, value_name = "0..1", default_value_t = 0.8)]
     pub memory_fraction: f64,
-    /// Memory to plan for, in GiB, e.g. to write for another machine [default: what this one has
-    /// available]
+    /// Memory to plan for, in GiB, e.g. for another machine [default: what is available on this
+    /// machine]
     #[arg(long, value_name = "GIB")]
     pub memory_gib: Option<f64>,
-    /// Ranks on this machine [default: its cores, but for --helper-cores, over --threads]
+    /// Ranks on this machine [default: (cores - helper cores) / threads]
     #[arg(long, value_name = "R")]
     pub ranks: Option<usize>,
-    /// Threads a rank
+    /// Threads per rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
-    /// Checkpoint method to leave memory for [default: self where a checkpoint is due before the
-    /// end of the run, else none]
+    /// Checkpoint method to leave memory for [default: self if a checkpoint is due before the end
+    /// of the run, else none]
     #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
     pub ft: Option<String>,
-    /// Losses to leave memory for: of each group's or, with abft, of each process row's ranks
-    /// [default: that of a run without flags]
+    /// Lost ranks per group to leave memory for; with abft, per process row [default: as in a run
+    /// without flags]
     #[arg(long, value_name = "M")]
     pub parities: Option<usize>,
-    /// Cores to keep from the solver, for threads that encode and write images
+    /// Cores to keep from the solver for the threads that encode and write images
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
-    /// Process rows [default: of the grid nearest to a square or, with abft, of the one on which
-    /// the largest matrix fits]
+    /// Process rows [default: those of the grid nearest to a square; with abft, of the grid with
+    /// the largest matrix]
     #[arg(long, value_name = "P")]
     pub p: Option<usize>,
-    /// Process columns, with abft those of the data [default: as with --p]
+    /// Process columns; with abft, those of the data [default: as with --p]
     #[arg(long, value_name = "Q")]
     pub q: Option<usize>,
-    /// The file to write; - is standard output [default: HPL.dat, or HPL.toml]
+    /// File to write; - is standard output [default: HPL.dat or HPL.toml, by --format]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The form to write [default: by --out's extension, else dat]
+    /// Form to write [default: by --out's extension, else dat]
     #[arg(long, value_name = "FORM")]
     pub format: Option<FormatName>,
     /// Overwrite the file if it exists
     #[arg(long, short)]
     pub force: bool,
-    /// Then run `skt-hpl tune` on this machine for a minute, and write what it chooses into the
-    /// file
+    /// Then run `skt-hpl tune` on this machine for a minute, and write the values that it chooses
+    /// into the file
     #[arg(long)]
     pub tune: bool,
 }
 
-/// Writes the configuration and says how to run it.
+/// Writes the configuration and shows how to run it.
 ///
 /// # Errors
-/// A flag is not legal, the machine has too little memory, or the file cannot
-/// be written.
+/// A flag is not legal, the machine has too little memory, or the file cannot be written.
 pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     let (path, format) = file(args)?;
     if args.tune {
@@ -133,8 +132,8 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     }
 }
 
-/// The flags, with the method that is worth its memory where none is asked for: that of a run
-/// without flags if one of its checkpoints is due before the end, else none.
+/// The flags, with a method added where none is asked for: that of a run without flags if one of
+/// its checkpoints is due before the end, else none.
 fn worth_it(
     args: &InitArgs,
     ranks: usize,
@@ -156,7 +155,8 @@ fn is_due(fitted: &Fitted, core_flops: f64) -> Result<bool, ConfigError> {
     Ok(pace.outlook() == Outlook::Due)
 }
 
-/// What each method that these ranks allow costs and brings, a line each; `chosen` has a star.
+/// A table of the methods that these ranks allow, with the cost and the benefit of each; `chosen`
+/// has a star.
 fn methods(
     args: &InitArgs,
     chosen: &str,
@@ -213,7 +213,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
     Ok((path, format))
 }
 
-/// Whether `--tune` can do what it says: it measures this machine, and changes a file.
+/// Checks that `--tune` is possible: it measures this machine and changes a file.
 fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
     let what = match () {
         () if path == Path::new("-") => "takes a file: standard output cannot be tuned",
@@ -228,7 +228,7 @@ fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
     Err(ConfigError::BadText { at: At::named("--tune", &Place::Flag), what: what.to_owned() })
 }
 
-/// Runs this command of a shell, which tunes the file that was written.
+/// Runs the shell command `command`, which tunes the file that was written.
 fn tune(command: &str) -> Result<(), ConfigError> {
     output::say(format_args!("tuning for a minute: {command}"));
     let ended = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).status();
@@ -245,8 +245,8 @@ fn tune(command: &str) -> Result<(), ConfigError> {
     })
 }
 
-/// `N = 23040 (4.0 GiB, about 108.6 Gflop/s)`: by the model of the solver's critical
-/// path, with cores of this rate of DGEMM.
+/// N and rate as text, `N = 23040 (4.0 GiB, about 108.6 Gflop/s)`: the rate follows from the model
+/// of the solver's critical path, with cores of this DGEMM rate.
 fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
     let (n, nb, (p, q)) = (spec.n[0], spec.nb[0], spec.grids[0]);
     let run = Run {
@@ -259,11 +259,11 @@ fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
         bcast: spec.bcast[0],
         swap: spec.swap,
         swap_threshold: spec.swap_threshold,
-        // Ranks of one host read each other's rows.
+        // Ranks of one host read each other's rows, without halves.
         halves: false,
     };
     let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
-    // More ranks than the model walks through have no rate.
+    // The model predicts no rate beyond its largest number of ranks.
     let machine = Machine::ZEN4_CORE.with_core_flops(core_flops);
     match predict(&run, &machine, &Changes::default()) {
         Ok(prediction) => format!("N = {n} ({gib:.1} GiB, about {:.0} Gflop/s)", prediction.gflops),
@@ -271,7 +271,7 @@ fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
     }
 }
 
-/// Memory that could be had for a larger N.
+/// Names memory that others hold and that would allow a larger N.
 fn say_what_is_left() -> Result<(), ConfigError> {
     let stores = [("sysv", StoreKind::SysV { huge_pages: false }), ("posix", StoreKind::Posix)];
     for (name, kind) in stores {
@@ -288,7 +288,7 @@ fn count(ranks: usize) -> String {
     if ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") }
 }
 
-/// How to run the configuration; where `tuned` is a file, how to tune it into that.
+/// The commands that run the configuration and, if `tuned` is a file, that tune it into that file.
 fn command_line(
     args: &InitArgs,
     spec: &RunSpec,
@@ -314,7 +314,7 @@ fn command_line(
     if format == Format::Dat && spec.threads > 1 {
         command.push_str(&format!(" --threads {}", spec.threads));
     }
-    // HPL.dat cannot say these.
+    // HPL.dat cannot hold these settings.
     if format == Format::Dat {
         let method = args.ft.iter().map(|method| format!(" --ft {method}"));
         let parities = args.parities.iter().map(|parities| format!(" --parities {parities}"));
@@ -360,7 +360,7 @@ fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
 /// A run that fits a machine.
 struct Fitted {
     spec: RunSpec,
-    /// The settings that it was sized for.
+    /// The settings of the protection that the run was sized for.
     protection: CheckpointDraft,
 }
 
@@ -385,7 +385,7 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
             |blocks| job_bytes(&TestSpec { n: blocks * nb, p, q, ..test.clone() }, &settings);
         (largest_blocks(budget, bytes), (p, q))
     });
-    // Of grids that are as good, the one nearest to a square.
+    // Of equally good grids, the one nearest to a square is taken.
     let (largest, grid) = sized.max_by_key(|(blocks, _)| *blocks).expect("a grid");
     if largest == 0 {
         return Err(ConfigError::Machine {
@@ -405,8 +405,8 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
     Ok(Fitted { spec, protection })
 }
 
-/// The grids to choose from, from the flattest on: with checksums all with P at most Q, unless
-/// one is asked for. A flat grid gives more of the ranks to data, a squarer one has smaller
+/// The grids to choose from, the flattest first: with checksums all with P at most Q, unless one is
+/// asked for. A flat grid leaves a larger part of the ranks to data, a squarer one has smaller
 /// panels.
 fn grids(args: &InitArgs, spec: &RunSpec, ranks: usize) -> Vec<(usize, usize)> {
     let checksums = spec.checksums;
@@ -427,7 +427,7 @@ fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
     memory_split(test, settings, geometry).total().saturating_mul(test.ranks() as u64)
 }
 
-/// What the flags say of the protection.
+/// The settings of the protection that the flags give.
 fn asked(args: &InitArgs) -> CheckpointDraft {
     let method = args.ft.iter().map(|method| (Setting::Method, Value::flag(method)));
     let parities = args.parities.iter().map(|m| (Setting::Parities, Value::flag(m.to_string())));
@@ -436,8 +436,7 @@ fn asked(args: &InitArgs) -> CheckpointDraft {
     method.chain(parities).chain(helpers).collect()
 }
 
-/// The protection to leave memory for: what a run without flags would have, or
-/// what flags ask for.
+/// The protection to leave memory for: what the flags ask for, else what a run without flags has.
 fn protection(
     args: &InitArgs,
     spec: &RunSpec,
@@ -529,7 +528,7 @@ mod tests {
         }
     }
 
-    /// Bytes of the job of a fitted run at another order.
+    /// Bytes of the job of a fitted run with another N.
     fn bytes_at(fitted: &Fitted, n: usize) -> u64 {
         let test = TestSpec { n, ..fitted.spec.tests().remove(0) };
         job_bytes(&test, &Settings::read(&fitted.protection, &fitted.spec).unwrap())
@@ -552,7 +551,7 @@ mod tests {
                 let budget = (available as f64 * 0.8) as u64;
                 assert!(bytes_at(&fitted, n) <= budget);
                 assert!(bytes_at(&fitted, n + nb) > budget);
-                // Work space is the lesser part.
+                // Work space is the smaller part.
                 let matrix = n as f64 * n as f64 * 8.0;
                 assert!(matrix > least * available as f64, "{ranks} ranks: {n}");
             }
@@ -595,7 +594,7 @@ mod tests {
             "--parities: value 1 is out of range; legal: none, without checkpoints"
         );
         assert!(refused("abft", 4, 12).starts_with("--parities: value 4"));
-        // A run with so few ranks has no checkpoints unless they are asked for.
+        // A run with so few ranks has no checkpoints unless the flags ask for them.
         let by_default = InitArgs { parities: Some(2), ..args() };
         assert!(fit(&by_default, 3, 1 << 36).is_err());
     }
@@ -641,13 +640,13 @@ mod tests {
         assert_eq!(order(None, 1), order(Some("none"), 1));
     }
 
-    /// A run of so many ranks, with as much memory for each.
+    /// A run with `ranks` ranks, each with `rank_gib` GiB.
     fn sized(ft: &str, ranks: usize, rank_gib: u64, p: Option<usize>) -> RunSpec {
         let args = InitArgs { ft: Some(ft.to_owned()), p, ..args() };
         fit(&args, ranks, ranks as u64 * (rank_gib << 30)).unwrap().spec
     }
 
-    /// Which part of the matrix of `none` is that of `abft`, over Q / (Q + m).
+    /// The part of the matrix of `none` that `abft` has, relative to Q / (Q + m).
     fn kept_over_share(none: &RunSpec, abft: &RunSpec) -> f64 {
         let (kept, (_, q)) = (abft.n[0] as f64 / none.n[0] as f64, abft.grids[0]);
         kept * kept * (q + abft.checksums) as f64 / q as f64
@@ -660,7 +659,7 @@ mod tests {
             assert_eq!((abft.checksums, abft.grids[0]), (1, (1, q)));
             let off = kept_over_share(&sized("none", ranks, 192, None), &abft) - 1.0;
             assert!(off.abs() < 0.02, "{ranks} ranks: {off}");
-            // With less memory panels count. They are as large on as many process rows.
+            // With less memory, panels count; they are equally large on equally many process rows.
             for rank_gib in [8, 16, 64] {
                 let abft = sized("abft", ranks, rank_gib, None);
                 let none = sized("none", ranks, rank_gib, Some(abft.grids[0].0));
@@ -683,7 +682,7 @@ mod tests {
                 assert!(p >= ranks / p || asked.n[0] <= chosen.n[0], "{ranks} ranks: {p} rows");
             }
         }
-        // Panels of 32 process columns are too large for little memory.
+        // With 32 process columns, panels are too large for little memory.
         assert_eq!(sized("abft", 33, 2, None).grids[0], (3, 10));
         let large = InitArgs { p: Some(3), q: Some(4), ft: Some("abft".into()), ..args() };
         let error = fit(&large, 12, 1 << 34).err().unwrap().to_string();

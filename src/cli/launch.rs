@@ -27,7 +27,7 @@ const NODES: &str = "Nodes";
 const START: &str = "Starting the ranks";
 const WATCH: &str = "Watching the job";
 
-/// Folder of the state, unless another is named.
+/// The folder of the state, unless the flags name another.
 pub const STATE_FOLDER: &str = "skt-hpl.launch";
 const HANG_AFTER_SECONDS: f64 = 30.0;
 const PROBE_LIMIT_SECONDS: f64 = 15.0;
@@ -37,7 +37,7 @@ const RESTARTS_MAX: usize = 50;
 #[derive(Debug, Clone, Args)]
 pub struct LaunchArgs {
     /// Nodes: a host file of Open MPI, MPICH or PBS. Nodes beyond those that the grid needs are
-    /// spares [default: those of the Slurm or PBS job, else this machine alone]
+    /// spares [default: those of the Slurm or PBS job, else this machine only]
     #[arg(long, value_name = "FILE", help_heading = NODES)]
     pub hosts: Option<PathBuf>,
     /// Further spare nodes
@@ -56,42 +56,42 @@ pub struct LaunchArgs {
     /// The launcher's program [default: mpirun, mpiexec.hydra or srun, from PATH]
     #[arg(long, value_name = "PROGRAM", help_heading = START)]
     pub launcher_program: Option<String>,
-    /// One more argument for the launcher; may be given several times
+    /// One more argument for the launcher; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true, help_heading = START)]
     pub launcher_arg: Vec<String>,
-    /// A site's own command line, with {ranks}, {nodes}, {slots}, {hostfile}, {hosts} and
-    /// {command} to be filled in
+    /// A site's own command line, in which {ranks}, {nodes}, {slots}, {hostfile}, {hosts} and
+    /// {command} are filled in
     #[arg(long, value_name = "LINE", conflicts_with_all = ["launcher", "launcher_arg"])]
     #[arg(help_heading = START)]
     pub launcher_template: Option<String>,
-    /// The program that runs a command on a node: AGENT HOST COMMAND [default: ssh, in a Slurm
-    /// job srun]
+    /// Program that runs a command on a node: AGENT HOST COMMAND [default: ssh, in a Slurm job
+    /// srun]
     #[arg(long, value_name = "AGENT", help_heading = START)]
     pub agent: Option<String>,
 
-    /// Least silence of the job that is a hang: where a step takes longer, by the DGEMM self-test
-    /// or as seen, ten times that is waited; parts of the work without columns and waits for
-    /// images get ten times as much [default: 30s]
+    /// Shortest silence of the job that counts as a hang. Where a step takes longer, by the DGEMM
+    /// self-test or as measured, the limit is ten times the step; phases without columns and waits
+    /// for images have ten times the limit [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
     pub hang_after: Option<f64>,
-    /// Longest time for a node to answer a probe [default: 15s]
+    /// Longest time that a node may take to answer a probe [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
     pub probe_limit: Option<f64>,
-    /// Give up after more failures than that [default: 50]
+    /// Give up after this many restarts [default: 50]
     #[arg(long, value_name = "COUNT", help_heading = WATCH)]
     pub max_restarts: Option<usize>,
-    /// When more is lost than can be rebuilt, start over from the seed
+    /// Start over from the seed when more is lost than can be rebuilt
     #[arg(long, help_heading = WATCH)]
     pub start_over: bool,
-    /// The machine on which an earlier supervisor of this run was at work is gone for good: go on
-    /// from its state, in a folder that survives it, without the launcher that it had
+    /// Take over a run whose supervisor ran on a machine that is gone for good: continue from its
+    /// state, in a folder that survived, without waiting for its launcher
     #[arg(long, help_heading = WATCH)]
     pub head_lost: bool,
-    /// Folder of the state, which `status` shows, and from which the next supervisor goes on
-    /// [default: skt-hpl.launch]
+    /// Folder of the state, which `status` shows and the next supervisor reads [default:
+    /// skt-hpl.launch]
     #[arg(long, value_name = "FOLDER", help_heading = WATCH)]
     pub state: Option<PathBuf>,
-    /// Write a JSON record of the run, with the phases of each failure
+    /// Write a JSON record of the run, with the timeline of each failure
     #[arg(long, value_name = "FILE", help_heading = WATCH)]
     pub json: Option<PathBuf>,
 
@@ -108,11 +108,11 @@ fn parse_ranks(text: &str) -> Result<usize, String> {
 /// Launchers by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LauncherName {
-    /// In a Slurm job slurm, else what `mpirun` in PATH is.
+    /// Slurm in a Slurm job, else the launcher that `mpirun` in PATH belongs to.
     Auto,
     /// Open MPI's mpirun.
     Openmpi,
-    /// Hydra, of MPICH and its derivatives.
+    /// Hydra, the launcher of MPICH and its derivatives.
     Mpich,
     /// Slurm's srun, inside an allocation.
     Slurm,
@@ -121,46 +121,46 @@ pub enum LauncherName {
 /// Why a job cannot be launched.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The flags after `--`.
+    /// The flags after `--` are not legal.
     #[error("{0}")]
     Flags(String),
-    /// The configuration.
+    /// The configuration is not legal or cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A list of nodes.
+    /// A list of nodes is not legal.
     #[error(transparent)]
     Hosts(#[from] HostsError),
-    /// A file.
+    /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Too few slots.
+    /// The nodes have too few slots.
     #[error("{ranks} ranks are needed, the nodes have {slots} slots: add nodes or slots to {file}")]
     Slots {
-        /// Ranks.
+        /// Number of ranks needed.
         ranks: usize,
-        /// Slots.
+        /// Number of slots.
         slots: usize,
-        /// The list.
+        /// The list of nodes.
         file: String,
     },
-    /// The template.
+    /// The template is not legal.
     #[error("--launcher-template: {0}")]
     Template(String),
-    /// No launcher.
+    /// No launcher was found.
     #[error(
         "no launcher: `{program} --version` names neither Open MPI nor Hydra; name it with \
          --launcher and --launcher-program"
     )]
     NoLauncher {
-        /// What was asked.
+        /// The program that was asked for its version.
         program: String,
     },
-    /// A node by an address that the launcher's host files cannot have.
+    /// A node is named by an address that the launcher's host files cannot hold.
     #[error(
         "node {host}: MPICH's host files have no addresses of version 6; name the node, or take \
          --launcher openmpi"
@@ -169,12 +169,12 @@ pub enum LaunchError {
         /// The node.
         host: String,
     },
-    /// The supervisor.
+    /// The supervisor cannot work.
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
 }
 
-/// Launches.
+/// Launches the job that the flags describe, and supervises it to its end.
 ///
 /// # Errors
 /// See [`LaunchError`].
@@ -255,7 +255,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     })
 }
 
-/// Says how many losses the groups of ranks on these nodes survive. The largest grid counts.
+/// Reports how many losses the groups of ranks on these nodes survive, for the largest grid.
 fn say_what_is_survived(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) {
     let largest = spec.tests().into_iter().max_by_key(TestSpec::ranks);
     let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
@@ -269,8 +269,7 @@ fn say_what_is_survived(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Se
     }
 }
 
-/// Bytes that the segments of the largest rank take in the test that needs most; 0
-/// without checkpoints.
+/// Bytes of the segments of the largest rank, in the test that needs most; 0 without checkpoints.
 fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
     let of_ranks = |host: &Host| std::iter::repeat_n(host.name.clone(), host.slots);
     let names: Vec<String> = pool.active.iter().flat_map(of_ranks).take(ranks).collect();
@@ -287,7 +286,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
         Ok(_) => unreachable!("`run` was said"),
-        // Its own `error: ` comes before ours.
+        // Our message begins with `error: `, too.
         Err(error) => {
             let text = error.to_string();
             Err(LaunchError::Flags(text.strip_prefix("error: ").unwrap_or(&text).to_owned()))
@@ -295,7 +294,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     }
 }
 
-/// The flags, laid over the table `[launch]` of the configuration.
+/// The flags, with the table `[launch]` of the configuration for what they do not say.
 fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, ConfigError> {
     let first = |key: Launching| file.get(&key).and_then(|values| values.first());
     let text = |key| first(key).map(|value| value.text.clone());
@@ -313,10 +312,10 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
     if let (Some(_), Some(template)) =
         (first(Launching::Launcher), first(Launching::LauncherTemplate))
     {
-        // It replaces a launcher.
+        // A template replaces a launcher.
         return Err(Launching::LauncherTemplate.wrong(template));
     }
-    // A launcher from the command line has nothing to do with one of the file.
+    // If the command line names a launcher, the file's launcher settings do not apply.
     let is_other = args.launcher.is_some() || args.launcher_template.is_some();
     let launcher = first(Launching::Launcher).filter(|_| !is_other);
     let launcher = launcher.map(|value| {
@@ -356,7 +355,7 @@ fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, Config
     })
 }
 
-/// The nodes in use and the spares: what the ranks need comes first.
+/// Divides the nodes: those that the ranks need come first, the others are spares.
 fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, LaunchError> {
     let mut slots = 0;
     let (active, mut waiting): (Vec<_>, Vec<_>) = listed.into_iter().partition(|host| {
@@ -384,7 +383,7 @@ fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
     Ok(hosts)
 }
 
-/// The list of nodes and its name; `None` if there is none.
+/// The list of nodes and its name; `None` if there is no list.
 fn find_hosts(args: &LaunchArgs, env: Env) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
     if let Some(path) = &args.hosts {
         return Ok(Some((path.display().to_string(), read_hosts(path)?)));
@@ -448,7 +447,7 @@ mod tests {
         assert_eq!(names, Launching::Launcher.info().choices);
     }
 
-    /// What ends a command is said after an `error: ` of its own.
+    /// Every error that ends a command is printed after one `error: `.
     #[test]
     fn wrong_flags_of_the_benchmark_are_one_error() {
         let error = run_args(&["--nope".to_owned()]).expect_err("no such flag").to_string();

@@ -1,18 +1,18 @@
 //! `--on-loss recover` and `replace`: a job that outlives the loss of ranks.
 //!
-//! An *attempt* is all that a start of the job does, from telling the run to clearing up, on
-//! a communicator of its own. The matrix and the words that say how far it is are in memory
-//! that outlives a process, and an attempt finds them as a start does. So a loss ends the
-//! attempt on all ranks, and those that are left begin the next one:
+//! An *attempt* is all that a start of the job does, from distributing the configuration to
+//! clearing up, on a communicator of its own. The matrix and the words that record the progress are
+//! in memory that outlives a process, so a later attempt finds them just as a start does. A loss
+//! ends the attempt on all ranks, and the surviving ranks begin the next one:
 //!
 //! ```text
-//! attempt     a call fails: its communicator is revoked, and so all further ones fail on all
-//!             ranks; memory and locks are let go of on the way out
-//! agree       how the attempt ended: all do the same
-//! shrink      a communicator of the ranks that are left, in their order
-//! attempt     recover: the first ones, as many as the grid has, take a place each; the others
-//!             are spare. replace: each keeps its place, and the checksum column has that of the
-//!             lost process column
+//! attempt     a call fails: its communicator is revoked, so that all further calls on it fail on
+//!             all ranks; memory and locks are released on the way out
+//! agree       all ranks agree how the attempt ended, and so do the same next
+//! shrink      a communicator of the surviving ranks, in their order
+//! attempt     recover: the first ranks, as many as the grid has, take its positions in order, and
+//!             the others are spare. replace: each rank keeps its position, and a checksum column
+//!             takes the position of the lost process column
 //! ```
 
 use std::time::Instant;
@@ -27,40 +27,40 @@ use crate::report::output;
 use crate::run::job::{self, Finished, JobError};
 use crate::run::protect::{OnLoss, RankInRun, Settings};
 
-/// What a process knows of its job.
+/// What a process keeps of its job from one attempt to the next.
 #[derive(Default)]
 pub(super) struct Job {
-    /// The run; none before rank 0 has told.
+    /// The run; `None` before rank 0 has distributed it.
     pub order: Option<(RunSpec, Settings)>,
-    /// When this process noticed a loss that it has outlived: the last one.
+    /// When this process noticed the last loss that it has survived.
     pub lost_at: Option<Instant>,
-    /// The rank that it has in the run.
+    /// The rank that this process has in the run.
     pub rank_in_run: RankInRun,
 }
 
-/// How an attempt has ended on one rank.
+/// How an attempt ended on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// A rank is lost, and the report is not whole, as far as this rank knows.
     Lost,
-    /// There is nothing more to do.
+    /// The attempt came to its end.
     Ended,
-    /// The report is whole, and a rank was lost before all was removed.
+    /// The report is whole, and a rank was lost before all data was removed.
     Left(Exit),
 }
 
 /// What all ranks do after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// The next attempt.
+    /// All ranks begin the next attempt.
     Again,
-    /// They leave.
+    /// All ranks leave.
     End,
-    /// They remove what is left, and leave.
+    /// All ranks remove the remaining data, and leave.
     RemoveRest(Exit),
 }
 
-/// Bits of the word that ranks agree on; each stays where all ranks have it.
+/// Bits of the word that ranks agree on; the agreement keeps a bit if all ranks have set it.
 const ENDED: i32 = 1;
 const NOT_REPORTED: i32 = 2;
 const EXIT_SHIFT: u32 = 8;
@@ -78,7 +78,7 @@ impl Standing {
     fn word(self) -> i32 {
         let (bits, exit) = match self {
             Self::Lost => (NOT_REPORTED, EXIT_BITS),
-            // Who has ended knows that all others have, or will be told of a loss.
+            // A rank that has ended knows that all others have, or will be told of a loss.
             Self::Ended => (ENDED | NOT_REPORTED, EXIT_BITS),
             Self::Left(exit) => (0, EXIT_BITS & !i32::from(exit.code())),
         };
@@ -99,11 +99,11 @@ impl Verdict {
     }
 }
 
-/// Runs the benchmark on the ranks that are left, until an attempt, as `run_on` makes them, comes
-/// to its end.
+/// Runs attempts of the benchmark, which `run_on` makes, on the surviving ranks until one comes to
+/// its end.
 ///
 /// # Errors
-/// What is no loss of a rank.
+/// Any error that is not the loss of a rank.
 pub fn outlive(
     ulfm: &Ulfm,
     mut run_on: impl FnMut(&MpiComm, &mut Job) -> Result<Finished, JobError>,
@@ -113,7 +113,7 @@ pub fn outlive(
     loop {
         let comm = ulfm.survivors();
         if comm.size() == ranks {
-            // All ranks are there, and so all see this.
+            // All ranks are there, so all of them see this.
             output::say(format_args!("error: MPI has failed, and no rank is lost"));
             return Ok(Exit::Interrupted);
         }
@@ -127,7 +127,7 @@ pub fn outlive(
                 job::remove_rest(spec, settings)?;
                 return Ok(exit);
             }
-            // The next attempt decides anew where threads go.
+            // The next attempt decides again where threads run.
             Verdict::Again => {
                 let _ = mask.as_ref().map(|mask| affinity::set_mask(mask));
             }
@@ -135,9 +135,9 @@ pub fn outlive(
     }
 }
 
-/// How an attempt has ended that came to its end. What kept one from going on after a loss, memory
-/// that the lost rank still holds for instance, need not keep the next start: the input is that
-/// of the attempt before, which ran.
+/// The exit code of a job whose last attempt came to its end. If a later attempt refused to run
+/// after a loss, for instance because the lost rank still holds memory, the next start may run: the
+/// input is that of the earlier attempt, which ran.
 fn exit_after(finished: &Finished, is_mended: bool) -> Exit {
     match finished {
         Finished { exit: Exit::BadInput, is_reported: false, .. } if is_mended => Exit::Interrupted,
@@ -145,8 +145,8 @@ fn exit_after(finished: &Finished, is_mended: bool) -> Exit {
     }
 }
 
-/// Whether the job can be run on the ranks of `comm`, the same on all: else how it ends.
-/// `is_mended`: they are what is left of a job.
+/// Whether the job can run on the ranks of `comm`, with the same result on all of them; if not, the
+/// exit code. `is_mended` says that these ranks are what a loss has left of a job.
 pub fn has_ranks(
     world: &MpiWorld,
     comm: &MpiComm,
@@ -220,7 +220,7 @@ mod tests {
         for (finished, is_mended, exit) in [
             (ended(Exit::BadInput, false), true, Exit::Interrupted),
             (ended(Exit::BadInput, false), false, Exit::BadInput),
-            // Of tests that were skipped the report tells.
+            // The report names the tests that were skipped.
             (ended(Exit::BadInput, true), true, Exit::BadInput),
             (ended(Exit::ResidualFailed, true), true, Exit::ResidualFailed),
         ] {

@@ -1,4 +1,4 @@
-//! What this machine lets the process use: cores and memory.
+//! The cores and the memory that this machine gives the process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,12 +9,11 @@ use nix::unistd::Pid;
 
 use crate::config::ConfigError;
 
-/// Physical cores that this process may run on, at most what its CPU quota
-/// allows. Two hardware threads of a core count as one: they share its
-/// floating-point units.
+/// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
+/// hardware threads of a core count as one, because they share its floating-point units.
 ///
 /// # Errors
-/// The system does not say.
+/// The system does not report the CPUs of this process.
 pub fn cores() -> Result<usize, ConfigError> {
     let no_cpus = |what: String| ConfigError::Machine { what };
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| {
@@ -31,11 +30,11 @@ pub fn cores() -> Result<usize, ConfigError> {
     Ok(distinct.min(quota).max(1))
 }
 
-/// Bytes that this process can still get: what the system has available, or
-/// what its memory cgroup leaves, whichever is less.
+/// Bytes that this process can still allocate: what the system has available, or what its memory
+/// cgroup leaves, whichever is less.
 ///
 /// # Errors
-/// The system does not say.
+/// The system does not report the available memory.
 pub fn available_bytes() -> Result<u64, ConfigError> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let system = mem_available(&meminfo).ok_or_else(|| ConfigError::Machine {
@@ -47,17 +46,17 @@ pub fn available_bytes() -> Result<u64, ConfigError> {
     Ok(cgroup.map_or(system, |left| left.min(system)))
 }
 
-/// `MemAvailable` in bytes.
+/// Reads `MemAvailable`, in bytes.
 fn mem_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// The least that any memory cgroup above this process leaves; `None` without
-/// a limit. `mount` is where cgroups are mounted, `memberships` the text of
-/// `/proc/self/cgroup`. Both versions of cgroups are read. Inside a container
-/// the group's path may not be visible; then the mount itself is the group.
+/// The smallest number of bytes that a memory cgroup of this process, or one above it, leaves;
+/// `None` without a limit. `mount` is where cgroups are mounted, `memberships` the text of
+/// `/proc/self/cgroup`. Both versions of cgroups are read. Inside a container the group's path may
+/// not be visible; then the mount itself is the group.
 fn cgroup_left(mount: &Path, memberships: &str) -> Option<u64> {
     let mut left = None;
     for line in memberships.lines() {
@@ -82,8 +81,8 @@ fn cgroup_left(mount: &Path, memberships: &str) -> Option<u64> {
     left
 }
 
-/// What one group leaves: its limit less its use, where file cache that can
-/// be dropped is not counted as used.
+/// The bytes that one group leaves: its limit minus its use. File cache that can be dropped does
+/// not count as used.
 fn group_left(folder: &Path) -> Option<u64> {
     let number = |name: &str| -> Option<u64> {
         fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! `skt-hpl man`: the man pages, from the flags.
+//! `skt-hpl man`: writes the man pages, generated from the flags.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct ManArgs {
 /// Writes the man pages.
 ///
 /// # Errors
-/// They cannot be written.
+/// The pages cannot be written.
 pub fn execute(args: &ManArgs) -> Result<(), ConfigError> {
     let fault = |file: String| move |source| ConfigError::Write { file, source };
     match &args.out {

@@ -1,10 +1,9 @@
-//! The command line: each flag defined once, one file a subcommand.
+//! The command line: each flag is defined once, each subcommand has a file.
 //!
-//! The help, the man page and the shell completions all follow from [`Cli`]. Help texts:
-//! of parameters in `overrides`, of protection in `config::checkpoint::SETTINGS`, of all
-//! others in the doc comment of the flag.
-//! To add a subcommand: a file with its `Args` struct and an `execute`
-//! function, a variant of [`Command`], a line in `dispatch`.
+//! The help, the man page and the shell completions all follow from [`Cli`]. Help texts of
+//! parameters are in `overrides`, those of protection in `config::checkpoint::SETTINGS`, and all
+//! others in the doc comment of the flag. To add a subcommand, add a file with its `Args` struct
+//! and an `execute` function, a variant of [`Command`], and a line in `dispatch`.
 
 mod by_hand;
 pub mod completions;
@@ -56,7 +55,7 @@ that --config names. The flags below override the file; their defaults hold for 
 gives. Lists are written with commas, and all combinations are run. Names may be given by their \
 codes in HPL.dat (--bcast 0,3).";
 
-/// The exit codes, below examples.
+/// The examples, followed by the exit codes.
 macro_rules! with_exit_codes {
     ($examples:literal) => {
         concat!(
@@ -105,7 +104,7 @@ Examples:
     max_term_width = 100
 )]
 pub struct Cli {
-    /// What to do; without it, run the benchmark.
+    /// What to do; the benchmark runs if no subcommand is given.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Flags of the benchmark.
@@ -116,7 +115,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the benchmark (the same as without a subcommand)
+    /// Run the benchmark, as without a subcommand
     #[command(after_help = AFTER_HELP)]
     Run(Box<run::RunArgs>),
     /// Run the benchmark to its end through the loss of nodes
@@ -148,7 +147,7 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// Parses the command line of this process and does what it says.
+/// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
     match parse(std::env::args_os()) {
         Ok(cli) => dispatch(cli),
@@ -159,8 +158,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Parses a command line. Help and errors are printed here, by one rank of a
-/// job alone; all ranks get the same exit code.
+/// Parses a command line. Prints help and errors here, on one rank of a job only; all ranks get the
+/// same exit code.
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
     let args: Vec<OsString> = args.into_iter().collect();
     Cli::try_parse_from(&args).map_err(|mut error| {
@@ -184,12 +183,12 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
     })
 }
 
-/// Where `-n` or `-nb` stands for a flag that has two dashes, names that.
+/// Where the user wrote `-n` or `-nb` for a flag that has two dashes, names that flag in the error.
 fn suggest_two_dashes(error: &mut clap::Error, args: &[OsString]) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
     let Some(letter) = given.strip_prefix('-').filter(|rest| rest.len() == 1) else { return };
     let letter = letter.to_owned();
-    // Of `-nb` clap names `-n` alone.
+    // For `-nb`, clap names only `-n`.
     let whole = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix('-'));
     let words = whole.filter(|word| word.starts_with(&letter));
     let names = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
@@ -217,14 +216,14 @@ fn dispatch(cli: Cli) -> ExitCode {
         }
         Some(command) => command,
     };
-    // Segments are a matter of each host; the rest writes text or files: one
-    // process of a job is enough.
+    // `store` works on each host. The other subcommands write text or files, so one process of a
+    // job does it.
     if !matches!(command, Command::Store(_)) && !launcher_rank::is_first() {
         return Exit::Passed.into();
     }
     output::die_quietly_on_closed_pipe();
     if matches!(command, Command::Init(_) | Command::Plan(_)) {
-        // They measure the rate of a core.
+        // These subcommands measure the rate of a core.
         kernel::take_one_that_fits(&outfile::closed());
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {

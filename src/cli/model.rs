@@ -1,4 +1,4 @@
-//! `skt-hpl model`: the papers' figures, and the simulator.
+//! `skt-hpl model`: the figures of the papers, and the simulator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,10 +74,10 @@ pub struct WasteArgs {
     pub checkpoint_seconds: Option<f64>,
 }
 
-/// Does what the subcommand says.
+/// Carries out the subcommand.
 ///
 /// # Errors
-/// A flag is not legal, a trace cannot be read, a file cannot be written.
+/// A flag is not legal, a trace cannot be read, or a file cannot be written.
 pub fn execute(args: &ModelArgs) -> Result<(), StudyError> {
     match &args.command {
         ModelCommand::All(args) => write_all(&args.out),

@@ -1,5 +1,5 @@
-//! Levels of images for `skt-hpl model simulate`: as a user states them, and as the simulator
-//! and the formula have them.
+//! Levels of images for `skt-hpl model simulate`, from the user's flags to the values of the
+//! simulator and of the formula.
 
 use std::str::FromStr;
 
@@ -14,13 +14,13 @@ use crate::run::protect::{IMAGES_MTBF_SECONDS, parse_seconds, with_options};
 #[derive(Debug, Clone, PartialEq)]
 struct Stated {
     reach: Reach,
-    /// Of each node, or of all where all see the level.
+    /// The bandwidth of each node, or of all nodes together if they share the level.
     bytes_per_second: f64,
-    /// Seconds between two images; nothing for the best.
+    /// Seconds between two images; `None` for the best interval.
     every_seconds: Option<f64>,
-    /// What the work loses to an image; nothing for all of the time that it is written.
+    /// Seconds of work that an image costs; `None` for all of the time that it takes to write.
     cost_seconds: Option<f64>,
-    /// Mean time between failures that need this level and none before it.
+    /// Mean time between failures that need this level and no nearer one.
     mtbf_seconds: f64,
 }
 
@@ -28,7 +28,7 @@ struct Stated {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatedLevels(Vec<Stated>);
 
-/// No levels.
+/// The text states no levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "legal are local:RATE or global:RATE, as 2GB/s, then ,every=auto or a time ,cost=TIME \
@@ -48,7 +48,7 @@ impl Stated {
         })
     }
 
-    /// Takes one of its options.
+    /// Reads one option of the level.
     fn take(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=')?;
         match key {
@@ -61,8 +61,8 @@ impl Stated {
         Some(())
     }
 
-    /// The level on `nodes` nodes, each with an image of `node_bytes`, where the restart after a
-    /// failure takes `outage_seconds` without reading.
+    /// The level on `nodes` nodes, each with an image of `node_bytes`. Without the reading of
+    /// images, the restart after a failure takes `outage_seconds`.
     fn level(&self, nodes: usize, node_bytes: f64, outage_seconds: f64) -> Level {
         let bytes = match self.reach {
             Reach::Local => node_bytes,
@@ -88,10 +88,10 @@ impl FromStr for StatedLevels {
 }
 
 impl StatedLevels {
-    /// Below `memory`, on `nodes` nodes, each with images of `node_bytes`.
+    /// The levels below the level `memory`, on `nodes` nodes, each with images of `node_bytes`.
     ///
     /// # Errors
-    /// A number outside of its range.
+    /// A number is outside of its range.
     pub(super) fn below(
         &self,
         memory: Level,
@@ -105,8 +105,8 @@ impl StatedLevels {
         Ok(levels)
     }
 
-    /// How often each level has an image: as stated, at the first checkpoint behind that time,
-    /// else as is best. None before the one before it is done.
+    /// How often each level has an image: as stated, at the first checkpoint after that time, else
+    /// as is best. An image is never begun before the previous one of its level is done.
     pub(super) fn schedule(
         &self,
         levels: &Levels,

@@ -1,4 +1,4 @@
-//! The flags that override a configuration, one for each parameter.
+//! The flags that override a configuration, one per parameter.
 
 use std::ffi::OsStr;
 
@@ -14,8 +14,8 @@ const PANEL: &str = "Panel factorization";
 const TALK: &str = "Communication";
 const MOOT: &str = "Accepted as in HPL.dat, without effect";
 
-/// Flags that override a configuration. Values are kept as text: the
-/// configuration's own validator checks them, names and HPL.dat codes alike.
+/// Flags that override a configuration. Values are kept as text, because the validator of
+/// configurations checks names and HPL.dat codes alike.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Overrides {
     #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true)]
@@ -25,7 +25,7 @@ pub struct Overrides {
     #[arg(help_heading = PROBLEM, help = about(Param::Nb, "Blocking factors"))]
     pub(super) nb: Vec<String>,
     #[arg(long, value_name = "P,..", value_delimiter = ',', allow_negative_numbers = true)]
-    #[arg(help_heading = PROBLEM, help = about(Param::P, "Rows of the process grids; pairs up with --q. Without any grid, the one nearest to a square that holds all ranks"))]
+    #[arg(help_heading = PROBLEM, help = about(Param::P, "Rows of the process grids, one for each --q. Without a grid, all ranks form the one nearest to a square"))]
     pub(super) p: Vec<String>,
     #[arg(long, value_name = "Q,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Q, "Columns of the process grids"))]
@@ -40,27 +40,27 @@ pub struct Overrides {
     #[arg(help_heading = PROBLEM, help = about(Param::Generator, "Random matrix: the reference's, bit for bit, or xoshiro256++"))]
     pub(super) generator: Option<String>,
     #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Transport))]
-    #[arg(help_heading = TALK, help = about(Param::Transport, "Between ranks of a node: they read panels and rows in each other's memory, or send messages"))]
+    #[arg(help_heading = TALK, help = about(Param::Transport, "How ranks of a node exchange panels and rows: in each other's memory, or by messages"))]
     pub(super) transport: Option<String>,
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads a rank"))]
+    #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads per rank"))]
     pub(super) threads: Option<String>,
 
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Pfact))]
-    #[arg(help_heading = PANEL, help = about(Param::Pfact, "Factorization inside the recursion"))]
+    #[arg(help_heading = PANEL, help = about(Param::Pfact, "Variant of the factorization inside the recursion"))]
     pub(super) pfact: Vec<String>,
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Rfact))]
-    #[arg(help_heading = PANEL, help = about(Param::Rfact, "The recursion's own factorization"))]
+    #[arg(help_heading = PANEL, help = about(Param::Rfact, "Variant of the recursive factorization"))]
     pub(super) rfact: Vec<String>,
     #[arg(long, value_name = "COLS,..", value_delimiter = ',', allow_negative_numbers = true)]
-    #[arg(help_heading = PANEL, help = about(Param::Nbmin, "The recursion stops at this many columns"))]
+    #[arg(help_heading = PANEL, help = about(Param::Nbmin, "Columns at which the recursion stops"))]
     pub(super) nbmin: Vec<String>,
     #[arg(long, value_name = "PARTS,..", value_delimiter = ',', allow_negative_numbers = true)]
-    #[arg(help_heading = PANEL, help = about(Param::Ndiv, "Parts into which the recursion cuts a panel"))]
+    #[arg(help_heading = PANEL, help = about(Param::Ndiv, "Parts into which the recursion divides a panel"))]
     pub(super) ndiv: Vec<String>,
 
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Bcast))]
-    #[arg(help_heading = TALK, help = about(Param::Bcast, "How a panel travels along its process row; M spares the owner of the next panel"))]
+    #[arg(help_heading = TALK, help = about(Param::Bcast, "How a panel is broadcast along its process row; variants with M spare the owner of the next panel"))]
     pub(super) bcast: Vec<String>,
     #[arg(long, value_name = "D,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = TALK, help = about(Param::Depth, "Look-ahead: panels factored ahead of the update"))]
@@ -87,11 +87,10 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// What the flags say, as a draft to lay over a file's. `out` is the
-    /// report's place.
+    /// The flags as a draft that overrides a file's draft. `out` names the report's file.
     ///
     /// # Errors
-    /// `out` is no name for a file.
+    /// `out` cannot be the name of a file.
     pub fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {
@@ -136,7 +135,7 @@ impl Overrides {
     }
 }
 
-/// A flag's help: what it is, what is legal, what it is by default.
+/// The help of a flag: what it is, what is legal, and its default.
 fn about(param: Param, what: &str) -> String {
     let info = param.info();
     let mut notes = Vec::new();
@@ -149,7 +148,7 @@ fn about(param: Param, what: &str) -> String {
     format!("{what} [{}]", notes.join("; "))
 }
 
-/// Takes any text, and tells help and completions the names of a choice.
+/// Accepts any text, and gives help and completions the names of a choice.
 #[derive(Clone)]
 pub(super) struct Names(Vec<&'static str>);
 
@@ -161,7 +160,7 @@ impl Names {
         }
     }
 
-    /// Those of a setting of the protection.
+    /// The names of the choices of a setting of the protection.
     pub fn of_setting(setting: Setting) -> Self {
         Self(setting.info().choices.to_vec())
     }

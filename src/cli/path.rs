@@ -1,5 +1,5 @@
-//! `skt-hpl model path`: where the time of a run goes on a machine that is not
-//! available, and which changes would make it faster.
+//! `skt-hpl model path`: predicts where the time of a run goes on a machine that is not available,
+//! and which changes would make it faster.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,7 +29,7 @@ pub struct PathArgs {
     /// Order of the matrix [default: what --memory-gib allows]
     #[arg(long, value_name = "N")]
     pub n: Option<usize>,
-    /// Matrix of a rank, in GiB; N follows from it
+    /// Memory per rank for the matrix, in GiB; N follows from it
     #[arg(long, value_parser = above_zero, value_name = "GIB", conflicts_with = "n")]
     pub memory_gib: Option<f64>,
     /// Blocking factors
@@ -41,7 +41,7 @@ pub struct PathArgs {
     /// Process columns
     #[arg(long, value_name = "Q", default_value_t = 1)]
     pub q: usize,
-    /// Threads a rank
+    /// Threads per rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
     /// Look-ahead: panels factored ahead of the update
@@ -59,40 +59,40 @@ pub struct PathArgs {
     #[arg(long, value_name = "COLS", default_value_t = 64)]
     pub swap_threshold: usize,
 
-    /// Seconds for one of each unit of work, as --save-machine writes them [default: fitted on
-    /// two cores of an AMD EPYC (Zen 4)]
+    /// Seconds that one of each unit of work takes, as --save-machine writes them [default: fitted
+    /// on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE", help_heading = MACHINE)]
     pub machine: Option<PathBuf>,
-    /// Fit the machine to these JSON reports first (runs with one thread a rank)
+    /// Fit the machine to these JSON reports first (of runs with one thread per rank)
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = MACHINE)]
     pub fit: Vec<PathBuf>,
-    /// Leave tests of smaller orders out of the fit: what lies in caches is faster
+    /// Leave smaller tests out of the fit: data that fits into caches is faster
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
     pub fit_from: usize,
     /// Write the machine to this file
     #[arg(long, value_name = "FILE", help_heading = MACHINE)]
     pub save_machine: Option<PathBuf>,
-    /// DGEMM rate of a core, in Gflop/s; solve and panel follow it [default: the machine's]
+    /// DGEMM rate of a core, in Gflop/s; the rates of solve and panel scale with it [default: the
+    /// machine's]
     #[arg(long, value_parser = above_zero, value_name = "GFLOPS", help_heading = MACHINE)]
     pub gflops_per_core: Option<f64>,
     /// Latency of a message, in microseconds [default: the machine's]
     #[arg(long, value_parser = zero_or_above, value_name = "US", help_heading = MACHINE)]
     pub latency_us: Option<f64>,
-    /// Bandwidth of a rank in one direction, in GB/s; inf for none to wait for [default: the
-    /// machine's]
+    /// Bandwidth of a rank in one direction, in GB/s, or inf [default: the machine's]
     #[arg(long, value_parser = above_zero_or_infinite, value_name = "GB/S", help_heading = MACHINE)]
     pub bandwidth_gbs: Option<f64>,
 
     /// Compare predicted and measured phases of these JSON reports, instead of predicting a run
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = SHOW)]
     pub check: Vec<PathBuf>,
-    /// Also show what changes to the solver would bring
+    /// Also show what changes of the solver would gain
     #[arg(long, help_heading = SHOW)]
     pub changes: bool,
     /// Print JSON instead of text
     #[arg(long, help_heading = SHOW)]
     pub json: bool,
-    /// Also draw the critical path: a file that ends in .svg or .csv
+    /// Also draw the critical path into this .svg or .csv file
     #[arg(long, short, value_name = "FILE", help_heading = SHOW)]
     pub out: Option<PathBuf>,
     /// Overwrite files that exist
@@ -104,10 +104,11 @@ const MACHINE: &str = "Machine";
 const SHOW: &str = "Output";
 
 const EXAMPLES: &str = "\
-Units of work are counted from the solver's own steps; a machine is the seconds for one of each.
-The rates of computation come from a fit; the network of a future machine has to be given.
+Units of work are counted from the solver's own steps; a machine is the seconds that one unit of
+each kind takes. The rates of computation come from a fit; the network of a future machine has to
+be given.
 
-  What would 16 x 16 ranks of 8 threads and 16 GiB do on a network of 1.5 us and 23 GB/s a rank?
+  Predict 16 x 16 ranks of 8 threads and 16 GiB on a network of 1.5 us and 23 GB/s per rank:
     skt-hpl model path --p 16 --q 16 --threads 8 --memory-gib 16 --nb 192,256,384 \\
         --bcast 1ringM,2ringM,longM --latency-us 1.5 --bandwidth-gbs 23 --changes
 
@@ -118,20 +119,20 @@ The rates of computation come from a fit; the network of a future machine has to
         --json new.json
     skt-hpl model path --fit fit.json --check new.json --save-machine machine.json
 
-The model is one of messages: where all ranks of a process row or column share a node, they read
-panels and rows in each other's memory instead, and are faster. Of several tests of the same run
-the fastest counts.
+The model assumes messages. Where all ranks of a process row or column share a node, they read
+panels and rows in each other's memory instead, and are faster. If a run has several tests, the
+fastest counts.
 
 Lists are combined; the fastest combination is shown in full.
 
-'on the path' is the critical path: its parts sum up to the time, so the rest is hidden.
-'unhidden' is what a part would take if nothing hid it: panels, pivots and broadcasts one after
-the other, the rest of a mean rank. No contention, noise or checkpoints are in the model.";
+'on the path' are the seconds of each part on the critical path; they sum up to the time.
+'unhidden' is what a part takes if nothing hides it: panels, pivots and broadcasts one after the
+other, and the rest on a mean rank. The model has no contention, noise or checkpoints.";
 
-/// Does what the flags say.
+/// Predicts, fits or compares, as the flags say.
 ///
 /// # Errors
-/// A flag is not legal, a file cannot be read or written, reports do not fit.
+/// A flag is not legal, a file cannot be read or written, or the reports do not fit.
 pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
     let fitted = fitted(args)?;
     let machine = machine(args, fitted.as_ref().map(|fit| fit.machine))?;
@@ -206,7 +207,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
     Ok(measured::fastest(&runs))
 }
 
-/// The machine of a file of --save-machine, else one of two cores of an AMD EPYC.
+/// The machine of a file that --save-machine wrote, else two cores of an AMD EPYC.
 pub(super) fn read_machine(path: Option<&Path>) -> Result<Machine, StudyError> {
     let Some(path) = path else { return Ok(Machine::ZEN4_CORE) };
     let file = path.display().to_string();
@@ -235,7 +236,8 @@ fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, StudyErr
     Ok(machine)
 }
 
-/// N of a matrix that takes this much of each rank, a multiple of NB.
+/// N: the flag's value, or the largest multiple of NB whose matrix takes the given memory of each
+/// rank.
 fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
     let Some(gib) = args.memory_gib else { return Ok(args.n.expect("one of both is given")) };
     let doubles = gib * f64::from(1u32 << 30) / 8.0 * (args.p * args.q) as f64;
@@ -248,7 +250,7 @@ fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
     Ok(n)
 }
 
-/// Takes the names of all values, and nothing else.
+/// A parser that accepts exactly the names of these values.
 fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> PossibleValuesParser {
     PossibleValuesParser::new(all.iter().map(|&value| name(value)))
 }
@@ -257,7 +259,8 @@ fn find<T: Copy>(all: &[T], name: &str, named: impl Fn(T) -> &'static str) -> T 
     *all.iter().find(|&&value| named(value) == name).expect("clap has checked the name")
 }
 
-/// All combinations, fastest first: by rate, for with --memory-gib N follows NB.
+/// Predicts all combinations, those with the highest rate first; with --memory-gib, N depends on
+/// NB, so times do not compare.
 fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Prediction)>, StudyError> {
     let mut all = Vec::new();
     for &nb in &args.nb {
@@ -285,10 +288,10 @@ fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Predictio
     Ok(all)
 }
 
-/// A change, its name, and what it makes of the run.
+/// A change's name, and the prediction with it.
 type Changed = (&'static str, Prediction);
 
-/// Without halves; then each change by itself, and all of them.
+/// Predictions with each change by itself and with all of them, all without halves.
 fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let none = Changes::default();
     let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_without_loss: true };
@@ -415,7 +418,7 @@ fn phases_table(p: &Prediction) -> String {
     text
 }
 
-/// One test, predicted and measured.
+/// One test, as predicted and as measured.
 struct Compared {
     measured: Measured,
     predicted: Prediction,
@@ -437,7 +440,8 @@ fn show_check(args: &PathArgs, machine: &Machine) -> Result<(), StudyError> {
     Ok(output::print(text.as_bytes())?)
 }
 
-/// Errors of phases are in percent of the measured phase, and of the whole time.
+/// A table of predicted and measured phases, with the errors in percent of the measured phase and
+/// of the whole time.
 fn check_table(machine: &Machine, all: &[Compared]) -> String {
     let mut text = describe_machine(machine);
     text += "\npredicted (measured) mean seconds of a rank; error of the time in percent\n";

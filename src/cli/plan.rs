@@ -38,26 +38,27 @@ pub struct PlanArgs {
     /// Nodes that compute
     #[arg(long, value_name = "NODES", default_value_t = 1)]
     pub nodes: usize,
-    /// Spare nodes [default: the fewest that it takes]
+    /// Spare nodes [default: the fewest that suffice]
     #[arg(long, value_name = "NODES")]
     pub spares: Option<usize>,
-    /// Cores of a node [default: those of this machine]
+    /// Cores per node [default: those of this machine]
     #[arg(long, value_name = "CORES")]
     pub cores_per_node: Option<usize>,
-    /// Threads a rank
+    /// Threads per rank
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
-    /// Cores of a node that are kept from the solver, for the threads that compute parities and write
-    /// images while it goes on; the answer compares
+    /// Cores per node that are kept from the solver, for the threads that compute parities and
+    /// write images while it continues; the answer compares the run with and without them
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
-    /// Memory of a node, in GiB [default: what this machine has available]
+    /// Memory per node, in GiB [default: what is available on this machine]
     #[arg(long, value_parser = above_zero, value_name = "GIB")]
     pub memory_gib: Option<f64>,
     /// Part of that memory that the run may take
     #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.8)]
     pub memory_fraction: f64,
-    /// DGEMM rate of a core, in Gflop/s [default: from --report or --machine, else measured here]
+    /// DGEMM rate of a core, in Gflop/s [default: from --report or --machine, else measured on this
+    /// machine]
     #[arg(long, value_parser = above_zero, value_name = "GFLOPS")]
     pub gflops_per_core: Option<f64>,
     /// Latency of a message between nodes, in microseconds
@@ -66,34 +67,35 @@ pub struct PlanArgs {
     /// Bandwidth of a node's network in one direction, in GB/s
     #[arg(long, value_parser = above_zero, value_name = "GB/S", default_value_t = 10.0)]
     pub bandwidth_gbs: f64,
-    /// Rate of copies and sums in a node's memory, in GB/s [default: measured here, one core]
+    /// Rate of copies and sums in a node's memory, in GB/s [default: measured on one core of this
+    /// machine]
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub copy_gbs: Option<f64>,
-    /// Rate of a checkpoint as measured: GB of its matrix that a node saves a second, with one
+    /// Measured rate of a checkpoint: GB of its matrix that a node saves per second, with one
     /// parity [default: computed from --bandwidth-gbs and --copy-gbs]
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub checkpoint_gbs: Option<f64>,
     /// Mean time between failures of one node, in hours
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 43_800.0)]
     pub node_mtbf_hours: f64,
-    /// From a failure to all processes running again, in seconds
+    /// Time from a failure until all processes run again, in seconds
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 90.0)]
     pub downtime_seconds: f64,
     /// Blocking factor
     #[arg(long, value_name = "NB", default_value_t = 256)]
     pub nb: usize,
-    /// Least probability to finish without a loss of data and within the spares
+    /// Least probability to finish without a loss of data and with the spares at hand
     #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.99)]
     pub probability: f64,
-    /// JSON reports of earlier runs without checkpoints: what they reached of the model's rate
-    /// is expected of this run
+    /// JSON reports of earlier runs without checkpoints: this run is expected to reach the same
+    /// part of the model's rate
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub report: Vec<PathBuf>,
-    /// Seconds for one of each unit of work, as `model path --save-machine` writes them [default:
-    /// fitted on two cores of an AMD EPYC (Zen 4)]
+    /// Seconds that one of each unit of work takes, as `model path --save-machine` writes them
+    /// [default: fitted on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
-    /// Images of checkpoints
+    /// Flags on images of checkpoints
     #[command(flatten)]
     pub levels: LevelArgs,
     /// Print all candidates, not only the best of each protocol
@@ -113,8 +115,8 @@ pub struct PlanArgs {
 /// Prints the plan and writes the configuration.
 ///
 /// # Errors
-/// A flag is not legal, a report cannot be read, the machine has too little
-/// memory, the file cannot be written.
+/// A flag is not legal, a report cannot be read, the machine has too little memory, or the file
+/// cannot be written.
 pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     let to_stdout = args.out.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if args.json && to_stdout {
@@ -150,10 +152,10 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// What the host file of the printed commands is called.
+/// The name of the host file in the printed commands.
 const HOSTFILE: &str = "hosts";
 
-/// How to run the configuration: HPL.dat cannot say all of it.
+/// The command that runs the configuration, with flags for what HPL.dat cannot hold.
 fn how_to_run(
     machine: &Machine,
     choice: &Candidate,
@@ -238,7 +240,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
     Ok(Basis { machine, notes })
 }
 
-/// Cores of a node, and those of them that are the solver's.
+/// Number of cores of a node, and how many of them the solver uses.
 fn node_cores(args: &PlanArgs) -> Result<(usize, usize), StudyError> {
     let cores = match args.cores_per_node {
         Some(cores) => cores,
@@ -263,8 +265,8 @@ fn node_cores(args: &PlanArgs) -> Result<(usize, usize), StudyError> {
     Ok((cores, solver_cores))
 }
 
-/// What a core charges for each unit of work, with the rate of DGEMM that is given, was
-/// reported, belongs to the machine of a file, or is measured here.
+/// The seconds that a core takes for each unit of work, with the DGEMM rate that a flag gives, a
+/// report has, the machine of a file has, or a measurement on this machine finds.
 fn core(
     args: &PlanArgs,
     reports: &[RunReport],
@@ -288,7 +290,7 @@ fn core(
     Ok(core.with_core_flops(gflops * 1e9))
 }
 
-/// What earlier runs reached of the model's rate: the geometric mean over the tests of
+/// The ratio of the rates of earlier runs to the model's rate: the geometric mean over the tests of
 /// at least half of the largest order; 1 without reports.
 fn rate_over_model(
     args: &PlanArgs,
@@ -329,20 +331,19 @@ fn rate_over_model(
     Ok(mean)
 }
 
-/// The rate of DGEMM in the shape of the trailing update, on one core of this
-/// machine, in Gflop/s.
+/// The rate of DGEMM in the shape of the trailing update, on one core of this machine, in Gflop/s.
 ///
 /// # Errors
-/// The BLAS has no work space.
+/// The BLAS cannot allocate work space.
 pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     const SECONDS: f64 = 0.3;
-    // Of one core: a BLAS takes all of them unless it is told.
+    // A BLAS uses all cores unless it is told otherwise.
     blas::use_one_thread();
     selftest::dgemm_gflops(&Team::solo(), SECONDS)
         .map_err(|why| ConfigError::Machine { what: why.to_string() })
 }
 
-/// Copies of 64 MiB, the best of five.
+/// The rate of copies of 64 MiB, the best of five, in GB/s.
 fn measure_copy_gbs() -> f64 {
     const BYTES: usize = 64 << 20;
     let from = vec![1u8; BYTES];
@@ -358,8 +359,7 @@ fn measure_copy_gbs() -> f64 {
     BYTES as f64 / best_seconds / 1e9
 }
 
-/// The configuration as a file; HPL.dat has no place for comments but its
-/// title, TOML says all.
+/// The configuration as text. HPL.dat holds comments only in its title, TOML holds all settings.
 fn configuration(
     args: &PlanArgs,
     machine: &Machine,
@@ -398,7 +398,7 @@ fn protection_table(machine: &Machine, plan: &Plan, level: Option<String>) -> Ch
     let mut table = CheckpointDraft::from([(Setting::Method, Value::text(job.protocol.name()))]);
     if job.protocol != Protocol::None {
         let mtbf_seconds = machine.node_mtbf_seconds / machine.nodes as f64;
-        // An interval beyond the run is no interval: let the run decide.
+        // An interval longer than the run takes no checkpoint, so the run decides instead.
         let every = match choice.expected.interval_seconds {
             seconds if seconds < job.work_seconds => format!("{}s", large(seconds, 0)),
             _ => "auto".to_owned(),

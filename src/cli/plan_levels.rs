@@ -1,4 +1,4 @@
-//! The levels of images of `skt-hpl plan`: flags, lines of the answer, and the setting.
+//! Levels of images in `skt-hpl plan`: the flags, the lines of the answer, and the setting.
 
 use std::fmt::Write as _;
 
@@ -17,28 +17,28 @@ use crate::run::protect::{IMAGES_MTBF_SECONDS, Levels};
 /// Flags of `plan` on images of checkpoints.
 #[derive(Debug, Args)]
 pub struct LevelArgs {
-    /// Plan images of checkpoints on the nodes' own disks: bandwidth of each, in GB/s
+    /// Plan images of checkpoints on the nodes' own disks, with this bandwidth per node, in GB/s
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub local_gbs: Option<f64>,
-    /// Plan images on a file system that all nodes see: its bandwidth for all of them, in GB/s
+    /// Plan images on a file system that all nodes share, with this total bandwidth, in GB/s
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub global_gbs: Option<f64>,
-    /// Mean time between events that take the memory of all nodes, such as power cuts, in hours
+    /// Mean time between events that destroy the memory of all nodes, such as power cuts, in hours
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = IMAGES_MTBF_SECONDS / HOUR_SECONDS)]
     pub machine_mtbf_hours: f64,
     /// Folder of the images on the nodes' own disks, for the configuration
     #[arg(long, value_name = "FOLDER", requires = "local_gbs")]
     pub local_folder: Option<String>,
-    /// Folder of the images on the file system that all nodes see, for the configuration
+    /// Folder of the images on the shared file system, for the configuration
     #[arg(long, value_name = "FOLDER", requires = "global_gbs")]
     pub global_folder: Option<String>,
 }
 
 impl LevelArgs {
-    /// The levels of the chosen candidate; `None` where no flag asks for them.
+    /// The levels of the chosen candidate; `None` if no flag asks for levels.
     ///
     /// # Errors
-    /// As [`Storage::plan`].
+    /// See [`Storage::plan`].
     pub(super) fn plan(
         &self,
         machine: &Machine,
@@ -55,10 +55,10 @@ impl LevelArgs {
         storage.plan(machine, plan.choice()).map(Some)
     }
 
-    /// The setting of the levels that pay and have a folder; `None` where there are none.
+    /// The setting for the levels that pay and have a folder; `None` if there are none.
     ///
     /// # Errors
-    /// A folder that a configuration cannot name.
+    /// A configuration cannot name a folder.
     pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, StudyError> {
         let mut words = Vec::new();
         for level in levels.iter().filter(|level| level.pays()) {
@@ -81,7 +81,7 @@ impl LevelArgs {
     }
 }
 
-/// The levels in words, a line each.
+/// Describes the levels, one per line.
 pub(super) fn describe(levels: &[PlannedLevel]) -> String {
     if levels.is_empty() {
         return "Images: none, as the choice takes no checkpoints that they could be of\n".into();

@@ -9,16 +9,16 @@ use crate::model::plan::{Candidate, Encoder, Machine, Plan, WhatIf};
 use crate::model::tang::memory::Protocol;
 use crate::model::{HOUR_SECONDS, ModelError};
 
-/// What a plan rests on: a machine, and where its numbers are from.
+/// What a plan is based on: a machine, and the sources of its numbers.
 pub(super) struct Basis {
     pub machine: Machine,
     pub notes: Vec<String>,
 }
 
-/// The plan in words, `images` among them; with `all`, every candidate.
+/// Describes the plan, with the lines `images` on levels; with `all`, every candidate.
 ///
 /// # Errors
-/// As [`Machine::what_ifs`].
+/// See [`Machine::what_ifs`].
 pub(super) fn describe(
     basis: &Basis,
     plan: &Plan,
@@ -61,8 +61,8 @@ const TABLE_FOOT: &str = "  n, m: ranks and parities of a group; N: the matrix t
                           left holds; E(N): part of DGEMM's rate while it computes; interval -: no \
                           checkpoint is due\n";
 
-/// The chosen candidate with a star, the fastest, and the best of each other protocol; or
-/// all of them.
+/// The table of candidates: the chosen one with a star, the fastest, and the best of each other
+/// protocol; or all of them.
 fn table(machine: &Machine, plan: &Plan, all: bool) -> String {
     let mut shown: Vec<usize> = if all {
         (0..plan.candidates.len()).collect()
@@ -114,7 +114,7 @@ fn table_row(candidate: &Candidate, chosen: bool) -> String {
     )
 }
 
-/// A number with some decimals, or as a power of ten where it would be long.
+/// A number with `decimals` decimals, or in exponent form from 1e8 on.
 pub(super) fn large(value: f64, decimals: usize) -> String {
     if value < 1e8 { format!("{value:.decimals$}") } else { format!("{value:.2e}") }
 }
@@ -131,7 +131,7 @@ fn counted(count: usize, what: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { what } else { more })
 }
 
-/// How a candidate is protected, in words.
+/// Describes how a candidate is protected.
 pub(super) fn protection(candidate: &Candidate) -> String {
     let Candidate { job, expected, .. } = candidate;
     if job.protocol == Protocol::None {
@@ -150,11 +150,11 @@ pub(super) fn protection(candidate: &Candidate) -> String {
     )
 }
 
-/// The names of [`Encoder`]s, with what each would give: the best of self checkpoints. `plan` is
-/// that of the machine as it is.
+/// The names of the [`Encoder`]s, each with the rate of the best self checkpoints. `plan` is the
+/// plan of the machine as it is.
 ///
 /// # Errors
-/// As [`Machine::plan`].
+/// See [`Machine::plan`].
 fn encoders(machine: &Machine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, ModelError> {
     let all = [
         ("at_once", Encoder::AtOnce),
@@ -174,7 +174,7 @@ fn encoders(machine: &Machine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, 
     Ok(rates)
 }
 
-/// What is gained by the cores that are kept from the solver; nothing where none is.
+/// Describes the gain by the cores that are kept from the solver; empty if there are none.
 fn encoders_line(machine: &Machine, plan: &Plan) -> Result<String, ModelError> {
     let [(_, at_once), (_, overlapped), (_, helped)] = encoders(machine, plan)?[..] else {
         return Ok(String::new());
@@ -189,7 +189,7 @@ fn encoders_line(machine: &Machine, plan: &Plan) -> Result<String, ModelError> {
     ))
 }
 
-/// The chosen candidate, line by line.
+/// Describes the chosen candidate, line by line.
 fn answer(machine: &Machine, plan: &Plan) -> String {
     let choice = plan.choice();
     let Candidate { job, expected, memory, .. } = choice;
@@ -251,7 +251,7 @@ fn answer(machine: &Machine, plan: &Plan) -> String {
     words
 }
 
-/// What the other choice, with checkpoints or without, would give: the reason of this one.
+/// Justifies the choice by what the other choice, with checkpoints or without, would give.
 fn why_line(machine: &Machine, plan: &Plan) -> String {
     let choice = plan.choice();
     let other = match choice.job.protocol {
@@ -325,7 +325,7 @@ fn finish_line(machine: &Machine, plan: &Plan) -> String {
     line
 }
 
-/// Why not the fastest.
+/// Explains why the fastest candidate is not chosen.
 fn larger_group_line(plan: &Plan) -> String {
     let (choice, fastest) = (plan.choice(), &plan.candidates[plan.fastest]);
     if plan.chosen == plan.fastest {
@@ -345,7 +345,7 @@ fn larger_group_line(plan: &Plan) -> String {
     )
 }
 
-/// What checksums in the elimination would give.
+/// Describes what checksums in the elimination would give.
 fn checksums_line(machine: &Machine, plan: &Plan) -> String {
     let best = plan.best_of(Protocol::Abft, machine.finish_probability);
     let Some(other) = best.map(|index| &plan.candidates[index]) else { return String::new() };
@@ -386,11 +386,10 @@ fn uncertain(plan: &Plan, machine: &Machine) -> Result<String, ModelError> {
     Ok(words)
 }
 
-/// The plan as JSON, all candidates included, and `levels` of images, where they were
-/// asked for.
+/// The plan as JSON, with all candidates, and with the `levels` of images if they were asked for.
 ///
 /// # Errors
-/// As [`Machine::what_ifs`].
+/// See [`Machine::what_ifs`].
 pub(super) fn json(
     basis: &Basis,
     plan: &Plan,
@@ -443,7 +442,7 @@ pub(super) fn json(
     Ok(serde_json::to_string_pretty(&document).expect("numbers and names") + "\n")
 }
 
-/// JSON has no infinity: null.
+/// Infinity becomes null, because JSON has no infinity.
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }

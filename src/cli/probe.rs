@@ -1,4 +1,4 @@
-//! `skt-hpl probe`: a node's answer to the supervisor. Not for people.
+//! `skt-hpl probe`: answers the supervisor's questions on a node. Not meant for people.
 
 use std::path::PathBuf;
 
@@ -14,23 +14,22 @@ use crate::supervisor::probe::{self, Purpose, Question};
 /// Flags of `probe`.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
-    /// The run, as in its heartbeat
+    /// The run, as in its heartbeat token
     #[arg(long)]
     run: String,
-    /// Its name in the store
+    /// The run's name in the store
     #[arg(long)]
     run_id: String,
-    /// The store
+    /// The store of the segments
     #[arg(long)]
     store: String,
-    /// A folder with images on this node's own disk; may be given several times
+    /// A folder with images on this node's own disk; may be repeated
     #[arg(long)]
     images: Vec<PathBuf>,
-    /// What to do here, at first; further purposes may come on standard input
+    /// What to do first; further purposes may come on standard input
     #[arg(long, value_parser = purposes())]
     purpose: Purpose,
-    /// For the purpose `links`: a node to be reached, with its address or by its name; may be
-    /// given several times
+    /// For the purpose `links`: a node to reach, by its address or else its name; may be repeated
     #[arg(long = "partner", value_name = "NAME[=ADDRESS]")]
     partners: Vec<Partner>,
 }
@@ -45,13 +44,13 @@ fn purposes() -> impl TypedValueParser<Value = Purpose> {
 /// # Errors
 /// An answer cannot be written.
 pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
-    // It is no rank, and tools that list processes shall show so.
+    // This process is no rank, and lists of processes should show so.
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");
     let started_at = probe::whereabouts();
     let first = std::iter::once((0, args.purpose, args.partners.clone()));
     for (number, purpose, partners) in first.chain(line::further_questions()) {
         if probe::whereabouts() != started_at {
-            // A new line finds out what is there now.
+            // The supervisor opens a new line, which starts the program that is there now.
             break;
         }
         let question = Question {

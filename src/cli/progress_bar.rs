@@ -1,8 +1,8 @@
-//! How far a study is.
+//! A progress bar for studies.
 
 use std::io::{IsTerminal as _, Write as _};
 
-/// A line on the terminal that says how far things are; silent elsewhere.
+/// A progress bar on standard error, if that is a terminal.
 pub(super) struct ProgressBar {
     what: &'static str,
     total: usize,

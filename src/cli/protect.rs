@@ -1,4 +1,4 @@
-//! Flags of the protection against the loss of ranks.
+//! The flags of the protection against the loss of ranks.
 
 use clap::Args;
 
@@ -9,8 +9,8 @@ use crate::run::protect::Inject;
 
 const PROTECTION: &str = "Protection against the loss of nodes";
 
-/// Flags of the protection. Values are kept as text: they override the
-/// `[checkpoint]` table of a configuration, and are checked as it is.
+/// The flags of the protection. Values are kept as text: they override the `[checkpoint]` table of
+/// a configuration, and are checked as it is.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ProtectArgs {
     #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
@@ -68,15 +68,15 @@ pub struct ProtectArgs {
     #[arg(long, value_name = "TIME", overrides_with = "time_limit")]
     #[arg(help_heading = PROTECTION, help = about(Setting::TimeLimit))]
     pub(super) time_limit: Option<String>,
-    /// Kill a rank, once: WHAT (rank 0) or RANK@WHAT, with WHAT a step of the protocol (encode:3, flush:tile=7,
-    /// recover:rebuild), column:J, time:SECONDS, or back; flip:RANK@column:J flips a bit of its matrix, with abft;
-    /// may be given several times
+    /// Kill a rank, once. WHAT (on rank 0) or RANK@WHAT, where WHAT is a step of the protocol
+    /// (encode:3, flush:tile=7, recover:rebuild), column:J, time:SECONDS, or back.
+    /// flip:RANK@column:J flips a bit of that rank's matrix, with abft. May be repeated
     #[arg(long, value_name = "FAULT", help_heading = PROTECTION)]
     pub(super) inject: Vec<Inject>,
 }
 
 impl ProtectArgs {
-    /// What the flags say, to lay over what the file says.
+    /// The flags as settings that override those of a file.
     pub fn draft(&self) -> CheckpointDraft {
         let flag = self.allow_shared_domains.then(|| "true".to_owned());
         let level = (!self.level.is_empty()).then(|| self.level.join(","));
@@ -109,7 +109,7 @@ impl ProtectArgs {
     }
 }
 
-/// A flag's help: what it is, what is legal, what it is by default.
+/// The help of a flag: what it is, what is legal, and its default.
 fn about(setting: Setting) -> String {
     let info = setting.info();
     let what = info.what[..1].to_uppercase() + &info.what[1..];

@@ -1,38 +1,38 @@
-//! Legal ranges of flags that are numbers: a value outside is refused with its flag, before
-//! it is turned into another unit.
+//! Legal ranges of flags that are numbers: a value outside is refused with its flag before it is
+//! converted to another unit.
 
-/// Parses a number that is `is_legal`; `legal` says so in words.
+/// Parses a number that satisfies `is_legal`; `legal` describes the range.
 fn parse(text: &str, legal: &str, is_legal: impl Fn(f64) -> bool) -> Result<f64, String> {
     let refused = || format!("legal is {legal}");
     text.parse().ok().filter(|&value| is_legal(value)).ok_or_else(refused)
 }
 
-/// A finite number above 0.
+/// Parses a finite number above 0.
 pub(super) fn above_zero(text: &str) -> Result<f64, String> {
     parse(text, "a number above 0", |value| value > 0.0 && value.is_finite())
 }
 
-/// The same, or `inf`.
+/// Parses a number above 0, or `inf`.
 pub(super) fn above_zero_or_infinite(text: &str) -> Result<f64, String> {
     parse(text, "a number above 0, or inf", |value| value > 0.0)
 }
 
-/// A finite number, 0 or above.
+/// Parses a finite number, 0 or above.
 pub(super) fn zero_or_above(text: &str) -> Result<f64, String> {
     parse(text, "0 or a number above", |value| value >= 0.0 && value.is_finite())
 }
 
-/// A share of a whole.
+/// Parses a number from 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     parse(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
 }
 
-/// The same, but neither nothing nor all.
+/// Parses a number between 0 and 1, both excluded.
 pub(super) fn share_between(text: &str) -> Result<f64, String> {
     parse(text, "between 0 and 1", |value| value > 0.0 && value < 1.0)
 }
 
-/// The same, but not nothing.
+/// Parses a number above 0, at most 1.
 pub(super) fn share_above_zero(text: &str) -> Result<f64, String> {
     parse(text, "more than 0, at most 1", |value| value > 0.0 && value <= 1.0)
 }

@@ -18,13 +18,13 @@ pub struct ReportArgs {
     /// Reports written by --json
     #[arg(required = true, value_name = "FILE")]
     pub reports: Vec<PathBuf>,
-    /// Where to write the page [default: report.html; with --top500: standard output]
+    /// Page to write [default: report.html; with --top500: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write the fields of a TOP500 and Green500 submission instead of a page
     #[arg(long)]
     pub top500: bool,
-    /// Peak of the cores that ran, in Gflop/s
+    /// Peak rate of the cores that ran, in Gflop/s
     #[arg(long, value_parser = above_zero, value_name = "GFLOPS", requires = "top500")]
     pub rpeak_gflops: Option<f64>,
     /// Mean power over the core phase, in kW
@@ -38,8 +38,7 @@ pub struct ReportArgs {
 /// Writes the page or the sheet.
 ///
 /// # Errors
-/// A report cannot be read, has no test to submit, or the output cannot be
-/// written.
+/// A report cannot be read or has no test to submit, or the output cannot be written.
 pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
     let runs = args
         .reports

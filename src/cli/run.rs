@@ -1,4 +1,4 @@
-//! `skt-hpl [run]`: the benchmark.
+//! `skt-hpl [run]`: runs the benchmark.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
@@ -36,20 +36,19 @@ pub struct RunArgs {
     /// folder]
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
     pub config: Option<PathBuf>,
-    /// Replace illegal values of HPL.dat as the reference does, with a warning, instead of
-    /// stopping
+    /// Replace illegal values of HPL.dat as the reference does, with a warning, instead of stopping
     #[arg(long, help_heading = FILES)]
     pub lenient: bool,
-    /// Where the report goes: stdout, stderr, or a file [default: what the configuration says]
+    /// Where the report goes: stdout, stderr, or a file [default: as in the configuration]
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
     pub out: Option<String>,
     /// Also write a report of the whole run as one JSON document
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub json: Option<PathBuf>,
-    /// Also report the values in use that were found by measurement
+    /// Also report the tuning values in use
     #[arg(long, help_heading = FILES)]
     pub verbose: bool,
-    /// Progress on standard error
+    /// When to show progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
     pub progress: ProgressMode,
     /// Flags that override the configuration.
@@ -58,14 +57,13 @@ pub struct RunArgs {
     /// Protection against the loss of nodes.
     #[command(flatten)]
     pub protect: ProtectArgs,
-    /// Ranks of the job, once they are known for sure; until then what the
-    /// launcher says.
+    /// Number of ranks of the job, once it is certain; until then, what the launcher says counts.
     #[arg(skip)]
     pub ranks: Option<usize>,
 }
 
-/// The run that these flags and the file they name describe, and where its
-/// values came from, see [`Checked::require_ranks`].
+/// The run that these flags and the file they name describe, with the origin of its values, see
+/// [`Checked::require_ranks`].
 ///
 /// # Errors
 /// See [`ConfigError`].
@@ -73,7 +71,7 @@ pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
     load_or(args, Path::new("HPL.dat"))
 }
 
-/// As [`load_checked`], with the file to read where `--config` names none.
+/// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none.
 fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
     let mut flags = args.overrides.draft(args.out.as_deref())?;
     flags.checkpoint = args.protect.draft();
@@ -102,7 +100,7 @@ pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
 
 type Source = (String, Draft, Vec<Warning>);
 
-/// The default file; without one the flags alone must do.
+/// Reads the default file; without one, the flags must describe the whole run.
 fn read_default(args: &RunArgs, flags: &Draft, default: &Path) -> Result<Source, ConfigError> {
     match read_file(default, args.lenient) {
         Err(ConfigError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -131,18 +129,18 @@ pub fn execute(args: &RunArgs) -> ExitCode {
             Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,
             Err(_) => run_on(&world, &world.comm()?, args, &mut Job::default())?.exit,
         };
-        // Before MPI is shut down, which may hang when all is done.
+        // This is sent before MPI is shut down, which may hang when all is done.
         heartbeat::done(exit);
         Ok(exit)
     });
     end(exit)
 }
 
-/// How this process of a job ends. An error is told by each rank that has one.
+/// Ends this process of a job. Each rank that has an error reports it.
 pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
     match exit {
         Ok(exit) => {
-            // What rank 0 has said last may still be on its way through the launcher.
+            // The last message of rank 0 may still be on its way through the launcher.
             if exit != Exit::Passed {
                 launcher_rank::let_the_first_speak();
             }
@@ -156,8 +154,9 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
     }
 }
 
-/// Rank 0 reads the configuration, says what is wrong with it, and tells the others. Of
-/// ranks that are left of a job, it tells what it knows. Nothing where nothing can be run.
+/// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
+/// to the other ranks. After a loss, the first surviving rank sends what it knows. `None` if there
+/// is nothing that can run.
 fn tell_order<'j>(
     comm: &MpiComm,
     args: &RunArgs,
@@ -209,8 +208,8 @@ fn run_on(
     };
     match job::run(comm, spec, settings, &options) {
         Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
-        // The others wait for this rank, or for one that is gone: all must end,
-        // and what is in shared memory lets the same command go on.
+        // The others wait for this rank, or for one that is gone: all must end, and the data in
+        // shared memory lets the same command continue.
         Err(error) if error.is_known_here_alone() => {
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let can_go_on = settings.is_on() && !error.is_permanent();
@@ -293,8 +292,8 @@ mod tests {
         assert_eq!(spec.output, Output::File("report.txt".into()));
     }
 
-    /// A comparison without protection takes the file as it is; what is asked of the same
-    /// command line is refused.
+    /// A comparison without protection uses the file as it is; protection that the same command
+    /// line asks for is refused.
     #[test]
     fn a_flag_that_switches_protection_off_leaves_out_what_the_file_says_of_it() {
         let folder = tempfile::tempdir().unwrap();

@@ -11,10 +11,10 @@ use crate::model::sim::stats::{Estimate, Proportion};
 use crate::model::sim::{Ages, Batch, CoordinatedJob, Summary};
 use crate::report::output;
 
-/// Simulates what the flags say.
+/// Simulates the job that the flags describe.
 ///
 /// # Errors
-/// A flag is not legal, a trace cannot be read.
+/// A flag is not legal, or a trace cannot be read.
 pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
     at_least("nodes", args.nodes, 1, "1 or more")?;
     let batch = Batch {
@@ -49,8 +49,8 @@ pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
     Ok(output::print(report(args, &summary, unharmed.as_ref(), &formula).as_bytes())?)
 }
 
-/// The same job where no failure loses data and spares are enough: what formulas of time
-/// and waste are about. None where all runs of `summary` were so.
+/// The job with no loss of data and with spares enough, which is the job that formulas of time and
+/// waste describe. `None` if all runs of `summary` were like that.
 fn unharmed(job: &CoordinatedJob, summary: &Summary) -> Option<CoordinatedJob> {
     let harmed = summary.lost_data.hits + summary.out_of_spares.hits > 0;
     let in_memory = matches!(job.protection, Protection::Memory { .. });

@@ -19,8 +19,8 @@ pub enum ProtocolName {
     /// In memory, one copy and the workspace itself
     #[value(name = "self")]
     SelfCheckpoint,
-    /// Checksums in the elimination: nothing is saved, and a failure destroys no more than the step
-    /// of --interval-seconds that it strikes
+    /// Checksums in the elimination: nothing is saved, and a failure destroys at most the step of
+    /// --interval-seconds in which it strikes
     Abft,
     /// Coordinated, to stable storage
     Coordinated,
@@ -33,9 +33,9 @@ pub enum ProtocolName {
 pub enum LawName {
     /// Memoryless
     Exponential,
-    /// With --shape
+    /// Weibull, with --shape
     Weibull,
-    /// With --sigma
+    /// Log-normal, with --sigma
     LogNormal,
 }
 
@@ -70,53 +70,55 @@ pub struct SimulateArgs {
     /// Deviation of the logarithm of the log-normal law
     #[arg(long, value_parser = above_zero, value_name = "SIGMA", default_value_t = 1.0)]
     pub sigma: f64,
-    /// Failures from a file instead: a line each, `seconds node`
+    /// Failures from a file instead of a law: one line each, `seconds node`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Length of the trace's record, in hours [default: a mean gap after its last failure]
+    /// Length of the trace's record, in hours [default: to a mean gap after its last failure]
     #[arg(long, value_parser = above_zero, value_name = "HOURS")]
     pub trace_hours: Option<f64>,
-    /// All nodes are new at the start, instead of as old as in a machine long in use
+    /// Start with new nodes, instead of nodes as old as in a machine long in use
     #[arg(long)]
     pub new_nodes: bool,
     /// Work to do, in hours of full speed
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 24.0)]
     pub work_hours: f64,
-    /// One checkpoint (of one group, where they take turns), in seconds; 0 with abft
+    /// Time for one checkpoint (of one group, with hierarchical), in seconds; 0 with abft
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 20.0)]
     pub checkpoint_seconds: f64,
     /// Share of the speed that is left during a checkpoint
     #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.0)]
     pub overlap: f64,
-    /// Work between two checkpoints, in seconds [default: the best for the exact form]; with abft
-    /// that of a step, which has to be given
+    /// Work between two checkpoints, in seconds [default: the best for the exact form]; with abft,
+    /// the work of a step, which has no default
     #[arg(long, value_parser = above_zero, value_name = "S")]
     pub interval_seconds: Option<f64>,
-    /// Detection and relaunch, in seconds
+    /// Time for detection and relaunch, in seconds
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 60.0)]
     pub downtime_seconds: f64,
-    /// Rebuild or reload, in seconds
+    /// Time to rebuild or reload, in seconds
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 20.0)]
     pub recovery_seconds: f64,
-    /// Levels of images beside the memory: local:RATE (of each node) or global:RATE (for all), as
-    /// 2GB/s; then ,every=auto (the best) or a time ,cost=TIME that the work loses to an image (else
-    /// all of the time that it is written) ,mtbf=TIME between failures that need it (else 30 days);
-    /// several with commas between them
+    /// Levels of images below the memory: local:RATE (per node) or global:RATE (of all nodes
+    /// together), e.g. 2GB/s, followed by any of ,every=TIME or ,every=auto (the best, which is the
+    /// default) ,cost=TIME, the work that an image costs (else all of the time that it takes to
+    /// write) ,mtbf=TIME between failures that need this level (else 30 days); several levels are
+    /// separated by commas
     #[arg(long, value_name = "LEVELS", requires = "image_gib")]
     pub level: Option<StatedLevels>,
-    /// Image of a node, in GiB
+    /// Size of a node's image, in GiB
     #[arg(long, value_parser = above_zero, value_name = "GIB", requires = "level")]
     pub image_gib: Option<f64>,
-    /// Start the work anew when data are lost, instead of giving up
+    /// Start the work over when data are lost, instead of giving up
     #[arg(long)]
     pub restart: bool,
-    /// Speed with message logging (hierarchical)
+    /// Speed with message logging, as a share of full speed (hierarchical)
     #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.98)]
     pub logging_speed: f64,
-    /// Speed of re-execution from the logs (hierarchical)
+    /// Speed of re-execution from the logs, as a multiple of full speed (hierarchical)
     #[arg(long, value_parser = above_zero, value_name = "X", default_value_t = 1.5)]
     pub replay_speed: f64,
-    /// Growth of a checkpoint by logged messages a second of work, as a share of it (hierarchical)
+    /// Growth of a checkpoint by logged messages, as a share of it per second of work
+    /// (hierarchical)
     #[arg(long, value_parser = zero_or_above, value_name = "SHARE", default_value_t = 0.0)]
     pub growth_per_second: f64,
     /// Give up a run after this many times the work
@@ -128,10 +130,10 @@ pub struct SimulateArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
-    /// Threads [default: one a core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "T")]
     pub threads: Option<usize>,
-    /// Confidence of the intervals
+    /// Confidence level of the intervals
     #[arg(long, value_parser = share_between, value_name = "0..1", default_value_t = 0.95)]
     pub confidence: f64,
 }

@@ -1,4 +1,4 @@
-//! What `skt-hpl model simulate` simulates, and what formulas say of it.
+//! What `skt-hpl model simulate` simulates, and what the formulas predict for it.
 
 use std::fs;
 
@@ -15,10 +15,10 @@ use crate::model::sim::{CoordinatedJob, HierarchicalJob, Law, LevelledJob};
 use crate::model::tang::memory::Protocol;
 use crate::model::{Group, HOUR_SECONDS, exact, optimum};
 
-/// How nodes fail.
+/// The law by which nodes fail.
 ///
 /// # Errors
-/// A trace cannot be read; a number outside of its range.
+/// A trace cannot be read, or a number is outside of its range.
 pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     if let Some(path) = &args.trace {
         let text = fs::read_to_string(path).map_err(StudyError::file("read", path))?;
@@ -35,7 +35,7 @@ pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     Ok(law)
 }
 
-/// Mean time between failures of all nodes.
+/// Mean time between failures of all nodes together.
 fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     at_least("nodes", args.nodes, 1, "1 or more")?;
     Ok(match law(args)? {
@@ -44,13 +44,13 @@ fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
     })
 }
 
-/// What a formula says: of what, by which one, and its value.
+/// A prediction: of what, by which formula, and its value.
 pub(super) type Formula = (&'static str, String, f64);
 
-/// A job that checkpoints at once, in memory or to stable storage, or not at all.
+/// A job whose nodes checkpoint at the same time, in memory or to stable storage, or not at all.
 ///
 /// # Errors
-/// A number outside of its range.
+/// A number is outside of its range.
 pub(super) fn coordinated(
     args: &SimulateArgs,
 ) -> Result<(CoordinatedJob, Vec<Formula>), StudyError> {
@@ -125,8 +125,7 @@ fn protection(args: &SimulateArgs) -> Result<Protection, StudyError> {
     })
 }
 
-/// Probabilities for in-memory checkpoints and exponential failures; none for
-/// other laws.
+/// Probabilities for in-memory checkpoints and exponential failures; empty for other laws.
 fn in_memory_formulas(
     args: &SimulateArgs,
     group: Group,
@@ -176,10 +175,10 @@ fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
     (best.at - checkpoint_seconds).max(1e-6 * mtbf_seconds)
 }
 
-/// Groups that checkpoint one after the other, with message logging.
+/// A job of groups that checkpoint one after the other, with message logging.
 ///
 /// # Errors
-/// A flag that has no meaning for them; a number outside of its range.
+/// A flag does not apply to such a job, or a number is outside of its range.
 pub(super) fn hierarchical(
     args: &SimulateArgs,
 ) -> Result<(HierarchicalJob, Vec<Formula>), StudyError> {
@@ -238,7 +237,7 @@ pub(super) fn hierarchical(
     Ok((job, formulas))
 }
 
-/// What is simulated, and what the formula says of it.
+/// A simulation with levels of images, with the values for the formula.
 pub(super) struct Levelled {
     pub job: LevelledJob,
     pub law: Law,
@@ -247,7 +246,7 @@ pub(super) struct Levelled {
 }
 
 impl Levelled {
-    /// What the formula says of the waste.
+    /// The waste that the formula predicts.
     pub fn formula(&self) -> Formula {
         let Self { levels, schedule, .. } = self;
         let periods = levels.periods_seconds(schedule);
@@ -263,10 +262,10 @@ impl Levelled {
     }
 }
 
-/// The job of these flags, with levels of images of `node_bytes` of each node.
+/// The job that these flags describe, with levels of images of `node_bytes` per node.
 ///
 /// # Errors
-/// A flag that has no meaning beside levels; a number outside of its range.
+/// A flag does not apply together with levels, or a number is outside of its range.
 pub(super) fn levelled(
     args: &SimulateArgs,
     stated: &StatedLevels,
@@ -289,8 +288,8 @@ pub(super) fn levelled(
     Ok(Levelled { job, law, levels, schedule })
 }
 
-/// Failures of levels are memoryless, of which alone the formula holds; what they take is stated,
-/// not found from groups and spares.
+/// Refuses flags that do not apply together with levels. Failures of levels are memoryless, the
+/// only ones that the formula covers; their costs are stated, not derived from groups and spares.
 fn refuse_others(args: &SimulateArgs) -> Result<(), StudyError> {
     let in_memory = [ProtocolName::SelfCheckpoint, ProtocolName::Double];
     let others = [
@@ -337,7 +336,7 @@ mod tests {
     const NODES: &str = "--nodes 100 --node-mtbf-hours 2000 --checkpoint-seconds 10 \
                          --downtime-seconds 80 --recovery-seconds 10 --image-gib 16";
 
-    /// Disks of 512 MiB/s take 32 s, a file system of 4 GiB/s for all 400 s.
+    /// Disks of 512 MiB/s take 32 s; a file system of 4 GiB/s takes 400 s for all.
     #[test]
     fn levels_are_what_was_stated() {
         let levels = "--level local:0.5GiB/s,cost=4s,mtbf=5d,global:4GiB/s,every=2h,mtbf=50d";
@@ -378,7 +377,7 @@ mod tests {
         assert!(without_bytes.contains("--image-gib"), "{without_bytes}");
     }
 
-    /// What is simulated is what the formula is about.
+    /// The formula is about what is simulated.
     #[test]
     fn simulation_and_formula_agree_on_two_levels() {
         let flags = format!("{NODES} --level local:0.5GiB/s,cost=4s,mtbf=10d --work-hours 800");

@@ -22,16 +22,16 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// Why there is no status.
+/// Why the status cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// The state.
+    /// The state cannot be read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Nothing there.
+    /// The folder has no state.
     #[error("{}: no run was launched here; name its folder with --state", .0.display())]
     None(PathBuf),
-    /// The output.
+    /// The output cannot be written.
     #[error(transparent)]
     Output(#[from] ConfigError),
 }

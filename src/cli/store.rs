@@ -1,11 +1,12 @@
-//! `skt-hpl store`: shows and removes what runs have left: segments in the memory of this
-//! host, and images of levels.
+//! `skt-hpl store`: shows and removes data of runs: segments in the memory of this host, and images
+//! of levels.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use skt_terms::units;
 
 use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
 use crate::checkpoint::store::{
@@ -17,28 +18,41 @@ use crate::machine::launcher_rank;
 use crate::report::output;
 use crate::run::protect::is_mark;
 
+mod cleaned;
+mod runs;
+
 const HOSTS: &str = "\
-Segments are in the memory of the host where their rank ran: this command sees those of the host \
-that it runs on. For all hosts of a job, start it on each:
+Segments are in the memory of the host where their rank ran, and this command sees those of its \
+own host. For all hosts of a job, start it on each:
   mpirun --map-by ppr:1:node skt-hpl store list
 
-A segment is one of these:
+`list` prints one line per run: the number of its segments here, their sum, and the age of the \
+oldest. The state of the run is the first of these that applies:
+  running     processes of the run are alive
+  unknown     they are in another container and cannot be seen from here
+  waiting     the run is interrupted: the same command continues from its segments
+  incomplete  its processes died while they created segments: no run can use these
+  ended       marks are left: they tell nodes that were out of reach that the run has ended
+Segments that name no run have one line per state, with `-` in place of the run.
+
+With --segments, `list` prints one line per segment, which is one of these:
   in use      a process is attached
   live        the process that created it is alive
   unknown     the process that created it is in another container and cannot be seen from here
-  waiting     complete, and its run is interrupted: the same command goes on from it
+  waiting     complete, and its run is interrupted: the same command continues from it
   ended       a mark: it tells nodes that were out of reach that the run has ended
   incomplete  its process died while it created it: no run can use it
-  unnamed     the same, so early that the segment does not name its run
-  damaged     yours, and no longer whole: no run can use it
-  doubtful    perhaps damaged, perhaps not ours: only its size or its name tells
+  unnamed     incomplete, and too early to name its run
+  damaged     yours, but no longer whole: no run can use it
+  doubtful    perhaps damaged, or of another program: only its size or its name is known
   planted     created by another user to look like yours: no run uses it
 
 `clean` removes segments that are ended, incomplete, unnamed or damaged; with --run also the \
-waiting ones of that run, which then cannot go on; with --force all, also those in use.
+waiting ones of that run, which then cannot continue; with --force all, also those in use.
 
 With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
-there are listed, too, a line for each epoch of a run. `clean` removes those of the run that --run \
+in it are listed, too, one line per run with the age of its newest image, or with --segments one \
+line per epoch of a run. `clean` removes those of the run that --run \
 names, unless segments of it are in use on this host; with --force those of all runs.";
 
 /// Flags of `store`.
@@ -53,25 +67,25 @@ pub struct StoreArgs {
 /// What to do with segments and images.
 #[derive(Debug, Subcommand)]
 pub enum StoreAction {
-    /// List the segments of all runs on this host, and images
+    /// List what runs keep on this host, one line per run, and images
     #[command(after_long_help = HOSTS)]
     List(StoreFlags),
     /// Remove segments that no run can use, and images of a run
     #[command(after_long_help = HOSTS)]
     Clean {
-        /// Remove those of this run alone, also where the run could still go on from them
+        /// Remove data of this run only, also where the run could still continue from it
         #[arg(long, value_name = "ID")]
         run: Option<String>,
         /// Also remove segments that a run may need or is using
         #[arg(long)]
         force: bool,
-        /// Where they live.
+        /// Where the segments and images are.
         #[command(flatten)]
         store: StoreFlags,
     },
 }
 
-/// Where segments live.
+/// Where segments are kept.
 #[derive(Debug, Args)]
 pub struct StoreFlags {
     /// Memory that outlives a process.
@@ -80,9 +94,27 @@ pub struct StoreFlags {
     /// Folder of a level, whose images are listed or removed, too; may be repeated
     #[arg(long, value_name = "FOLDER")]
     pub images: Vec<PathBuf>,
+    /// Print one line per segment, and per epoch of images, instead of one per run
+    #[arg(long)]
+    pub segments: bool,
 }
 
-/// Does what `store` was told; on each process of a job, for its host.
+impl StoreFlags {
+    fn lines(&self) -> Lines {
+        if self.segments { Lines::Segments } else { Lines::Runs }
+    }
+}
+
+/// What the output has a line for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// Each run and, of images, each run in a folder.
+    Runs,
+    /// Each segment and, of images, each epoch of a run.
+    Segments,
+}
+
+/// Carries out the subcommand, on each process of a job for its host.
 ///
 /// # Errors
 /// See [`StoreCommandError`].
@@ -93,18 +125,19 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     }
     let done = match &args.action {
         StoreAction::List(from) => open(from).and_then(|store| {
-            list(&*store, &mut out)?;
-            list_images(&from.images, &mut out)
+            list(&*store, from.lines(), &mut out)?;
+            list_images(&from.images, from.lines(), &mut out)
         }),
         StoreAction::Clean { run, force, store: from } => {
             let options = CleanOptions { run: run.clone(), force: *force };
             open(from).and_then(|store| {
                 must_have(&options, &*store, &from.images)?;
-                // Before the segments go: those in use keep the images.
+                // Before the segments are removed: segments in use protect the images.
                 clean_images(&from.images, &*store, &options, &mut out)?;
-                let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
-                let mib = removed_bytes as f64 / f64::from(1 << 20);
-                writeln!(out, "{removed} segment(s) removed, {mib:.1} MiB; {kept} kept")?;
+                let Cleaned { removed, removed_bytes, kept } =
+                    clean(&*store, &options, from.lines(), &mut out)?;
+                let sum = units::bytes(removed_bytes);
+                writeln!(out, "{} removed, {sum}; {kept} kept", cleaned::segments(removed))?;
                 Ok(())
             })
         }
@@ -114,8 +147,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     done
 }
 
-/// Refuses to remove what is left of a run of which nothing is here: a name may be misspelt. As
-/// one of the processes of a job that cleans all hosts, one may have nothing to do.
+/// Refuses to remove data of a run that has none on this host, because the name may be misspelt. A
+/// process of a job that cleans all hosts may have nothing to do.
 fn must_have(
     options: &CleanOptions,
     store: &dyn Store,
@@ -148,25 +181,25 @@ fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandEr
 /// Why `store list` or `store clean` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreCommandError {
-    /// No such store, or standard output is closed.
+    /// No store has the given name, or standard output is closed.
     #[error(transparent)]
     Kind(#[from] ConfigError),
-    /// The store refused.
+    /// The store cannot be listed or changed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Images cannot be listed or removed.
     #[error("images: {0}")]
     Images(std::io::Error),
-    /// Nothing of the run that was named is here.
+    /// The named run has no data here.
     #[error(
         "there is nothing of run `{run}` on this host: `skt-hpl store list`, with the --store and \
          --images of the run, shows what there is"
     )]
     NoRun {
-        /// Its name.
+        /// The name of the run.
         run: String,
     },
-    /// The output could not be written.
+    /// The output cannot be written.
     #[error("writing the output: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -174,41 +207,55 @@ pub enum StoreCommandError {
 /// Which segments to remove.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOptions {
-    /// Those of this run alone, also where it could go on from them; otherwise
-    /// of all runs.
+    /// Only segments of this run, also where it could continue from them; `None` for segments of
+    /// all runs.
     pub run: Option<String>,
-    /// Also those that a run may need or is using.
+    /// Also segments that a run may need or is using.
     pub force: bool,
 }
 
 /// What [`clean`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Segments removed.
+    /// Number of segments removed.
     pub removed: usize,
-    /// Their bytes.
+    /// Bytes of the removed segments.
     pub removed_bytes: u64,
-    /// Segments left because a run may still need them.
+    /// Number of segments kept because a run may still need them.
     pub kept: usize,
 }
 
-/// Writes one line a segment of ours: run, rank, part, bytes, attached processes, its
-/// state in a word, its age and its location.
+/// Writes one line per run that has segments here, or one per segment.
 ///
 /// # Errors
-/// When the store cannot be listed or `out` not written.
-pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandError> {
+/// The store cannot be listed, or `out` cannot be written.
+pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
+    let now = host::now_unix_seconds();
     if segments.is_empty() && stubs.is_empty() {
         writeln!(out, "no segments")?;
         return Ok(());
     }
+    match lines {
+        Lines::Runs => runs::write(&runs::of(&segments, &stubs), now, out)?,
+        Lines::Segments => list_segments(segments, stubs, now, out)?,
+    }
+    Ok(())
+}
+
+/// Writes one line per segment: run, rank, part, bytes, attached processes, its state in a word, its
+/// age and its location.
+fn list_segments(
+    segments: Vec<SegmentInfo>,
+    stubs: Vec<Stub>,
+    now: u64,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     writeln!(
         out,
         "{:<20} {:>6} {:<10} {:>14} {:>8} {:<10} {:>8}  LOCATION",
         "RUN", "RANK", "PART", "BYTES", "ATTACHED", "STATE", "AGE"
     )?;
-    let now = host::now_unix_seconds();
     for segment in segments {
         let attached = match segment.attached {
             Some(count) => count.to_string(),
@@ -230,13 +277,7 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandEr
     }
     for stub in stubs {
         let attached = if stub.in_use { "yes" } else { "no" };
-        let state = match &stub.flaw {
-            Flaw::Unnamed if stub.is_dead() => "unnamed",
-            Flaw::Unnamed => "being made",
-            Flaw::Damaged(_) => "damaged",
-            Flaw::Doubtful(_) => "doubtful",
-            Flaw::Planted(_) => "planted",
-        };
+        let state = state_of_stub(&stub);
         let age = age(now.saturating_sub(stub.created_unix_seconds));
         let Stub { bytes, location, .. } = stub;
         writeln!(
@@ -248,13 +289,21 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandEr
     Ok(())
 }
 
-/// Writes one line for each epoch of which a run of ours has images in these folders.
-fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), StoreCommandError> {
+/// Writes one line per run that has images in these folders, or one per epoch.
+fn list_images(
+    folders: &[PathBuf],
+    lines: Lines,
+    out: &mut dyn Write,
+) -> Result<(), StoreCommandError> {
     let now = host::now_unix_seconds();
     for folder in folders {
         let all = stored_images(folder).map_err(StoreCommandError::Images)?;
         if all.is_empty() {
             writeln!(out, "no images in {}", folder.display())?;
+            continue;
+        }
+        if lines == Lines::Runs {
+            runs::write_images(&all, folder, now, out)?;
             continue;
         }
         writeln!(
@@ -276,7 +325,7 @@ fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), StoreComm
     Ok(())
 }
 
-/// Removes the images of the run that is named, or, with `force`, of all runs of ours.
+/// Removes the images of the named run or, with `force`, of all runs.
 fn clean_images(
     folders: &[PathBuf],
     store: &dyn Store,
@@ -311,7 +360,8 @@ fn clean_images(
                 _ => {
                     let (images, bytes) = remove_images_of(folder, &run, |_| true)
                         .map_err(StoreCommandError::Images)?;
-                    writeln!(out, "removed {images} image(s) of run {run} in {at}: {bytes} bytes")?;
+                    let sum = units::bytes(bytes);
+                    writeln!(out, "removed {images} image(s) of run {run} in {at}, {sum}")?;
                 }
             }
         }
@@ -319,7 +369,7 @@ fn clean_images(
     Ok(())
 }
 
-/// What a segment is, in a word.
+/// The state of a segment, in a word.
 fn state(segment: &SegmentInfo) -> &'static str {
     match (segment.in_use, segment.creator, segment.is_ready) {
         (true, ..) => "in use",
@@ -331,66 +381,50 @@ fn state(segment: &SegmentInfo) -> &'static str {
     }
 }
 
-/// Why a segment has to stay, if it has to: a process is attached, or its
-/// creator lives or cannot be seen from here; or its run, which was not named,
-/// could go on from it.
-fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<String> {
-    let pid = segment.creator_pid;
-    let why = match state(segment) {
-        _ if options.force => return None,
-        "in use" => "a process is attached".to_owned(),
-        "live" => format!("its creator, process {pid}, is running"),
-        "unknown" => format!("its creator, process {pid}, is in another container"),
-        "waiting" if options.run.is_none() => {
-            let run = segment.name.run();
-            return Some(format!(
-                "run {run} can go on from it (--run {run} or --force removes it all the same)"
-            ));
-        }
-        _ => return None,
-    };
-    Some(format!("{why} (--force removes it all the same)"))
+/// The state of a stub, in a word.
+fn state_of_stub(stub: &Stub) -> &'static str {
+    match &stub.flaw {
+        Flaw::Unnamed if stub.is_dead() => "unnamed",
+        Flaw::Unnamed => "being made",
+        Flaw::Damaged(_) => "damaged",
+        Flaw::Doubtful(_) => "doubtful",
+        Flaw::Planted(_) => "planted",
+    }
 }
 
-/// Removes segments of ours that there is no reason to keep, and writes one line
-/// about each.
+/// Removes segments of this program that there is no reason to keep, and writes what was done with
+/// those of each run, in one line or in one per segment.
 ///
 /// # Errors
-/// When the store cannot be listed, a segment not be removed, or `out` not
-/// written.
+/// The store cannot be listed, a segment cannot be removed, or `out` cannot be written.
 pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,
+    lines: Lines,
     out: &mut dyn Write,
 ) -> Result<Cleaned, StoreCommandError> {
     let mut done = Cleaned::default();
-    for segment in store.list()? {
-        let name = &segment.name;
-        if options.run.as_ref().is_some_and(|run| run != name.run()) {
-            continue;
-        }
-        if let Some(why) = reason_to_keep(&segment, options) {
-            writeln!(out, "kept {name}: {why}")?;
-            done.kept += 1;
-            continue;
-        }
-        // What a process has begun to use since is kept.
-        let is_removed =
-            if options.force { store.remove(name)? } else { store.remove_unused(name)? };
-        if is_removed {
-            writeln!(out, "removed {name}: {} bytes", segment.bytes)?;
-            done.removed += 1;
-            done.removed_bytes += segment.bytes as u64;
-        }
+    let mut segments = store.list()?;
+    segments.retain(|segment| options.run.as_ref().is_none_or(|run| run == segment.name.run()));
+    for of_run in segments.chunk_by(|a, b| a.name.run() == b.name.run()) {
+        let mut outcomes = Vec::with_capacity(of_run.len());
+        let all = of_run.iter().try_for_each(|segment| {
+            outcomes.push((segment, cleaned::outcome(store, segment, options)?));
+            Ok::<_, StoreError>(())
+        });
+        // What was removed before an error is told, too.
+        cleaned::write(&outcomes, lines, out)?;
+        all?;
+        done += cleaned::sum(&outcomes);
     }
-    // These do not name their run.
+    // Stubs do not name their run.
     if options.run.is_none() {
         clean_stubs(store, options.force, &mut done, out)?;
     }
     Ok(done)
 }
 
-/// Removes stubs that are ours for sure and that no run can use; with `force`, all
+/// Removes stubs that certainly belong to this program and that no run can use; with `force`, all
 /// stubs.
 fn clean_stubs(
     store: &dyn Store,
@@ -410,7 +444,7 @@ fn clean_stubs(
             writeln!(out, "kept {location}: {why} (--force removes it all the same)")?;
             done.kept += 1;
         } else if store.remove_stub(&stub)? {
-            writeln!(out, "removed {location}: {bytes} bytes, {}", stub.why())?;
+            writeln!(out, "removed {location}: {}, {}", units::bytes(*bytes), stub.why())?;
             done.removed += 1;
             done.removed_bytes += bytes;
         }
@@ -418,7 +452,7 @@ fn clean_stubs(
     Ok(())
 }
 
-/// `3d04h`, `4h05m`, `5m06s` or `6s`.
+/// Formats an age as `3d04h`, `4h05m`, `5m06s` or `6s`.
 fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     match () {

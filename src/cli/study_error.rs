@@ -1,4 +1,4 @@
-//! What can go wrong in the subcommands that run no benchmark.
+//! Errors of the subcommands that run no benchmark.
 
 use std::io;
 use std::path::Path;
@@ -7,35 +7,35 @@ use crate::config::ConfigError;
 use crate::model::ModelError;
 use crate::report::reader::ReadError;
 
-/// An error of one of them.
+/// An error of a subcommand that runs no benchmark.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// A parameter of a model.
+    /// A parameter of a model is not legal.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A configuration, this machine, or standard output.
+    /// A configuration is not legal, this machine does not suffice, or standard output is closed.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A report of an earlier run.
+    /// A report of an earlier run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A file.
+    /// A file cannot be read or written.
     #[error("cannot {what} '{file}': {source}")]
     File {
-        /// read or write.
+        /// `read` or `write`.
         what: &'static str,
         /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Flags that do not go together, or reports without what is needed.
+    /// The flags do not go together, or the reports lack what is needed.
     #[error("{0}")]
     Usage(String),
 }
 
 impl StudyError {
-    /// What the system said when it was to `what` (read or write) this file.
+    /// Makes the error of a system call that was to `what` (read or write) the file `path`.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let file = path.display().to_string();
         move |source| Self::File { what, file, source }

@@ -1,4 +1,4 @@
-//! `skt-hpl tune`: the fastest values of a run's parameters, measured on this job's ranks.
+//! `skt-hpl tune`: finds the fastest values of a run's parameters on this job's ranks.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,27 +25,26 @@ use crate::run::tune::parameter::{Parameter, with_values};
 use crate::run::tune::{LEAST_N, Plan, TuneError, Tuning, table, tune};
 
 const TUNING: &str = "Tuning";
-/// Less does not hold the set-up of a job and a comparison.
+/// The shortest budget that holds the setup of a job and a comparison.
 const LEAST_BUDGET_SECONDS: f64 = 1.0;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
 pub struct TuneArgs {
-    /// Time that all of it may take, from the start of the ranks
+    /// Time for the whole tuning, from the start of the ranks
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60s")]
     #[arg(help_heading = TUNING)]
     pub budget: f64,
     /// Tune these parameters only
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = TUNING)]
     pub only: Vec<Parameter>,
-    /// Write the configuration with the values that are chosen: TOML if it ends in .toml, else
-    /// HPL.dat
+    /// Write the configuration with the chosen values: TOML if it ends in .toml, else HPL.dat
     #[arg(long, short, value_name = "FILE", help_heading = TUNING)]
     pub out: Option<PathBuf>,
     /// Overwrite the file if it exists
     #[arg(long, short, help_heading = TUNING)]
     pub force: bool,
-    /// Progress on standard error
+    /// When to show progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = TUNING)]
     pub progress: ProgressMode,
     /// Configuration to begin with: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in
@@ -64,13 +63,13 @@ pub struct TuneArgs {
     pub protect: ProtectArgs,
 }
 
-/// Tunes, on all ranks of the job.
+/// Tunes the parameters on all ranks of the job.
 pub fn execute(args: &TuneArgs) -> ExitCode {
     kernel::take_one_that_fits(&outfile::closed());
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
         let comm = world.comm()?;
         let mine = tune_on(&world, &comm, args)?;
-        // How it ends is known on rank 0.
+        // Only rank 0 knows the exit code.
         let mut code = [mine.code()];
         collect::broadcast(&comm, &mut code, 0)?;
         Ok(Exit::from_code(code[0]))
@@ -78,7 +77,7 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
     run::end(exit)
 }
 
-/// What rank 0 knows of the job.
+/// What rank 0 knows of the tuning.
 struct Order {
     checked: Checked,
     plan: Plan,
@@ -112,7 +111,8 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
     }
 }
 
-/// Rank 0 tells the others the run and its protection; nothing where there is no order.
+/// Distributes the run and its protection from rank 0 to the other ranks; `None` if rank 0 has
+/// none.
 fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settings)>, JobError> {
     let told = order.map(|order| (&order.plan.base, &order.settings));
     let mut bytes = serde_json::to_vec(&told).expect("plain data");
@@ -120,7 +120,7 @@ fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settin
     serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))
 }
 
-/// Says why there is no result, and ends the job if the other ranks do not know of it.
+/// Reports why there is no result, and ends the job if the other ranks do not know of it.
 fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
     match error {
         TuneError::Job(error) if error.is_known_here_alone() => {
@@ -170,7 +170,7 @@ fn write(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Result<(), ConfigEr
     output::write_file(path, text.as_bytes(), args.force)
 }
 
-/// What the flags and the file they name order.
+/// Reads what the flags, and the file that they name, ask for.
 fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists() && !args.force) {
         return Err(ConfigError::Exists { file: path.display().to_string() });
@@ -197,7 +197,7 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     let mut without_n = with_n.clone();
     let has_file = args.config.is_some() || Path::new("HPL.dat").exists();
     if has_file {
-        // The file's N stays; the flag is of the trials.
+        // The file's N stays in the configuration; the flag's N is for the trials.
         without_n.overrides.n.clear();
     }
     let checked = load_checked(&without_n)?;
@@ -217,7 +217,7 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     Ok(Order { checked, plan, settings })
 }
 
-/// The N of the trials, of which there is one.
+/// The N of the trials; there must be exactly one.
 fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     match given[..] {
         [n] if n >= LEAST_N => Ok(n),
@@ -229,9 +229,9 @@ fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     }
 }
 
-/// The protection of the trials: that of the run if it names one, without what is of use only
-/// to a run that goes on. Its segments have a name of their own, so that those of the run
-/// itself stay as they are.
+/// The protection of the trials: that of the run if it names one, without what only a run that
+/// continues needs. The trials' segments have a name of their own, so that those of the run stay as
+/// they are.
 fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
     let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
     let method = if settings.method_is_asked { settings.method } else { Method::None };

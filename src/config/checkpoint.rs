@@ -1,8 +1,8 @@
 //! The `[checkpoint]` table of TOML: names, legal values and defaults.
 //!
-//! Everything that reads, writes or documents the settings of the protection
-//! works from [`SETTINGS`]. What is legal beyond a single value is decided where
-//! the settings are used, in [`crate::run::protect::Settings`].
+//! Everything that reads, writes or documents the settings of the protection works from
+//! [`SETTINGS`]. What is legal beyond a single value is decided where the settings are used, in
+//! [`crate::run::protect::Settings`].
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub enum Setting {
     TimeLimit,
 }
 
-/// Settings as written.
+/// Settings of the protection, as written.
 pub type CheckpointDraft = BTreeMap<Setting, Value>;
 
 const NONE: Row<Setting> = Row {
@@ -56,16 +56,16 @@ const NONE: Row<Setting> = Row {
     what: "",
 };
 
-/// All settings.
+/// The table of all settings of the protection.
 pub const SETTINGS: [Row<Setting>; 20] = [
     Row {
         setting: Setting::Method,
         key: "method",
         choices: &Method::NAMES,
         default: "self",
-        what: "how checkpoints are kept; a job too small for a group has none unless this is \
-               given. abft takes none: process columns beside P x Q, as many as parities, carry \
-               checksums",
+        what: "method of protection. A job too small for a group takes checkpoints only if this \
+               is given. abft takes no checkpoints: additional process columns, as many as \
+               parities, hold checksums",
         ..NONE
     },
     Row {
@@ -74,9 +74,9 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         written: Written::Time,
         legal: "auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto",
-        what: "time between checkpoints; auto: from their cost and mtbf, without those that cost more \
-               than they save; with a time or panels, without those that take longer than the \
-               rest of the run; a drill takes each",
+        what: "time between checkpoints. auto: from their cost and mtbf; skips those that cost \
+               more than they save. TIME or Np (panels): skips those that would take longer than \
+               the rest of the run. Np! (a drill): skips none",
         ..NONE
     },
     Row {
@@ -93,8 +93,8 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         key: "resume",
         choices: &Resume::NAMES,
         default: "auto",
-        what: "go on from the data of an earlier start, start from the beginning, or fail without \
-               such data",
+        what: "what a start does with the data of an earlier one. auto: continues from it, if \
+               there is any; never: starts from the beginning; require: fails without it",
         ..NONE
     },
     Row {
@@ -102,7 +102,7 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         key: "run_id",
         legal: "1 to 64 letters, digits, `.`, `_` and `-`",
         default: "(made from the tests)",
-        what: "name of the run; a restart finds its data by it",
+        what: "name of the run, by which a restart finds its data",
         ..NONE
     },
     Row {
@@ -111,7 +111,7 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         written: Written::Whole,
         legal: "twice the parities to 255",
         default: "16",
-        what: "ranks of a group: larger groups leave more memory to the matrix, smaller ones \
+        what: "ranks per group: larger groups leave more memory to the matrix, smaller ones \
                survive more losses",
         ..NONE
     },
@@ -121,7 +121,7 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         written: Written::Whole,
         legal: "1 to 127; with abft 1 to 3",
         default: "1",
-        what: "losses that each group survives; with abft, that each process row survives",
+        what: "lost ranks that each group survives; with abft, that each process row survives",
         ..NONE
     },
     Row {
@@ -129,8 +129,8 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         key: "region",
         choices: &Region::NAMES,
         default: "corner",
-        what: "part of the matrix that is saved: what has changed, all rows of those columns, or \
-               all",
+        what: "part of the matrix that a checkpoint saves. corner: rows and columns that have \
+               changed; side: all rows of those columns; whole: all",
         ..NONE
     },
     Row {
@@ -139,7 +139,7 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         choices: &CodecKind::NAMES,
         legal: "; with more than one parity reed-solomon",
         default: "(xor, or reed-solomon)",
-        what: "erasure code; sum is in floating point and not bit-exact",
+        what: "erasure code; sum adds in floating point and is not bit-exact",
         ..NONE
     },
     Row {
@@ -147,7 +147,7 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         key: "encoder",
         choices: &Encoder::NAMES,
         default: "auto",
-        what: "how parities are computed; auto: direct, from memory to memory, where a group is \
+        what: "how parities are computed. auto: direct, from memory to memory, where a group is \
                on one host, else ring",
         ..NONE
     },
@@ -157,8 +157,7 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         written: Written::Whole,
         legal: "4096 to 4194304",
         default: "(measured)",
-        what: "bytes of a message when parities are computed; the parities do not depend on \
-               it",
+        what: "bytes per message while parities are computed; the parities do not depend on it",
         ..NONE
     },
     Row {
@@ -166,8 +165,8 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         key: "overlap",
         choices: &Overlap::NAMES,
         default: "auto",
-        what: "whether parities (by direct or ring) are computed while the solver goes on; auto: \
-               where a group computes them by messages in a ring, or there are helper cores",
+        what: "whether parities (by direct or ring) are computed while the solver continues. \
+               auto: where a group computes them by messages in a ring, or with helper cores",
         ..NONE
     },
     Row {
@@ -177,7 +176,8 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         legal: "0 to 4096",
         default: "0",
         what: "cores of each node that are kept from the solver, with self or double: the threads \
-               that compute parities while it goes on, and that write images, are pinned to them",
+               that write images, or compute parities while the solver continues, are pinned to \
+               them",
         ..NONE
     },
     Row {
@@ -186,8 +186,8 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         written: Written::Time,
         legal: "auto, never, or panels: 1 or more",
         default: "auto",
-        what: "panels between two checks of the matrix against its checksums, with abft; auto: as \
-               many as cost a hundredth of the time",
+        what: "panels between two checks of the matrix against its checksums, with abft. auto: so \
+               that the checks cost a hundredth of the time",
         ..NONE
     },
     Row {
@@ -195,9 +195,9 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         key: "on_loss",
         choices: &OnLoss::NAMES,
         default: "restart",
-        what: "with abft, what follows when a rank is lost. restart: the job ends, and the same \
-               command goes on; recover: a spare rank takes its place; replace: once, the \
-               checksums take the place of its process column (recover and replace need ULFM: \
+        what: "what follows the loss of a rank, with abft. restart: the job ends, and the same \
+               command continues the run; recover: a spare rank takes over; replace: once, a \
+               checksum column replaces the lost process column (recover and replace need ULFM: \
                Open MPI 5, mpirun --with-ft ulfm)",
         ..NONE
     },
@@ -233,8 +233,8 @@ pub const SETTINGS: [Row<Setting>; 20] = [
                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
                 with commas between them",
         default: "(none)",
-        what: "images of checkpoints in files, on each node's own disk or where all nodes see \
-               them, for the loss of more memory than the groups bear",
+        what: "images of checkpoints in files, on each node's own disk or on a file system that \
+               all nodes share, for losses that the groups do not survive",
         ..NONE
     },
     Row {
@@ -243,18 +243,19 @@ pub const SETTINGS: [Row<Setting>; 20] = [
         written: Written::Time,
         legal: "auto, never, a time (90s, 10min, 24h, 3d), or @SECONDS since 1970",
         default: "auto",
-        what: "time that the job has: what cannot be done by then is saved, on all levels, too, and the \
-               job ends with exit code 75; auto: up to the end of the Slurm job \
-               (SLURM_JOB_END_TIME). SIGUSR1 says that it ends now",
+        what: "time that the job has. A run that does not end by then is saved, also on all \
+               levels, and the job ends with exit code 75. auto: until the end of the Slurm job \
+               (SLURM_JOB_END_TIME). SIGUSR1 ends the time at once",
         ..NONE
     },
 ];
 
-/// Most checksum columns: what the decoding of more would amplify is not worth having.
+/// The largest number of checksum columns: with more of them, decoding amplifies rounding errors
+/// too much.
 pub const MOST_CHECKSUMS: usize = 3;
 
-/// Process columns beside the Q of the data that a draft asks for; what is not legal
-/// about it is said where the settings are read.
+/// Number of checksum columns that a draft asks for, in addition to the Q process columns of the
+/// data. A value that is not legal is refused later, where the settings are read.
 pub fn checksum_columns(draft: &CheckpointDraft) -> usize {
     let text = |setting| draft.get(&setting).map(|value: &Value| value.text.as_str());
     if text(Setting::Method) != Some(Method::Abft.name()) {
@@ -270,7 +271,7 @@ impl Setting {
         &SETTINGS[self as usize]
     }
 
-    /// Its flag.
+    /// The setting's flag.
     pub fn flag(self) -> String {
         match self {
             Self::Method => "--ft".to_owned(),
@@ -279,7 +280,7 @@ impl Setting {
         }
     }
 
-    /// The setting as it is called where it was given.
+    /// The setting, named as it is called at `place`.
     pub fn at(self, place: &Place) -> At {
         match place {
             Place::Flag => At::named(&self.flag(), place),
@@ -288,7 +289,7 @@ impl Setting {
     }
 }
 
-/// The flags that say what a draft says.
+/// The flags that are equivalent to a draft.
 pub fn flags(draft: &CheckpointDraft) -> String {
     let mut words = Vec::new();
     for (setting, value) in draft {

@@ -1,7 +1,7 @@
 //! A configuration as written: values with their line, key or flag, not yet checked.
 //!
-//! HPL.dat, TOML and the command line each give a [`Draft`]. The flags override the
-//! file, and [`super::validate()`] alone decides what is legal.
+//! HPL.dat, TOML and the command line each give a [`Draft`]. Flags override the file, and only
+//! [`super::validate()`] decides what is legal.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Takes over what `other` says; the rest stays.
+    /// Overrides this draft by what `other` contains.
     pub fn overlay(&mut self, other: Draft) {
         if other.title.is_some() {
             self.title = other.title;
@@ -42,8 +42,8 @@ impl Draft {
         self.launch.extend(other.launch);
     }
 
-    /// Takes out what a file says of a protection that the command line switches off, as far as
-    /// it would be refused without one. A warning about each.
+    /// If the command line switches protection off, removes the file's settings that would be
+    /// refused without it. Returns a warning about each.
     pub fn drop_unprotected(&mut self) -> Vec<Warning> {
         const REFUSED: [Setting; 4] =
             [Setting::Level, Setting::HelperCores, Setting::CheckEvery, Setting::OnLoss];
@@ -62,7 +62,7 @@ impl Draft {
         warnings
     }
 
-    /// Where this parameter was given.
+    /// Where the parameter `param` was given.
     pub fn place(&self, param: Param) -> Place {
         match self.values.get(&param).and_then(|v| v.first()) {
             Some(value) => value.place.clone(),

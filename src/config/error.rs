@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and where.
+//! Errors of configurations, with the places where they are.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ pub enum Place {
     Dat {
         /// The file, as the user named it.
         file: Arc<str>,
-        /// The line.
+        /// The line, from 1.
         line: usize,
     },
     /// A line of a TOML file, counted from 1.
     Toml {
         /// The file, as the user named it.
         file: Arc<str>,
-        /// The line.
+        /// The line, from 1.
         line: usize,
     },
-    /// The command line.
+    /// A flag on the command line.
     Flag,
-    /// Nowhere: the default.
+    /// The value is the default.
     Default,
 }
 
-/// A parameter and where it was given; shown as `HPL.dat:12: Qs`, as
-/// `hpl.toml:4: q` or as `--q`.
+/// A parameter and where it was given; displayed as `HPL.dat:12: Qs`, as `hpl.toml:4: q` or as
+/// `--q`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {
-    /// Where.
+    /// Where the parameter was given.
     pub place: Place,
-    /// The parameter's name, as it is called there.
+    /// The parameter's name at that place.
     pub name: String,
 }
 
@@ -50,7 +50,7 @@ impl At {
         At { place: place.clone(), name }
     }
 
-    /// Something that is not in the table.
+    /// Something that the table of parameters does not contain.
     pub fn named(name: &str, place: &Place) -> At {
         At { place: place.clone(), name: name.to_owned() }
     }
@@ -86,13 +86,13 @@ pub enum ConfigError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The file is there already and would be lost.
+    /// The file exists already and would be lost.
     #[error("{file}: exists already; --force overwrites it")]
     Exists {
         /// The file.
         file: String,
     },
-    /// No configuration at all.
+    /// There is no configuration.
     #[error(
         "HPL.dat: not found in {folder}; `skt-hpl init` writes one that fits this machine, \
          --config FILE names another, or give --n (and --p, --q, ...) on the command line"
@@ -101,7 +101,7 @@ pub enum ConfigError {
         /// The current folder.
         folder: String,
     },
-    /// The file is not a text of the kind we read.
+    /// The file is not text of the expected kind.
     #[error("{file}: {what}")]
     NotAConfig {
         /// The file.
@@ -117,226 +117,226 @@ pub enum ConfigError {
     Short {
         /// The file.
         file: String,
-        /// Lines it has.
+        /// The number of its lines.
         lines: usize,
-        /// First line that is missing.
+        /// The first missing line.
         missing: usize,
-        /// What belongs there.
+        /// The parameter of the missing line.
         name: String,
     },
-    /// Nothing where a value belongs.
+    /// A value is missing.
     #[error("{at}: no value is given; legal: {legal}")]
     Empty {
-        /// Where.
+        /// The parameter.
         at: At,
         /// Legal values.
         legal: String,
     },
-    /// Not a number, or not one of the names.
+    /// The value is not a number, or not one of the names.
     #[error("{at}: `{value}` is not {wanted}; legal: {legal}")]
     NotUnderstood {
-        /// Where.
+        /// The parameter.
         at: At,
-        /// The value found there.
+        /// The value.
         value: String,
-        /// What should: `a whole number`, `a number`, `one of the choices`.
+        /// What is expected: `a whole number`, `a number`, or `one of the choices`.
         wanted: &'static str,
         /// Legal values.
         legal: String,
     },
-    /// Outside of the legal range.
+    /// The value is outside of its legal range.
     #[error("{at}: value {value} is out of range; legal: {legal}")]
     OutOfRange {
-        /// Where.
+        /// The parameter.
         at: At,
         /// The value.
         value: String,
         /// Legal values.
         legal: String,
     },
-    /// What leniency would replace.
+    /// The value is not legal, but `--lenient` would replace it.
     #[error("{error}; --lenient takes {used} in its place, as the reference does")]
     Strict {
-        /// What is wrong.
+        /// The error without `--lenient`.
         error: Box<ConfigError>,
-        /// What `--lenient` takes instead.
+        /// The value that `--lenient` uses.
         used: String,
     },
-    /// A list shorter than its count.
+    /// A list is shorter than its count.
     #[error(
         "{at}: {got} of {want} values found (line {count_line} says {want}); \
          `{found}` is not a number"
     )]
     FewerValues {
-        /// Where.
+        /// The parameter.
         at: At,
-        /// Values asked for.
+        /// Number of values that the count asks for.
         want: usize,
-        /// Values found.
+        /// Number of values found.
         got: usize,
-        /// Line of the count.
+        /// The line of the count.
         count_line: usize,
-        /// What is found in place of the next value.
+        /// The word in the position of the next value.
         found: String,
     },
-    /// A list longer than 20 values.
+    /// A list has more than 20 values.
     #[error("{at}: {got} values; legal: 1 to 20")]
     TooManyValues {
-        /// Where.
+        /// The parameter.
         at: At,
-        /// Values found.
+        /// Number of values found.
         got: usize,
     },
-    /// Several values where one belongs.
+    /// Several values are given for a parameter with one value.
     #[error("{at}: {got} values where one belongs")]
     NotAList {
-        /// Where.
+        /// The parameter.
         at: At,
-        /// Values found.
+        /// Number of values found.
         got: usize,
     },
-    /// Ps and Qs do not pair up.
+    /// The lists of P and of Q do not pair up.
     #[error("{p_at} has {p_count} values and {q_at} has {q_count}; they pair up, one Q for each P")]
     GridPairs {
-        /// Where the Ps are.
+        /// Where the values of P are.
         p_at: Box<At>,
-        /// How many.
+        /// Number of values of P.
         p_count: usize,
-        /// Where the Qs are.
+        /// Where the values of Q are.
         q_at: Box<At>,
-        /// How many.
+        /// Number of values of Q.
         q_count: usize,
     },
-    /// The grid cannot be derived.
+    /// The grid cannot be derived from the number of ranks.
     #[error("{at}: value {value} does not divide the {ranks} ranks; give both --p and --q")]
     NoGrid {
-        /// The side of the grid that was given.
+        /// The dimension of the grid that was given.
         at: At,
-        /// Its value.
+        /// The value of that dimension.
         value: usize,
-        /// Ranks of the job.
+        /// Number of ranks of the job.
         ranks: usize,
     },
-    /// More processes than anyone can count.
+    /// The grid has more processes than a C `int` can count.
     #[error("{at}: the {p} x {q} grid has more than 2147483647 processes; legal: P x Q below that")]
     GridTooLarge {
-        /// Where.
+        /// Where the grid was given.
         at: At,
         /// Process rows.
         p: usize,
         /// Process columns.
         q: usize,
     },
-    /// More processes than the job has.
+    /// The grid needs more processes than the job has.
     #[error(
         "{at}: the {p} x {q} grid{} needs {need} ranks, this job has {ranks}; \
          start it on {need} ranks (`mpirun ... -np {need}`) or make {} at most {ranks}",
         with_checksums(*checksums), grid_words(*checksums)
     )]
     TooFewRanks {
-        /// Where.
+        /// Where the grid was given.
         at: At,
         /// Process rows.
         p: usize,
         /// Process columns.
         q: usize,
-        /// Process columns that hold checksums.
+        /// Number of process columns that hold checksums.
         checksums: usize,
-        /// `p * (q + checksums)`
+        /// Number of ranks needed: `p * (q + checksums)`.
         need: usize,
-        /// Ranks of the job.
+        /// Number of ranks of the job.
         ranks: usize,
     },
-    /// A setting of checkpoints where none are taken.
+    /// A setting of checkpoints is given for a method that takes none.
     #[error("{at}: has no meaning with --ft abft, which takes no checkpoints; leave it out")]
     NoCheckpoints {
-        /// Where.
+        /// The setting.
         at: At,
     },
-    /// Helper cores that would have nothing to do.
+    /// Helper cores are given that would have nothing to do.
     #[error("{at}: there is nothing for helper cores to do: {why}")]
     NoHelp {
-        /// Where.
+        /// The setting.
         at: At,
         /// Why, and what to do.
         why: &'static str,
     },
-    /// Levels of images of a method that has none.
+    /// Levels of images are given for a method without images.
     #[error("{at}: levels need --ft self, --ft double or --ft abft; this is {method}")]
     NoImages {
-        /// Where.
+        /// The setting.
         at: At,
         /// The method.
         method: String,
     },
-    /// An option of images that are written while the solver goes on, of a method that waits
-    /// for each.
+    /// An option is given that is only for images written in the background, and the method waits
+    /// for each image.
     #[error(
         "{at}: {option} has no meaning with --ft abft, which waits for each image; leave it out"
     )]
     WaitsForImages {
-        /// Where.
+        /// The setting.
         at: At,
         /// The option.
         option: &'static str,
     },
-    /// A setting of checksums where there are none.
+    /// A setting of checksums is given for a method without them.
     #[error("{at}: has no meaning without --ft abft, which has checksums; leave it out")]
     NoChecksums {
-        /// Where.
+        /// The setting.
         at: At,
     },
-    /// Memory that is kept for losses, and thrown away at each.
+    /// The memory that `--on-loss` recovers from would be discarded at each loss.
     #[error(
         "{at}: goes on from memory, which --resume never does not; to begin anew, remove the memory \
          before (skt-hpl store clean --run NAME)"
     )]
     RecoversFromNothing {
-        /// Where.
+        /// The setting.
         at: At,
     },
-    /// Checksums in the place of a process column, where that cannot be.
+    /// `--on-loss replace` is given, but a checksum column cannot replace a process column here.
     #[error(
         "{at}: replace takes one checksum column (--parities 1) and one test, as none is left for \
          another; here are {parities} and {tests}. Change that, or take recover"
     )]
     NotReplaced {
-        /// Where.
+        /// The setting.
         at: At,
-        /// Checksum columns.
+        /// Number of checksum columns.
         parities: usize,
-        /// Tests of the configuration.
+        /// Number of tests of the configuration.
         tests: usize,
     },
-    /// A wrong number that nothing would notice.
+    /// `--inject` flips a bit, and nothing would notice it.
     #[error("--inject {inject}: flips a bit of the matrix, which only --ft abft notices")]
     FlipUnnoticed {
         /// The fault.
         inject: String,
     },
-    /// A process row of more ranks than a segment can name.
+    /// A process row has more ranks than a segment can name.
     #[error(
         "--ft abft: a process row has {width} ranks, checksum columns included; legal: at most \
          {most}. Take a grid of more rows, or another --ft"
     )]
     WideRow {
-        /// Ranks of a process row.
+        /// Number of ranks of a process row.
         width: usize,
-        /// As many are legal.
+        /// The largest legal number.
         most: usize,
     },
-    /// A job too small for checksum columns.
+    /// The job is too small for checksum columns.
     #[error(
         "--ft abft with {checksums} checksum column(s) needs a process column for data beside \
          them, this job has {ranks} rank(s); start it on more, or take fewer --parities"
     )]
     NoDataColumn {
-        /// Process columns that hold checksums.
+        /// Number of process columns that hold checksums.
         checksums: usize,
-        /// Ranks of the job.
+        /// Number of ranks of the job.
         ranks: usize,
     },
-    /// More tests than anyone can wait for, or than can be listed.
+    /// The lists make more tests than can be listed.
     #[error(
         "{file}: the lists make {tests} tests, each value of one with each of all others; legal: \
          at most {most}"
@@ -344,12 +344,12 @@ pub enum ConfigError {
     TooManyTests {
         /// The file (or `command line`).
         file: String,
-        /// Tests.
+        /// Number of tests.
         tests: u64,
-        /// As many are legal.
+        /// The largest legal number.
         most: u64,
     },
-    /// A parameter without default was not given.
+    /// A parameter without a default was not given.
     #[error("{file}: `{key}` is missing; legal: {legal}")]
     Missing {
         /// The file (or `command line`).
@@ -359,7 +359,7 @@ pub enum ConfigError {
         /// Legal values.
         legal: String,
     },
-    /// TOML that cannot be parsed.
+    /// The text is not TOML.
     #[error("{file}:{line}: {message}")]
     TomlSyntax {
         /// The file.
@@ -369,7 +369,7 @@ pub enum ConfigError {
         /// The parser's message.
         message: String,
     },
-    /// An unknown key.
+    /// A key is not known.
     #[error("{file}:{line}: {key}: no such key; {hint}")]
     UnknownKey {
         /// The file.
@@ -381,15 +381,15 @@ pub enum ConfigError {
         /// The known key most like it, or all of them if none is.
         hint: String,
     },
-    /// A text (title, file name) that is not allowed where it is.
+    /// A text (title, file name) is not legal.
     #[error("{at}: {what}")]
     BadText {
-        /// Where.
+        /// The parameter.
         at: At,
         /// What is wrong and what to do.
         what: String,
     },
-    /// The machine does not tell what it has, or has too little.
+    /// The machine does not report what it has, or has too little.
     #[error("{what}")]
     Machine {
         /// What is wrong and what to do.
@@ -397,10 +397,10 @@ pub enum ConfigError {
     },
 }
 
-/// Something that was accepted, but that the user should know of.
+/// A note about something that was accepted, but that the user should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Where.
+    /// The parameter, and where it was given.
     pub at: At,
     /// What was done.
     pub what: String,
@@ -412,7 +412,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What is said of a grid's checksum columns, with a blank before it.
+/// The words on a grid's checksum columns, after a blank; empty if it has none.
 fn with_checksums(checksums: usize) -> String {
     match checksums {
         0 => String::new(),
@@ -421,7 +421,7 @@ fn with_checksums(checksums: usize) -> String {
     }
 }
 
-/// What the ranks of a grid are the product of.
+/// The product that gives the number of ranks of a grid.
 fn grid_words(checksums: usize) -> String {
     if checksums == 0 { "P x Q".to_owned() } else { format!("P x (Q + {checksums})") }
 }

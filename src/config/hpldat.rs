@@ -1,8 +1,8 @@
 //! HPL.dat: 31 positional lines, the form of the reference (`HPL_pdinfo`).
 //!
-//! The first token or tokens of a line count, the rest is comment. The
-//! reference steps through a list by the length of each token plus one, so it
-//! misreads lists with leading or double blanks; here any blanks separate.
+//! The first token or tokens of a line count, the rest is comment. The reference steps through a
+//! list by the length of each token plus one, so it misreads lists with leading or double blanks;
+//! here any number of blanks separates tokens.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
 use super::value::{Form, Value};
 
-/// Lines of an HPL.dat.
+/// Number of lines of an HPL.dat.
 pub const LINES: usize = 31;
 
 /// The parameters after the first four lines, in the order of their lines.
@@ -41,12 +41,12 @@ const ORDER: [Param; 18] = [
     Param::Alignment,
 ];
 
-/// The last lines, which change nothing in our storage.
+/// The parameters of the last lines, which do not change our storage.
 const MOOT: [Param; 4] = [Param::L1, Param::U, Param::Equilibration, Param::Alignment];
 
-/// Reads the text of an HPL.dat. `file` is its name for messages. With
-/// `lenient`, text where a number belongs is read as C's `atoi` does, with a
-/// warning; ranges are left to [`super::validate()`].
+/// Reads the text of an HPL.dat. `file` is its name in messages. With `lenient`, text in the
+/// position of a number is read as C's `atoi` does, with a warning; ranges are left to
+/// [`super::validate()`].
 ///
 /// # Errors
 /// The first line that cannot be read, by number.
@@ -57,7 +57,7 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     }
     let mut lines = split_lines(bytes);
     if lines.len() >= LINES - MOOT.len() {
-        // A line that is missing there is as good as an empty one.
+        // A missing line of these counts as empty.
         lines.resize(lines.len().max(LINES), b"");
     }
     let mut reader = Reader {
@@ -78,7 +78,7 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
                 grids = Some(count);
                 reader.list(info, count)?;
             }
-            // One count serves both, so P comes first.
+            // One count line serves both lists, so P comes first.
             Param::Q => match grids {
                 Some(count) => reader.list(info, count)?,
                 None => unreachable!("Ps stand before Qs"),
@@ -93,12 +93,13 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     Ok((reader.draft, reader.warnings))
 }
 
-/// What C's `isspace` holds for a blank.
+/// Whether C's `isspace` takes the byte for a blank.
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Lines without their ends (`\n` or `\r\n`); no empty line after the last.
+/// Splits text into lines without their ends (`\n` or `\r\n`); there is no empty line after the
+/// last.
 fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
     let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
     let mut lines: Vec<&[u8]> = bytes.split(|&b| b == b'\n').take(LINES + 1).collect();
@@ -108,7 +109,7 @@ fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
     lines
 }
 
-/// A line's tokens, of which the first few count.
+/// The tokens of a line.
 fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(is_blank).filter(|t| !t.is_empty())
 }
@@ -130,7 +131,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next line and its place; `name` is what belongs there.
+    /// Takes the next line and its place; `name` is the parameter of that line.
     fn line(&mut self, name: &str) -> Result<(&'a [u8], Place), ConfigError> {
         let Some(&line) = self.lines.get(self.next) else {
             return Err(ConfigError::Short {
@@ -171,8 +172,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The whole number that a line begins with; with leniency what `atoi` makes
-    /// of it, if that is legal.
+    /// Reads the whole number at the beginning of a line; with leniency, as `atoi` does, if the
+    /// result is legal.
     fn whole(
         &mut self,
         line: &[u8],
@@ -207,7 +208,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The line that says how many values the next line has.
+    /// Reads the line with the number of values of the next line.
     fn count(&mut self, info: &ParamInfo) -> Result<Count, ConfigError> {
         let (line, place) = self.line(info.dat_count_name)?;
         let at = At::named(info.dat_count_name, &place);
@@ -216,15 +217,14 @@ impl<'a> Reader<'a> {
         Ok(Count { values, line: self.next })
     }
 
-    /// A line with as many values as its count says.
+    /// Reads a line with the number of values that its count gives.
     fn list(&mut self, info: &ParamInfo, count: Count) -> Result<(), ConfigError> {
         let (line, place) = self.line(info.dat_name)?;
         let mut words = tokens(line).map(String::from_utf8_lossy);
         let mut values = Vec::with_capacity(count.values);
         for got in 0..count.values {
-            // A value past the first that does not even begin like a number is
-            // the comment: the list is too short. What the reference reads
-            // then is undefined, so leniency does not help.
+            // If a later value does not begin like a number, it is the comment, and the list is too
+            // short. The behaviour of the reference is then undefined, so leniency does not help.
             let word = words.next().unwrap_or_default();
             let numeric = word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
             if word.is_empty() || (got > 0 && !numeric) {
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A line with one value.
+    /// Reads a line with one value.
     fn single(&mut self, info: &ParamInfo) -> Result<(), ConfigError> {
         let (line, place) = self.line(info.dat_name)?;
         let at = At::param(info.param, &place);
@@ -286,11 +286,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a run as an HPL.dat with the classical comments, and says in words
-/// what of it an HPL.dat cannot hold.
+/// Writes a run as an HPL.dat with the classical comments. Also returns descriptions of what an
+/// HPL.dat cannot hold.
 ///
 /// # Errors
-/// The report's file name has blanks, which HPL.dat cannot hold.
+/// The name of the report's file has blanks, which HPL.dat cannot hold.
 pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     let (name, device) = match &spec.output {
         Output::Stdout => ("HPL.out", "6"),

@@ -1,8 +1,6 @@
-//! The `[launch]` table of TOML: names, legal values and defaults of the flags
-//! of `skt-hpl launch`.
+//! The `[launch]` table of TOML: names, legal values and defaults of the flags of `skt-hpl launch`.
 //!
-//! Reading, writing and documenting work from [`LAUNCH`]; what a value means is
-//! decided where it is used, in `cli::launch`.
+//! Reading, writing and documenting work from [`LAUNCH`]; `cli::launch` decides what a value means.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +30,7 @@ pub enum Launching {
     Json,
 }
 
-/// Settings as written; one that is no list has one value.
+/// Settings of the launcher, as written; one that is not a list has one value.
 pub type LaunchDraft = BTreeMap<Launching, Vec<Value>>;
 
 const fn row(
@@ -46,15 +44,15 @@ const fn row(
     Row { setting, key, written, is_list: false, choices: &[], legal, default, what }
 }
 
-/// All settings. The flag of each is its key with `-` for `_`.
+/// The table of all settings of the launcher. The flag of each is its key with `-` for `_`.
 pub const LAUNCH: [Row<Launching>; 15] = [
     row(
         Launching::Hosts,
         "hosts",
         Written::Text,
         "a host file of Open MPI, MPICH or PBS",
-        "(those of the Slurm or PBS job, else this machine alone)",
-        "nodes; nodes that the grid does not need are spares",
+        "(those of the Slurm or PBS job, else this machine only)",
+        "nodes; those that the grid does not need are spares",
     ),
     row(Launching::Spares, "spares", Written::Text, "a host file", "(none)", "further spare nodes"),
     row(
@@ -81,7 +79,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
             Written::Text,
             "",
             "auto",
-            "what starts the ranks; auto: in a Slurm job slurm, else what `mpirun` in PATH is",
+            "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is",
         )
     },
     row(
@@ -125,7 +123,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Time,
         "a time: 90s, 10min",
         "30s",
-        "least silence of the job that is a hang; ten times the longest step, where that is more",
+        "shortest silence of the job that is a hang; ten times the longest step, if that is more",
     ),
     row(
         Launching::ProbeLimit,
@@ -133,7 +131,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Time,
         "a time: 90s, 10min",
         "15s",
-        "longest time for a node to answer a probe",
+        "longest time that a node may take to answer a probe",
     ),
     row(
         Launching::MaxRestarts,
@@ -141,7 +139,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Whole,
         "0 or more",
         "50",
-        "give up after more failures than that",
+        "give up after this many restarts",
     ),
     row(
         Launching::StartOver,
@@ -149,7 +147,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Flag,
         "true, false",
         "false",
-        "when more is lost than can be rebuilt, start over from the seed",
+        "start over from the seed when more is lost than can be rebuilt",
     ),
     row(
         Launching::State,
@@ -157,7 +155,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Text,
         "a folder",
         "skt-hpl.launch",
-        "folder of the state, which `status` shows, and from which the next supervisor goes on",
+        "folder of the state, which `status` shows and the next supervisor reads",
     ),
     row(
         Launching::Json,
@@ -165,7 +163,7 @@ pub const LAUNCH: [Row<Launching>; 15] = [
         Written::Text,
         "a file",
         "(none)",
-        "a JSON record of the run, with the phases of each failure",
+        "a JSON record of the run, with the timeline of each failure",
     ),
 ];
 
@@ -175,7 +173,7 @@ impl Launching {
         &LAUNCH[self as usize]
     }
 
-    /// What is wrong with a value of this setting.
+    /// The error for an illegal value of this setting.
     pub fn wrong(self, value: &Value) -> ConfigError {
         ConfigError::NotUnderstood {
             at: At::named(&format!("launch.{}", self.info().key), &value.place),
@@ -217,7 +215,7 @@ mod tests {
         assert_eq!(texts(&read(&toml::write_launch(&draft))), texts(&draft));
         let defaults = toml::write_launch(&LaunchDraft::new());
         assert!(read(&defaults).is_empty());
-        // Each of them is legal where its comment is taken away.
+        // Each default is legal once its comment mark is removed.
         let lines = defaults.lines().filter_map(|line| line.strip_prefix("# "));
         let values = lines.filter(|line| line.contains(" = ") && !line.contains("= ("));
         let said: String = values.map(|line| format!("{line}\n")).collect();

@@ -1,9 +1,8 @@
 //! From HPL.dat or TOML to one validated [`RunSpec`].
 //!
-//! HPL.dat ([`hpldat`]), TOML ([`toml`]) and the command line each give a [`Draft`]:
-//! values as written, with their line, key or flag. [`validate()`] turns drafts, of
-//! which a later one overrides an earlier one, into a [`RunSpec`], or says what is
-//! wrong and where.
+//! HPL.dat ([`hpldat`]), TOML ([`toml`]) and the command line each give a [`Draft`]: values as
+//! written, with their line, key or flag. A later draft overrides an earlier one. [`validate()`]
+//! turns the result into a [`RunSpec`], or reports what is wrong and where.
 //!
 //! ```
 //! use skt_hpl::config::{Format, parse};
@@ -38,7 +37,7 @@ pub use launch::{LaunchDraft, Launching};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 pub use validate::{Checked, Rules, validate};
 
-/// No configuration is larger; what is, is another kind of file.
+/// The largest size of a configuration; a larger file is of another kind.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The two forms of a configuration file.
@@ -51,7 +50,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the extension: `.toml` is TOML, all else is HPL.dat.
+    /// The form that a file's extension names: `.toml` is TOML, all others are HPL.dat.
     pub fn of(path: &Path) -> Format {
         match path.extension() {
             Some(ext) if ext.eq_ignore_ascii_case("toml") => Format::Toml,
@@ -60,7 +59,7 @@ impl Format {
     }
 }
 
-/// Reads a file's bytes, at most 1 MiB.
+/// Reads a file of at most 1 MiB.
 ///
 /// # Errors
 /// The file cannot be read, or is larger.
@@ -80,7 +79,7 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
 /// Reads a configuration's text into a draft, with warnings.
 ///
 /// # Errors
-/// The text is not of this form.
+/// The text is not a configuration of this form.
 pub fn read_draft(
     bytes: &[u8],
     file: &str,
@@ -93,7 +92,7 @@ pub fn read_draft(
     }
 }
 
-/// Reads and checks a configuration's text; `file` is its name for messages.
+/// Reads and checks a configuration's text; `file` is its name in messages.
 ///
 /// # Errors
 /// See [`ConfigError`].

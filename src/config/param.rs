@@ -1,22 +1,21 @@
 //! The table of parameters: names in each form, legal values, defaults.
 //!
-//! Everything that reads, checks, writes or documents a configuration works
-//! from [`PARAMS`], so a parameter is described once.
+//! Everything that reads, checks, writes or documents a configuration works from [`PARAMS`], so
+//! that each parameter is described once.
 
 use std::fmt::Write as _;
 
 use skt_terms::choice::{Bcast, Fact, Generator, Pmap, Swap, Transport};
 use skt_terms::layout::N_MAX;
 
-/// Largest value that the reference can hold (a C `int`); also what MPI can
-/// count.
+/// The largest value of a C `int`, which the reference and MPI count with.
 const INT_MAX: i128 = i32::MAX as i128;
 
-/// Values that a list may hold at most (`HPL_MAX_PARAM`).
+/// The largest number of values in a list (`HPL_MAX_PARAM`).
 pub const MAX_LIST: usize = 20;
 
-/// A parameter of a run that takes numbers or names. (The two title lines and
-/// the place of the report are the other parameters.)
+/// A parameter of a run that takes numbers or names. The two title lines and the report's file are
+/// the other parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // each is described where it ends up, in `RunSpec`
 pub enum Param {
@@ -55,30 +54,29 @@ pub enum Kind {
     },
     /// A finite real number.
     Real,
-    /// One of these; the position is HPL.dat's code, the first of the names is
-    /// the one we write, the others are understood too.
+    /// One of these choices. The index is the code in HPL.dat; the first name of a choice is the
+    /// one that is written, the others are accepted, too.
     Choice(&'static [&'static [&'static str]]),
 }
 
-/// One parameter, described.
+/// The description of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct ParamInfo {
-    /// Which one.
+    /// The parameter.
     pub param: Param,
-    /// What HPL.dat's comments call it; empty if HPL.dat cannot say it.
+    /// The name in HPL.dat's comments; empty if HPL.dat cannot hold the parameter.
     pub dat_name: &'static str,
-    /// What HPL.dat's comments call the count of its values.
+    /// The name of the count of its values in HPL.dat's comments.
     pub dat_count_name: &'static str,
-    /// Its key in TOML; with `-` for `_` and `--` before it, its flag.
+    /// The key in TOML; the flag is `--` and the key with `-` for `_`.
     pub key: &'static str,
-    /// Whether it takes a list of values.
+    /// Whether the parameter takes a list of values.
     pub is_list: bool,
     /// Legal values.
     pub kind: Kind,
-    /// What the reference puts in place of an illegal value, without a word.
+    /// The value that the reference substitutes for an illegal one, without a message.
     pub reference_substitute: Option<usize>,
-    /// The value where none is given, as it would be written in TOML; empty for what
-    /// has no default.
+    /// The default, as it would be written in TOML; empty if there is none.
     pub default: &'static str,
 }
 
@@ -98,7 +96,7 @@ const NONE: ParamInfo = ParamInfo {
     default: "",
 };
 
-/// All parameters, in HPL.dat's order, ours at the end.
+/// All parameters: those of HPL.dat in its order, then ours.
 pub const PARAMS: [ParamInfo; 21] = [
     ParamInfo {
         param: Param::N,
@@ -299,13 +297,13 @@ impl Param {
 }
 
 impl ParamInfo {
-    /// Its flag, e.g. `--swap-threshold`.
+    /// The parameter's flag, e.g. `--swap-threshold`.
     pub fn flag(&self) -> String {
         format!("--{}", self.key.replace('_', "-"))
     }
 
-    /// The legal values in words. `names` says whether names are understood
-    /// where the value is given (HPL.dat has codes alone).
+    /// Describes the legal values. `names` is true where names are accepted, and false for HPL.dat,
+    /// which has codes only.
     pub fn legal(&self, names: bool) -> String {
         match self.kind {
             Kind::Real => "a finite number, e.g. 16.0".to_owned(),

@@ -1,4 +1,4 @@
-//! The validated description of a run: what an HPL.dat or a TOML file says.
+//! The validated description of a run, as given by an HPL.dat or a TOML file.
 
 use std::path::PathBuf;
 
@@ -9,21 +9,20 @@ pub use skt_terms::choice::{Bcast, Fact, Generator, Pmap, Swap, Transport};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
-    /// Device 6.
+    /// Standard output (device 6).
     Stdout,
-    /// Device 7.
+    /// Standard error (device 7).
     Stderr,
-    /// Any other device: the named file.
+    /// The named file (any other device).
     File(PathBuf),
 }
 
 impl Output {
-    /// What a file of this name is called for good: `stdout` and `stderr` as
-    /// file names become `./stdout` and `./stderr`, so that each form of
-    /// configuration can say them.
+    /// The file named `name`: the file names `stdout` and `stderr` become `./stdout` and
+    /// `./stderr`, so that each form of configuration can hold them.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// The name cannot be that of a file; says why.
     pub fn file(name: &str) -> Result<Output, &'static str> {
         if name.is_empty() {
             return Err("the report goes to a file, but no file name is given");
@@ -37,10 +36,10 @@ impl Output {
         })
     }
 
-    /// `stdout`, `stderr`, or else a file's name.
+    /// Standard output for `stdout`, standard error for `stderr`, or else a file.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// The name cannot be that of a file; says why.
     pub fn from_name(name: &str) -> Result<Output, &'static str> {
         match name {
             "stdout" => Ok(Output::Stdout),
@@ -50,36 +49,34 @@ impl Output {
     }
 }
 
-/// A title line as we keep it: one line, no control characters, no blanks at
-/// its end.
+/// A title line in the form that is kept: one line, no control characters, no blanks at its end.
 pub fn clean_title(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.trim_start_matches('\u{feff}').trim_end().to_owned()
 }
 
-/// Everything a run needs, validated: each list has 1 to 20 values, each in its
-/// legal range.
+/// Everything a run needs, validated: each list has 1 to 20 values, each in its legal range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// The two free lines at the top of HPL.dat.
     pub title: [String; 2],
     /// Where the report goes.
     pub output: Output,
-    /// Orders of the matrices.
+    /// Orders of the matrices, N.
     pub n: Vec<usize>,
-    /// Blocking factors.
+    /// Blocking factors, NB.
     pub nb: Vec<usize>,
     /// Mapping of ranks to the grid.
     pub pmap: Pmap,
     /// Process grids, `(P, Q)`.
     pub grids: Vec<(usize, usize)>,
-    /// Residual threshold; at or below 0 the check is skipped.
+    /// Threshold for the scaled residual; the check is skipped if it is 0 or less.
     pub threshold: f64,
     /// Panel factorizations.
     pub pfact: Vec<Fact>,
-    /// Recursion stops at this many columns.
+    /// Numbers of columns at which the recursion stops.
     pub nbmin: Vec<usize>,
-    /// Panels in the recursion.
+    /// Numbers of parts into which the recursion divides a panel.
     pub ndiv: Vec<usize>,
     /// Recursive panel factorizations.
     pub rfact: Vec<Fact>,
@@ -87,25 +84,26 @@ pub struct RunSpec {
     pub bcast: Vec<Bcast>,
     /// Look-ahead depths.
     pub depth: Vec<usize>,
-    /// Row exchange.
+    /// How rows are exchanged.
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// L1 in transposed form (accepted, without effect).
+    /// Whether L1 is in transposed form (accepted, without effect).
     pub l1_transposed: bool,
-    /// U in transposed form (accepted, without effect).
+    /// Whether U is in transposed form (accepted, without effect).
     pub u_transposed: bool,
-    /// Equilibration (accepted, without effect).
+    /// Whether equilibration is on (accepted, without effect).
     pub equilibration: bool,
     /// Alignment in doubles (accepted; ours is at least that of a cache line).
     pub align_doubles: usize,
-    /// Which random matrix.
+    /// The generator of the random matrix.
     pub generator: Generator,
-    /// Threads a rank.
+    /// Threads per rank.
     pub threads: usize,
-    /// Between ranks of a node.
+    /// How ranks of a node exchange data.
     pub transport: Transport,
-    /// Process columns that hold checksums, beside the Q of the data (`--ft abft`).
+    /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
+    /// abft`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
 }
@@ -114,16 +112,16 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The parameters of one test: one line in the report.
+/// The parameters of one test, which is one line of the report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestSpec {
-    /// Order of the matrix.
+    /// Order of the matrix, N.
     pub n: usize,
-    /// Blocking factor.
+    /// Blocking factor, NB.
     pub nb: usize,
-    /// Process rows.
+    /// Process rows, P.
     pub p: usize,
-    /// Process columns.
+    /// Process columns that hold the data, Q.
     pub q: usize,
     /// Mapping of ranks to the grid.
     pub pmap: Pmap,
@@ -135,41 +133,42 @@ pub struct TestSpec {
     pub rfact: Fact,
     /// Panel factorization.
     pub pfact: Fact,
-    /// Recursion stops at this many columns.
+    /// Number of columns at which the recursion stops.
     pub nbmin: usize,
-    /// Panels in the recursion.
+    /// Number of parts into which the recursion divides a panel.
     pub ndiv: usize,
-    /// Row exchange.
+    /// How rows are exchanged.
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// Residual threshold; at or below 0 the check is skipped.
+    /// Threshold for the scaled residual; the check is skipped if it is 0 or less.
     pub threshold: f64,
-    /// Which random matrix.
+    /// The generator of the random matrix.
     pub generator: Generator,
-    /// Threads a rank.
+    /// Threads per rank.
     pub threads: usize,
-    /// Between ranks of a node.
+    /// How ranks of a node exchange data.
     pub transport: Transport,
-    /// Process columns that hold checksums, beside the Q of the data (`--ft abft`).
+    /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
+    /// abft`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
 }
 
 impl TestSpec {
-    /// Ranks that the test runs on: P (Q + checksums).
+    /// Number of ranks that the test runs on: P (Q + checksums).
     pub fn ranks(&self) -> usize {
         self.p * (self.q + self.checksums)
     }
 }
 
 impl RunSpec {
-    /// Ranks of the largest grid, its checksum columns included.
+    /// Number of ranks of the largest grid, including its checksum columns.
     pub fn most_ranks(&self) -> usize {
         self.grids.iter().map(|(p, q)| p * (q + self.checksums)).max().unwrap_or(1)
     }
 
-    /// How many tests the run has; lists of 20 values make up to 20^9.
+    /// Number of tests of the run; lists of 20 values make up to 20^9.
     pub fn test_count(&self) -> u64 {
         let lists = [
             self.grids.len(),
@@ -185,8 +184,8 @@ impl RunSpec {
         lists.iter().map(|&len| len as u64).product()
     }
 
-    /// All tests of the run in the reference's order: grid, N, NB, DEPTH,
-    /// BCAST, RFACT, PFACT, NBMIN, NDIV, the last running fastest.
+    /// All tests of the run, in the reference's order: grid, N, NB, DEPTH, BCAST, RFACT, PFACT,
+    /// NBMIN, NDIV, with the last varying fastest.
     pub fn tests(&self) -> Vec<TestSpec> {
         let mut tests = Vec::new();
         for &(p, q) in &self.grids {

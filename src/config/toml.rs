@@ -1,8 +1,8 @@
-//! TOML: the fields of HPL.dat by readable names, and ours.
+//! TOML: the parameters of HPL.dat under readable names, and ours.
 //!
-//! The keys of HPL.dat are at the top level, each a scalar or, where HPL.dat has a
-//! list, a list. The tables `[checkpoint]` and `[launch]` have the settings of the
-//! protection and of the launcher, which HPL.dat does not have.
+//! The keys of HPL.dat are at the top level, each a scalar or, where HPL.dat has a list, a list.
+//! The tables `[checkpoint]` and `[launch]` have the settings of the protection and of the
+//! launcher, which HPL.dat does not have.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
 use super::value::{Form, Row, Value, Written};
 
-/// Keys that are not in the table of parameters.
+/// Top-level keys that are not in the table of parameters.
 const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];
 
-/// Reads the text of a TOML configuration. `file` is its name for messages.
+/// Reads the text of a TOML configuration. `file` is its name in messages.
 ///
 /// # Errors
-/// Not UTF-8, not TOML, an unknown key, or a value of a kind that no
-/// parameter takes; with its line.
+/// The text is not UTF-8 or not TOML, a key is not known, or no parameter takes a value of this
+/// kind; the error names the line.
 pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&b| b == b'\n').count();
@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
 }
 
 struct Reader {
-    /// Where lines end: each value's line is looked up, of as many as there may be.
+    /// The offsets of the line ends, to find the line of each of many values.
     ends: Vec<usize>,
     file: Arc<str>,
 }
@@ -77,7 +77,7 @@ impl Reader {
         Place::Toml { file: self.file.clone(), line: self.line(offset) }
     }
 
-    /// A key that is none at the top level.
+    /// The error for a key that does not exist at the top level.
     fn unknown_key(&self, key: &str, offset: usize) -> ConfigError {
         if SETTINGS.iter().any(|info| info.key == key) {
             return self.unknown(key, offset, "it belongs into the table [checkpoint]".to_owned());
@@ -94,7 +94,7 @@ impl Reader {
         ConfigError::UnknownKey { file, line, key: shown(key), hint }
     }
 
-    /// The table `[checkpoint]`.
+    /// Reads the table `[checkpoint]`.
     fn checkpoint(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -129,7 +129,7 @@ impl Reader {
         Ok(Value { text, form, place })
     }
 
-    /// The table `[launch]`.
+    /// Reads the table `[launch]`.
     fn launch(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -176,7 +176,7 @@ impl Reader {
         Ok(value)
     }
 
-    /// A scalar or a list of scalars.
+    /// Reads a scalar or a list of scalars.
     fn values(
         &self,
         param: Param,
@@ -203,7 +203,7 @@ impl Reader {
         Ok(Value { text, form, place })
     }
 
-    /// One or two lines of text.
+    /// Reads one or two lines of text.
     fn title(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -243,7 +243,7 @@ impl Reader {
     }
 }
 
-/// A table below the top level.
+/// Reads a table below the top level.
 fn sub_table<'a, 'i>(
     name: &str,
     keys: &[&str],
@@ -264,7 +264,7 @@ fn sub_table<'a, 'i>(
 /// The text of a scalar; `None` for tables, lists and dates.
 fn scalar(value: &DeValue<'_>) -> Option<(String, Form)> {
     Some(match value {
-        // The parser hands on the digits, however many.
+        // The parser returns the digits, however many there are.
         DeValue::Integer(int) if int.radix() == 10 => (int.as_str().to_owned(), Form::Integer),
         DeValue::Integer(int) => {
             let number = i128::from_str_radix(int.as_str(), int.radix()).unwrap_or(i128::MAX);
@@ -277,27 +277,27 @@ fn scalar(value: &DeValue<'_>) -> Option<(String, Form)> {
     })
 }
 
-/// The known key most like `key`, or all of them if none is.
+/// A hint: the known key most like `key`, or all of them if none is.
 fn nearest(key: &str, keys: &[&str]) -> String {
     let nearest = keys
         .iter()
         .map(|known| (distance(key, known), key.len().abs_diff(known.len()), known))
         .min();
     match nearest {
-        // Half of the letters right is a likeness.
+        // A key is similar if half of its letters are right.
         Some((edits, _, known)) if 2 * edits <= key.len() => format!("did you mean `{known}`?"),
         _ => format!("the keys are {}", keys.join(", ")),
     }
 }
 
-/// Edits from one word to another (insertions, deletions, changes, swaps of
-/// neighbours), counted on the first 40 characters without case.
+/// Number of edits from one word to another (insertions, deletions, changes, swaps of neighbours),
+/// on the first 40 characters, ignoring case.
 fn distance(from: &str, to: &str) -> usize {
     let letters = |word: &str| -> Vec<char> {
         word.chars().take(40).map(|c| c.to_ascii_lowercase()).map(dash).collect()
     };
     let (from, to) = (letters(from), letters(to));
-    // edits[i][j]: from the first i letters of one to the first j of the other.
+    // `edits[i][j]`: from the first i letters of one word to the first j of the other.
     let mut edits = vec![vec![0; to.len() + 1]; from.len() + 1];
     for i in 0..=from.len() {
         for j in 0..=to.len() {
@@ -320,8 +320,7 @@ fn dash(c: char) -> char {
     if c == '-' { '_' } else { c }
 }
 
-/// Writes a run as commented TOML. Every field is there, so that nothing
-/// depends on defaults.
+/// Writes a run as commented TOML. Every field is written, so that nothing depends on defaults.
 pub fn write(spec: &RunSpec) -> String {
     let mut out = String::new();
     let title = [quoted(&spec.title[0]), quoted(&spec.title[1])];
@@ -388,7 +387,7 @@ pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
     write_table(heading, &SETTINGS, |setting| draft.get(&setting).map(std::slice::from_ref))
 }
 
-/// Writes a table: what is said, and as comments what else could be said, with its default.
+/// Writes a table: the settings that are given, and the others as comments with their defaults.
 fn write_table<'a, S: Copy>(
     heading: &str,
     rows: &[Row<S>],

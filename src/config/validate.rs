@@ -1,4 +1,4 @@
-//! The one place that decides what a legal run is.
+//! The validator, the one place that decides what a legal run is.
 
 use skt_terms::layout::near_square;
 use skt_terms::shown::shown;
@@ -11,46 +11,45 @@ use super::param::{Kind, MAX_LIST, Param, ParamInfo};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
 use super::value::{Form, Value};
 
-/// Most tests of a run: a second each makes more than a day, and a list of all is
-/// still short.
+/// The largest number of tests of a run: at a second each they take more than a day, and the list
+/// of all is still short.
 const MAX_TESTS: u64 = 100_000;
 
-/// How to check.
+/// How to check a draft.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
-    /// Whether to put in place of illegal values of HPL.dat what the reference
-    /// does, with a warning. (TOML and flags are always strict: the reference
-    /// knows neither.)
+    /// Whether illegal values of HPL.dat are replaced as the reference does, with a warning. TOML
+    /// and flags are always strict, because the reference has neither.
     pub lenient: bool,
-    /// Ranks of the job, to derive a grid from where none is given. `None`: a
-    /// grid must be given.
+    /// Number of ranks of the job, to derive a grid from if none is given. `None`: a grid must be
+    /// given.
     pub ranks: Option<usize>,
-    /// What to call the configuration where something is missing.
+    /// The name of the configuration, for the message about a missing parameter.
     pub source: &'a str,
 }
 
-/// A run that is legal, and what to know of it.
+/// A legal run, with what the user should know of it.
 #[derive(Debug, Clone)]
 pub struct Checked {
     /// The run.
     pub spec: RunSpec,
-    /// What was substituted, ignored or derived.
+    /// Warnings about values that were substituted, ignored or derived.
     pub warnings: Vec<Warning>,
-    /// What was said of checkpoints; checked by [`crate::run::protect::Settings`].
+    /// The settings of checkpoints as given; checked by [`crate::run::protect::Settings`].
     pub checkpoint: CheckpointDraft,
-    /// What was said of launching; checked by `skt-hpl launch`.
+    /// The settings of the launcher as given; checked by `skt-hpl launch`.
     pub launch: LaunchDraft,
-    /// Where the grids come from, see [`Checked::require_ranks`].
+    /// Where the grids were given, see [`Checked::require_ranks`].
     grid_place: Place,
 }
 
 impl Checked {
-    /// Says which grid needs more ranks than the job has.
+    /// Checks that no grid needs more ranks than the job has.
     ///
     /// # Errors
     /// [`ConfigError::TooFewRanks`] for the largest grid.
     pub fn require_ranks(&self, ranks: usize) -> Result<(), ConfigError> {
-        // The first of the largest.
+        // Of equally large grids, the first is named.
         let checksums = self.spec.checksums;
         let need = |&(p, q): &(usize, usize)| p * (q + checksums);
         match self.spec.grids.iter().rev().max_by_key(|grid| need(grid)) {
@@ -66,8 +65,8 @@ impl Checked {
 /// Checks a draft and fills in defaults.
 ///
 /// # Errors
-/// The first parameter, in HPL.dat's order, that is not legal; then lists that make
-/// more than 100000 tests.
+/// The first parameter, in HPL.dat's order, that is not legal; otherwise, lists that make more than
+/// 100000 tests.
 pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
     let mut c = Checker { draft, rules, warnings: Vec::new() };
     let title = draft
@@ -102,7 +101,7 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
     if spec.checksums > 0
         && let Some(&depth) = spec.depth.iter().find(|&&depth| depth > 1)
     {
-        // A column of a look-ahead of two has panels that its checksums do not have yet.
+        // With a look-ahead of two, a column has panels that its checksums do not have yet.
         let at = At::param(Param::Depth, &draft.place(Param::Depth));
         let legal = "0 or 1, with --ft abft".to_owned();
         return Err(ConfigError::OutOfRange { at, value: depth.to_string(), legal });
@@ -184,7 +183,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A whole number or the code of a choice.
+    /// Checks a whole number or a choice with `check`, and returns the number or the index.
     fn checked(
         &mut self,
         info: &ParamInfo,
@@ -198,7 +197,7 @@ impl Checker<'_> {
         if !is_of_dat(value) || is_huge(&value.text) {
             return Err(error);
         }
-        // What C's atoi makes of the text, then the reference's own check.
+        // C's `atoi` reads the text, then the reference checks the result.
         let text = leading_whole(&value.text).to_string();
         let read = Value { text, ..value.clone() };
         let index = match (check(info, &read), info.reference_substitute) {
@@ -216,8 +215,8 @@ impl Checker<'_> {
         Ok(index)
     }
 
-    /// Warns of the value that is `used` in place of an illegal one; without
-    /// leniency that stays an error, which names it.
+    /// Warns that `used` replaces an illegal value. Without leniency the error stays, and names the
+    /// replacement.
     fn substituted(
         &mut self,
         info: &ParamInfo,
@@ -236,8 +235,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Ps and Qs, paired; where they are not given, the nearest to a square
-    /// that holds all ranks.
+    /// The pairs of P and Q; if they are not given, the grid nearest to a square that holds all
+    /// ranks.
     fn grids(&mut self) -> Result<Vec<(usize, usize)>, ConfigError> {
         let has = |param| self.draft.values.contains_key(&param);
         let (ps, qs) = match (has(Param::P), has(Param::Q), self.rules.ranks) {
@@ -275,12 +274,12 @@ impl Checker<'_> {
         Ok(ps.into_iter().zip(qs).collect())
     }
 
-    /// Process columns that hold checksums.
+    /// Number of process columns that hold checksums.
     fn checksums(&self) -> usize {
         checksum_columns(&self.draft.checkpoint)
     }
 
-    /// A grid of all ranks, P at most Q, as near to a square as it can be.
+    /// The grid of all ranks with P at most Q that is nearest to a square.
     fn grid_of(&self, ranks: usize) -> Result<(usize, usize), ConfigError> {
         let checksums = self.checksums();
         if checksums == 0 {
@@ -292,7 +291,7 @@ impl Checker<'_> {
         flat.or(grids.first()).copied().ok_or(ConfigError::NoDataColumn { checksums, ranks })
     }
 
-    /// The side of each grid that was not given, from all ranks.
+    /// The dimension of each grid that was not given, from the number of ranks.
     fn other_side(
         &self,
         given: Param,
@@ -314,8 +313,8 @@ impl Checker<'_> {
     }
 }
 
-/// A whole number with an optional sign, and nothing else. Numbers past what
-/// 128 bits hold are kept at their ends: far out of any range all the same.
+/// Parses a whole number with an optional sign, and nothing else. Numbers beyond 128 bits become
+/// the smallest or the largest, which is out of any range as well.
 pub fn parse_whole(text: &str) -> Option<i128> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -325,27 +324,27 @@ pub fn parse_whole(text: &str) -> Option<i128> {
     Some(text.parse().unwrap_or(end))
 }
 
-/// What C's `atoi` makes of a text: its leading whole number, else 0.
+/// Reads a text as C's `atoi` does: its leading whole number, else 0.
 pub fn leading_whole(text: &str) -> i128 {
     let sign = usize::from(text.starts_with(['+', '-']));
     let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
     parse_whole(&text[..sign + digits]).unwrap_or(0)
 }
 
-/// What C's `atof` makes of a text: its leading number, else 0.
+/// Reads a text as C's `atof` does: its leading number, else 0.
 fn leading_real(text: &str) -> f64 {
-    // A double's text has no use for more; keeps the search short.
+    // The text of a double is shorter; the bound keeps the search short.
     let ascii = text.bytes().take(64).take_while(u8::is_ascii).count();
     (1..=ascii).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
 }
 
-/// Whether a value is from HPL.dat, where the reference has a say.
+/// Whether a value is from HPL.dat, whose form the reference defines.
 fn is_of_dat(value: &Value) -> bool {
     matches!(value.place, Place::Dat { .. })
 }
 
-/// Whether a number is beyond a C `int`: what the reference makes of it is
-/// undefined, so leniency does not help.
+/// Whether a number is beyond a C `int`: the reference's behaviour is then undefined, so leniency
+/// does not help.
 fn is_huge(text: &str) -> bool {
     let value = leading_whole(text);
     value > i32::MAX.into() || value < i32::MIN.into()
@@ -375,7 +374,7 @@ fn not_understood(info: &ParamInfo, value: &Value, wanted: &'static str) -> Conf
     }
 }
 
-/// A whole number in its range, or the code of a choice.
+/// Reads a whole number in its range, or a choice as its code.
 fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
     let number = match value.form {
         Form::Token | Form::Integer => parse_whole(&value.text),
@@ -404,7 +403,7 @@ fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
     }
 }
 
-/// A finite real number.
+/// Reads a finite real number.
 fn as_real(info: &ParamInfo, value: &Value) -> Result<f64, ConfigError> {
     let number = match value.form {
         Form::Token | Form::Integer | Form::Float => value.text.parse::<f64>().ok(),

@@ -1,4 +1,4 @@
-//! One value as written, and the settings of a table of TOML, described.
+//! A value as written, and the description of a setting in a table of TOML.
 
 use super::error::Place;
 
@@ -17,14 +17,14 @@ pub enum Form {
     Boolean,
 }
 
-/// One value as written.
+/// A value as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
-    /// Its text.
+    /// The text of the value.
     pub text: String,
-    /// How it was written.
+    /// The kind of the text.
     pub form: Form,
-    /// Where.
+    /// Where the value was given.
     pub place: Place,
 }
 
@@ -39,7 +39,7 @@ impl Value {
         Self { text: text.into(), form: Form::Quoted, place: Place::Default }
     }
 
-    /// What a flag says.
+    /// The value of a flag.
     pub fn flag(text: impl Into<String>) -> Self {
         Self { text: text.into(), form: Form::Token, place: Place::Flag }
     }
@@ -54,39 +54,39 @@ pub enum Written {
     Flag,
     /// A string.
     Text,
-    /// A string with a unit or a word, or a number.
+    /// A string with a unit or a word, or a number of seconds.
     Time,
 }
 
-/// A setting of a table of TOML, described.
+/// The description of a setting in a table of TOML.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<S> {
-    /// Which one.
+    /// The setting.
     pub setting: S,
-    /// Its key in the table.
+    /// The setting's key in the table.
     pub key: &'static str,
-    /// How it is written.
+    /// How the setting is written.
     pub written: Written,
-    /// Whether it is a list.
+    /// Whether the setting is a list.
     pub is_list: bool,
     /// The names to choose from, if it is a choice.
     pub choices: &'static [&'static str],
-    /// Legal values in words: what is to be said behind the names, if it is a choice.
+    /// The legal values in words, or words that follow the names of a choice.
     pub legal: &'static str,
-    /// The default as it would be written; in words, in brackets, where it
-    /// follows from something else.
+    /// The default as it would be written; in words and in brackets if it follows from something
+    /// else.
     pub default: &'static str,
-    /// What it is.
+    /// What the setting is, for help and comments.
     pub what: &'static str,
 }
 
 impl<S> Row<S> {
-    /// Legal values in words.
+    /// Describes the legal values.
     pub fn legal(&self) -> String {
         self.choices.join(", ") + self.legal
     }
 
-    /// Whether the default is a value, not words.
+    /// Whether the default is a value and not a description.
     pub fn has_default_value(&self) -> bool {
         !self.default.starts_with('(')
     }

@@ -1,10 +1,9 @@
-//! A process that is told to end ends between two pieces of work, not within one.
+//! A process that is told to end does so between two pieces of work, not within one.
 //!
-//! Launchers end the ranks that are left of a job with SIGTERM, and with SIGKILL some time
-//! later. Data that is changed in place cannot be used where a change was cut
-//! short. So each change is a *piece*, between [`begin_piece`] and [`end_piece`], and a
-//! process in which one is under way outlives the signal until the last of them is done.
-//! Pieces take some tenths of a second at most.
+//! Launchers end the remaining ranks of a job with SIGTERM, and with SIGKILL some time later. Data
+//! that is changed in place cannot be used if a change was interrupted. So each change is a
+//! *piece*, between [`begin_piece`] and [`end_piece`], and a process with a piece in progress
+//! survives the signal until its last piece is done. Pieces take at most some tenths of a second.
 //!
 //! ```text
 //! handler:  told = signal;  if running = 0: end           either sees the other:
@@ -12,14 +11,14 @@
 //! end:      running -= 1;   if it is 0 now, and told: end
 //! ```
 //!
-//! Open MPI sends SIGCONT for processes that are stopped, SIGTERM 1 s later (version 5: 0.25 s),
-//! and SIGKILL so much later again, or at once when a rank of the node has ended in between. So no
-//! piece begins for a while after a SIGCONT: SIGTERM finds all processes between pieces, but for
-//! those with a piece that takes longer. And a process that ends waits for `LINGER` before: for
-//! the pieces of the others, where no SIGCONT came, and for the one that has something to say.
+//! Open MPI sends SIGCONT for stopped processes, SIGTERM 1 s later (version 5: 0.25 s), and SIGKILL
+//! after the same time again, or at once when a rank of the node has ended in between. So no piece
+//! begins for a while after a SIGCONT: SIGTERM finds all processes between pieces, except those
+//! with a longer piece. And a process waits for `LINGER` before it ends: for the pieces of others,
+//! where no SIGCONT came, and for the process that prints a message.
 //!
-//! Without a signal, a rank that loses its launcher is ended by MPI: Open MPI calls `_exit` in a
-//! thread of its own. The program has an [`_exit`] that waits for pieces that are under way.
+//! Without a signal, MPI ends a rank that loses its launcher: Open MPI calls `_exit` in a thread of
+//! its own. The program has an [`_exit`] that waits for pieces in progress.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -28,38 +27,37 @@ use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Pieces under way.
+/// The number of pieces in progress.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
-/// The signal that has come, or 0.
+/// The signal that has arrived, or 0.
 static TOLD: AtomicI32 = AtomicI32::new(0);
-/// No piece begins after SIGCONT for so long, in nanoseconds: longer than the launcher waits with
+/// Nanoseconds after SIGCONT for which no piece begins: longer than the launcher waits before
 /// SIGTERM.
 static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
-/// How long Open MPI 4 waits with SIGTERM, in seconds, where that is not the usual second: its
-/// ranks have what it was set to, whether on the command line or in the environment. Version 5
+/// The variable with the seconds that Open MPI 4 waits before SIGTERM, if not the usual second: its
+/// ranks have the value, whether it was set on the command line or in the environment. Version 5
 /// waits for a quarter of a second.
 const LAUNCHER_WAITS: &str = "OMPI_MCA_odls_base_sigkill_timeout";
-/// So much longer: signals may be late on a busy machine.
+/// Added to that time, as signals may be late on a busy machine.
 const HOLD_MORE_SECONDS: f64 = 0.3;
-/// A process that has been told to end is there for so long after its last piece.
+/// How long a process that has been told to end exists after its last piece.
 const LINGER: Duration = Duration::from_millis(300);
-/// A piece that takes longer is not waited for when MPI ends the process.
+/// A longer piece is not waited for when MPI ends the process.
 const LONGEST_PIECE: Duration = Duration::from_secs(2);
-/// The process that listens, or 0.
+/// The id of the process that listens, or 0.
 static LISTENER: AtomicU32 = AtomicU32::new(0);
-/// Whether it has begun to end.
+/// Whether the process has begun to end.
 static ENDS: AtomicBool = AtomicBool::new(false);
 /// When the last SIGCONT came, in nanoseconds of the monotonic clock; 0: none.
 static CONTINUED_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
-/// What is written to standard error at the end, made before it is needed: a handler may
-/// not allocate.
+/// The message for standard error at the end, made in advance, as a handler must not allocate.
 static LAST_WORDS: OnceLock<String> = OnceLock::new();
-/// Whether it is true by now.
+/// Whether the message is true now.
 static ARE_TRUE: AtomicBool = AtomicBool::new(false);
 
-/// Has SIGTERM and SIGINT end this process between pieces, with `last_words` on standard
-/// error, if there are any, while [`say_last_words`] says so. A signal that is ignored or
-/// handled already stays so.
+/// Makes SIGTERM and SIGINT end this process between pieces, with `last_words` on standard error,
+/// if any, as long as [`say_last_words`] has said so. A signal that is ignored or handled already
+/// stays so.
 pub fn listen(last_words: Option<String>) {
     LISTENER.store(std::process::id(), Ordering::SeqCst);
     let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
@@ -77,7 +75,7 @@ pub fn listen(last_words: Option<String>) {
     }
 }
 
-/// Has `handler` called for a signal, unless that is ignored or handled already.
+/// Installs `handler` for a signal, unless that is ignored or handled already.
 ///
 /// # Safety
 /// The handler does only what is allowed in signal context.
@@ -88,19 +86,19 @@ pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
     // SAFETY: the caller's promise.
     let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
     if !matches!(before.handler(), SigHandler::SigDfl) {
-        // SAFETY: puts back what was there.
+        // SAFETY: restores the earlier action.
         unsafe { sigaction(signal, &before) }.expect(LEGAL);
     }
 }
 
-/// Seconds for which no piece begins after SIGCONT, where the launcher was told to wait that long
-/// with SIGTERM.
+/// Seconds after SIGCONT for which no piece begins, where the launcher was told to wait that long
+/// before SIGTERM.
 fn hold_seconds(launcher_waits: Option<&str>) -> f64 {
     let told = launcher_waits.and_then(|text| text.trim().parse::<f64>().ok());
     told.filter(|told| told.is_finite()).unwrap_or(1.0).max(1.0) + HOLD_MORE_SECONDS
 }
 
-/// Whether the last words are true from now on.
+/// Sets whether the last words are true.
 pub fn say_last_words(are_true: bool) {
     ARE_TRUE.store(are_true, Ordering::Relaxed);
 }
@@ -116,11 +114,11 @@ extern "C" fn continued(_: libc::c_int) {
     CONTINUED_NANOSECONDS.store(monotonic_nanoseconds(), Ordering::Relaxed);
 }
 
-/// In the place of libc's, which libraries find behind the program's: of a process that has pieces
-/// under way it waits for their end, at most for `LONGEST_PIECE`, and none begins any more.
+/// Replaces libc's `_exit`, after which libraries find the program's. Lets no further piece begin,
+/// and waits for the pieces in progress, at most for `LONGEST_PIECE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: libc::c_int) -> ! {
-    // A child that could not become another program has no pieces.
+    // A child that could not execute another program has no pieces.
     if LISTENER.load(Ordering::SeqCst) == std::process::id() {
         let _ = TOLD.compare_exchange(0, libc::SIGTERM, Ordering::SeqCst, Ordering::SeqCst);
         let end = monotonic_nanoseconds() + LONGEST_PIECE.as_nanos() as u64;
@@ -128,15 +126,15 @@ pub extern "C" fn _exit(status: libc::c_int) -> ! {
             nap(Duration::from_millis(1));
         }
     }
-    // SAFETY: ends the process, as this function is to.
+    // SAFETY: ends the process, as this function must.
     unsafe { libc::syscall(libc::SYS_exit_group, status) };
     unreachable!("exit_group does not return");
 }
 
-/// Allowed in signal context.
+/// The monotonic clock, in nanoseconds. Allowed in signal context.
 fn monotonic_nanoseconds() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `now` alone; allowed in signal context.
+    // SAFETY: writes only to `now`; allowed in signal context.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -153,23 +151,23 @@ fn wait_for_the_end() {
     }
 }
 
-/// Ends the process as the signal would have; returns where another thread does. Allowed in
+/// Ends the process as the signal would have. Returns if another thread is doing so. Allowed in
 /// signal context.
 fn end() {
     if ENDS.swap(true, Ordering::SeqCst) {
         return;
     }
     if let (true, Some(words)) = (ARE_TRUE.load(Ordering::Relaxed), LAST_WORDS.get()) {
-        // SAFETY: `write` is allowed in signal context; the words are never changed, and
-        // nothing is done about an error.
+        // SAFETY: `write` is allowed in signal context; the words never change, and an error is
+        // ignored.
         unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
     }
     nap(LINGER);
     let signal = TOLD.load(Ordering::SeqCst);
-    // SAFETY: all of these are allowed in signal context; the set is made before it is read.
+    // SAFETY: all of these are allowed in signal context; the set is initialized before it is read.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
-        // It is blocked while its handler runs.
+        // The signal is blocked while its handler runs.
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, signal);
@@ -183,12 +181,13 @@ fn end() {
 fn nap(time: Duration) {
     let nanoseconds = libc::c_long::from(time.subsec_nanos());
     let mut left = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
-    // SAFETY: reads and writes `left` alone; allowed in signal context. A signal cuts it short.
+    // SAFETY: reads and writes only `left`; allowed in signal context. A signal interrupts the
+    // sleep.
     while unsafe { libc::nanosleep(&raw const left, &raw mut left) } != 0 {}
 }
 
-/// Begins a piece: the process does not end by a signal before [`end_piece`]. Does not
-/// return where it has been told to end.
+/// Begins a piece: no signal ends the process before [`end_piece`]. Does not return if the process
+/// has been told to end.
 pub fn begin_piece() {
     wait_for_the_end();
     RUNNING.fetch_add(1, Ordering::SeqCst);
@@ -201,7 +200,7 @@ pub fn begin_piece() {
     }
 }
 
-/// A piece is done.
+/// Ends a piece.
 pub fn end_piece() {
     let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
     if is_last && TOLD.load(Ordering::SeqCst) != 0 {
@@ -214,15 +213,14 @@ pub(crate) mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Stdio};
-    use std::sync::mpsc;
 
     use nix::sys::signal::kill;
     use nix::unistd::Pid;
 
     const ROLE: &str = "SKT_HPL_TEST_GRACE";
 
-    /// A process that listens, and, once it has said so, is in a piece for so many
-    /// milliseconds, or has short pieces without end for 0, with a line for each.
+    /// Starts a process that listens. Once it has said so, it is in a piece for this number of
+    /// milliseconds or, for 0, has a thousand short pieces, with a line for each: when it began.
     pub fn start(piece_milliseconds: u64, prepare: impl FnOnce(&mut Command)) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
@@ -253,12 +251,13 @@ pub(crate) mod tests {
         listen(None);
         if piece == 0 {
             println!("listens");
-            loop {
+            for _ in 0..1000 {
                 begin_piece();
-                println!("piece");
+                println!("{}", monotonic_nanoseconds());
                 end_piece();
                 thread::sleep(Duration::from_millis(10));
             }
+            return;
         }
         begin_piece();
         println!("listens");
@@ -276,21 +275,24 @@ pub(crate) mod tests {
 
     #[test]
     fn no_piece_begins_for_a_while_after_a_process_is_continued() {
+        // The longest time that a launcher waits before it sends SIGTERM.
+        const LAUNCHER_NANOSECONDS: u64 = 1_000_000_000;
         let mut child = start(0, |_| ());
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (sender, pieces) = mpsc::channel();
-        thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|_| sender.send(())));
-        let within = |milliseconds| {
-            thread::sleep(Duration::from_millis(milliseconds));
-            pieces.try_iter().count()
-        };
-        assert!(within(500) > 2);
-        // As long as the longest that a launcher waits before it sends SIGTERM.
+        // When pieces began, by the clock of the process.
+        let mut pieces = out.lines().map(|line| line.unwrap().parse::<u64>().unwrap());
+        let before: Vec<u64> = pieces.by_ref().take(20).collect();
+        let gaps = before.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.min() < Some(LAUNCHER_NANOSECONDS / 10), "{before:?}");
+        let continued = monotonic_nanoseconds();
         kill(Pid::from_raw(child.id() as i32), Signal::SIGCONT).unwrap();
-        // What was written before.
-        within(100);
-        assert_eq!(within(950), 0);
-        assert!(within(1000) > 2, "it goes on");
+        let mut last = before[19];
+        let resumed = pieces.find(|&piece| {
+            let gap = piece - last;
+            last = piece;
+            piece > continued && gap >= LAUNCHER_NANOSECONDS
+        });
+        assert!(resumed.is_some(), "no gap until the process ended");
         child.kill().unwrap();
         child.wait().unwrap();
     }

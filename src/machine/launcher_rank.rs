@@ -1,7 +1,6 @@
-//! What the launcher says of this process, before MPI is up.
+//! What the launcher tells this process, before MPI is initialized.
 //!
-//! Under `mpirun` every rank parses the same command line; only one of them should
-//! print messages.
+//! Under `mpirun` every rank parses the same command line; only one of them should print messages.
 
 use std::env;
 use std::fs::File;
@@ -11,11 +10,11 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where launchers put the rank: Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
+/// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
 
-/// Where launchers put the number of ranks.
+/// The variables with the number of ranks.
 const SIZE_NAMES: [&str; 4] =
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"];
 
@@ -24,42 +23,42 @@ pub fn rank() -> Option<usize> {
     first_number(&RANK_NAMES, |name| env::var(name).ok())
 }
 
-/// Number of ranks of the job, if the launcher says it.
+/// The number of ranks of the job, if the launcher tells it.
 pub fn size() -> Option<usize> {
     first_number(&SIZE_NAMES, |name| env::var(name).ok())
 }
 
-/// Whether this process prints messages: rank 0, or alone.
+/// Whether this process prints messages: it is rank 0, or no launcher started it.
 pub fn is_first() -> bool {
     rank().is_none_or(|rank| rank == 0)
 }
 
-/// Longest time that a launcher takes to read what a rank has written.
+/// The longest time that a launcher takes to read what a rank has written.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits until what rank 0 has said is with the launcher; to be called before a process
-/// ends with an error. A launcher kills the whole job when the first rank ends so, and
-/// Open MPI 5 drops what it has not read yet of the output of any rank, of the one that
-/// has ended, too. Rank 0 may come up later than others: these wait a second.
-/// It costs no time, as rank 0's own end is what the launcher sees first.
+/// Waits until the launcher has what rank 0 has printed. Called before a process ends with an
+/// error: a launcher kills the whole job when the first rank ends so, and Open MPI 5 drops the
+/// output of any rank that it has not read yet, even of the rank that has ended. Rank 0 may start
+/// later than others: these wait a second. That costs no time, as the launcher sees rank 0's own
+/// end first.
 pub fn let_the_first_speak() {
     match rank() {
         None => {}
-        Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()]),
+        Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()], READ_PATIENCE),
         Some(_) => thread::sleep(READ_PATIENCE),
     }
 }
 
-/// Waits until nothing is left in those of these that are pipes, a second at most.
-fn wait_until_read(outputs: &[&dyn AsFd]) {
+/// Waits until the pipes among these outputs are empty, at most as long as `patience`.
+fn wait_until_read(outputs: &[&dyn AsFd], patience: Duration) {
     let start = Instant::now();
     let is_read = |output: &&dyn AsFd| unread_bytes(output.as_fd()) == 0;
-    while !outputs.iter().all(is_read) && start.elapsed() < READ_PATIENCE {
+    while !outputs.iter().all(is_read) && start.elapsed() < patience {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Bytes in a pipe that nobody has read; 0 where it is none.
+/// Unread bytes in a pipe; 0 for anything else.
 fn unread_bytes(output: BorrowedFd) -> usize {
     let kind = output.try_clone_to_owned().and_then(|output| File::from(output).metadata());
     if !kind.is_ok_and(|kind| kind.file_type().is_fifo()) {
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_innermost_launcher_is_believed() {
-        // mpirun inside of an sbatch script: Slurm's task is 0 for all ranks.
+        // mpirun within an sbatch script: Slurm's task is 0 for all ranks.
         let environment = |name: &str| match name {
             "OMPI_COMM_WORLD_RANK" => Some("3".to_owned()),
             "SLURM_PROCID" => Some("0".to_owned()),
@@ -96,8 +95,9 @@ mod tests {
     fn the_end_waits_for_the_reader_of_a_pipe_but_not_for_ever() {
         use std::io::{Read as _, Write as _};
         let (mut reader, mut writer) = io::pipe().unwrap();
+        let patience = Duration::from_secs(600);
         // A file has no reader.
-        wait_until_read(&[&writer, &File::open("Cargo.toml").unwrap()]);
+        wait_until_read(&[&writer, &File::open("Cargo.toml").unwrap()], patience);
         assert_eq!(unread_bytes(File::open("Cargo.toml").unwrap().as_fd()), 0);
         writer.write_all(b"error: why").unwrap();
         assert_eq!(unread_bytes(writer.as_fd()), 10);
@@ -107,13 +107,14 @@ mod tests {
             reader.read_exact(&mut [0; 10]).unwrap();
             reader
         });
-        wait_until_read(&[&writer]);
+        wait_until_read(&[&writer], patience);
         assert_eq!(unread_bytes(writer.as_fd()), 0);
         assert!(start.elapsed() >= Duration::from_millis(100));
         let _open = slow.join().unwrap();
         writer.write_all(b"never read").unwrap();
         let start = Instant::now();
-        wait_until_read(&[&writer]);
-        assert!(start.elapsed() >= READ_PATIENCE);
+        let patience = Duration::from_millis(100);
+        wait_until_read(&[&writer], patience);
+        assert!(start.elapsed() >= patience);
     }
 }

@@ -1,5 +1,5 @@
-//! What a rank runs on: its host, its cores and threads, the BLAS, the launcher;
-//! and how its process ends.
+//! The machine of a rank: its host, its cores and threads, the BLAS, the launcher; and how its
+//! process ends.
 
 pub mod blas;
 pub mod environment;

@@ -1,10 +1,10 @@
-//! The program that starts the ranks, and what it is told so that each thread of a rank gets a
-//! core of its own: the one place from which all commands that are printed or started take it.
+//! The program that starts the ranks, and its arguments that give each thread of a rank a core of
+//! its own. All commands that are printed or started come from here.
 //!
-//! Open MPI binds each of one or two ranks to one core, however many threads it has. Its
-//! `--map-by ...:PE=T` gives a rank T cores, but refuses a host that has fewer, as a container
-//! may. So ranks with several threads are not bound: they divide the cores that they may use
-//! themselves ([`super::environment::affinity`]), also those that a control group leaves.
+//! Open MPI binds each of one or two ranks to one core, however many threads it has. Its `--map-by
+//! ...:PE=T` gives a rank T cores, but refuses a host that has fewer, as a container may. So ranks
+//! with several threads are not bound: they divide the cores that they may use themselves
+//! ([`super::environment::affinity`]), including those that a control group leaves.
 
 use std::env;
 use std::process::Command;
@@ -14,7 +14,7 @@ use std::process::Command;
 pub enum Starter {
     /// `mpirun` of Open MPI.
     Openmpi,
-    /// Hydra, of MPICH and its derivatives; it binds no rank unless it is told.
+    /// Hydra, of MPICH and its derivatives; by default it binds no rank.
     Mpich,
     /// `srun` of Slurm.
     Slurm,
@@ -23,9 +23,9 @@ pub enum Starter {
 /// The ranks of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks<'a> {
-    /// All of them.
+    /// The number of ranks.
     pub count: usize,
-    /// How many each node gets, and how many nodes there are; `None` on this machine alone.
+    /// The number of nodes, and of ranks on each; `None` for this machine only.
     pub nodes: Option<(usize, usize)>,
     /// The file that names the nodes, for launchers that take one.
     pub hostfile: &'a str,
@@ -40,13 +40,13 @@ fn words(text: &str) -> Vec<String> {
 }
 
 impl Starter {
-    /// Which launcher `program` is, by what it says of its version.
+    /// Which launcher `program` is, by its output for `--version`.
     pub fn of_program(program: &str) -> Option<Self> {
         let said = Command::new(program).arg("--version").output().ok()?;
         Self::of_version(&String::from_utf8_lossy(&said.stdout))
     }
 
-    /// Which launcher reports its version so.
+    /// Which launcher prints this version.
     fn of_version(text: &str) -> Option<Self> {
         match text {
             text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Self::Openmpi),
@@ -55,8 +55,8 @@ impl Starter {
         }
     }
 
-    /// What started this process, by the environment `get`: the innermost launcher, as `mpirun`
-    /// may have been started by `srun`.
+    /// The launcher of this process, by the environment `get`: the innermost one, as `srun` may
+    /// have started `mpirun`.
     fn of_environment(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let is_set = |name: &str| get(name).is_some();
         match () {
@@ -67,25 +67,24 @@ impl Starter {
         }
     }
 
-    /// What started this process.
+    /// The launcher of this process.
     pub fn of_this_process() -> Option<Self> {
         Self::of_environment(|name| env::var(name).ok())
     }
 
-    /// The words that give each rank cores for its threads; none where the launcher does so by
-    /// itself.
+    /// The arguments that give each rank cores for its threads; none if the launcher does so by
+    /// default.
     pub fn cores(self, threads: usize, helper_cores: usize) -> Vec<String> {
         match self {
             Self::Openmpi if threads > 1 || helper_cores > 0 => words("--bind-to none"),
-            // Helper cores are no rank's: a step with cores for each rank would lack them.
+            // Helper cores belong to no rank: a step with cores for each rank would lack them.
             Self::Slurm if helper_cores > 0 => words("--cpu-bind=none"),
             Self::Slurm if threads > 1 => vec![format!("--cpus-per-task={threads}")],
             _ => Vec::new(),
         }
     }
 
-    /// Whether these words of a user say already where ranks go: a launcher refuses to be told
-    /// twice.
+    /// Whether a user's arguments already say where ranks run: a launcher refuses to be told twice.
     pub fn is_told(self, words: &[String]) -> bool {
         let flags: &[&str] = match self {
             Self::Openmpi => {
@@ -101,8 +100,8 @@ impl Starter {
         })
     }
 
-    /// The launcher with its words, up to the program that it starts. `is_root`: Open MPI
-    /// refuses root unless it is told that it is meant.
+    /// The command line of the launcher, up to the program that it starts. `is_root` adds the
+    /// argument without which Open MPI refuses root.
     pub fn command(self, is_root: bool, ranks: &Ranks) -> Vec<String> {
         let Ranks { count, nodes, hostfile, threads, helper_cores } = *ranks;
         let cores = self.cores(threads, helper_cores);
@@ -132,7 +131,7 @@ impl Starter {
         parts.concat()
     }
 
-    /// What mends a rank that has fewer cores than threads, in words.
+    /// Says what to do about a rank that has fewer cores than threads.
     pub fn advice(this: Option<Self>, threads: usize) -> String {
         let all = [("Open MPI", Self::Openmpi), ("Slurm", Self::Slurm)];
         let of = |starter: Self| starter.cores(threads.max(2), 0).join(" ");

@@ -1,5 +1,5 @@
-//! What a thread has computed for the solver, in the units of the model of the critical path: a
-//! simulated machine charges for it ([`crate::hpl::comm::clocked`]).
+//! Counts what a thread has computed for the solver, in the units of the model of the critical
+//! path: a simulated machine charges time for it ([`crate::hpl::comm::clocked`]).
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use crate::model::path::{Counts, Unit, work};
 
 thread_local!(static DONE: Cell<Counts> = Cell::new(Counts::default()));
 
-/// All that this thread has done so far, but for copies of rows.
+/// All that this thread has done so far, without copies of rows.
 pub fn done() -> Counts {
     DONE.get()
 }
@@ -18,23 +18,23 @@ fn count(counts: &Counts) {
     DONE.set(done);
 }
 
-/// `A2 -= L2 U` on `rows x cols` with `k` columns of L2, in one call of the BLAS.
+/// Counts `A2 -= L2 U` on `rows x cols` with `k` columns of L2, in one BLAS call.
 pub fn multiplied(rows: usize, cols: usize, k: usize) {
     count(&work::product(rows as f64, cols as f64, k as f64, true));
 }
 
-/// `U = L1^-1 A1` with `k` rows, on `cols` columns.
+/// Counts `U = L1^-1 A1` with `k` rows, on `cols` columns.
 pub fn solved(k: usize, cols: usize) {
     count(&work::solve(k as f64, cols as f64));
 }
 
-/// A panel of `jb` columns, with `rows` rows of this rank below its diagonal block, on `p`
+/// Counts a panel of `jb` columns, with `rows` rows of this rank below its diagonal block, on `p`
 /// process rows.
 pub fn factored(rows: usize, jb: usize, p: usize) {
     count(&work::panel(rows as f64, jb as f64, p));
 }
 
-/// So many entries of the matrix read by the back substitution.
+/// Counts `entries` entries of the matrix read by the back substitution.
 pub fn streamed(entries: usize) {
     count(&Counts::of(&[(Unit::StreamedByte, (entries * size_of::<f64>()) as f64)]));
 }

@@ -1,10 +1,9 @@
-//! Numbers as C's `printf` writes them.
+//! Numbers in the format of C's `printf`.
 //!
-//! Rust's `{:e}` writes `1.5e1` where C writes `1.5e+01`; parsers of HPL's
-//! text expect the latter. Both round the exact binary value to nearest, ties
-//! to even, so only the shape differs.
+//! Rust's `{:e}` writes `1.5e1` where C writes `1.5e+01`, which parsers of HPL's text expect. Both
+//! round the exact binary value to nearest, ties to even, so only the notation differs.
 
-/// `%{width}.{precision}e`: at least two digits of exponent, always signed.
+/// Formats like `%{width}.{precision}e`: the exponent has a sign and at least two digits.
 pub fn c_exp(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
@@ -19,7 +18,7 @@ pub fn c_exp(value: f64, width: usize, precision: usize) -> String {
     format!("{:>width$}", format!("{mantissa}e{sign}{digits:0>2}"))
 }
 
-/// `%{width}.{precision}f`.
+/// Formats like `%{width}.{precision}f`.
 pub fn c_fixed(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
@@ -27,7 +26,8 @@ pub fn c_fixed(value: f64, width: usize, precision: usize) -> String {
     format!("{value:>width$.precision$}")
 }
 
-/// glibc prints the sign bit of a NaN; it tells nothing, so ours is left out.
+/// Formats infinities and NaN. glibc prints the sign bit of a NaN; it has no meaning, so it is left
+/// out.
 fn non_finite(value: f64) -> &'static str {
     if value.is_nan() {
         "nan"
@@ -43,11 +43,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the C library itself prints, as the oracle.
+    /// The C library's own output, as the oracle.
     fn snprintf(format: &std::ffi::CStr, value: f64) -> String {
         let mut buffer = [0u8; 512];
-        // SAFETY: the buffer's length is passed along; the formats used here
-        // take exactly one double; the result is NUL-terminated.
+        // SAFETY: the buffer's length is passed along; the formats used here take exactly one
+        // double; the result ends with NUL.
         let written = unsafe {
             libc::snprintf(buffer.as_mut_ptr().cast(), buffer.len(), format.as_ptr(), value)
         };

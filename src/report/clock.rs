@@ -1,4 +1,4 @@
-//! Points in time as text.
+//! Points in time, as numbers and as text.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,28 +10,28 @@ const MONTHS: [&str; 12] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Calendar {
     year: i64,
-    /// 0 = January.
+    /// From 0 for January.
     month: usize,
     /// From 1.
     day: u32,
     hour: u32,
     minute: u32,
     second: u32,
-    /// 0 = Sunday.
+    /// From 0 for Sunday.
     weekday: usize,
 }
 
-/// The time in the local time zone as C's `ctime` writes it, without the
-/// newline: `Thu Jan  1 00:00:00 1970`.
+/// The time in the local time zone, in the format of C's `ctime` without the newline: `Thu Jan  1
+/// 00:00:00 1970`.
 pub fn ctime(unix_seconds: i64) -> String {
     match local(unix_seconds) {
         Some(calendar) => c_layout(&calendar),
-        // Only for years that do not fit C's int.
+        // Only years that do not fit into C's `int` come here.
         None => format!("@{unix_seconds}"),
     }
 }
 
-/// The time in UTC by RFC 3339: `1970-01-01T00:00:00Z`.
+/// The time in UTC, in the format of RFC 3339: `1970-01-01T00:00:00Z`.
 pub fn rfc3339(unix_seconds: i64) -> String {
     let c = utc(unix_seconds);
     format!(
@@ -45,12 +45,12 @@ pub fn rfc3339(unix_seconds: i64) -> String {
     )
 }
 
-/// Seconds since 1970 by the wall clock, with their fraction; 0 before.
+/// Seconds since 1970 by the wall clock, with their fraction; 0 before 1970.
 pub fn now_unix() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Seconds since the Unix epoch, now.
+/// Whole seconds since 1970 by the wall clock.
 pub fn now_unix_seconds() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
@@ -67,8 +67,8 @@ fn c_layout(c: &Calendar) -> String {
 
 fn local(unix_seconds: i64) -> Option<Calendar> {
     let time: libc::time_t = unix_seconds;
-    // SAFETY: `tm` is plain data for which all zeros is a value; localtime_r
-    // writes only to it and reads only `time`, both of which live here.
+    // SAFETY: `tm` is plain data for which all zeros is a value; localtime_r writes only to it and
+    // reads only `time`, and both live here.
     let tm = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         if libc::localtime_r(&time, &mut tm).is_null() {
@@ -88,8 +88,8 @@ fn local(unix_seconds: i64) -> Option<Calendar> {
     })
 }
 
-/// Gregorian calendar of a day count. The year is taken to begin in March, so
-/// that the leap day is its last; an era is 400 years, 146097 days.
+/// The Gregorian calendar of a number of seconds since 1970. Years are counted from March, so that
+/// the leap day is the last of its year; an era is 400 years, 146097 days.
 fn utc(unix_seconds: i64) -> Calendar {
     let days = unix_seconds.div_euclid(86_400);
     let in_day = unix_seconds.rem_euclid(86_400) as u32;
@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn utc_agrees_with_the_c_library(seconds in -60_000_000_000i64..250_000_000_000) {
-            // SAFETY: as in `local`.
+            // SAFETY: the same reasons as in `local`, with gmtime_r.
             let tm = unsafe {
                 let mut tm: libc::tm = std::mem::zeroed();
                 assert!(!libc::gmtime_r(&seconds, &mut tm).is_null());

@@ -1,9 +1,9 @@
-//! Signs of life of a job under `skt-hpl launch`: lines on rank 0's standard error,
-//! which every launcher forwards, with a mark by which the supervisor finds and removes
-//! them. Where a job outlives the loss of its rank 0, the first of the others speaks ([`speak`]).
+//! Heartbeats of a job under `skt-hpl launch`: lines on rank 0's standard error, which every
+//! launcher forwards, with a mark by which the supervisor finds and removes them. If a job survives
+//! the loss of its rank 0, the first surviving rank writes them ([`speak`]).
 //!
-//! Off unless the environment has [`ENV`], whose value is in each record: records of
-//! other jobs are ignored.
+//! Heartbeats are written only if the environment has [`ENV`]. Its value is in each record, so that
+//! records of other jobs are ignored.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,32 +15,32 @@ use skt_terms::exit::Exit;
 
 use crate::machine::launcher_rank;
 
-/// The environment variable that switches it on.
+/// The environment variable that switches heartbeats on.
 pub const ENV: &str = "SKT_HPL_HEARTBEAT";
-/// What a record starts with. No part of a report looks so.
+/// The mark at the start of a record. No part of a report looks like it.
 pub const MARK: &str = "@skt-hpl-beat@";
-/// The part of the work in which columns advance.
+/// The phase in which columns advance.
 pub const FACTOR: &str = "factor";
-/// The report is whole; what is left is to clear shared memory.
+/// The report is whole; only shared memory remains to be cleared.
 pub const REPORTED: &str = "reported";
-/// All is done.
+/// The job is done.
 pub const DONE: &str = "done";
-/// A process of an earlier start was still running, or had still to give up what it held.
+/// A process of an earlier start was still running, or still held memory or locks.
 pub const CHANGED: &str = "changed";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
-/// A rank waits for its image, or for a process of an earlier start to give up what it holds. The
-/// record is one of that rank, whichever it is, and says nothing of what the others do.
+/// A rank waits for its image, or for a process of an earlier start to release what it holds. The
+/// record is of that rank, whichever it is, and says nothing about the others.
 pub const WAIT: &str = "wait";
-/// The time of the job ends, and what there is of the run is saved.
+/// The time of the job is up, and the state of the run is saved.
 pub const TIME_UP: &str = "time-up";
-/// Least seconds between records of the same phase.
+/// The least number of seconds between records of the same phase.
 const INTERVAL_SECONDS: f64 = 1.0;
-/// Ranks that wait write so many records a second at most, all together; each
-/// begins later than the one before it by as many seconds as one of them takes.
+/// All waiting ranks together write at most this number of records per second. To achieve this,
+/// each rank begins later than the one before it by the time of one record.
 const WAIT_RECORDS_A_SECOND: f64 = 100.0;
 
-/// A sign of life.
+/// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Beat {
     /// The value of [`ENV`].
@@ -49,37 +49,40 @@ pub struct Beat {
     pub rank: usize,
     /// What the job does, see [`phase`]; [`DONE`] in its last record.
     pub phase: String,
-    /// Columns that are eliminated.
+    /// Number of columns that are eliminated.
     pub column: usize,
-    /// Steps of the checkpoint protocol since the phase began: a slow one is not a hung one.
+    /// Number of steps of the checkpoint protocol since the phase began, so that a slow phase is
+    /// not taken for a hang.
     #[serde(default)]
     pub steps: u64,
-    /// Pieces of work that are done within the steps or columns: a long one is not a hung one.
+    /// Number of pieces of work that are done within the steps or columns, so that a long step is
+    /// not taken for a hang.
     #[serde(default)]
     pub pieces: u64,
-    /// The most that the present step is thought to take, in seconds, by what was measured in
-    /// this start; 0 where nothing was.
+    /// The longest time that the present step is expected to take, in seconds, by measurements of
+    /// this start; 0 if there are none.
     #[serde(default)]
     pub expected_seconds: f64,
     /// Order of the matrix.
     pub n: usize,
-    /// Seconds since the process started to beat.
+    /// Seconds since the process started to send heartbeats.
     pub elapsed_seconds: f64,
-    /// Once its report is whole, see [`reported`]: how the job ends.
+    /// The exit code of the job, once its report is whole, see [`reported`].
     pub exit: Option<u8>,
-    /// Then also the lines of the report that this process has written to standard output.
+    /// Number of lines of the report that this process has written to standard output, once the
+    /// report is whole.
     #[serde(default)]
     pub report_lines: Option<u64>,
 }
 
 impl Beat {
-    /// The record as a line, its end included.
+    /// Formats the record as a line, with its line end.
     pub fn line(&self) -> String {
         let json = serde_json::to_string(self).expect("text and numbers become JSON");
         format!("{MARK}{json}\n")
     }
 
-    /// Turns to a part of the work, if it is another one: whether it is.
+    /// Sets the phase; returns whether it is another one than before.
     fn turn_to(&mut self, phase: &str) -> bool {
         let is_other = self.phase != phase;
         if is_other {
@@ -88,8 +91,8 @@ impl Beat {
         is_other
     }
 
-    /// Changes the record. Whether it is to be written, since `change` says so or the last one
-    /// is old.
+    /// Changes the record. Returns whether it must be written, because `change` says so or the last
+    /// record is old.
     fn is_due(&mut self, elapsed_seconds: f64, change: impl FnOnce(&mut Self) -> bool) -> bool {
         let is_urgent = change(self);
         let is_due = is_urgent || elapsed_seconds - self.elapsed_seconds >= INTERVAL_SECONDS;
@@ -99,15 +102,15 @@ impl Beat {
         is_due
     }
 
-    /// A step of the part `phase`: whether the part is another than before.
+    /// Counts a step of the phase `phase`; returns whether the phase is another one than before.
     fn step(&mut self, phase: &str) -> bool {
         let is_other = self.turn_to(phase);
         self.steps += u64::from(!is_other);
         is_other
     }
 
-    /// The record in a line, and the text before it: a line of progress may
-    /// have been left open. A record of a job other than `token`'s is none.
+    /// The record in a line, and the text before it: an unfinished line of progress may precede it.
+    /// A record of a job with another token is ignored.
     pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, Beat)> {
         let (before, json) = line.split_once(MARK)?;
         let beat: Beat = serde_json::from_str(json.trim_end()).ok()?;
@@ -118,26 +121,25 @@ impl Beat {
 struct Heart {
     token: String,
     start: Instant,
-    /// Whether this process is the one that speaks.
+    /// Whether this process writes the job's heartbeats.
     speaks: AtomicBool,
     last: Mutex<Beat>,
     wait: Mutex<WaitSigns>,
 }
 
-/// What this process has told of its wait.
+/// What this process has reported of its wait.
 #[derive(Debug, Default)]
 struct WaitSigns {
-    /// Seconds of the wait and operations of the last record.
+    /// The seconds of the wait and the operations in the last record.
     told: Option<(f64, u64)>,
-    /// Seconds of the wait when it was looked at last.
+    /// The seconds of the wait at the last call.
     waited_seconds: f64,
 }
 
 impl WaitSigns {
-    /// Whether a record is to be written by rank `rank` of `ranks` when it has waited for so long
-    /// and so many operations are done. Rank 0 speaks at once; the others, of whom there may be
-    /// many thousands, after a second, one after the other. A wait in which nothing happens is
-    /// told of once.
+    /// Whether rank `rank` of `ranks` must write a record, after `waited_seconds` and `operations`.
+    /// Rank 0 writes at once; the others, possibly many thousands, write after a second, one after
+    /// the other. A wait in which nothing happens is reported once.
     fn is_due(
         &mut self,
         waited_seconds: f64,
@@ -164,7 +166,7 @@ impl WaitSigns {
     }
 }
 
-/// That of the process that speaks.
+/// The heartbeat of this process, if it is the one that writes.
 fn heart() -> Option<&'static Heart> {
     any_heart().filter(|heart| heart.speaks.load(Ordering::Relaxed))
 }
@@ -196,7 +198,7 @@ fn any_heart() -> Option<&'static Heart> {
 }
 
 impl Heart {
-    /// Changes the record, and writes it if `change` says so, else once in an interval.
+    /// Changes the record, and writes it if `change` says so or the interval is over.
     fn beat(&self, change: impl FnOnce(&mut Beat) -> bool) {
         let mut last = self.last.lock().expect("never held over a panic");
         if last.is_due(self.start.elapsed().as_secs_f64(), change) {
@@ -206,28 +208,28 @@ impl Heart {
     }
 }
 
-/// One write a line; the supervisor deals with a closed pipe.
+/// Writes a record as one line in one write. A closed pipe is ignored, because the supervisor deals
+/// with it.
 fn write(beat: &Beat) {
     let _ = std::io::stderr().lock().write_all(beat.line().as_bytes());
 }
 
-/// The run whose supervisor has started this job, if one has.
+/// The run whose supervisor started this job, if there is one.
 pub fn run() -> Option<String> {
     let heart = any_heart()?;
     heart.token.rsplit_once('.').map(|(run, _)| run.to_owned())
 }
 
-/// Whether this process is the first of those that work on the job. Until it is known, the
-/// launcher's rank 0 speaks.
+/// Sets whether this process is the first of those that work on the job, which then writes the
+/// heartbeats. Until this is known, the launcher's rank 0 writes them.
 pub fn speak(is_first: bool) {
     if let Some(heart) = any_heart() {
         heart.speaks.store(is_first, Ordering::Relaxed);
     }
 }
 
-/// The job starts with a part of its work, on a matrix of order `n`, with
-/// `column` columns eliminated; its first step is thought to take `expected_seconds`. Rank 0
-/// writes at once.
+/// Reports that the job begins the phase `name`, on a matrix of order `n`, with `column` columns
+/// eliminated; its first step is expected to take `expected_seconds`. Rank 0 writes at once.
 pub fn phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
@@ -238,8 +240,9 @@ pub fn phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
     }
 }
 
-/// `column` columns are eliminated; the next step is thought to take `expected_seconds`. Rank 0
-/// writes at most once a second, and at once when it did something else before.
+/// Reports that `column` columns are eliminated; the next step is expected to take
+/// `expected_seconds`. Rank 0 writes at most once per second, and at once if the phase was another
+/// one before.
 pub fn columns(column: usize, n: usize, expected_seconds: f64) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
@@ -250,8 +253,8 @@ pub fn columns(column: usize, n: usize, expected_seconds: f64) {
     }
 }
 
-/// A piece of a step is done, by any thread: some rows of a product or of the matrix. Rank 0
-/// writes at most once a second.
+/// Reports that a piece of a step is done, by any thread: some rows of a product or of the matrix.
+/// Rank 0 writes at most once per second.
 pub fn piece() {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
@@ -261,10 +264,10 @@ pub fn piece() {
     }
 }
 
-/// This rank has waited for so long, for its image or for a process of an earlier start, and so
-/// many operations are done of what it waits for; the present one is thought to take
-/// `expected_seconds`. Any rank writes that, as rank 0 may stand still because of it; the more
-/// ranks, the less often each.
+/// Reports that this rank has waited for `waited_seconds`, for its image or for a process of an
+/// earlier start, and that `operations` of what it waits for are done; the present operation is
+/// expected to take `expected_seconds`. Any rank writes this, because rank 0 may stand still for
+/// the same reason; the more ranks there are, the less often each writes.
 pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
     let Some(heart) = any_heart() else { return };
     let rank = match heart.speaks.load(Ordering::Relaxed) {
@@ -282,16 +285,16 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
     }
 }
 
-/// A step of the checkpoint protocol. Rank 0 writes at most once a second, and at once when
-/// the step has another name than before; the column stays what it is.
+/// Reports a step of the checkpoint protocol. Rank 0 writes at most once per second, and at once if
+/// the step's name is another one than before; the column stays.
 pub fn step(name: &str) {
     if let Some(heart) = heart() {
         heart.beat(|beat| beat.step(name));
     }
 }
 
-/// The report is whole: whatever happens from now on, this is how the job ends.
-/// All later records say so, too, and that standard output has so many lines of it.
+/// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
+/// later records say so, too, and that standard output has `report_lines` lines of the report.
 pub fn reported(exit: Exit, report_lines: u64) {
     if let Some(heart) = heart() {
         heart.last.lock().expect("never held over a panic").report_lines = Some(report_lines);
@@ -299,7 +302,7 @@ pub fn reported(exit: Exit, report_lines: u64) {
     ends(REPORTED, exit);
 }
 
-/// The job ends as it wants to end, and has nothing left to do.
+/// Reports that the job has nothing left to do and ends with `exit`.
 pub fn done(exit: Exit) {
     ends(DONE, exit);
 }
@@ -342,7 +345,7 @@ mod tests {
         assert!(!signs.is_due(0.9, 1, (1, 2)), "another wait");
         assert!(signs.is_due(1.1, 1, (1, 2)));
         assert!(!signs.is_due(1.5, 2, (1, 2)) && signs.is_due(2.2, 2, (1, 2)));
-        // 100 a second of 10,000 ranks.
+        // 10,000 ranks write 100 records per second.
         let place = (5000, 10_000);
         let due = (0..600u32).filter(|&second| signs.is_due(second.into(), second.into(), place));
         assert_eq!(due.collect::<Vec<_>>(), [51, 151, 251, 351, 451, 551]);

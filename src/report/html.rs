@@ -1,4 +1,4 @@
-//! One self-contained HTML page from the JSON of one run or several.
+//! An HTML page from the JSON reports of one run or several, with everything in one file.
 
 use std::fmt::Write as _;
 
@@ -14,21 +14,20 @@ text-align:right}th:first-child,td:first-child{text-align:left}.words th:last-ch
 section{border-top:2px solid #ddd;margin-top:2.5rem}.bad{color:#a40000;font-weight:bold}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
 
-/// No chart is readable with more tests than this; the table has them all.
+/// Number of tests in a chart; with more it is not readable. The table has all of them.
 const MOST_TESTS_IN_A_CHART: usize = 12;
 
 /// A run with its name on the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedRun {
-    /// Usually the name of its file.
+    /// The name, usually that of the file.
     pub name: String,
-    /// What was read.
+    /// The report that was read.
     pub report: RunReport,
 }
 
-/// The page: a comparison where there are several runs, then every run with its
-/// environment, its tests, where the time went, and, where the report has them,
-/// progress, events and the split of the memory.
+/// Makes the page: a comparison if there are several runs, then every run with its environment, its
+/// tests, the times of its phases and, where the report has them, its progress, events and memory.
 pub fn page(runs: &[NamedRun]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -82,7 +81,7 @@ fn comparison(page: &mut String, runs: &[NamedRun]) {
     }
 }
 
-/// The best rate at every order, a line a run.
+/// A chart of the best rate at every order, one line per run.
 fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
     let series: Vec<Series> = runs
         .iter()
@@ -221,7 +220,7 @@ fn test_table(page: &mut String, report: &RunReport) {
     page.push_str("</table>\n");
 }
 
-/// Tests that a chart shows, each with its number in the table.
+/// The tests that a chart shows, each with its number in the table.
 fn charted(
     report: &RunReport,
     is_shown: impl Fn(&TestReport) -> bool,
@@ -230,7 +229,7 @@ fn charted(
     shown.take(MOST_TESTS_IN_A_CHART).collect()
 }
 
-/// What a chart's title says where it does not show all tests.
+/// The addition to a chart's title if it does not show all tests.
 fn of_how_many(report: &RunReport, shown: usize) -> String {
     match report.tests.len() {
         all if all > shown && shown == MOST_TESTS_IN_A_CHART => {
@@ -240,7 +239,7 @@ fn of_how_many(report: &RunReport, shown: usize) -> String {
     }
 }
 
-/// A test in a chart.
+/// The name of a test in a chart.
 fn short_name((number, test): &(usize, &TestReport)) -> String {
     format!("{number}. N={} NB={}", test.parameters.n, test.parameters.nb)
 }
@@ -259,7 +258,7 @@ fn phases(report: &RunReport) -> Option<Figure> {
             ((*name).to_string(), seconds)
         })
         .collect();
-    // The phase that most often dwarfs the others comes last: they have the same
+    // The phase that most often dwarfs the others comes last, so that the others have the same
     // colours with it and without.
     series.sort_by_key(|(name, _)| name == "update");
     let left_out = take_dwarfing(&mut series);
@@ -279,8 +278,8 @@ fn phases(report: &RunReport) -> Option<Figure> {
     })
 }
 
-/// Takes the phase out beside which no other would be seen; its name, and its part of
-/// all in percent.
+/// Removes the phase beside which no other would be visible, and returns its name and its share in
+/// percent.
 fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> {
     let sums: Vec<f64> = series.iter().map(|(_, seconds)| seconds.iter().sum()).collect();
     let all: f64 = sums.iter().sum();
@@ -288,10 +287,10 @@ fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> 
     (sums[index] < all).then(|| (series.remove(index).0, 100.0 * sums[index] / all))
 }
 
-/// Where the strips of the timeline begin, in pixels.
+/// The left end of the strips of the timeline, in pixels.
 const STRIP_LEFT: f64 = 150.0;
 
-/// A strip a test: generation, the timed part with what happened in it, check.
+/// A timeline with one strip per test: generation, the timed part with its events, check.
 fn timeline(report: &RunReport) -> Option<String> {
     const WIDTH: f64 = 900.0;
     const ROW: f64 = 26.0;
@@ -317,7 +316,7 @@ fn timeline(report: &RunReport) -> Option<String> {
     Some(svg)
 }
 
-/// The strip of one test, `scale` pixels a second.
+/// Draws the strip of one test, with `scale` pixels per second.
 fn strip(svg: &mut String, numbered: &(usize, &TestReport), top: f64, scale: f64) {
     let (_, test) = numbered;
     let _ = writeln!(svg, "<text x=\"0\" y=\"{:.1}\">{}</text>", top + 15.0, short_name(numbered));
@@ -361,7 +360,7 @@ fn total_seconds(test: &TestReport) -> f64 {
     parts(test).iter().map(|(_, seconds, _)| seconds).sum()
 }
 
-/// Name, seconds and colour of what a test did, one after the other.
+/// The parts of a test in order, each with its name, seconds and colour.
 fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
     [
         ("generate", test.generate_seconds.unwrap_or(0.0), "#b0b0b0"),
@@ -370,8 +369,8 @@ fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
     ]
 }
 
-/// The events that have a place of their own in a strip: it begins and ends with
-/// its test anyway.
+/// The events that are drawn in a strip: all but the start and the end of the test, which the strip
+/// shows itself.
 fn drawn(test: &TestReport) -> impl Iterator<Item = &Event> {
     test.events.iter().filter(|event| !matches!(event.kind.as_str(), "start" | "end"))
 }
@@ -410,13 +409,14 @@ fn timeline_legend(svg: &mut String, tests: &[(usize, &TestReport)], left: f64, 
     }
 }
 
-/// The heading of a test: several may have the same variant and order.
+/// The heading of a test. It has the test's number, because several tests may have the same variant
+/// and order.
 fn heading(number: usize, test: &TestReport) -> String {
     let p = &test.parameters;
     format!("test {number}: {}, N = {}, NB = {}, {} x {}", test.variant, p.n, p.nb, p.p, p.q)
 }
 
-/// Progress and memory of one test, where the report has them.
+/// Shows the progress and the memory of one test, if the report has them.
 fn details(page: &mut String, heading: &str, test: &TestReport) {
     if !test.progress.is_empty() {
         let over = |f: fn(&super::reader::ProgressPart) -> f64| {
@@ -454,7 +454,7 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
     memory_table(page, heading, test);
 }
 
-/// What happened, in words.
+/// Shows the events of a test as a table.
 fn events_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.events.is_empty() {
         return;
@@ -485,7 +485,7 @@ fn events_table(page: &mut String, heading: &str, test: &TestReport) {
     }
 }
 
-/// The split of a rank's memory; the parts that we know in their order.
+/// Shows the memory of a rank by part; known parts come first, in a fixed order.
 fn memory_table(page: &mut String, heading: &str, test: &TestReport) {
     const ORDER: [&str; 5] = ["matrix", "copies", "parities", "header", "work_space"];
     let total = test.memory_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
@@ -518,8 +518,7 @@ fn best_test(report: &RunReport) -> Option<&TestReport> {
     report.completed().max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
-/// A figure as an image within the page: names inside of it cannot clash with
-/// those of other figures.
+/// Embeds a figure as an image, so that its names cannot clash with those of other figures.
 fn embed(page: &mut String, figure: &Figure) {
     let _ = writeln!(
         page,
@@ -568,7 +567,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A run of tests of one second for the panel and so many for the update.
+    /// A run of `tests` tests with one second in the panel and `update` seconds in the update.
     fn run_of(tests: usize, update: f64) -> RunReport {
         let test = format!(
             r#"{{"parameters": {{"n": 100, "nb": 8}}, "time_seconds": 2.0,

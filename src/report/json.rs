@@ -1,8 +1,7 @@
 //! The report as one JSON document, described by `docs/report.schema.json`.
 //!
-//! The whole document is written anew after each test, to a temporary file that then
-//! replaces the old one: a reader never sees half of it, and a run that is killed
-//! leaves the tests that it had finished.
+//! The whole document is written again after each test, to a temporary file that then replaces the
+//! old one. A reader never sees half of it, and a run that is killed leaves its finished tests.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +20,11 @@ use super::progress::{fraction, gflop_done};
 use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
 use super::text::{Counts, variant};
 
-/// Version of the format: raised when a field changes its meaning or goes.
+/// The version of the format, raised when a field changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Forcing each of hundreds of tiny tests to disk would take longer than they.
+/// The least time between two syncs: to sync after each of hundreds of tiny tests would take longer
+/// than the tests.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The JSON report could not be written.
@@ -33,7 +33,7 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 pub struct JsonError {
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -45,25 +45,24 @@ pub struct JsonReport {
     synced: Option<Instant>,
 }
 
-/// What is known of a run before its first test.
+/// What is known about a run before its first test.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
     /// The command line, program first.
     pub command_line: Vec<String>,
-    /// Where the job runs.
+    /// The machine and the libraries that the job runs on.
     pub environment: Environment,
-    /// The DGEMM self-test, if it was made.
+    /// The result of the DGEMM self-test, if it was run.
     pub dgemm_self_test: Option<DgemmSelfTest>,
-    /// Start of the run, seconds since the Unix epoch.
+    /// The start of the run, in seconds since 1970.
     pub start_unix_seconds: i64,
 }
 
 impl JsonReport {
-    /// Writes a document without tests to `path`, so that a path that cannot
-    /// be written is known before the first test.
+    /// Writes a document without tests to `path`, so that an error is known before the first test.
     ///
     /// # Errors
-    /// The file cannot be written, or is there and no regular file.
+    /// The file cannot be written, or exists and is not a regular file.
     pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, JsonError> {
         let fail = |source| JsonError { path: path.to_path_buf(), source };
         let mut report = JsonReport {
@@ -84,7 +83,7 @@ impl JsonReport {
         self.write(false)
     }
 
-    /// Marks the run as finished and writes the document a last time.
+    /// Marks the run as finished and writes the document for the last time.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -105,7 +104,7 @@ impl JsonReport {
     }
 }
 
-/// Writes the document in place of the file.
+/// Replaces the file by the document.
 fn replace(path: &Path, document: &Document, sync: bool) -> io::Result<()> {
     outfile::replace(path, 0o666, sync, |mut out| {
         serde_json::to_writer_pretty(&mut out, document)?;
@@ -136,8 +135,8 @@ struct Program {
     compiler: &'static str,
 }
 
-/// A [`TestRecord`] with what follows from it. What was not measured, and what
-/// is not a finite number, is null.
+/// A [`TestRecord`] with values derived from it. Values that were not measured or are not finite
+/// are null.
 #[derive(Debug, Serialize)]
 struct Test {
     variant: String,
@@ -161,7 +160,7 @@ struct Test {
     protection: Option<Protection>,
 }
 
-/// A [`Sample`] with what follows from it.
+/// A [`Sample`] with values derived from it.
 #[derive(Debug, Serialize)]
 struct Point {
     elapsed_seconds: f64,
@@ -237,8 +236,8 @@ impl Test {
     }
 }
 
-/// The parameters of the run. Taken apart without `..`, so that a parameter
-/// that is added to [`RunSpec`] cannot be forgotten here.
+/// The parameters of the run. The struct is destructured without `..`, so that a parameter that is
+/// added to [`RunSpec`] cannot be forgotten here.
 fn parameters(spec: &RunSpec) -> serde_json::Value {
     let RunSpec {
         title,

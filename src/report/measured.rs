@@ -1,4 +1,4 @@
-//! The tests of JSON reports as the model of the solver takes them.
+//! The tests of JSON reports, in the form that the model of the solver takes.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ struct Test {
     time_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
     protection: Option<serde_json::Value>,
-    /// What went by messages; older reports do not say.
+    /// What was sent by messages; `None` in older reports.
     by_messages: Option<Vec<String>>,
 }
 
@@ -42,21 +42,21 @@ struct Parameters {
     transport: Option<Transport>,
 }
 
-/// The tests of a report (`--json`) that passed or were not checked, ran without
-/// checkpoints, and have their phases.
+/// Reads the tests of a report (`--json`) that passed or were not checked, ran without checkpoints,
+/// and have their phases.
 ///
 /// # Errors
-/// The file cannot be read, or is no report of this program.
+/// The file cannot be read, or is not a report of this program.
 pub fn read(path: &Path) -> Result<Vec<Measured>, ReadError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
     parse(&text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
 }
 
-/// As [`read`], from text.
+/// Reads the tests from text, as [`read`] does from a file.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The text is not a report; the error says why.
 pub fn parse(text: &str) -> Result<Vec<Measured>, String> {
     let report: Report = reader::from_json(text)?;
     reader::check_format(&report.format)?;
@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> Result<Vec<Measured>, String> {
 }
 
 impl Test {
-    /// None where it says nothing of the time.
+    /// The test, or `None` if it has no usable time.
     fn measured(self) -> Result<Option<Measured>, String> {
         let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
             self.parameters;
@@ -102,7 +102,7 @@ impl Test {
 mod tests {
     use super::*;
 
-    /// One test of 1.5 s on 2 x 3 ranks, with `more` behind its parameters and fields.
+    /// A test of 1.5 s on 2 x 3 ranks, with additional `parameters` and `fields`.
     fn test(parameters: &str, fields: &str) -> Measured {
         let text = format!(
             r#"{{"format": "skt-hpl report", "tests": [{{

@@ -1,5 +1,5 @@
-//! The output of a run: the reference's text, JSON, progress, signs of life, and the
-//! files that these go to.
+//! The output of a run: the reference's text, JSON, progress, heartbeats, and the files that they
+//! are written to.
 
 pub mod cformat;
 pub mod clock;

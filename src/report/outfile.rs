@@ -1,12 +1,11 @@
-//! Files that the program writes, in folders that others may write to as well.
+//! Files that the program writes in folders that others may write to as well.
 //!
-//! A symbolic link, file, hard link or FIFO that another user has planted there must
-//! not redirect what we write. The rule is that of the kernel for folders like /tmp
-//! (`fs.protected_symlinks`, `protected_regular` and `protected_hardlinks` in proc(5)),
-//! but it holds whatever those are set to, and also without the sticky bit: in a folder
-//! that others may write to, an existing file must belong to this user, to the folder's
-//! owner or to root. A user's own links are followed, and so are `/dev/stdout` and the
-//! like.
+//! A symbolic link, file, hard link or FIFO that another user has planted there must not redirect
+//! our output. The rule is that of the kernel for folders like /tmp (`fs.protected_symlinks`,
+//! `protected_regular` and `protected_hardlinks` in proc(5)), but it holds whatever those settings
+//! are, and also without the sticky bit: in a folder that others may write to, an existing file
+//! must belong to this user, to the folder's owner or to root. A user's own links are followed, and
+//! so are `/dev/stdout` and the like.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,14 +18,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-/// Bit `n`: the process was started with its file descriptor `n` closed.
+/// Bit `n` is set if the process was started with its file descriptor `n` closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Runs before `main` and before Rust's runtime, which opens /dev/null in place of
-/// what is closed: a report would go there without an error.
+/// Runs before `main` and before Rust's runtime, which opens /dev/null in place of closed
+/// descriptors: a report would be lost there without an error.
 #[used]
-// SAFETY: the C library calls what is in this section with nothing that the function
-// takes, before `main`; `look` needs nothing that is set up later.
+// SAFETY: the C library calls the functions in this section before `main`, with arguments that the
+// function does not take; `look` needs nothing that is set up later.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
@@ -39,13 +38,13 @@ extern "C" fn look() {
     }
 }
 
-/// Whether the process was started with standard output or standard error, by its
-/// number, closed.
+/// Whether the process was started with the descriptor `fd`, of standard output or standard error,
+/// closed.
 pub fn was_closed(fd: i32) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
 }
 
-/// Which of the two were.
+/// The numbers of those of the two descriptors that were closed.
 pub fn closed() -> Vec<i32> {
     [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().filter(|&fd| was_closed(fd)).collect()
 }
@@ -53,7 +52,7 @@ pub fn closed() -> Vec<i32> {
 /// Standard output, unless it was closed.
 ///
 /// # Errors
-/// It was closed when the process started.
+/// Standard output was closed when the process started.
 pub fn stdout() -> io::Result<io::Stdout> {
     if was_closed(libc::STDOUT_FILENO) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
@@ -61,23 +60,23 @@ pub fn stdout() -> io::Result<io::Stdout> {
     Ok(io::stdout())
 }
 
-/// Links that are followed at most, as the kernel does it.
+/// The largest number of links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Write permission of the group and of all others.
+/// Mode bits for write permission of the group and of all others.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// What a path leads to.
 struct Found {
-    /// Without the links at its end.
+    /// The path after the links at its end.
     path: PathBuf,
-    /// What is there: opened for nothing yet. None if nothing is.
+    /// What is at the path, opened without access; `None` if nothing is there.
     there: Option<File>,
 }
 
-/// Opens `path` to be written from its beginning; makes it if it is not there.
+/// Opens `path` for writing from its beginning, and creates it if it does not exist.
 ///
 /// # Errors
-/// What is there belongs to another user, see the module, or the system refuses.
+/// The existing file belongs to another user, see the module, or the system refuses.
 pub fn create(path: &Path) -> io::Result<File> {
     let Found { path, there } = find(path)?;
     let Some(there) = there else { return create_new(&path) };
@@ -86,7 +85,7 @@ pub fn create(path: &Path) -> io::Result<File> {
         let why = "it has a second name (hard link), in a folder that others may write to";
         return Err(refused(&path, why));
     }
-    // The very file that was looked at, whatever has that name by now.
+    // Opens the very file that was checked, whatever has its name by now.
     let file =
         OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", there.as_raw_fd()))?;
     if metadata.is_file() {
@@ -95,28 +94,27 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes `path`, which must not be there, not even as a link.
+/// Creates `path`, which must not exist, not even as a link.
 ///
 /// # Errors
-/// It is there, or the system refuses.
+/// The path exists, or the system refuses.
 pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// [`create`], and writes all of `bytes`.
+/// Opens `path` as [`create`] does, and writes all of `bytes`.
 ///
 /// # Errors
-/// As [`create`]; the bytes cannot be written.
+/// See [`create`]; also, the bytes cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }
 
-/// The regular file that [`replace`] is to replace for `path`: `path` itself, or
-/// what a link there leads to, lest the link be replaced.
+/// The regular file that [`replace`] must replace for `path`: `path` itself, or the file that a
+/// link there leads to, so that the link is not replaced.
 ///
 /// # Errors
-/// It is there and no regular file, belongs to another user, or the system
-/// refuses.
+/// The path exists and is not a regular file, it belongs to another user, or the system refuses.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
     let Found { path, there } = find(path)?;
     match there.map(|file| file.metadata()).transpose()? {
@@ -127,12 +125,12 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a new file under a random name in the folder of `path`, which then replaces
-/// `path`: a reader never sees half of it. Its permissions are `mode` less the umask.
-/// `sync`: it is on the disk before that.
+/// Writes a new file under a random name in the folder of `path`, then renames it to `path`, so
+/// that a reader never sees half of it. Its permissions are `mode` less the umask. With `sync`, it
+/// is on the disk before it is renamed.
 ///
 /// # Errors
-/// What `write` returns; the system refuses. `path` is as it was.
+/// `write` fails, or the system refuses. `path` is then unchanged.
 pub fn replace(
     path: &Path,
     mode: u32,
@@ -156,7 +154,7 @@ pub fn replace(
     Ok(())
 }
 
-/// Follows the links at the end of `path`, as far as it may.
+/// Follows the links at the end of `path`, as far as the rule allows.
 fn find(path: &Path) -> io::Result<Found> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -181,8 +179,8 @@ fn find(path: &Path) -> io::Result<Found> {
         if !metadata.is_symlink() {
             return Ok(Found { path, there: Some(there) });
         }
-        // Links of /proc, such as that behind /dev/stdout, lead to what is open and
-        // not to what they read as.
+        // Links of /proc, such as the target of /dev/stdout, lead to what is open and not to the
+        // path that they read as.
         if fstatfs(&there)?.filesystem_type() == PROC_SUPER_MAGIC {
             let mut options = OpenOptions::new();
             let there = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(&path)?;
@@ -205,7 +203,7 @@ impl Folder {
         self.mode & OTHERS_WRITE != 0
     }
 
-    /// Whether this user puts up with what that one has put there.
+    /// Whether this user accepts what the user `uid` has put into the folder.
     fn trusts(&self, uid: u32) -> bool {
         [0, self.owner, nix::unistd::geteuid().as_raw()].contains(&uid)
     }
@@ -240,8 +238,7 @@ mod tests {
 
     const NOBODY: u32 = 65534;
 
-    /// A folder that all may write to, with the sticky bit or without, and in it a
-    /// folder of this user's own.
+    /// A folder that all may write to, with `mode`, and in it a folder of this user's own.
     fn shared(mode: u32) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
@@ -251,7 +248,8 @@ mod tests {
         (folder, own)
     }
 
-    /// Gives a name to another user, who has planted it; false where we may not.
+    /// Gives a file to another user, as if that user had planted it; returns false if this process
+    /// may not.
     fn plant(path: &Path) -> bool {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("SKIPPED: only root can make files of another user");
@@ -278,7 +276,7 @@ mod tests {
                 put(&file, "longer than the next").unwrap();
                 put(&file, "next").unwrap();
                 assert_eq!(text(&file), "next");
-                // A chain of links, relative and absolute, to nothing as yet.
+                // A chain of links, relative and absolute, to a file that does not exist yet.
                 symlink("own/second", &link).unwrap();
                 symlink(own.join("third"), own.join("second")).unwrap();
                 put(&link, "new").unwrap();
@@ -304,7 +302,7 @@ mod tests {
             if !plant(&link) {
                 return;
             }
-            // Our own link to it is no better.
+            // A link of our own to it is refused as well.
             symlink(&link, own.join("link")).unwrap();
             for path in [&link, &own.join("link")] {
                 for refused in [write(path, b"evil"), replace_with(path, "evil")] {
@@ -314,12 +312,12 @@ mod tests {
             }
             assert_eq!(text(&victim), "dear");
             fs::remove_file(&link).unwrap();
-            // Nor does a report go into a file that he can read and change.
+            // A report must not go into a file that another user can read and change.
             fs::write(&link, "his").unwrap();
             plant(&link);
             assert!(write(&link, b"ours").is_err() && replace_with(&link, "ours").is_err());
             assert_eq!(text(&link), "his");
-            // A FIFO of his would hold us up.
+            // A FIFO of another user would block us.
             fs::remove_file(&link).unwrap();
             nix::unistd::mkfifo(&link, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
             plant(&link);
@@ -335,7 +333,7 @@ mod tests {
             write(&folder.path().join("link"), b"text").unwrap();
             assert_eq!(text(&own.join("file")), "text");
         }
-        // The owner of a folder may do there as he likes.
+        // The owner of a folder may do anything in it.
         let (folder, own) = shared(0o777);
         symlink("own/file", folder.path().join("link")).unwrap();
         if plant(&folder.path().join("link")) && plant(folder.path()) {
@@ -352,7 +350,7 @@ mod tests {
         fs::hard_link(&victim, &second).unwrap();
         let said = write(&second, b"evil").unwrap_err().to_string();
         assert!(said.contains("second name"), "{said}");
-        // A file that takes its place leaves the other alone.
+        // A file that replaces the name leaves the other name alone.
         replace_with(&second, "ours").unwrap();
         assert_eq!((text(&victim), text(&second)), ("dear".into(), "ours".into()));
         fs::hard_link(&victim, own.join("third")).unwrap();
@@ -373,7 +371,7 @@ mod tests {
         };
         write(&fifo, b"text").unwrap();
         assert_eq!(reader.join().unwrap(), "text");
-        // As /dev/stdout is one: a link of /proc to what is open.
+        // Like /dev/stdout, a link of /proc to what is open.
         let (read, write_end) = std::io::pipe().unwrap();
         let link = own.join("stdout");
         symlink(format!("/proc/self/fd/{}", write_end.as_raw_fd()), &link).unwrap();

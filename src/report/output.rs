@@ -1,4 +1,4 @@
-//! Where the command line's own text goes.
+//! Writes the command line's own text: messages, standard output and files.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -9,26 +9,24 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use crate::config::ConfigError;
 use crate::report::outfile;
 
-/// Lets a closed pipe end the process, as other text tools do (`| head`). Not
-/// for the benchmark itself: there a broken connection must stay an error that
-/// the transport can handle.
+/// Lets a closed pipe end the process, as other text tools do (`| head`). The benchmark must not
+/// call this: there a broken connection must stay an error that the transport can handle.
 pub fn die_quietly_on_closed_pipe() {
-    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal
-    // context.
+    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
 
-/// Characters of a line, and lines, that a message has at most.
+/// Largest number of characters of a line, and of lines, in a message.
 const LINE_MAX: usize = 1000;
 const LINES_MAX: usize = 100;
 
-/// A message on standard error. That it may be closed is no reason to stop.
+/// Writes a message to standard error. A closed standard error is no reason to stop.
 pub fn say(message: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable(&message.to_string()));
 }
 
-/// A text that may have come from anywhere, as a terminal can be shown it: control
-/// characters escaped but for line ends, long lines cut.
+/// Makes text from any source safe for a terminal: control characters other than line ends are
+/// escaped, long lines are cut.
 fn printable(text: &str) -> String {
     let mut lines: Vec<String> = text.lines().take(LINES_MAX).map(printable_line).collect();
     if text.lines().nth(LINES_MAX).is_some() {
@@ -55,7 +53,7 @@ fn printable_line(line: &str) -> String {
 /// Writes text to standard output.
 ///
 /// # Errors
-/// It cannot be written.
+/// The text cannot be written.
 pub fn print(text: &[u8]) -> Result<(), ConfigError> {
     let write = || {
         let mut stdout = outfile::stdout()?.lock();
@@ -65,10 +63,10 @@ pub fn print(text: &[u8]) -> Result<(), ConfigError> {
     write().map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
 }
 
-/// Writes a file; one that exists is overwritten only by `force`.
+/// Writes a file; an existing one is overwritten only with `force`.
 ///
 /// # Errors
-/// It exists, or cannot be written.
+/// The file exists, or cannot be written.
 pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigError> {
     let file = path.display().to_string();
     let open = if force { outfile::create(path) } else { outfile::create_new(path) };

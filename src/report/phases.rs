@@ -1,4 +1,4 @@
-//! The block of lines after each test: where its time went.
+//! The block of lines after each test, which shows where its time went.
 //!
 //! Every line begins with `#`, which no line of the reference's text does.
 
@@ -11,14 +11,14 @@ use super::record::{
 use crate::checkpoint::methods::Method;
 use crate::config::{TestSpec, Transport};
 
-/// Share of the DGEMM self-test that the test reached on all of its cores:
-/// `gflops / (gflops_per_core * P * Q * threads)`.
+/// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
+/// (gflops_per_core * ranks * threads)`.
 pub fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
     let cores = record.spec.ranks() * record.spec.threads;
     record.gflops / (dgemm_gflops_per_core * cores as f64)
 }
 
-/// The block behind a test that ran, one string a line, without newlines.
+/// The block after a test that ran, one string per line, without newlines.
 pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<String> {
     let mut lines = phase_lines(record);
     // A factorization that broke off has no rate.
@@ -51,7 +51,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines
 }
 
-/// The likely cause of a wrong solution.
+/// Describes the likely cause of a wrong solution.
 fn unverified_line(unverified: &Unverified) -> String {
     let Unverified { process_row, first_column, last_column } = unverified;
     let at = match first_column == last_column {
@@ -65,7 +65,7 @@ fn unverified_line(unverified: &Unverified) -> String {
     )
 }
 
-/// What was not read in shared memory, though the user would have it so.
+/// Names what was sent by messages although the user wanted shared memory.
 fn messages_line(record: &TestRecord) -> Option<String> {
     let wanted = record.spec.transport == Transport::Shared && !record.by_messages.is_empty();
     wanted.then(|| {
@@ -77,7 +77,7 @@ fn messages_line(record: &TestRecord) -> Option<String> {
     })
 }
 
-/// What checkpoints and restarts cost; all of it is in the time of the test.
+/// Describes the cost of checkpoints and restarts, all of which is part of the test's time.
 fn protection_lines(protection: &Protection) -> Vec<String> {
     let Protection { method, codec, encoder, region, groups, group_size, parities, .. } =
         protection;
@@ -142,12 +142,12 @@ fn memory_line(protection: &Protection) -> String {
     )
 }
 
-/// What each level of images has done.
+/// Describes what each level of images has done.
 fn images_lines(protection: &Protection) -> impl Iterator<Item = String> {
     protection.levels.iter().map(|level| format!("# images: {level}"))
 }
 
-/// The same where the elimination carries checksums, and nothing is saved in memory.
+/// Describes the protection where the elimination carries checksums and nothing is saved in memory.
 fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     let Protection { groups, group_size, parities, .. } = protection;
     let columns = if *parities == 1 { "column" } else { "columns" };
@@ -210,7 +210,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     lines
 }
 
-/// A rank that had wrong numbers, which were mended.
+/// Describes a rank whose wrong numbers were mended.
 fn mended_line(mended: &Mended) -> String {
     let Mended { host, rank, rows, first_row, first_column, last_column, .. } = mended;
     let rows_word = if *rows == 1 { "row" } else { "rows" };
@@ -221,7 +221,7 @@ fn mended_line(mended: &Mended) -> String {
     format!("# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}")
 }
 
-/// What is said of checksums in the place of a process column.
+/// Describes a process column that the checksums have replaced.
 fn replacement_line(restart: &Restart) -> Option<String> {
     let Replacement { process_column, decoded_bytes, decode_seconds } =
         restart.replacement.as_ref()?;
@@ -234,7 +234,7 @@ fn replacement_line(restart: &Restart) -> Option<String> {
     ))
 }
 
-/// What is said of a loss that the job has outlived.
+/// Describes a loss that the job has survived.
 fn mended_words(restart: &Restart) -> String {
     let Some(seconds) = restart.mended_seconds else { return String::new() };
     let undone = match restart.undone_ranks {
@@ -259,7 +259,7 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
     let mut total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
     let has_restarted = |protection: &Protection| !protection.restarts.is_empty();
     if record.protection.as_ref().is_some_and(has_restarted) {
-        // Of the starts before, the phases went with their processes.
+        // The phases of earlier starts are unknown, as their processes are gone.
         let before = (time - total).max(0.0);
         lines.push(format!("#   {:<14}{before:>13.4}{}", "before restart", percent(before, time)));
         total += before;
@@ -282,16 +282,17 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
     )
 }
 
-/// Seconds that a test would take at the rate of the self-test, from which on its product is
-/// compared with it, and from which on its efficiency is judged: short ones are slow by nature.
+/// Shortest times, in seconds at the rate of the self-test, of tests whose product is compared with
+/// the self-test, and of tests whose efficiency is judged. Shorter tests are slow by nature.
 const LEAST_IDEAL_SECONDS: [f64; 2] = [1.0, 10.0];
-/// A product with a smaller share of the rate of the self-test had less than the cores, or less of
-/// their clock. One that is too narrow for the BLAS is as slow.
+/// Smallest share of the self-test's rate of a product without a warning. A slower one did not have
+/// all cores for itself, or they ran at a lower frequency, or NB is too small for the BLAS.
 const LEAST_PRODUCT_SHARE: f64 = 0.5;
-/// A test of some length that is less efficient has something wrong with it, on any machine.
+/// Smallest efficiency of a long test without a warning. On any machine, a less efficient one has a
+/// problem.
 const LEAST_EFFICIENCY: f64 = 0.25;
 
-/// What is said of a test that is slower than it should be.
+/// Warns of a test that is slower than it should be.
 fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
     let TestSpec { p, q, nb, threads, .. } = record.spec;
     let (mean, time) = (&record.phases.mean, record.time_seconds);
@@ -299,7 +300,7 @@ fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
     let share = efficiency(record, per_core);
     let ideal_seconds = share * time;
     let [of_product, of_test] = LEAST_IDEAL_SECONDS;
-    // The phases are those of the last start.
+    // After a restart the phases cover only the last start.
     if restarted || ideal_seconds < of_product {
         return None;
     }
@@ -363,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Each line that begins with a word of ours is explained to users.
+    /// Each line that begins with a word of ours is explained on the page of the report.
     #[test]
     fn the_page_of_the_report_has_each_line() {
         let (code, _) = include_str!("phases.rs").split_once("#[cfg(test)]").expect("tests");
@@ -453,7 +454,7 @@ mod tests {
         }
     }
 
-    /// 24 cores of 100 Gflop/s, and 1000 s: the product of a sound test takes most of them.
+    /// 24 cores of 100 Gflop/s, for 1000 s, most of which the product of a sound test takes.
     #[test]
     fn a_test_that_is_slower_than_its_self_test_is_told_with_the_reason() {
         let warned = |gflops: f64, time_seconds: f64, mean: Phases, restarts: Vec<Restart>| {
@@ -469,7 +470,7 @@ mod tests {
         assert!(shared.contains("ran at 17 % of") && shared.contains("NB = 64"), "{shared}");
         let waits = warned(360.0, 1000.0, phases(180.0, 800.0), Vec::new()).expect("15 %");
         assert!(waits.contains("15 % of") && waits.contains("`bcast` took 80 %"), "{waits}");
-        // Short tests are slow by nature, and after a restart the phases are not all.
+        // Short tests are slow by nature, and after a restart the phases cover only the last start.
         assert_eq!(warned(360.0, 5.0, phases(4.5, 0.5), Vec::new()), None);
         assert_eq!(warned(360.0, 1000.0, phases(90.0, 10.0), vec![restart()]), None);
     }

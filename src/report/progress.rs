@@ -1,9 +1,9 @@
-//! Progress on standard error: what the run does now, how much is done, and how long
-//! the rest will take.
+//! Progress on standard error: what the run is doing, how much is done, and how long the rest will
+//! take.
 //!
-//! Only rank 0 has one that is not off. The solver calls
-//! [`Progress::columns`] once a panel; between two lines that costs two
-//! comparisons. Nothing here reads a clock: elapsed times are arguments.
+//! Only rank 0 has a progress that is not off. The solver calls [`Progress::columns`] once per
+//! panel, which costs two comparisons if no line is due. Nothing here reads a clock: elapsed times
+//! are arguments.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -14,9 +14,9 @@ use skt_terms::units;
 const LIVE_INTERVAL_SECONDS: f64 = 0.25;
 /// Seconds between two plain lines.
 const PLAIN_INTERVAL_SECONDS: f64 = 5.0;
-/// Seconds over which the rate "now" is taken.
+/// Seconds over which the present rate is measured.
 const WINDOW_SECONDS: f64 = 10.0;
-/// Back to the first column and erase to the end of the line (ECMA-48).
+/// Moves to the first column and erases to the end of the line (ECMA-48).
 const ERASE_LINE: &str = "\r\x1b[K";
 
 /// How progress is shown.
@@ -25,7 +25,7 @@ pub enum ProgressMode {
     /// Live if standard error is a terminal, plain otherwise.
     #[default]
     Auto,
-    /// Not at all.
+    /// No progress.
     Off,
     /// A line every few seconds.
     Plain,
@@ -33,16 +33,16 @@ pub enum ProgressMode {
     Live,
 }
 
-/// The progress of a factorization.
+/// A point of the progress of a factorization.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     elapsed_seconds: f64,
     gflop: f64,
 }
 
-/// Shows progress; see the module.
+/// Shows progress, see the module.
 pub struct Progress {
-    /// `None` when off.
+    /// Where progress is written; `None` if it is off.
     out: Option<Box<dyn Write + Send>>,
     live: bool,
     width: usize,
@@ -52,7 +52,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows nothing.
+    /// A progress that shows nothing.
     pub fn off() -> Self {
         Progress::new(None, false, usize::MAX)
     }
@@ -68,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Shows progress on standard error.
+    /// A progress that is shown on standard error.
     pub fn stderr(mode: ProgressMode) -> Self {
         let live = match mode {
             ProgressMode::Off => return Progress::off(),
@@ -80,8 +80,8 @@ impl Progress {
         Progress::to(Box::new(io::stderr()), live, width)
     }
 
-    /// Shows progress on `out`; a live line is cut to `width` columns, because
-    /// a line that wraps cannot be rewritten in place.
+    /// A progress that is shown on `out`; a live line is cut to `width` columns, because a line
+    /// that wraps cannot be rewritten in place.
     pub fn to(out: Box<dyn Write + Send>, live: bool, width: usize) -> Self {
         Progress::new(Some(out), live, width)
     }
@@ -96,8 +96,8 @@ impl Progress {
         self.show(what);
     }
 
-    /// `done` of `n` columns are factored after `elapsed_seconds`. Shows a
-    /// line if one is due.
+    /// Notes that `done` of `n` columns are factored after `elapsed_seconds`, and shows a line if
+    /// one is due.
     pub fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
         if self.out.is_none() || elapsed_seconds < self.next_due_seconds {
             return;
@@ -106,7 +106,7 @@ impl Progress {
         let first = self.window.is_empty();
         self.window.push_back(now);
         self.next_due_seconds = elapsed_seconds + self.interval_seconds();
-        // The first panel has no meaningful rate, and the phase is announced.
+        // The first panel has no meaningful rate, and the phase has been announced.
         if first {
             return;
         }
@@ -124,7 +124,7 @@ impl Progress {
         self.show(&line());
     }
 
-    /// Takes a live line away, before anything else is written to the screen.
+    /// Removes a live line before anything else is written to the screen.
     pub fn clear(&mut self) {
         if self.line_shown {
             self.write(ERASE_LINE);
@@ -142,13 +142,12 @@ impl Progress {
             self.write(&format!("{ERASE_LINE}{cut}"));
             self.line_shown = true;
         } else {
-            // The mark of a line that is no part of the report, should both
-            // end up in one log.
+            // The mark shows that the line is not part of the report if both end up in one log.
             self.write(&format!("# {line}\n"));
         }
     }
 
-    /// A log that cannot be written any more must not end a run of hours.
+    /// Writes text. A log that cannot be written any more must not end a run of hours.
     fn write(&mut self, text: &str) {
         if let Some(out) = &mut self.out
             && out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err()
@@ -164,8 +163,8 @@ impl Drop for Progress {
     }
 }
 
-/// 10^9 operations that `done` of `n` columns stand for: what is left is an LU
-/// of order n - done, and an LU of order n costs 2/3 n^3.
+/// The operations of the first `done` of `n` columns, in 10^9: an LU of order n costs 2/3 n^3, and
+/// one of order n - done remains.
 pub(super) fn gflop_done(done: usize, n: usize) -> f64 {
     gflop_total(n) * fraction(done, n)
 }
@@ -175,7 +174,7 @@ fn gflop_total(n: usize) -> f64 {
     2.0 / 3.0 * n * n * n / 1e9
 }
 
-/// `1 - ((n - done) / n)^3`
+/// The share of the operations that is done: `1 - ((n - done) / n)^3`.
 pub(super) fn fraction(done: usize, n: usize) -> f64 {
     if n == 0 {
         return 1.0;
@@ -184,8 +183,8 @@ pub(super) fn fraction(done: usize, n: usize) -> f64 {
     1.0 - left * left * left
 }
 
-/// Rate between the newest sample and the oldest one that is not older than
-/// the window (or the one before the newest, if all are).
+/// The rate between the newest sample and the oldest one within the window, or the second newest if
+/// no other is within it.
 fn recent_gflops(samples: &mut VecDeque<Sample>, window_seconds: f64) -> f64 {
     let newest = samples[samples.len() - 1];
     while samples.len() > 2 && newest.elapsed_seconds - samples[0].elapsed_seconds > window_seconds
@@ -196,7 +195,7 @@ fn recent_gflops(samples: &mut VecDeque<Sample>, window_seconds: f64) -> f64 {
     (newest.gflop - oldest.gflop) / (newest.elapsed_seconds - oldest.elapsed_seconds)
 }
 
-/// What is shown while a matrix is factored.
+/// The line that is shown while a matrix is factored.
 fn columns_line(done: usize, n: usize, elapsed_seconds: f64, recent_gflops: f64) -> String {
     let left_gflop = gflop_total(n) - gflop_done(done, n);
     format!(
@@ -208,7 +207,7 @@ fn columns_line(done: usize, n: usize, elapsed_seconds: f64, recent_gflops: f64)
     )
 }
 
-/// What is announced before a matrix is generated.
+/// The line that announces the generation of a matrix.
 pub fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
     format!(
         "N={n}: generating the matrix ({} on {ranks} rank{})",
@@ -217,10 +216,10 @@ pub fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
     )
 }
 
-/// Columns of the terminal on standard error.
+/// Number of columns of the terminal on standard error.
 fn terminal_width() -> Option<usize> {
-    // SAFETY: `size` is plain data for which zeros are a value, and TIOCGWINSZ
-    // writes one such structure to the address it is given.
+    // SAFETY: `size` is plain data for which zeros are a value, and TIOCGWINSZ writes one such
+    // structure to the address that it is given.
     let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         if libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) != 0 {
@@ -351,7 +350,7 @@ mod tests {
             columns_line(12_582_912, 25_165_824, 7200.0, 1.1e9),
             "N=25165824: column 12582912, 87.5 %, 1.291 Eflop/s (now 1.100 Eflop/s), ETA 20 min 07 s"
         );
-        // Nothing moved: no rate, no promise.
+        // Nothing moved, so there is no rate and no estimate.
         assert_eq!(
             columns_line(10, 1000, 5.0, 0.0),
             "N=1000: column 10, 3.0 %, 3.96 Mflop/s (now 0.00 Mflop/s), ETA -"

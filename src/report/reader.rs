@@ -1,7 +1,7 @@
-//! Reads JSON reports of this version, and of others as far as it knows their fields.
+//! Reads JSON reports of this version, and of other versions as far as their fields are known.
 //!
-//! Unknown fields are ignored, and missing ones are `None`, so that reports of older
-//! and newer versions can be compared.
+//! Unknown fields are ignored, and missing ones are `None`, so that reports of older and newer
+//! versions can be compared.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use skt_terms::shown::{shown, shown_message};
 
 use super::record::Event;
 
-/// A report that cannot be read.
+/// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
@@ -22,38 +22,38 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file is no JSON report.
+    /// The file is not a JSON report.
     #[error("'{}' is no JSON report of skt-hpl (written by --json): {reason}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// Why not, with line and column where JSON itself is at fault.
+        /// What is wrong, with line and column if the text is not JSON.
         reason: String,
     },
 }
 
-/// A run.
+/// The report of a run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RunReport {
     /// Always "skt-hpl report".
     pub format: String,
-    /// Which program wrote it.
+    /// The program that wrote the report.
     pub program: Option<ProgramPart>,
     /// The command line, program first.
     pub command_line: Vec<String>,
-    /// Start of the run, RFC 3339.
+    /// Start of the run, in RFC 3339.
     pub start: Option<String>,
-    /// End of the run, RFC 3339.
+    /// End of the run, in RFC 3339.
     pub end: Option<String>,
     /// Whether all tests have run.
     pub finished: bool,
-    /// Where it ran.
+    /// The machine and the libraries that the run used.
     pub environment: EnvironmentPart,
-    /// The DGEMM self-test.
+    /// The result of the DGEMM self-test.
     pub dgemm_self_test: Option<DgemmPart>,
     /// The tests.
     pub tests: Vec<TestReport>,
@@ -63,27 +63,27 @@ pub struct RunReport {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ProgramPart {
-    /// Name.
+    /// The program's name.
     pub name: String,
-    /// Version.
+    /// The program's version.
     pub version: String,
-    /// The compiler that built it.
+    /// The compiler that built the program; older documents do not have it.
     pub compiler: Option<String>,
 }
 
-/// Where a run ran.
+/// The machine and the libraries of a run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EnvironmentPart {
     /// The host of rank 0.
     pub host: HostPart,
-    /// The BLAS, as JSON.
+    /// A description of the BLAS, as JSON.
     pub blas: serde_json::Value,
-    /// The MPI library.
+    /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
-    /// All hosts.
+    /// All hosts, with their ranks.
     pub hosts: Vec<HostRanksPart>,
-    /// Where threads ran.
+    /// How threads were pinned.
     pub pinning: Option<String>,
     /// CPUs that were kept from the solver.
     pub helper_cpus: Vec<usize>,
@@ -97,65 +97,65 @@ pub struct HostPart {
     pub name: Option<String>,
     /// Kernel name and release.
     pub kernel: Option<String>,
-    /// Processor.
+    /// The model of the processor.
     pub cpu_model: Option<String>,
-    /// Cores.
+    /// Number of cores.
     pub cores: Option<usize>,
-    /// Memory.
+    /// Bytes of memory.
     pub memory_bytes: Option<u64>,
 }
 
-/// A host and its ranks.
+/// A host and its number of ranks.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct HostRanksPart {
     /// Host name.
     pub host: String,
-    /// Ranks on it.
+    /// Number of ranks on the host.
     pub ranks: usize,
 }
 
-/// The DGEMM self-test.
+/// The result of the DGEMM self-test.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct DgemmPart {
-    /// Best rate on one core.
+    /// The best rate on one core, in Gflop/s.
     pub gflops_per_core: Option<f64>,
 }
 
-/// A test.
+/// The report of a test.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TestReport {
-    /// Its name in the text report.
+    /// The test's name in the text report.
     pub variant: String,
-    /// Its parameters.
+    /// The test's parameters.
     pub parameters: ParametersPart,
-    /// passed, failed, not-checked, broke or skipped.
+    /// `passed`, `failed`, `not-checked`, `broke` or `skipped`.
     pub status: String,
-    /// Scaled residual.
+    /// The scaled residual.
     pub scaled_residual: Option<f64>,
-    /// Time of the timed part.
+    /// Seconds of the timed part.
     pub time_seconds: Option<f64>,
-    /// Rate.
+    /// The rate, in Gflop/s.
     pub gflops: Option<f64>,
-    /// Rate over that of the DGEMM self-test.
+    /// The rate relative to that of the DGEMM self-test.
     pub efficiency: Option<f64>,
-    /// Start of the timed part, RFC 3339.
+    /// Start of the timed part, in RFC 3339.
     pub start: Option<String>,
-    /// End of the timed part, RFC 3339.
+    /// End of the timed part, in RFC 3339.
     pub end: Option<String>,
-    /// Time of the matrix generation.
+    /// Seconds to generate the matrix.
     pub generate_seconds: Option<f64>,
-    /// Time of the check.
+    /// Seconds to check the result.
     pub check_seconds: Option<f64>,
-    /// Where the time went.
+    /// Seconds by phase.
     pub phases_seconds: Option<PhaseTable>,
-    /// How far the factorization was, and how fast, now and then.
+    /// Points of the factorization's progress.
     pub progress: Vec<ProgressPart>,
     /// Checkpoints, failures and recoveries.
     pub events: Vec<Event>,
-    /// How the memory of a rank is split, by name.
+    /// Bytes of a rank's memory, by part.
     pub memory_bytes: BTreeMap<String, u64>,
 }
 
@@ -165,11 +165,11 @@ pub struct TestReport {
 pub struct ProgressPart {
     /// Seconds since the start of the timed part.
     pub elapsed_seconds: f64,
-    /// Columns that are factored.
+    /// Number of columns that are factored.
     pub column: usize,
     /// Share of the floating-point operations done.
     pub fraction: f64,
-    /// Rate from the start to here.
+    /// Mean rate from the start to this point, in Gflop/s.
     pub gflops: f64,
 }
 
@@ -185,28 +185,28 @@ pub struct ParametersPart {
     pub p: usize,
     /// Process columns.
     pub q: usize,
-    /// Threads a rank.
+    /// Threads per rank.
     pub threads: usize,
 }
 
 impl ParametersPart {
-    /// Ranks of the grid.
+    /// Number of ranks of the grid, without checksum columns.
     pub fn ranks(&self) -> usize {
         self.p.saturating_mul(self.q)
     }
 
-    /// Cores that compute: ranks times threads.
+    /// Number of cores that compute: ranks times threads.
     pub fn cores(&self) -> usize {
         self.ranks().saturating_mul(self.threads.max(1))
     }
 }
 
-/// What a JSON text says, or what is wrong with it.
+/// Parses JSON text, or says what is wrong with it.
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| shown_message(&error.to_string()))
 }
 
-/// Whether a document is a report.
+/// Checks that a document is a report.
 pub(crate) fn check_format(format: &str) -> Result<(), String> {
     match format {
         "skt-hpl report" => Ok(()),
@@ -225,10 +225,10 @@ impl RunReport {
         Self::parse(&text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }
 
-    /// As [`RunReport::read`], from text.
+    /// Reads the text of a report, as [`RunReport::read`] does with a file.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The text is not a report; the error says why.
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Self = from_json(text)?;
         check_format(&report.format)?;

@@ -1,4 +1,4 @@
-//! What is known of a test after it has run.
+//! What is known about a test after it has run.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
 use crate::config::TestSpec;
 
-/// In the list of what went by messages: rows, those of one half of the columns while the
-/// other half was multiplied.
+/// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
+/// messages while the other half was multiplied.
 pub const ROWS_IN_HALVES: &str = "rows in halves";
 
 /// Norms of the problem and its solution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Norms {
-    /// max |Ax-b|
+    /// `max |Ax-b|`
     pub residual_oo: f64,
     /// ||A||_oo
     pub a_oo: f64,
@@ -32,38 +32,38 @@ pub struct Norms {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub enum Outcome {
-    /// Scaled residual below the threshold.
+    /// The scaled residual is below the threshold.
     Passed {
         /// `||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)`
         scaled_residual: f64,
-        /// Norms behind it.
+        /// The norms that the residual follows from.
         norms: Norms,
     },
-    /// Scaled residual not below the threshold.
+    /// The scaled residual is not below the threshold.
     Failed {
-        /// As above.
+        /// `||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)`
         scaled_residual: f64,
-        /// Norms behind it.
+        /// The norms that the residual follows from.
         norms: Norms,
     },
-    /// The threshold asked for no check; counts as passed, as in the reference.
+    /// The threshold asks for no check; this counts as passed, as in the reference.
     NotChecked,
-    /// The factorization stopped: a pivot that is zero, or not a number.
+    /// The factorization stopped at a pivot that is zero or not finite.
     Broke {
-        /// Global column, from 0.
+        /// The pivot's global column, from 0.
         column: usize,
-        /// The pivot found there: `0`, `NaN` or `inf`.
+        /// The pivot: `0`, `NaN` or `inf`.
         pivot: String,
     },
-    /// The test could not be run (for instance: not enough memory).
+    /// The test could not be run, for instance for lack of memory.
     Skipped {
-        /// Why.
+        /// Why the test was not run.
         reason: String,
     },
 }
 
 impl Outcome {
-    /// Whether the system was solved, so that there is a meaningful rate.
+    /// Whether the system was solved, so that the rate has a meaning.
     pub fn ran_to_end(&self) -> bool {
         !matches!(self, Outcome::Broke { .. } | Outcome::Skipped { .. })
     }
@@ -72,112 +72,115 @@ impl Outcome {
 /// How a test was protected against the loss of ranks, and what that cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Protection {
-    /// Checkpoint method: `self`, `double` or `single`.
+    /// The method: `self`, `double`, `single` or `abft`.
     pub method: String,
-    /// Erasure code: `xor`, `sum` or `rs`.
+    /// The erasure code: `xor`, `sum`, `reed-solomon`, or `weighted sums` with `abft`.
     pub codec: String,
-    /// How parities are computed: `direct`, `ring`, `reduce` or `tree`.
+    /// How parities were computed: `direct`, `ring`, `reduce` or `tree`.
     pub encoder: String,
-    /// Bytes of a message when they are, about; 0 where there is none.
+    /// Approximate number of bytes per message while parities are computed; 0 if there are no
+    /// messages.
     pub message_bytes: u64,
-    /// What is saved: `corner`, `side` or `whole`.
+    /// The part of the matrix that was saved: `corner`, `side` or `whole`.
     pub region: String,
-    /// Name of the run in shared memory.
+    /// The name of the run in shared memory.
     pub run_id: String,
-    /// Groups of ranks.
+    /// Number of groups of ranks.
     pub groups: usize,
-    /// Ranks of the largest group.
+    /// Number of ranks of the largest group.
     pub group_size: usize,
-    /// Losses that each group survives.
+    /// Number of lost ranks that each group survives.
     pub parities: usize,
-    /// Whether the loss of a node is survived, or that of processes only.
+    /// Whether the loss of a node is survived, and not only that of processes.
     pub survives_nodes: bool,
-    /// Bytes of shared memory on a rank.
+    /// Bytes of shared memory per rank.
     pub segment_bytes: u64,
-    /// Seconds that this start took to find or make it, and to rebuild what was lost:
-    /// on a first start before the clock began.
+    /// Seconds that this start took to find or create the segments and to rebuild lost data; on a
+    /// first start this is before the clock began.
     pub open_seconds: f64,
-    /// Checkpoints taken since the first start.
+    /// Number of checkpoints taken since the first start.
     pub checkpoints: u64,
     /// Whether parities were computed during the update.
     pub overlap: bool,
-    /// Seconds from where each began to where it was complete.
+    /// Seconds from the beginning of each checkpoint to its completion, summed over the
+    /// checkpoints.
     pub checkpoint_seconds: f64,
-    /// Of these, the solver's thread did nothing else, on the rank where that was
-    /// longest.
+    /// Seconds of `checkpoint_seconds` in which the solver's thread did nothing else, on the rank
+    /// where this took longest.
     pub stall_seconds: f64,
-    /// What it did in them.
+    /// What the solver's thread did in `stall_seconds`.
     pub stall: Stall,
-    /// Seconds that the first to come to a checkpoint waited for the last: not part of
-    /// what it took, since they would have met at the next panel.
+    /// Seconds that the first rank to reach a checkpoint waited for the last. They are not part of
+    /// the checkpoint's time, because the ranks would have met at the next panel.
     pub skew_seconds: f64,
-    /// Of these, to compute parities.
+    /// Seconds of `checkpoint_seconds` to compute parities.
     pub encode_seconds: f64,
-    /// Of these, to copy.
+    /// Seconds of `checkpoint_seconds` to copy.
     pub copy_seconds: f64,
-    /// Bytes of the matrix that a rank saved, all checkpoints together.
+    /// Bytes of the matrix that a rank saved in all checkpoints together.
     pub saved_bytes: u64,
-    /// Restarts since the first start.
+    /// The restarts since the first start.
     pub restarts: Vec<Restart>,
-    /// With `abft`: checks of the matrix against its checksums, in the last start.
+    /// With `abft`: number of checks of the matrix against its checksums in the last start.
     #[serde(default)]
     pub checks: u64,
-    /// Rows in which these found wrong numbers, and which were computed anew.
+    /// Number of rows in which these checks found wrong numbers, and which were computed again.
     #[serde(default)]
     pub mended_rows: u64,
-    /// The ranks that had these rows: the first [`Self::MENDED_KEPT`].
+    /// The ranks whose wrong rows were recomputed; at most [`Self::MENDED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mended: Vec<Mended>,
-    /// Process rows of which something was decoded while no checksum was left over to check with: the
-    /// first [`Self::UNVERIFIED_KEPT`].
+    /// The process rows in which data was decoded while no checksum was left to verify it; at most
+    /// [`Self::UNVERIFIED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unverified: Vec<Unverified>,
-    /// What the checksums cost beside the arithmetic: the most of any rank, in the last start.
+    /// The cost of the checksums besides the arithmetic, on the rank where it was highest, in the
+    /// last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum_costs: Option<ChecksumCosts>,
-    /// What the levels of images have done.
+    /// What each level of images has done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelFacts>,
 }
 
 impl Protection {
-    /// Process rows that are kept of those with what could not be checked.
+    /// Largest number of entries in [`Self::unverified`].
     pub const UNVERIFIED_KEPT: usize = 8;
-    /// Ranks that are kept of those with rows that were wrong and are right again.
+    /// Largest number of entries in [`Self::mended`].
     pub const MENDED_KEPT: usize = 8;
 }
 
-/// A rank with rows of the matrix that were wrong and have been computed anew. A wrong number
-/// spreads to lower rows of its process column, so several ranks of one may be listed for it.
+/// A rank whose wrong rows of the matrix were recomputed. A wrong number spreads to lower rows of
+/// its process column, so several ranks of that column may be listed because of one number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mended {
-    /// Its host.
+    /// The rank's host.
     pub host: String,
-    /// Its number in the run.
+    /// The rank's number in the run.
     pub rank: usize,
-    /// Its process row.
+    /// The rank's process row.
     pub process_row: usize,
-    /// Its process column, Q or more for a checksum.
+    /// The rank's process column; Q or more for a rank of checksums.
     pub process_column: usize,
-    /// How many rows, in all checks.
+    /// Rows that were recomputed, in all checks.
     pub rows: u64,
-    /// The first row, from 0, that the first of these checks has found.
+    /// The first wrong row, from 0, that the first of these checks found.
     pub first_row: usize,
-    /// Columns that were eliminated in that check.
+    /// Columns eliminated at the first of these checks.
     pub first_column: usize,
-    /// Columns that were eliminated in the last of these checks.
+    /// Columns eliminated at the last of these checks.
     pub last_column: usize,
 }
 
-/// A process row of which something was decoded from ranks that no checksum was left to check: a
-/// wrong number that they had by then is in both.
+/// A process row in which data was decoded while no checksum was left to verify it: a wrong number
+/// that the other ranks had by then is in both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unverified {
     /// The process row.
     pub process_row: usize,
-    /// Columns that were eliminated then, the first time.
+    /// Number of columns that were eliminated when this happened first.
     pub first_column: usize,
-    /// The same, the last time.
+    /// Number of columns that were eliminated when this happened last.
     pub last_column: usize,
 }
 
@@ -186,33 +189,33 @@ pub struct Unverified {
 pub struct LevelFacts {
     /// The level, as `local:FOLDER` or `global:FOLDER`.
     pub name: String,
-    /// Images that a rank has written in the last start.
+    /// Number of images that a rank has written in the last start.
     pub images: u64,
-    /// Their bytes.
+    /// Bytes of these images.
     pub bytes: u64,
-    /// Seconds that it took to write them, while the solver went on or, with checksums in the
-    /// elimination, waited.
+    /// Seconds that it took to write the images, while the solver continued or, with checksums in
+    /// the elimination, waited.
     pub seconds: f64,
     /// Seconds that the solver waited for images of any level.
     pub stall_seconds: f64,
-    /// Seconds of a core that writing them took.
+    /// Core seconds to write the images.
     #[serde(default)]
     pub cpu_seconds: f64,
-    /// Seconds between two images as the cost of the last one says, where that decides and
-    /// is known.
+    /// Seconds between two images that follow from the cost of the last one; `None` if the interval
+    /// does not depend on it, or if the cost is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<f64>,
-    /// Images that were given up.
+    /// Number of images that were given up.
     pub given_up: u64,
-    /// Newest checkpoint of which all ranks are known to have an image; 0 for none.
+    /// The newest checkpoint of which all ranks are known to have an image; 0 if there is none.
     pub complete_epoch: u64,
-    /// Why no more of it were written, where a write has failed, or the level at the start.
+    /// Why no more images were written, if a write or the opening of the level has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
 impl LevelFacts {
-    /// Bytes a second that were written.
+    /// The rate of writing, in bytes per second.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
     }
@@ -240,24 +243,24 @@ impl fmt::Display for LevelFacts {
     }
 }
 
-/// Why the solver's thread stood still: each part the longest of any rank, all
-/// checkpoints together.
+/// Why the solver's thread stood still: each part is the longest of any rank, summed over all
+/// checkpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stall {
-    /// To begin: agreement on what is to be saved, parities that are carried over.
+    /// Seconds to begin: the agreement on what to save, and parities that are carried over.
     pub begin_seconds: f64,
-    /// Waiting for its turn to speak to other ranks, which the thread beside it had.
+    /// Seconds in which the thread waited for the progress token, which its helper thread had.
     pub turn_seconds: f64,
-    /// Parities that were not done at the cut, from when all ranks had come.
+    /// Seconds for parities that were not done at the cut, from when all ranks had reached it.
     pub encode_seconds: f64,
-    /// Agreement that they are complete, and COMMIT.
+    /// Seconds for the agreement that the parities are complete, and for COMMIT.
     pub agree_seconds: f64,
-    /// Copies of the matrix.
+    /// Seconds to copy the matrix.
     pub copy_seconds: f64,
 }
 
 impl Stall {
-    /// All parts.
+    /// The sum of all parts, in seconds.
     pub fn seconds(&self) -> f64 {
         let Self { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
             self;
@@ -265,29 +268,29 @@ impl Stall {
     }
 }
 
-/// Checksums in the place of a lost process column. The rest of the run had none.
+/// The checksums that have replaced a lost process column. The rest of the run had no checksums.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The process column; Q: that of the checksums, so that nothing took its place.
+    /// The process column; Q if it is the checksum column, so that nothing replaced it.
     pub process_column: usize,
-    /// Bytes of its finished part of U that were decoded before the back substitution, the
-    /// most on a rank.
+    /// Bytes of the column's finished part of U that were decoded before the back substitution, on
+    /// the rank with most.
     pub decoded_bytes: u64,
-    /// Seconds that it took, the longest of any rank.
+    /// Seconds to decode them, on the rank where it took longest.
     pub decode_seconds: f64,
 }
 
 /// One restart of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Checkpoint that it went on from; 0 where there was none yet, and where the elimination
-    /// carries checksums, unless it was one of images.
+    /// The checkpoint that the restart continued from. It is 0 if there was none, and where the
+    /// elimination carries checksums, unless the restart continued from images.
     pub epoch: u64,
-    /// Column that it went on from.
+    /// The column that the restart continued from.
     pub column: usize,
-    /// Ranks whose data was rebuilt from that of others.
+    /// The ranks whose data was rebuilt from the data of others.
     pub rebuilt_ranks: Vec<usize>,
-    /// Damaged blocks of other ranks that were rebuilt.
+    /// Number of damaged blocks of other ranks that were rebuilt.
     #[serde(default)]
     pub damaged_blocks: usize,
     /// Seconds from the first start to this one.
@@ -296,29 +299,29 @@ pub struct Restart {
     pub lost_seconds: f64,
     /// Seconds to find, rebuild and copy the data.
     pub recover_seconds: f64,
-    /// Whether the wall clock alone told the time from that checkpoint to the
-    /// restart: no node had stayed up.
+    /// Whether only the wall clock measured the time from that checkpoint to the restart, because
+    /// no node had stayed up.
     pub is_by_wall_clock: bool,
-    /// Seconds by which the wall clock was set in that time, as far as that is
-    /// known; 0 where it was not.
+    /// Seconds by which the wall clock was set in that time, as far as they are known; 0 if it was
+    /// not set.
     pub wall_clock_step_seconds: f64,
-    /// Where the job outlived the loss: seconds from when it was noticed to when the ranks
-    /// went on, the longest of any rank.
+    /// If the job survived the loss: seconds from when it was noticed until the ranks continued, on
+    /// the rank where it took longest.
     #[serde(default)]
     pub mended_seconds: Option<f64>,
-    /// Ranks that took back what they had computed beyond that column.
+    /// Number of ranks that undid what they had computed beyond that column.
     #[serde(default)]
     pub undone_ranks: usize,
-    /// Where the checksums have taken the place of a process column.
+    /// The checksums that replaced a process column, if they did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,
-    /// The level whose images it went on from, where memory was not enough.
+    /// The level whose images the restart continued from, where memory did not suffice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
 }
 
 impl Restart {
-    /// What is to be said of the clocks, if there is something.
+    /// A note on the clocks, if one is due.
     pub fn clock_note(&self) -> Option<String> {
         let Self { is_by_wall_clock, wall_clock_step_seconds: step, epoch, .. } = *self;
         let since = match epoch {
@@ -345,7 +348,7 @@ impl Restart {
 }
 
 impl Restart {
-    /// What is said of damaged memory, behind the ranks that were rebuilt.
+    /// A note on damaged memory, to follow the ranks that were rebuilt; empty if there is none.
     pub fn damage_words(&self) -> String {
         match self.damaged_blocks {
             0 => String::new(),
@@ -354,35 +357,35 @@ impl Restart {
     }
 }
 
-/// Where the memory of the largest rank goes, in bytes.
+/// The memory of the largest rank by purpose, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySplit {
-    /// Its part of the matrix.
+    /// The rank's part of the matrix.
     pub matrix: u64,
-    /// Copies of it in checkpoints.
+    /// Copies of the matrix in checkpoints.
     pub copies: u64,
-    /// Parities of its group that it keeps.
+    /// The parities of its group that the rank keeps.
     pub parities: u64,
-    /// Header of its segment, and what alignment takes.
+    /// The header of the rank's segment, and alignment.
     pub header: u64,
-    /// Panels, rows of U, buffers.
+    /// Panels, rows of U and buffers.
     pub work_space: u64,
 }
 
 impl MemorySplit {
-    /// All of it; at most `u64::MAX`.
+    /// The sum of all parts; at most `u64::MAX`.
     pub fn total(&self) -> u64 {
         let Self { matrix, copies, parities, header, work_space } = *self;
         [copies, parities, header, work_space].into_iter().fold(matrix, u64::saturating_add)
     }
 }
 
-/// Where a test was at one moment.
+/// The progress of a test at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since the first start of the timed part.
     pub elapsed_seconds: f64,
-    /// Columns that are factored.
+    /// Number of columns that are factored.
     pub column: usize,
 }
 
@@ -392,61 +395,61 @@ pub struct Sample {
 pub struct Event {
     /// `start`, `checkpoint`, `failure`, `recovery` or `end`.
     pub kind: String,
-    /// Seconds from the first start of the timed part to its own start.
+    /// Seconds from the first start of the timed part to the start of the event.
     pub start_seconds: f64,
-    /// How long it took.
+    /// Duration of the event in seconds.
     pub seconds: f64,
-    /// Number of the checkpoint that was taken or gone on from.
+    /// The number of the checkpoint that was taken, or that the test continued from.
     pub epoch: Option<u64>,
-    /// Columns that were factored.
+    /// Number of columns that were factored.
     pub column: Option<usize>,
     /// Bytes of the matrix that a rank saved.
     pub bytes: Option<u64>,
-    /// All of it in words.
+    /// A description of the event.
     pub detail: String,
 }
 
 /// One test, as known on rank 0 after it has run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestRecord {
-    /// Its parameters.
+    /// The parameters of the test.
     pub spec: TestSpec,
-    /// Seconds from the barrier before the factorization to the end of the
-    /// back substitution, the maximum over ranks.
+    /// Seconds from the barrier before the factorization to the end of the back substitution, the
+    /// maximum over ranks.
     pub time_seconds: f64,
     /// `N^2 (2N/3 + 3/2) / (time_seconds 1e9)`.
     pub gflops: f64,
-    /// Start of the factorization, seconds since the Unix epoch.
+    /// Start of the factorization, in seconds since 1970.
     pub start_unix_seconds: i64,
-    /// End of the back substitution, seconds since the Unix epoch.
+    /// End of the back substitution, in seconds since 1970.
     pub end_unix_seconds: i64,
-    /// Seconds spent to generate the matrix (outside of the timed part).
+    /// Seconds to generate the matrix, which are not part of the timed part.
     pub generate_seconds: f64,
-    /// Seconds spent to check the result (outside of the timed part).
+    /// Seconds to check the result, which are not part of the timed part.
     pub check_seconds: f64,
-    /// Where the time went.
+    /// Seconds by phase.
     pub phases: PhaseTable,
     /// Bytes of the largest rank: matrix, panels, work space.
     pub rank_bytes: u64,
-    /// Where the memory of the largest rank goes.
+    /// The memory of the largest rank by purpose.
     pub memory: MemorySplit,
-    /// How far it was, now and then; few enough to be drawn.
+    /// Points of the progress, few enough to be drawn.
     pub progress: Vec<Sample>,
-    /// What happened, in the order of time.
+    /// The events, in the order of time.
     pub events: Vec<Event>,
-    /// Differs when any bit of x does; 0 when there is no x.
+    /// A fingerprint of x, which differs if any bit of x does; 0 if there is no x.
     pub x_fingerprint: u64,
-    /// What went from rank to rank by messages: `panels`, `rows` or [`ROWS_IN_HALVES`]. The
-    /// rest was read where it lay, in memory that ranks of a node share.
+    /// What was sent between ranks by messages: `panels`, `rows` or [`ROWS_IN_HALVES`]. Everything
+    /// else was read in memory that ranks of a node share.
     pub by_messages: Vec<String>,
-    /// How the test was protected, and what that cost; none without checkpoints.
+    /// How the test was protected, and what that cost; `None` without protection.
     pub protection: Option<Protection>,
-    /// How it ended.
+    /// How the test ended.
     pub outcome: Outcome,
 }
 
 impl TestRecord {
-    /// Of a test that has not been run.
+    /// The record of a test that has not been run.
     pub fn not_run(spec: TestSpec) -> Self {
         Self {
             spec,

@@ -2,7 +2,7 @@
 
 use super::record::Sample;
 
-/// Samples that are kept: enough for a line across a page.
+/// Largest number of samples: enough for a line across a page.
 const MOST: usize = 128;
 
 /// Samples of the progress, evenly spread over the panels.
@@ -10,7 +10,7 @@ const MOST: usize = 128;
 pub struct Samples {
     kept: Vec<Sample>,
     latest: Option<Sample>,
-    /// Of so many panels one is kept.
+    /// One sample is kept for this number of panels.
     stride: usize,
     seen: usize,
 }
@@ -22,7 +22,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// `column` columns are factored after `elapsed_seconds`.
+    /// Adds the sample that `column` columns are factored after `elapsed_seconds`.
     pub fn push(&mut self, elapsed_seconds: f64, column: usize) {
         let sample = Sample { elapsed_seconds, column };
         self.latest = Some(sample);
@@ -35,7 +35,7 @@ impl Samples {
                 });
                 self.stride *= 2;
             }
-            // After a thinning, this one may be between two that are kept.
+            // After a thinning, this sample may be between two that are kept.
             if self.seen.is_multiple_of(self.stride) {
                 self.kept.push(sample);
             }
@@ -43,7 +43,7 @@ impl Samples {
         self.seen += 1;
     }
 
-    /// What was kept, and the latest.
+    /// The samples that are kept, and the latest.
     pub fn list(&self) -> Vec<Sample> {
         let mut list = self.kept.clone();
         list.extend(self.latest.filter(|latest| list.last() != Some(latest)));

@@ -1,8 +1,8 @@
-//! The report as the reference program writes it.
+//! The report in the format of the reference program.
 //!
-//! Every line that does not begin with `#` has the reference's layout (HPL 2.3,
-//! `HPL_pdinfo`, `HPL_pdtest` and `main`), so that programs which read the
-//! output of `xhpl` read ours. Lines that begin with `#` are our own.
+//! Every line that does not begin with `#` has the reference's layout (HPL 2.3, `HPL_pdinfo`,
+//! `HPL_pdtest` and `main`), so that programs that read the output of `xhpl` read ours. Lines that
+//! begin with `#` are our own.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,7 +20,7 @@ use super::record::{Norms, Outcome, TestRecord};
 /// Relative machine precision with rounding to nearest, 2^-53.
 const EPS: f64 = f64::EPSILON / 2.0;
 
-/// Values of a parameter in one line of the echo.
+/// Number of a parameter's values per line of the echo.
 const VALUES_A_LINE: usize = 8;
 
 const HEAD: &str =
@@ -40,10 +40,10 @@ Lines that begin with # are no part of the traditional report.
 The following parameter values will be used:
 ";
 
-/// There is nowhere to write a report to.
+/// The report cannot be written anywhere.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// Its file could not be created.
+    /// The report's file cannot be created.
     #[error(
         "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
          name a file in a folder that exists and may be written to, or take device 6 for standard \
@@ -52,21 +52,20 @@ pub enum OutputError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The process was started without it.
+    /// The process was started with this stream closed.
     #[error("cannot write the report: {0} is closed; open it, or name a file with --out")]
     Closed(&'static str),
 }
 
-/// Opens what HPL.dat names; a file that exists is replaced, as the reference
-/// does.
+/// Opens the output that HPL.dat names; an existing file is replaced, as in the reference.
 ///
 /// # Errors
 /// The file cannot be created, or the stream is closed.
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
-    // A call to the system for each line would take longer than a small test.
+    // Without a buffer, a system call for each line would take longer than a small test.
     Ok(match output {
         Output::Stdout if outfile::was_closed(libc::STDOUT_FILENO) => {
             return Err(OutputError::Closed("standard output"));
@@ -80,15 +79,15 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
     })
 }
 
-/// Lines of reports on standard output.
+/// Number of lines of reports on standard output.
 static LINES_ON_STDOUT: AtomicU64 = AtomicU64::new(0);
 
-/// Lines of reports that this process has written to standard output.
+/// Number of lines of reports that this process has written to standard output.
 pub fn lines_on_stdout() -> u64 {
     LINES_ON_STDOUT.load(Ordering::Relaxed)
 }
 
-/// Standard output, which counts lines.
+/// Standard output that counts its lines.
 struct Counted(io::Stdout);
 
 impl Write for Counted {
@@ -108,19 +107,19 @@ fn create(path: &Path) -> Result<File, OutputError> {
     outfile::create(path).map_err(|source| OutputError::File { path: path.to_path_buf(), source })
 }
 
-/// How many tests ended how.
+/// Number of tests by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Residual below the threshold, or no check asked for.
+    /// The residual was below the threshold, or no check was asked for.
     pub passed: usize,
-    /// Residual not below the threshold, or no solution at all.
+    /// The residual was not below the threshold, or there is no solution.
     pub failed: usize,
-    /// Not run.
+    /// The test was not run.
     pub skipped: usize,
 }
 
 impl Counts {
-    /// Adds a test.
+    /// Counts a test.
     pub fn add(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Passed { .. } | Outcome::NotChecked => self.passed += 1,
@@ -129,14 +128,14 @@ impl Counts {
         }
     }
 
-    /// All tests, however they ended.
+    /// Number of all tests.
     pub fn total(&self) -> usize {
         self.passed + self.failed + self.skipped
     }
 }
 
-/// Writes the report, test by test. Each call ends with a flush, so that a run
-/// that is killed leaves what it had.
+/// Writes the report, test by test. Each call ends with a flush, so that a run that is killed
+/// leaves what it has written.
 #[derive(Debug)]
 pub struct Report<'a, W: Write> {
     out: W,
@@ -149,7 +148,7 @@ pub struct Report<'a, W: Write> {
 }
 
 impl<'a, W: Write> Report<'a, W> {
-    /// A report of the run `spec`, written to `out`.
+    /// A report of the run `spec` that is written to `out`.
     pub fn new(out: W, spec: &'a RunSpec) -> Self {
         Report {
             out,
@@ -162,21 +161,21 @@ impl<'a, W: Write> Report<'a, W> {
         }
     }
 
-    /// The rate of the DGEMM self-test, against which tests are measured.
+    /// Sets the rate of the DGEMM self-test, to which tests are compared.
     #[must_use]
     pub fn with_dgemm(mut self, gflops_per_core: Option<f64>) -> Self {
         self.dgemm_gflops_per_core = gflops_per_core;
         self
     }
 
-    /// Lines of our own for the header: the environment, warnings.
+    /// Sets our own lines for the header: the environment, warnings.
     #[must_use]
     pub fn with_notes(mut self, notes: Vec<String>) -> Self {
         self.notes = notes;
         self
     }
 
-    /// Banner, explanation, the parameters, how results are checked.
+    /// Writes the banner, the explanation, the parameters, and how results are checked.
     ///
     /// # Errors
     /// The report cannot be written.
@@ -194,7 +193,7 @@ impl<'a, W: Write> Report<'a, W> {
         self.out.flush()
     }
 
-    /// One test: its line, its residual, and where its time went.
+    /// Writes one test: its line, its residual, and where its time went.
     ///
     /// # Errors
     /// The report cannot be written.
@@ -213,7 +212,7 @@ impl<'a, W: Write> Report<'a, W> {
         self.out.flush()
     }
 
-    /// A line of our own between tests.
+    /// Writes a line of our own between tests.
     ///
     /// # Errors
     /// The report cannot be written.
@@ -222,7 +221,8 @@ impl<'a, W: Write> Report<'a, W> {
         self.out.flush()
     }
 
-    /// How many tests ended how; the last lines of the report.
+    /// Writes the last lines of the report, with the number of tests by result, and returns the
+    /// numbers.
     ///
     /// # Errors
     /// The report cannot be written.
@@ -247,7 +247,7 @@ impl<'a, W: Write> Report<'a, W> {
         Ok(self.counts)
     }
 
-    /// The table head: before every test, or once if nothing is checked.
+    /// Writes the head of the table: before every test, or once if nothing is checked.
     fn head(&mut self, threshold: f64) -> io::Result<()> {
         if self.head_due {
             writeln!(self.out, "{}\n{HEAD}\n{}", "=".repeat(80), "-".repeat(80))?;
@@ -280,7 +280,7 @@ impl<'a, W: Write> Report<'a, W> {
     }
 }
 
-/// `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
+/// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
 pub fn variant(spec: &TestSpec) -> String {
     format!(
         "W{}{}{}{}{}{}{}",
@@ -323,8 +323,8 @@ fn own_notes(spec: &RunSpec) -> Vec<String> {
     notes
 }
 
-/// A line of our own. Line ends inside it would make lines that look like the
-/// reference's, so each of its lines gets the mark.
+/// Writes a note of our own. Each of its lines gets the mark, because line ends inside it would
+/// otherwise make lines that look like the reference's.
 fn write_note(out: &mut impl Write, note: &str) -> io::Result<()> {
     for line in note.lines() {
         writeln!(out, "{}", format!("# {line}").trim_end())?;
@@ -357,7 +357,7 @@ fn echo(spec: &RunSpec) -> String {
     lists.iter().map(|(name, values)| format!("{name:<7}:{values}\n")).collect()
 }
 
-/// Values of a list, eight to a line.
+/// The values of a list, eight per line.
 fn words<T>(values: &[T], word: impl Fn(&T) -> String) -> String {
     values
         .chunks(VALUES_A_LINE)
@@ -437,10 +437,10 @@ fn check_text(threshold: f64) -> String {
     )
 }
 
-/// The test's line and when it ran.
+/// The test's line, and when it ran.
 fn result_text(record: &TestRecord) -> String {
     let spec = &record.spec;
-    // The rate of a factorization that broke off means nothing.
+    // The rate of a factorization that broke off has no meaning.
     let gflops = if record.outcome.ran_to_end() { record.gflops } else { f64::NAN };
     format!(
         "{}{:12} {:5} {:5} {:5} {}    {}\n\
@@ -492,7 +492,7 @@ fn broke_text(column: usize, pivot: &str) -> String {
     format!("the factorization stopped: the pivot of column {column} (from 0) is {pivot}; {cause}")
 }
 
-/// As `HPL_pwarn` lays out its messages.
+/// A message in the layout of `HPL_pwarn`.
 fn skip_text(spec: &TestSpec, reason: &str) -> String {
     format!(
         "HPL ERROR from process # 0, in function HPL_pdtest:\n\

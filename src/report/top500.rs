@@ -1,7 +1,7 @@
-//! The fields that the TOP500 and Green500 lists ask for, filled from runs.
+//! The fields of a TOP500 and a Green500 submission, filled in from runs.
 //!
-//! What a run cannot know is left as a named blank; each field says which rule
-//! applies to it.
+//! What a run cannot know is left as a named blank; each field comes with the rule that applies to
+//! it.
 
 use std::fmt::Write as _;
 
@@ -13,9 +13,9 @@ use crate::model::tang::efficiency::Efficiency;
 /// What only the site knows, as far as it was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Given {
-    /// Peak of the cores that ran, Gflop/s.
+    /// Peak rate of the cores that ran, in Gflop/s.
     pub rpeak_gflops: Option<f64>,
-    /// Mean power over the core phase of the run that gave Rmax, kW.
+    /// Mean power over the core phase of the run that gave Rmax, in kW.
     pub power_kilowatts: Option<f64>,
 }
 
@@ -27,18 +27,18 @@ pub struct NothingToSubmit;
 /// The order at which half of Rmax is reached, and how it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Half {
-    /// N1/2.
+    /// The order, N1/2.
     pub n: f64,
-    /// How it was found.
+    /// How the order was found.
     pub how: &'static str,
 }
 
 const BLANK: &str = "____________________";
 
-/// The sheet as text.
+/// The submission as text.
 ///
 /// # Errors
-/// [`NothingToSubmit`] where no test passed its check.
+/// [`NothingToSubmit`] if no test passed its check.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit> {
     let (run, best) = runs
         .iter()
@@ -57,11 +57,11 @@ pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit
     Ok(sheet.0)
 }
 
-/// The fields, one behind the other.
+/// The fields, one after the other.
 struct Sheet(String);
 
 impl Sheet {
-    /// A field, and the rule for it.
+    /// Adds a field and the rule for it.
     fn field(&mut self, name: &str, value: Option<String>, rule: &str) {
         let value = value.unwrap_or_else(|| BLANK.into());
         let _ = writeln!(self.0, "{name:<24} {value}\n{:<24}   {rule}", "");
@@ -171,7 +171,7 @@ fn math_library(value: &serde_json::Value) -> Option<String> {
     Some(blas::words(text("library")?, text("version"), text("kernel")))
 }
 
-/// Cores that ran, where each host has as many as that of rank 0.
+/// Cores that ran, if each host has as many cores as that of rank 0.
 fn cores(environment: &EnvironmentPart, best: &TestReport) -> usize {
     let (all, threads) = (best.parameters.cores(), best.parameters.threads.max(1));
     let of_host = |cores: usize| {
@@ -183,7 +183,7 @@ fn cores(environment: &EnvironmentPart, best: &TestReport) -> usize {
     of_hosts.map_or(all, |cores| all.min(cores))
 }
 
-/// Memory of the hosts, where each has as much as that of rank 0.
+/// Memory of all hosts in gigabytes, if each has as much as that of rank 0.
 fn memory(environment: &EnvironmentPart) -> Option<String> {
     let (each, hosts) = (environment.host.memory_bytes?, environment.hosts.len().max(1));
     let gigabytes = |bytes: f64| format!("{:.1}", bytes / 1e9);
@@ -194,9 +194,8 @@ fn memory(environment: &EnvironmentPart) -> Option<String> {
     })
 }
 
-/// N1/2 among the tests on as many cores as `best`: between two measured orders
-/// where there are such, else from `E(N) = N/(aN+b)` fitted to the best of each
-/// order.
+/// N1/2 among the tests on as many cores as `best`: between two measured orders if they enclose it,
+/// else from `E(N) = N/(aN+b)` fitted to the best test of each order.
 fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
     let target = 0.5 * best.gflops?;
     let mut points = std::collections::BTreeMap::new();

@@ -1,8 +1,8 @@
-//! What to do when a job has ended: a pure function of what is known.
+//! Decides what to do when a job has ended, as a pure function of what is known.
 
 use skt_terms::exit::Exit;
 
-/// This many failures at one column, while all nodes are well, are no accident.
+/// This number of failures at one column, while all nodes are well, is no accident.
 const SAME_FAILURES_MAX: usize = 3;
 /// The longest pause before a start.
 const BACKOFF_MAX_SECONDS: f64 = 60.0;
@@ -10,23 +10,23 @@ const BACKOFF_MAX_SECONDS: f64 = 60.0;
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
-    /// The exit code that the job itself has told, if it has.
+    /// The exit code that the job itself reported, if it did.
     pub completion: Option<u8>,
-    /// Whether its report was whole.
+    /// Whether the job's report was whole.
     pub is_reported: bool,
-    /// Why it has refused the checkpoint that it found, if it has.
+    /// Why the job refused the checkpoint that it found, if it did.
     pub refusal: Option<Refusal>,
-    /// It has stopped because its time ends.
+    /// Whether the job stopped because its time is up.
     pub is_time_up: bool,
-    /// The launcher was asked to end.
+    /// Whether the launcher was asked to end.
     pub stop_requested: bool,
 }
 
-/// Why a job does not go on from the checkpoint that it has found, where the supervisor
-/// can do something about it.
+/// Why a job does not continue from the checkpoint that it found, where the supervisor can do
+/// something about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// More is lost or damaged than can be rebuilt.
+    /// More ranks are lost or damaged than the code can rebuild.
     Lost,
     /// A process of an earlier start was still running.
     Changed,
@@ -35,37 +35,37 @@ pub enum Refusal {
 /// An earlier failure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Past {
-    /// Whether the job had given a sign of life.
+    /// Whether the job had sent a heartbeat.
     pub lived: bool,
-    /// Column of the last one.
+    /// The column of the last heartbeat.
     pub column: usize,
-    /// Whether a node was lost: that explains it.
+    /// Whether a node was lost, which explains the failure.
     pub node_lost: bool,
-    /// Whether what an earlier start has left was still in use: that passes.
+    /// Whether data of an earlier start was still in use, which passes.
     pub was_held: bool,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// All is done and reported: nothing of the run is needed any more.
+    /// The job is done and reported; no data of the run is needed any more.
     Finished(Exit),
-    /// More is lost than can be rebuilt.
+    /// More ranks are lost than the code can rebuild.
     Lost,
-    /// It ended by its own decision without a whole report, and has said why; what
-    /// earlier starts have left stays.
+    /// The job ended by its own decision without a whole report, and has said why; data of earlier
+    /// starts stays.
     Declined,
-    /// Stop; the segments stay.
+    /// The run stops; the segments stay.
     Stopped,
-    /// Look at the nodes, and start again after a pause, unless
-    /// [`give_up`] says otherwise.
+    /// The nodes are probed and the job starts again after a pause, unless [`give_up`] says
+    /// otherwise.
     Restart,
 }
 
-/// What follows from an ending.
+/// Decides what comes next after an ending.
 pub fn next(ending: &Ending) -> Next {
     match ending.completion.map(Exit::from_code) {
-        // The code that the job tells counts, not the launcher's.
+        // The code that the job reports counts, not the launcher's.
         Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => Next::Finished(exit),
         Some(Exit::BadInput) if ending.is_reported => Next::Finished(Exit::BadInput),
         Some(Exit::BadInput) => match ending.refusal {
@@ -80,7 +80,8 @@ pub fn next(ending: &Ending) -> Next {
     }
 }
 
-/// Why to give up after these failures, the last of them the newest.
+/// Why to give up after the failures `past`, oldest first; `None` if the job starts again.
+/// `resolution_columns` is the distance at which two columns count as the same.
 pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) -> Option<String> {
     let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
     let unexplained: Vec<&Past> = unexplained.filter(|failure| !failure.was_held).collect();
@@ -105,8 +106,8 @@ pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) ->
         .then(|| format!("the job failed {} times (--max-restarts {restarts_max})", past.len()))
 }
 
-/// Pause before the next start: none when a lost node explains the failure,
-/// else 1, 2, 4, ... seconds.
+/// The pause before the next start, in seconds: none when a lost node explains the failure, else 1,
+/// 2, 4, ... up to 60.
 pub fn backoff_seconds(past: &[Past]) -> f64 {
     match past.iter().rev().take_while(|failure| !failure.node_lost).count() {
         0 => 0.0,

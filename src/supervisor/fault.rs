@@ -1,11 +1,10 @@
-//! Checks that a node that has answered can take part: version, program, store, memory.
+//! Checks whether a node that answered can take part: version, program, store, memory.
 
 use super::probe::{Answer, program_checksum};
 use crate::run::protect::NodeStore;
 
-/// Why the node cannot take part with so many ranks, if so. `need_bytes`: what the
-/// segments of a rank take on the nodes that have some; `planned_bytes`: what they take
-/// by the configuration.
+/// Why the node cannot take part with `ranks` ranks; `None` if it can. `need_bytes` is the size of
+/// a rank's segments on the nodes that have some, `planned_bytes` their size by the configuration.
 pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> Option<String> {
     if answer.version != env!("CARGO_PKG_VERSION") {
         let ours = env!("CARGO_PKG_VERSION");
@@ -33,7 +32,7 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
     }
     let need_bytes = need_bytes.saturating_mul(ranks);
     let have = answer.available_bytes.saturating_add(answer.run_bytes);
-    // The start waits for what comes back.
+    // The start waits for memory that ending processes give back.
     (answer.ending == 0 && have < need_bytes)
         .then(|| format!("{have} of {need_bytes} bytes of memory are available"))
 }

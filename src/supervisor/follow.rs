@@ -1,10 +1,10 @@
-//! Reading a file that another process writes, line by line.
+//! Reads a file line by line while another process writes it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Follows a file.
+/// Follows a file that grows.
 #[derive(Debug)]
 pub struct Follow {
     file: File,
@@ -20,7 +20,7 @@ impl Follow {
         Ok(Self { file: File::open(path)?, partial: Vec::new() })
     }
 
-    /// Hands out the lines that are whole by now, with their ends.
+    /// Calls `each` for every line that has become whole, with its line end.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -36,7 +36,7 @@ impl Follow {
         Ok(())
     }
 
-    /// What is left when the writer has ended: a line without its end.
+    /// Returns what is left when the writer has ended: a line without its end.
     pub fn rest(&mut self) -> Option<String> {
         if self.partial.is_empty() {
             return None;

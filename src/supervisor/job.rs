@@ -12,28 +12,27 @@ use super::follow::Follow;
 use super::process::{self, Process};
 use super::state::Folder;
 
-/// How often space is reserved for what the job writes.
+/// How often disk space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
 
 /// A running job.
 #[derive(Debug)]
 pub struct Job {
-    /// Its launcher.
+    /// The process of the launcher.
     pub launcher: Process,
-    /// The same, unless an earlier supervisor has started it.
+    /// The launcher as a child of this process, unless an earlier supervisor started it.
     child: Option<Child>,
-    /// Its standard output and standard error.
+    /// The files with the job's standard output and standard error.
     outputs: [(PathBuf, Follow); 2],
     reserved: Option<Instant>,
 }
 
 impl Job {
-    /// The files that start number `start` writes, from their beginning: an earlier
-    /// supervisor's job has given signs of life that are needed, and a report that this
-    /// one has not seen.
+    /// Opens the output files of start number `start` at their beginning: the heartbeats of an
+    /// earlier supervisor's job are needed, and this supervisor has not seen its report.
     ///
     /// # Errors
-    /// They cannot be opened.
+    /// A file cannot be opened.
     pub fn outputs(
         folder: &Folder,
         start: usize,
@@ -46,13 +45,13 @@ impl Job {
         Ok([open(out)?, open(err)?])
     }
 
-    /// The job of a launcher that this supervisor has started as `child`, or an earlier
-    /// one has.
+    /// The job of `launcher`, which is a `child` of this supervisor or was started by an earlier
+    /// one.
     pub fn new(launcher: Process, child: Option<Child>, outputs: [(PathBuf, Follow); 2]) -> Self {
         Self { launcher, child, outputs, reserved: None }
     }
 
-    /// Reserves space for what start number `start` writes, every ten minutes.
+    /// Reserves disk space for what start number `start` writes, every ten minutes.
     pub fn reserve(&mut self, folder: &Folder, start: usize) {
         if self.reserved.is_none_or(|since| since.elapsed() > RESERVE_EVERY) {
             self.reserved = Some(Instant::now());
@@ -60,11 +59,11 @@ impl Job {
         }
     }
 
-    /// The new lines on standard output and on standard error; when the launcher has
-    /// ended, a last line without its end, too.
+    /// Returns the new lines on standard output and on standard error; once the launcher has ended,
+    /// also a last line without its end.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// A file cannot be read.
     pub fn read(&mut self, has_ended: bool) -> Result<[Vec<String>; 2], SupervisorError> {
         let mut lines = [Vec::new(), Vec::new()];
         for ((path, follow), lines) in self.outputs.iter_mut().zip(&mut lines) {
@@ -77,7 +76,7 @@ impl Job {
         Ok(lines)
     }
 
-    /// How its launcher ended, in words; `None` while it runs.
+    /// Says how the launcher ended; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
         match &mut self.child {
             Some(child) => match child.try_wait() {
@@ -95,32 +94,32 @@ impl Job {
     }
 }
 
-/// Removes the session folder of an Open MPI launcher that was killed; one that
-/// ends in order does it itself.
+/// Removes the session folder of an Open MPI launcher that was killed; one that ends in order
+/// removes it itself.
 pub fn remove_session(pid: i32) {
     remove_session_in(&std::env::temp_dir(), &process::this_host(), pid);
 }
 
-/// The same, in this folder, of a launcher on `host`, from whose name Open MPI takes the
-/// domain.
+/// Removes the session folder in `temp` of the launcher with process id `pid` on `host`. Open MPI
+/// names the folder after the host without its domain.
 fn remove_session_in(temp: &Path, host: &str, pid: i32) {
     let user = nix::unistd::geteuid();
     let host = host.split('.').next().unwrap_or(host);
-    // Not where a link of another user leads.
+    // A link of another user is not followed.
     let is_ours = |folder: &Path| {
         fs::symlink_metadata(folder)
             .is_ok_and(|found| found.is_dir() && found.uid() == user.as_raw())
     };
-    // Of Open MPI 5, whose mpirun is prterun.
+    // Open MPI 5, whose mpirun is prterun.
     let session = temp.join(format!("prterun.{host}.{pid}.{user}"));
     if is_ours(&session) {
         let _ = fs::remove_dir_all(session);
     }
-    // Of Open MPI 4.
+    // Open MPI 4.
     let all = temp.join(format!("ompi.{host}.{user}"));
     if is_ours(&all) {
         let _ = fs::remove_dir_all(all.join(format!("pid.{pid}")));
-        // It stays if other jobs have theirs in it.
+        // The folder stays if other jobs have sessions in it.
         let _ = fs::remove_dir(all);
     }
 }

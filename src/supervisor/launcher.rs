@@ -1,4 +1,4 @@
-//! How a job is started: command lines as pure functions.
+//! Command lines that start a job, as pure functions.
 
 use std::path::Path;
 
@@ -18,22 +18,21 @@ pub enum Launcher {
     Mpich,
     /// `srun` inside an allocation.
     Slurm,
-    /// A command with blanks to fill in, see [`Template`].
+    /// A command line with fields to fill in, see [`Template`].
     Template(Template),
 }
 
-/// A site's own command line, run by `/bin/sh -c`. Filled in: `{ranks}`,
-/// `{nodes}`, `{hostfile}`, `{hosts}` (names, commas between), `{slots}` (ranks
-/// a node, the largest), `{command}`.
+/// A site's own command line, run by `/bin/sh -c`. Its fields are `{ranks}`, `{nodes}`,
+/// `{hostfile}`, `{hosts}` (names, separated by commas), `{slots}` (ranks per node, the largest),
+/// and `{command}`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Template(String);
 
 impl Template {
-    /// A template.
+    /// Checks a template.
     ///
     /// # Errors
-    /// It has an unknown blank, no `{command}`, or nothing that tells the
-    /// nodes.
+    /// The template has an unknown field, no `{command}`, or no field that names the nodes.
     pub fn new(text: &str) -> Result<Self, String> {
         const KNOWN: [&str; 6] = ["ranks", "nodes", "hostfile", "hosts", "slots", "command"];
         for part in text.split('{').skip(1) {
@@ -55,43 +54,43 @@ impl Template {
     }
 }
 
-/// What is to be started.
+/// What a launcher is to start.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    /// Ranks.
+    /// Number of MPI ranks.
     pub ranks: usize,
-    /// Threads of a rank.
+    /// Threads per rank.
     pub threads: usize,
-    /// Cores of a node that are kept from the solver.
+    /// Cores per node that are kept from the solver.
     pub helper_cores: usize,
-    /// Where, in the order of the ranks.
+    /// The nodes, in the order of the ranks.
     pub hosts: &'a [Host],
-    /// Where the host file lies.
+    /// The path of the host file.
     pub hostfile: &'a Path,
     /// The program and its arguments.
     pub command: &'a [String],
-    /// What reaches a node; ssh if there is none.
+    /// The command that reaches a node; ssh if there is none.
     pub agent: Option<&'a str>,
-    /// The launcher's program, if not the usual one.
+    /// The launcher's program, if it is not the usual one.
     pub program: Option<&'a str>,
-    /// Further arguments of the launcher; a template has none.
+    /// Further arguments of the launcher; a template takes none.
     pub extra: &'a [String],
     /// The value of the heartbeat's environment variable.
     pub token: &'a str,
 }
 
-/// How it is started.
+/// How a launcher is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Added to the environment.
+    /// Variables to add to the environment.
     pub env: Vec<(String, String)>,
-    /// What the host file says.
+    /// The content of the host file.
     pub hostfile: String,
 }
 
-/// The plan for a job.
+/// Makes the plan for a job.
 pub fn plan(launcher: &Launcher, job: &Job) -> Plan {
     let mut plan = match launcher {
         Launcher::Openmpi => openmpi(job),
@@ -107,7 +106,8 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What gives the ranks cores for their threads, unless the user has said it.
+/// The launcher's flags that give each rank cores for its threads; none where the user's flags say
+/// where ranks run.
 fn cores(starter: Starter, job: &Job) -> Vec<String> {
     match starter.is_told(job.extra) {
         true => Vec::new(),
@@ -120,8 +120,8 @@ fn openmpi(job: &Job) -> Plan {
     if let Some(agent) = job.agent {
         argv.extend(["--mca".into(), "plm_rsh_agent".into(), agent.into()]);
     }
-    // A node that vanishes sends nothing. TCP's own keepalive waits for hours;
-    // this finds it within two seconds of silence and three probes.
+    // A node that vanishes sends nothing. TCP's own keepalive waits for hours; with these values it
+    // finds the loss within two seconds of silence and three probes.
     argv.extend(words(
         "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 \
          --mca oob_tcp_keepalive_probes 3",
@@ -137,12 +137,12 @@ fn openmpi(job: &Job) -> Plan {
 fn mpich(job: &Job) -> Plan {
     let mut argv = vec![job.program.unwrap_or("mpiexec.hydra").to_owned()];
     if let Some(agent) = job.agent {
-        // Not as `ssh`, to which Hydra gives a flag before the host's name.
+        // Not as `ssh`: Hydra would add a flag before the host's name.
         argv.extend(["-launcher".into(), "rsh".into(), "-launcher-exec".into(), agent.into()]);
     }
     argv.extend(["-f".into(), job.hostfile.display().to_string()]);
     argv.extend(["-n".into(), job.ranks.to_string()]);
-    // The environment as a whole goes along by itself, unless told otherwise.
+    // Hydra passes the whole environment on, unless told otherwise.
     argv.extend(["-genv".into(), heartbeat::ENV.into(), job.token.into()]);
     argv.extend(cores(Starter::Mpich, job));
     argv.extend_from_slice(job.extra);
@@ -150,8 +150,8 @@ fn mpich(job: &Job) -> Plan {
     Plan { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
 }
 
-/// `srun` takes the nodes in the order of the host file with `arbitrary`
-/// distribution: one line a rank.
+/// The plan for `srun`. With `arbitrary` distribution it takes the nodes in the order of the host
+/// file, which has one line per rank.
 fn slurm(job: &Job) -> Plan {
     let mut argv = vec![job.program.unwrap_or("srun").to_owned()];
     argv.extend([
@@ -159,7 +159,7 @@ fn slurm(job: &Job) -> Plan {
         format!("--ntasks={}", job.ranks),
         "--distribution=arbitrary".to_owned(),
     ]);
-    // One rank lost is all lost, at once; the step before may still be ending.
+    // If one rank is lost, all end at once; the previous step may still be ending.
     argv.extend(words("--kill-on-bad-exit=1 --wait=5 --overlap --export=ALL"));
     argv.extend(cores(Starter::Slurm, job));
     argv.extend_from_slice(job.extra);
@@ -186,9 +186,9 @@ fn filled_in(template: &Template, job: &Job) -> Plan {
     Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
 }
 
-/// What a node is to run: `words`, a program and its arguments, in `folder`. What
-/// is missing there is told by its name. The node's login shell may be any: `sh`
-/// reads it.
+/// The shell command for a node: runs `words`, a program and its arguments, in `folder`. A missing
+/// folder or program is named in the error. `sh` reads the command, whatever the node's login shell
+/// is.
 pub fn probe_command(folder: &Path, words: &[String]) -> String {
     let missing = |what: &str| {
         let text = format!("there is no {what}: nodes need what the launching machine has");
@@ -206,7 +206,7 @@ pub fn probe_command(folder: &Path, words: &[String]) -> String {
     format!("/bin/sh -c {}", shell_quoted(&script))
 }
 
-/// The command line that runs `command` (of a shell) on a node.
+/// The command line that runs the shell command `command` on a node.
 pub fn on_node(launcher: &Launcher, agent: Option<&str>, host: &str, command: &str) -> Vec<String> {
     match (launcher, agent) {
         (_, Some(agent)) => {

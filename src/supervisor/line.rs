@@ -1,10 +1,10 @@
-//! A line to a node: an agent with `skt-hpl probe` at its far end.
+//! Lines, which are connections to nodes: an agent such as ssh with `skt-hpl probe` at its far end.
 //!
-//! The probe answers the question that it was started with, and then those that come on
-//! its standard input. So the line is kept for the next question: an agent may take
-//! seconds to reach a node that computes (ssh's handshake), and when a node is lost all
-//! nodes are asked twice. Where an agent does not pass on standard input, the far end
-//! ends with its first answer, and the next question gets a new line.
+//! The probe answers the question that it was started with, and then those that come on its
+//! standard input. The line is kept for the next question because an agent may take seconds to
+//! reach a node that computes (ssh's handshake), and because all nodes are asked twice when one is
+//! lost. Where an agent does not pass on standard input, the far end ends with its first answer,
+//! and the next question gets a new line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -21,22 +21,22 @@ use super::links::Partner;
 use super::probe::{Answer, Purpose};
 use super::process::Process;
 
-/// Lines that are kept at a time; each is a process here. Further nodes get a new
-/// line for each question.
+/// Number of lines kept at a time; each is a process on this machine. Further nodes get a new line
+/// for each question.
 const KEPT_MAX: usize = 128;
 /// How often a kept line is used, so that no device on its way takes it for idle.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
-/// The far end of a line on which nothing comes for this long ends by itself: its
-/// supervisor is gone without a last packet.
+/// After this time without a question the far end ends: its supervisor is gone without a last
+/// packet.
 const FAR_END_PATIENCE: Duration = Duration::from_secs(180);
-/// What is read from a line that does not answer.
+/// Bytes that are read at most from a line without finding an answer.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// A line, and the question that waits for its answer.
 #[derive(Debug)]
 pub struct Line {
     child: Child,
-    /// Takes further questions, unless the line is for one alone.
+    /// The agent's standard input, for further questions; `None` if the line is for one question.
     questions: Option<ChildStdin>,
     number: u64,
     asked: Instant,
@@ -44,28 +44,28 @@ pub struct Line {
     opening: Option<Duration>,
 }
 
-/// What has come on a line.
+/// What has arrived on a line.
 #[derive(Debug)]
 pub enum Heard {
-    /// Not yet an answer.
+    /// No answer yet.
     Nothing,
-    /// The answer.
+    /// The answer to the last question.
     Answer(Box<Answer>),
-    /// Its end, and why.
+    /// The line has ended, for this reason.
     End(String),
 }
 
 impl Line {
-    /// A new line, by the program and arguments `argv`, which hold the first
-    /// question.
+    /// Opens a line with the program and arguments `argv`, which contain the first question. A line
+    /// that `is_kept` takes further questions.
     ///
     /// # Errors
-    /// The program cannot be started here.
+    /// The program cannot be started on this machine.
     pub fn open(argv: &[String], is_kept: bool) -> io::Result<Self> {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if is_kept { Stdio::piped() } else { Stdio::null() });
-        // A group of its own, so that the agent's children can be ended too.
+        // The agent gets a process group of its own, so that its children can be ended too.
         let mut child = command.process_group(0).spawn()?;
         let questions = child.stdin.take();
         // The supervisor never waits for the agent.
@@ -81,18 +81,18 @@ impl Line {
         Ok(Self { child, questions, number: 0, asked, said: Vec::new(), opening: None })
     }
 
-    /// Whether it is for more than one question.
+    /// Whether the line takes further questions.
     pub fn is_kept(&self) -> bool {
         self.questions.is_some()
     }
 
-    /// How long its first answer took, which includes the way to the node.
+    /// How long the first answer took, including the time to reach the node; `None` before it.
     pub fn opening(&self) -> Option<Duration> {
         self.opening
     }
 
-    /// Asks a further question; false if it cannot be asked on this line. An answer
-    /// to the one before that comes late is none.
+    /// Asks a further question; returns false if this line cannot take it. A late answer to the
+    /// previous question is ignored.
     pub fn ask(&mut self, purpose: Purpose, partners: &[Partner]) -> bool {
         self.number += 1;
         self.asked = Instant::now();
@@ -101,19 +101,20 @@ impl Line {
         self.send(&format!("{} {purpose}{partners}", self.number))
     }
 
-    /// Sends a line of text; false if the line has ended, or is for one question alone.
+    /// Sends a line of text; returns false if the line has ended, or takes one question only.
     fn send(&mut self, text: &str) -> bool {
         let is_written = self.questions.as_mut().is_some_and(|way| writeln!(way, "{text}").is_ok());
         is_written && matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What has come by now.
+    /// Reads what has arrived, without waiting.
     pub fn hear(&mut self) -> Heard {
-        // Asked before: all that an ended one has said is there to be read.
+        // The status is taken before reading: all that an ended agent has written is then there to
+        // be read.
         let status = self.child.try_wait();
         if let Some(out) = &mut self.child.stdout {
             let room = MOST_BYTES.saturating_sub(self.said.len() as u64);
-            // Would-block ends it as the end of the file does.
+            // The read ends without data as it ends at the end of the file.
             let _ = out.take(room).read_to_end(&mut self.said);
         }
         if let Some(answer) = Answer::find(&String::from_utf8_lossy(&self.said), self.number) {
@@ -127,11 +128,11 @@ impl Line {
         }
     }
 
-    /// The last line on the standard error of an ended one.
+    /// The last line on the standard error of an agent that has ended.
     fn complaint(&mut self) -> String {
         let mut said = Vec::new();
         if let Some(err) = &mut self.child.stderr {
-            // A child of its may hold the pipe open: nothing is waited for.
+            // A child of the agent may hold the pipe open, so nothing waits for its end.
             let _ = err.take(MOST_BYTES).read_to_end(&mut said);
         }
         let said = String::from_utf8_lossy(&said);
@@ -141,7 +142,7 @@ impl Line {
 }
 
 impl Drop for Line {
-    /// The far end sees the end of its standard input.
+    /// Ends the agent. The far end sees the end of its standard input and ends, too.
     fn drop(&mut self) {
         if let Some(process) = Process::of(self.child.id() as i32) {
             process.kill_group();
@@ -158,24 +159,25 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes out the line to a node.
+    /// Takes the line to the node `name` out, if there is one.
     pub fn take(&mut self, name: &str) -> Option<Line> {
         self.idle.remove(name)
     }
 
-    /// Keeps a line to a node, if it may be.
+    /// Keeps the line to a node for the next question, if the line takes one.
     pub fn keep(&mut self, name: &str, line: Line) {
         if line.is_kept() {
             self.idle.insert(name.to_owned(), line);
         }
     }
 
-    /// Whether one more may be kept in addition to `others` that are in use.
+    /// Whether one more line may be kept in addition to `others` that are in use.
     pub fn has_room(&self, others: usize) -> bool {
         self.idle.len() + others < KEPT_MAX
     }
 
-    /// Uses the lines that were idle for half a minute, and drops those that have ended.
+    /// Every half minute, sends a blank line on each idle line, and drops the lines that have
+    /// ended.
     pub fn keep_alive(&mut self) {
         if self.kept.is_some_and(|kept| kept.elapsed() < KEEP_EVERY) {
             return;
@@ -185,8 +187,8 @@ impl Lines {
     }
 }
 
-/// Further questions on standard input, at the far end, with their numbers: until
-/// it ends, says something else, or nothing has come for three minutes.
+/// Reads further questions, with their numbers, from standard input at the far end: until it ends,
+/// contains something else, or nothing has come for three minutes.
 pub fn further_questions() -> impl Iterator<Item = (u64, Purpose, Vec<Partner>)> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -201,7 +203,7 @@ pub fn further_questions() -> impl Iterator<Item = (u64, Purpose, Vec<Partner>)>
     std::iter::from_fn(move || {
         loop {
             let line = receiver.recv_timeout(FAR_END_PATIENCE).ok()?;
-            // An empty one only keeps the line in use.
+            // An empty line only keeps the connection in use.
             if !line.is_empty() {
                 let mut words = line.split(' ');
                 let number = words.next()?.parse().ok()?;
@@ -217,7 +219,7 @@ pub fn further_questions() -> impl Iterator<Item = (u64, Purpose, Vec<Partner>)>
 mod tests {
     use super::*;
 
-    /// The far end as a shell script that answers `said`, a line each.
+    /// A line whose far end is a shell script.
     fn line(script: &str, is_kept: bool) -> Line {
         Line::open(&["/bin/sh".into(), "-c".into(), script.to_owned()], is_kept).unwrap()
     }
@@ -227,12 +229,12 @@ mod tests {
         format!("echo '{}'", line.trim_end().replace("\"question\":0", question))
     }
 
-    /// What is heard within ten seconds.
+    /// What is heard within a minute.
     fn heard(line: &mut Line) -> Heard {
         let start = Instant::now();
         loop {
             match line.hear() {
-                Heard::Nothing if start.elapsed() < Duration::from_secs(10) => {
+                Heard::Nothing if start.elapsed() < Duration::from_secs(60) => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 heard => return heard,
@@ -259,7 +261,7 @@ mod tests {
         let script = format!("read x; {first}; read x; {second}; read x");
         let mut line = line(&script, true);
         assert!(matches!(line.hear(), Heard::Nothing));
-        // The answer to the first comes only now.
+        // The answer to the first question comes only now.
         assert!(line.ask(Purpose::Start, &[]));
         std::thread::sleep(Duration::from_millis(200));
         assert!(matches!(line.hear(), Heard::Nothing));

@@ -1,18 +1,17 @@
-//! `skt-hpl launch`: starts a job and brings it to its end through the loss of
-//! nodes (the restart daemon of Tang et al., TPDS 2018, section 6.2).
+//! `skt-hpl launch`: starts a job and restarts it after the loss of nodes until it is done (the
+//! restart daemon of Tang et al., TPDS 2018, section 6.2).
 //!
 //! ```text
 //! until the job is done, or there is a reason to give up:
 //!     probe all nodes                                survey, line, probe, fault
 //!     replace the lost in place                      decisions, hosts::pool
-//!     start the job on them                          plan
-//!     follow its signs of life until it ends         job, follow, watch
-//!     or hangs
-//!     what now?                                      decisions, after_ending
+//!     start the job on them                          launcher
+//!     follow its heartbeats until it ends or hangs   job, follow, watch
+//!     decide what comes next                         decisions, after_ending
 //! ```
 //!
-//! `decisions` decides, `shell` acts. The state is in a folder, see [`state`]: if a
-//! supervisor is killed, the job goes on, and the next supervisor takes it over.
+//! `decisions` decides, `shell` acts. The state is kept in a folder, see [`state`]: if a supervisor
+//! is killed, the job continues, and the next supervisor takes it over.
 
 pub mod after_ending;
 mod decisions;
@@ -46,64 +45,65 @@ use skt_terms::exit::Exit;
 use state::StateError;
 use watch::Floors;
 
-/// What is to be run, and how.
+/// What to run, and how.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The program that starts the ranks.
     pub launcher: Launcher,
     /// The launcher's program, if it is not the usual one.
     pub program: Option<String>,
-    /// Further arguments for it.
+    /// Further arguments for the launcher.
     pub extra: Vec<String>,
     /// The command that reaches a node, if it is not the launcher's usual one.
     pub agent: Option<String>,
     /// The networks that the job uses.
     pub networks: Networks,
-    /// All ranks run on this machine: no agent is needed.
+    /// Whether all ranks run on this machine, so that no agent is needed.
     pub is_local: bool,
-    /// Nodes.
+    /// The nodes, with the spares.
     pub pool: Pool,
-    /// Ranks.
+    /// Number of MPI ranks.
     pub ranks: usize,
-    /// Threads of a rank.
+    /// Threads per rank.
     pub threads: usize,
-    /// Cores of each node that are kept from the solver.
+    /// Cores per node that are kept from the solver.
     pub helper_cores: usize,
-    /// This program's file, which the nodes have under the same path.
+    /// This program's file; each node has it under the same path.
     pub program_file: PathBuf,
     /// Arguments of the benchmark.
     pub command: Vec<String>,
-    /// Name of the run in the store.
+    /// The name of the run in the store.
     pub run_id: String,
-    /// The store.
+    /// The store of the segments.
     pub store: String,
-    /// The folders with images, on the nodes' own disks or where all see them.
+    /// Folders with images, on the nodes' own disks or on a file system that all nodes share.
     pub image_folders: Vec<PathBuf>,
-    /// Bytes that the segments of a rank take.
+    /// Bytes of the segments of one rank.
     pub rank_bytes: u64,
-    /// Losses that the code can rebuild.
+    /// Number of lost ranks per group that the code can rebuild.
     pub parities: usize,
     /// Whether checkpoints are taken.
     pub is_protected: bool,
-    /// Whether the arguments say what to do with older data.
+    /// Whether the arguments say what to do with data of earlier starts.
     pub says_resume: bool,
-    /// Where the state is kept.
+    /// The folder that keeps the state.
     pub state: PathBuf,
-    /// The least limits for the job's silence.
+    /// Lower bounds for the limits on the job's silence.
     pub floors: Floors,
-    /// Longest time that a node may take to answer.
+    /// The longest time that a node may take to answer.
     pub probe_limit: Duration,
-    /// Failures before giving up.
+    /// Number of restarts after which the next failure ends the run.
     pub restarts_max: usize,
-    /// The machine of an earlier supervisor is gone for good: its launcher is not waited for.
+    /// Whether the machine of an earlier supervisor is gone for good, so that its launcher is not
+    /// waited for.
     pub head_lost: bool,
-    /// Nodes that failed a probe may be used again.
+    /// Whether nodes that failed a probe may be used again.
     pub readmit: bool,
-    /// When more is lost than can be rebuilt, start over.
+    /// Whether the run starts over when more is lost than can be rebuilt.
     pub start_over: bool,
     /// When the time of the run ends, in seconds since 1970.
     pub end_unix: Option<f64>,
-    /// Where the JSON record of the run goes.
+    /// The file for the JSON record of the run.
     pub json: Option<PathBuf>,
 }
 
@@ -116,17 +116,17 @@ pub enum SupervisorError {
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The launcher cannot be started.
     #[error("cannot start {program}: {source}; is it installed, and in PATH?")]
     Launcher {
-        /// Its program.
+        /// The launcher's program.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The agent that reaches the nodes cannot be started.
@@ -135,20 +135,20 @@ pub enum SupervisorError {
          PATH? --agent names another. Checkpoints are kept: the same command goes on from them"
     )]
     Agent {
-        /// Its program.
+        /// The agent's program.
         agent: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The state is of another run.
+    /// The state belongs to another run.
     #[error(
         "{}: holds an unfinished run with other options ({command}); finish it with those, name \
          another folder with --state, or remove this one", folder.display()
     )]
     OtherRun {
-        /// The folder.
+        /// The folder of the state.
         folder: PathBuf,
-        /// Its options.
+        /// The options of the run that the state belongs to.
         command: String,
     },
     /// The job runs under a launcher of another machine.
@@ -157,7 +157,7 @@ pub enum SupervisorError {
          if that machine is gone for good, here with --head-lost"
     )]
     Elsewhere {
-        /// Which.
+        /// The other machine.
         host: String,
     },
     /// Signals cannot be caught.
@@ -168,8 +168,7 @@ pub enum SupervisorError {
 /// Runs the job to its end.
 ///
 /// # Errors
-/// See [`SupervisorError`]. What goes wrong with the job is no error here, but
-/// in the exit code.
+/// See [`SupervisorError`]. A failure of the job is not an error here: the exit code tells it.
 pub fn run(options: Options) -> Result<Exit, SupervisorError> {
     stop::listen().map_err(SupervisorError::Signals)?;
     shell::Shell::new(options)?.run()

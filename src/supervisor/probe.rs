@@ -1,6 +1,6 @@
-//! The answer of a node to the supervisor's question whether it can take part: its own
-//! `skt-hpl probe` gives it, see [`super::line`]. The probe also ends processes that an
-//! earlier start of this run has left on the node: two jobs must not share segments.
+//! The answer of a node to the supervisor's question whether it can take part: `skt-hpl probe` on
+//! the node gives it, see [`super::line`]. The probe also ends processes that an earlier start of
+//! this run left on the node, because two jobs must not share segments.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,56 +19,56 @@ use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
 use crate::run::protect::{self, NodeStore};
 
-/// An answer starts with it: a login shell may print a greeting before.
+/// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
-/// What a node says of itself.
+/// What a node reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Number of the question, from 0 on each line.
+    /// The number of the question, from 0 on each line.
     #[serde(default)]
     pub question: u64,
-    /// What it calls itself.
+    /// The node's own name of itself.
     pub host: String,
-    /// Version of our program there.
+    /// The version of skt-hpl on the node.
     pub version: String,
-    /// Checksum of the program there.
+    /// The checksum of the program's file on the node.
     pub program: u64,
-    /// Ranks of an earlier start that were still there, and are ended.
+    /// Number of ranks of an earlier start that were still running and have been ended.
     pub ended: usize,
-    /// Those that cannot be ended.
+    /// Number of ranks of an earlier start that cannot be ended.
     pub immortal: usize,
-    /// Processes of this user that end: their memory is still to come back.
+    /// Number of this user's processes that are ending, whose memory is still to be freed.
     #[serde(default)]
     pub ending: usize,
-    /// Ranks of the run that are there, when they are looked for.
+    /// Number of ranks of the run on the node, if the question was to look for them.
     #[serde(default)]
     pub ranks: usize,
-    /// Those of them that a signal has stopped.
+    /// Number of those ranks that a signal has stopped.
     #[serde(default)]
     pub stopped: usize,
-    /// Bytes of segments of this run.
+    /// Bytes of the segments of this run.
     pub run_bytes: u64,
     /// Bytes of memory that are available.
     pub available_bytes: u64,
-    /// Bytes that the store has free, if it is a folder of a file system of its own.
+    /// Free bytes of the store, if it is a folder of a file system of its own.
     pub store_free_bytes: Option<u64>,
     /// Limits of a store of System V segments, and how much of them other runs use.
     #[serde(default)]
     pub sysv: Option<SysvLimits>,
-    /// Why the store of segments cannot be used, if so.
+    /// Why the store of segments cannot be used; `None` if it can.
     pub no_store: Option<String>,
-    /// Why no segment in the store outlives its processes, if so.
+    /// Why no segment in the store outlives its processes; `None` if segments do.
     #[serde(default)]
     pub void_store: Option<String>,
-    /// Why images of this run stay on the node's disks, if they were to go and do not.
+    /// Why images of this run are still on the node's disks although they were to be removed.
     #[serde(default)]
     pub images_stay: Option<String>,
     /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
-    /// Its addresses in networks.
+    /// The node's addresses in its networks.
     #[serde(default)]
     pub addresses: Vec<Address>,
-    /// What it found of the links that it was to try.
+    /// What the node found about the links that it was to try.
     #[serde(default)]
     pub links: Vec<Link>,
 }
@@ -76,19 +76,19 @@ pub struct Answer {
 /// What a node is asked.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The run, as in the heartbeat's token.
+    /// Identifies the run, as in the heartbeat's token.
     pub run: String,
-    /// Its name in the store.
+    /// The name of the run in the store.
     pub run_id: String,
-    /// The store.
+    /// The store of the segments.
     pub store: String,
-    /// The folders with images, on the node's own disks or where all see them.
+    /// Folders with images, on the node's own disks or on a file system that all nodes share.
     pub image_folders: Vec<PathBuf>,
-    /// What to do there.
+    /// What the node is to do.
     pub purpose: Purpose,
     /// The nodes that it tries to reach.
     pub partners: Vec<Partner>,
-    /// Its number.
+    /// The number of the question.
     pub number: u64,
 }
 
@@ -101,8 +101,8 @@ pub enum Purpose {
     Look,
     /// The links to other nodes are tried: nothing is touched.
     Links,
-    /// The run is over: its segments are removed, except the marks that say so, and its images
-    /// on the node's own disks.
+    /// The run is over: the node removes its segments, except the marks that say that the run is
+    /// over, and its images on the node's own disks.
     Clean,
     /// The run is over and no node has segments of it: the marks are removed, too.
     Forget,
@@ -110,13 +110,13 @@ pub enum Purpose {
 
 named!(Purpose { Start: "start", Look: "look", Links: "links", Clean: "clean", Forget: "forget" });
 
-/// The paths of this process's program and folder; they change when the program's file
-/// is replaced or the folder is removed.
+/// The paths of this process's program and working folder; they change when the program's file is
+/// replaced or the folder is removed.
 pub fn whereabouts() -> [Option<PathBuf>; 2] {
     ["/proc/self/exe", "/proc/self/cwd"].map(|link| fs::read_link(link).ok())
 }
 
-/// The node's answer to a question.
+/// Carries out a question on this node and returns the answer.
 pub fn answer(question: &Question) -> Answer {
     let (ended, immortal) = match question.purpose {
         Purpose::Look | Purpose::Links => (0, 0),
@@ -177,8 +177,8 @@ pub fn answer(question: &Question) -> Answer {
     answer
 }
 
-/// Removes all segments of a run: its checkpoints, and the locks that killed
-/// ranks have left. A segment that a process is attached to stays.
+/// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with
+/// `with_marks` also the marks that the run is over. A segment that a process is attached to stays.
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
     let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run_id);
     for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
@@ -190,8 +190,8 @@ fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), S
     Ok(())
 }
 
-/// Removes all images of a run from these folders; why some stay. Where a folder is not there,
-/// nothing is.
+/// Removes all images of a run from `folders`; returns why some stay. A missing folder has no
+/// images.
 fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
     let failed = |folder: &PathBuf| match remove_images_of(folder, run_id, |_| true) {
         Err(error) if error.kind() != ErrorKind::NotFound => Some(error.to_string()),
@@ -200,26 +200,26 @@ fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
     folders.iter().filter_map(failed).next()
 }
 
-/// Checksum of this program's file.
+/// The checksum of this program's file; 0 if it cannot be read.
 pub fn program_checksum() -> u64 {
     static SUM: OnceLock<u64> = OnceLock::new();
     *SUM.get_or_init(|| fs::read("/proc/self/exe").map_or(0, |bytes| checksum(&bytes)))
 }
 
 impl Answer {
-    /// The answer as a line.
+    /// Formats the answer as a line.
     pub fn line(&self) -> String {
         format!("{MARK}{}\n", serde_json::to_string(self).expect("text and numbers"))
     }
 
-    /// The answer to question `number` in what a node has said.
+    /// Finds the answer to question `number` in the output of a node.
     pub fn find(said: &str, number: u64) -> Option<Answer> {
         let answers = said.lines().filter_map(|line| {
             let (_, json) = line.split_once(MARK)?;
             serde_json::from_str::<Answer>(json).ok()
         });
         let mut answer = { answers }.find(|answer| answer.question == number)?;
-        // Texts of another machine are made safe to show.
+        // Text from another machine is made safe to show.
         let said = [&mut answer.host, &mut answer.version];
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
         let texts = texts.chain(&mut answer.void_store);
@@ -236,7 +236,7 @@ impl Answer {
         Some(answer)
     }
 
-    /// Whether it could remove what the run has left there.
+    /// Whether the node could remove what the run left there.
     pub fn is_clean(&self) -> bool {
         self.immortal == 0 && self.no_store.is_none()
     }
@@ -250,7 +250,7 @@ pub(super) mod tests {
     use crate::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
     use crate::checkpoint::record::StartId;
 
-    /// What a node that is well answers to the first question.
+    /// The answer of a healthy node to the first question.
     pub(in crate::supervisor) fn answer() -> Answer {
         Answer {
             question: 0,
@@ -301,7 +301,7 @@ pub(super) mod tests {
         assert_eq!(ask(Purpose::Clean).images_stay, None);
         assert_eq!(left().collect::<Vec<_>>(), ["another"]);
         assert_eq!(ask(Purpose::Clean).images_stay, None, "there are none");
-        // What cannot be removed is told.
+        // What cannot be removed is reported.
         let path = Folder::path_of(folder.path(), "r");
         std::os::unix::fs::symlink(folder.path(), &path).unwrap();
         let why = ask(Purpose::Clean).images_stay.expect("told");

@@ -1,4 +1,4 @@
-//! Processes, each told apart from a later one of the same number.
+//! Processes, each distinguished from a later process with the same id.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,33 +10,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::store::host::{is_ending, running_since, stat};
 
-/// A process, named by its number, its start, and the machine's start.
+/// A process, identified by its id, its start, and the boot of its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// The process id.
     pub pid: i32,
-    /// When it started, in clock ticks since the machine's start.
+    /// When the process started, in clock ticks since the machine's boot.
     start_ticks: u64,
-    /// The machine's boot id, which names its start.
+    /// The machine's boot id.
     boot: String,
     /// The machine's name.
     host: String,
 }
 
 impl Process {
-    /// The process that has this number now.
+    /// The process that has the id `pid` now, if one runs.
     pub fn of(pid: i32) -> Option<Self> {
         let start_ticks = running_since(pid as u32)?;
         Some(Self { pid, start_ticks, boot: boot_id(), host: this_host() })
     }
 
-    /// Whether it still runs here. A zombie does not.
+    /// Whether the process still runs on this machine. A zombie does not run.
     pub fn runs(&self) -> bool {
         self.boot == boot_id() && running_since(self.pid as u32) == Some(self.start_ticks)
     }
 
-    /// Whether it was started with the heartbeat `token`, as far as its environment
-    /// may be read.
+    /// Whether the process was started with the heartbeat `token`; true also where its environment
+    /// cannot be read.
     pub fn may_have(&self, token: &str) -> bool {
         let environment = environment_of(self.pid);
         let wanted = format!("{}={token}", crate::report::heartbeat::ENV);
@@ -44,20 +44,20 @@ impl Process {
         environment.is_empty() || entries.any(|entry| entry == wanted.as_bytes())
     }
 
-    /// The machine that it ran on, if that is not this one.
+    /// The name of the machine that the process ran on, if that is not this machine.
     pub fn elsewhere(&self) -> Option<&str> {
         (self.host != this_host()).then_some(self.host.as_str())
     }
 
-    /// Sends a signal if it still runs.
+    /// Sends a signal to the process if it still runs.
     pub fn signal(&self, signal: Signal) {
         if self.runs() {
-            // It may end in between, and then needs no signal.
+            // The process may end in between, and then needs no signal.
             let _ = kill(Pid::from_raw(self.pid), signal);
         }
     }
 
-    /// Kills it and its process group, of which it must be the leader.
+    /// Kills the process and its process group, of which it must be the leader.
     pub fn kill_group(&self) {
         if self.runs() {
             let _ = killpg(Pid::from_raw(self.pid), Signal::SIGKILL);
@@ -74,32 +74,32 @@ pub fn this_host() -> String {
     nix::unistd::gethostname().map_or_else(|_| String::new(), |n| n.to_string_lossy().into_owned())
 }
 
-/// How long a rank may take to end after SIGTERM. Where ranks change data in place they end
-/// between two pieces of work, each some tenths of a second long on a busy machine.
+/// How long a rank may take to end after SIGTERM. Ranks that change data in place end between two
+/// pieces of work, each some tenths of a second long on a busy machine.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How long killed processes are waited for. One that ends and is not gone by then, such as one
-/// in a sync of a slow disk, ends all the same; the next start waits for it.
+/// How long killed processes are waited for. A killed process that is still ending after that, such
+/// as one in a sync of a slow disk, does end; the next start waits for it.
 const KILLED: Duration = Duration::from_secs(2);
-/// How long a process may take on a program before it is taken to have no environment.
+/// How long a process may take in `exec` before it counts as having no environment.
 const EXEC: Duration = Duration::from_secs(2);
 
-/// Ends the ranks of the run `run` that a launcher has left on this machine:
-/// processes that run our program with a heartbeat of that run, with SIGTERM, and in 1.5
-/// seconds with SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns how many
-/// there were, and how many stay.
+/// Ends the ranks of the run `run` that a launcher left on this machine: processes that run this
+/// program with a heartbeat token of that run. They get SIGTERM, and 1.5 seconds later SIGKILL.
+/// Waits until they are gone, 3.5 seconds at most. Returns the number of ranks found, and the
+/// number that stays.
 pub fn sweep_ranks(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).filter(|pid| is_ours(*pid)).collect())
+    end_all(|| of_run(run).filter(|pid| is_ours(*pid)).collect(), GRACE)
 }
 
-/// Ends what a launcher of the run `run` has left on this machine, ranks as
-/// [`sweep_ranks`]. Its agents, which wait for nodes that are gone, are killed. Call it when
-/// the launcher has ended.
+/// Ends all processes that a launcher of the run `run` left on this machine, once it has ended:
+/// ranks as [`sweep_ranks`] does, and the launcher's agents, which wait for nodes that are gone,
+/// with SIGKILL at once. Returns the number of processes found, and the number that stays.
 pub fn sweep_launcher(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).collect())
+    end_all(|| of_run(run).collect(), GRACE)
 }
 
-/// How many ranks of the run `run` are on this machine, and how many of them a signal has
-/// stopped (SIGSTOP); a debugger's stop is another.
+/// Returns the number of ranks of the run `run` on this machine, and how many of them a signal has
+/// stopped (SIGSTOP); a rank that a debugger has stopped does not count.
 pub fn count_ranks(run: &str) -> (usize, usize) {
     let ranks: Vec<i32> = of_run(run).filter(|pid| is_ours(*pid)).collect();
     let is_stopped = |pid: &&i32| {
@@ -109,18 +109,17 @@ pub fn count_ranks(run: &str) -> (usize, usize) {
     (ranks.len(), ranks.iter().filter(is_stopped).count())
 }
 
-/// Whether a process runs our program.
+/// Whether the process `pid` runs this program.
 fn is_ours(pid: i32) -> bool {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(|path| path.file_name()).map(OsStrExt::as_bytes);
     let link = fs::read_link(format!("/proc/{pid}/exe")).ok();
     let name = link.as_deref().and_then(|path| path.file_name()).map(OsStrExt::as_bytes);
-    // A program that was replaced on disk since reads `... (deleted)`.
+    // The link of a program that was replaced on disk since ends in ` (deleted)`.
     name.map(|name| name.strip_suffix(b" (deleted)").unwrap_or(name)) == program
 }
 
-/// Processes with a heartbeat of the run `run` in their environment, but for
-/// this one.
+/// The processes with a heartbeat token of the run `run` in their environment, except this one.
 fn of_run(run: &str) -> impl Iterator<Item = i32> {
     let wanted = format!("{}={run}.", crate::report::heartbeat::ENV);
     let has_beat = move |pid: &i32| {
@@ -132,10 +131,9 @@ fn of_run(run: &str) -> impl Iterator<Item = i32> {
     pids.filter(move |pid| *pid != me).filter(has_beat)
 }
 
-/// The environment of a process, as it was started; empty if it may not be read. While
-/// a process takes on its program (`exec`), the environment reads as empty although it
-/// has one, while its parent already goes on: this function waits for such a process,
-/// two seconds at most.
+/// The environment that a process was started with; empty if it may not be read. During `exec` a
+/// process's environment reads as empty although it has one, while its parent already continues:
+/// this function waits for such a process, two seconds at most.
 fn environment_of(pid: i32) -> Vec<u8> {
     let start = Instant::now();
     let read = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -145,42 +143,41 @@ fn environment_of(pid: i32) -> Vec<u8> {
             return environment;
         }
         if !takes_on_program(pid) || start.elapsed() > EXEC {
-            // It may have come to its program since.
+            // The process may have finished `exec` since.
             return read();
         }
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// Whether a process has memory (field 23 of its stat) but no program in it
-/// yet (field 26): the kernel sets the latter after the environment. Kernel
-/// threads have neither.
+/// Whether a process is in `exec`: it has memory (field 23 of its stat) but no program in it yet
+/// (field 26), which the kernel sets after the environment. Kernel threads have neither.
 fn takes_on_program(pid: i32) -> bool {
     stat(pid as u32).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
 }
 
-/// Ends the processes that `look` finds, and looks again until it finds none
-/// that runs: one may have started another meanwhile. Returns how many there were, and how
-/// many stay.
-fn end_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
+/// Ends the processes that `look` finds, ranks with SIGTERM and after `grace` with SIGKILL, and
+/// looks again until none runs, as one may have started another meanwhile. Returns the number of
+/// processes found, and the number that stays.
+fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
     let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
         let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
         for process in &running {
             let is_new = !found.contains(process);
-            if !is_ours(process.pid) || start.elapsed() > GRACE {
+            if !is_ours(process.pid) || start.elapsed() > grace {
                 process.signal(Signal::SIGKILL);
             } else if is_new {
                 process.signal(Signal::SIGTERM);
-                // One that was stopped does not hear of it.
+                // A stopped process does not handle SIGTERM before it continues.
                 process.signal(Signal::SIGCONT);
             }
             if is_new {
                 found.push(process.clone());
             }
         }
-        if running.is_empty() || start.elapsed() > GRACE + KILLED {
+        if running.is_empty() || start.elapsed() > grace + KILLED {
             let stays = |process: &&Process| !is_ending(process.pid as u32);
             return (found.len(), running.iter().filter(stays).count());
         }
@@ -231,11 +228,16 @@ mod tests {
     fn a_rank_that_changes_its_data_is_left_the_time_to_end() {
         let me = format!("grace-{}", std::process::id());
         let token = format!("{me}.1");
-        for (piece_milliseconds, signal) in [(300, Signal::SIGTERM), (60_000, Signal::SIGKILL)] {
+        // The first ends within its grace, however late a busy machine lets it run, and the second
+        // does not.
+        for (piece_milliseconds, grace_milliseconds, signal) in
+            [(300, 60_000, Signal::SIGTERM), (60_000, 300, Signal::SIGKILL)]
+        {
             let mut child = grace::tests::start(piece_milliseconds, |command| {
                 command.env(crate::report::heartbeat::ENV, &token);
             });
-            assert_eq!(sweep_ranks(&me), (1, 0));
+            let look = || of_run(&me).filter(|pid| is_ours(*pid)).collect();
+            assert_eq!(end_all(look, Duration::from_millis(grace_milliseconds)), (1, 0));
             assert_eq!(child.wait().unwrap().signal(), Some(signal as i32));
         }
     }

@@ -1,8 +1,8 @@
-//! What a launcher says when it will never start the job, however often it is tried.
+//! Recognizes messages of launchers that will never start the job, however often it is tried.
 
-/// The texts, the launcher that has them, and what helps.
+/// Each text of a launcher, with what helps.
 const TEXTS: [(&str, &str); 5] = [
-    // Open MPI 4 and, as `prterun`, 5.
+    // Open MPI 4 and, as `prterun`, Open MPI 5.
     ("has detected an attempt to run as root", AS_ROOT),
     ("was unable to find the specified executable file", NO_PROGRAM),
     ("was unable to launch the specified application as it could not", NO_PROGRAM),
@@ -19,7 +19,8 @@ const NO_PROGRAM: &str = "the launcher cannot start the program that its message
     argument may need the flag before it in a --launcher-arg of its own, and nodes need skt-hpl \
     at the same path as here";
 
-/// Why the launcher that has written this line will not start the job, and what helps.
+/// Why the launcher that wrote `line` will not start the job, and what helps; `None` for other
+/// lines.
 pub fn why(line: &str) -> Option<&'static str> {
     TEXTS.iter().find(|(text, _)| line.contains(text)).map(|(_, why)| *why)
 }

@@ -1,10 +1,10 @@
-//! The record of a run: a status line, the timelines of failures, JSON.
+//! Reports on a run: the status line, the timelines of failures, and JSON.
 
 use serde_json::{Value, json};
 
 use super::state::{State, Status};
 
-/// The state of the run, in a line.
+/// The state of the run in one line.
 pub fn status_line(state: &State, now_unix: f64) -> String {
     let elapsed = now_unix - state.started_unix;
     let what = match (&state.last_beat, state.status) {
@@ -28,7 +28,7 @@ pub fn status_line(state: &State, now_unix: f64) -> String {
     )
 }
 
-/// The timelines of all failures, as a table; nothing if there was none.
+/// The timelines of all failures as a table; empty if there was no failure.
 pub fn timelines(state: &State) -> Vec<String> {
     if state.failures.is_empty() {
         return Vec::new();
@@ -62,7 +62,7 @@ pub fn timelines(state: &State) -> Vec<String> {
     lines
 }
 
-/// The whole record of a run.
+/// The whole record of a run as JSON.
 pub fn account(state: &State) -> Value {
     let failures: Vec<Value> = state
         .failures

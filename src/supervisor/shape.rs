@@ -1,5 +1,5 @@
-//! Which losses a list of nodes survives: computed before the run, from the groups that
-//! its ranks will form.
+//! Which losses a list of nodes survives: computed before the run, from the groups that its ranks
+//! will form.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::checkpoint::group::{self, Groups};
 use crate::checkpoint::methods::Method;
 use crate::run::protect::Settings;
 
-/// The shape in a sentence, and what to be warned of.
+/// What a list of nodes survives, in a sentence, with warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Shape {
     /// Which losses the run survives.
@@ -17,7 +17,7 @@ pub struct Shape {
     pub warnings: Vec<String>,
 }
 
-/// Judges the pool for `ranks` ranks. `rows`: the groups of a run with checksums, which are
+/// Judges the pool for `ranks` ranks. `rows` gives the groups of a run with checksums, which are
 /// its process rows.
 pub fn judge(
     pool: &Pool,
@@ -73,7 +73,7 @@ fn domains(hosts: &[Host], ranks: usize, settings: &Settings) -> Vec<String> {
     hosts.iter().flat_map(of_host).take(ranks).collect()
 }
 
-/// The groups, and the domain of each rank.
+/// The groups, and the failure domain of each rank.
 fn form(
     domains: &[String],
     settings: &Settings,
@@ -100,7 +100,8 @@ fn count<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize
     all
 }
 
-/// A domain with more ranks of one group than the code can rebuild.
+/// Names a failure domain that has more ranks of one group than the code can rebuild, if there is
+/// one.
 fn too_many_in_a_domain(groups: &Groups, domains: &[String], parities: usize) -> Option<String> {
     let in_group = |members: &Vec<usize>| {
         let counts = count(members.iter().map(|rank| &domains[*rank]));
@@ -115,8 +116,8 @@ fn too_many_in_a_domain(groups: &Groups, domains: &[String], parities: usize) ->
     })
 }
 
-/// Nodes that no spare can replace, and domains whose loss takes more nodes
-/// than there are spares.
+/// Warns of nodes that no spare can replace, and of failure domains with more nodes than there are
+/// spares elsewhere.
 fn too_few_spares(pool: &Pool, settings: &Settings) -> Vec<String> {
     if pool.spares.is_empty() {
         return vec![
@@ -209,7 +210,7 @@ mod tests {
             warnings[0].starts_with("failure domain a has ") && warnings[0].contains("can lose 1"),
             "{warnings:?}"
         );
-        // Not allowed, it is refused with the reason.
+        // Where shared domains are not allowed, the list is refused with the reason.
         let refused = judged("n1 n2 n3 n4", "s1", 1, &settings(1, &racks));
         assert!(refused.summary.is_empty() && refused.warnings.len() == 1, "{refused:?}");
     }
@@ -219,7 +220,7 @@ mod tests {
         let mut pool = Pool::new(hosts("n1 n2", 4), hosts("s1", 2));
         let warned = |pool: &Pool| judge(pool, 8, &settings(1, &[]), None).warnings;
         assert_eq!(warned(&pool), ["no spare node has the 4 slots of the largest node"]);
-        // One slot: the list does not say.
+        // One slot: the list does not give a number of slots.
         pool.spares[0].slots = 1;
         assert_eq!(warned(&pool), [""; 0]);
     }

@@ -1,5 +1,5 @@
-//! Carries out the [`Action`]s of [`super::decisions`] with processes, questions to nodes
-//! and files, and turns their results into [`Event`]s.
+//! Carries out the [`Action`]s of [`super::decisions`] with processes, probes of nodes and files,
+//! and turns their results into [`Event`]s.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -27,11 +27,11 @@ use crate::report::outfile;
 use crate::run::protect::TimeLimit;
 use skt_terms::exit::Exit;
 
-/// How often the supervisor looks.
+/// How often the supervisor looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Between two writings of the state.
+/// The shortest time between two writes of the state.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// How long nodes that are not needed any more may take to be cleaned.
+/// How long the cleaning of nodes that are no longer needed may take.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, SupervisorError>;
@@ -41,19 +41,19 @@ pub struct Shell {
     options: Options,
     machine: Machine,
     folder: Folder,
-    /// Held until the supervisor ends.
+    /// The lock on the state folder, held until the supervisor ends.
     lock: Flock<File>,
     clock: Clock,
     terminal: Terminal,
-    /// To the nodes.
+    /// Idle lines to the nodes.
     lines: Lines,
     job: Option<Job>,
     saved: Instant,
-    /// How the supervisor ends, once it does.
+    /// The result of the supervisor, once it ends.
     end: Option<Result<Exit>>,
 }
 
-/// Seconds since 1970 by a clock that is not set while this supervisor lives.
+/// Seconds since 1970, by a clock that nobody can set while this supervisor lives.
 struct Clock {
     start: Instant,
     start_unix: f64,
@@ -66,8 +66,8 @@ impl Clock {
 }
 
 impl Shell {
-    /// A supervisor of the run that `options` name: a new one, or the one that the state
-    /// folder tells of.
+    /// A supervisor of the run that `options` name: of a new run, or of the run that the state
+    /// folder describes.
     ///
     /// # Errors
     /// See [`SupervisorError`].
@@ -88,7 +88,7 @@ impl Shell {
             }
             Some(old) => old.taken_over(&options.pool, me),
         };
-        // Not before what an earlier supervisor has written.
+        // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);
         let rules = Rules {
             ranks: options.ranks,
@@ -144,7 +144,7 @@ impl Shell {
         }
     }
 
-    /// Tells the machine of an event and does what follows.
+    /// Passes an event to the state machine and carries out the actions that follow.
     fn feed(&mut self, event: Event) {
         if self.end.is_some() {
             return;
@@ -182,12 +182,12 @@ impl Shell {
         }
     }
 
-    /// The time of the run ends: the job that runs is told, and one that follows knows.
+    /// The time of the run ends now: tells the running job, and makes any later job know.
     fn end_time(&mut self) {
         self.say("time", "SIGUSR1: the time ends now");
         self.options.end_unix = Some(self.clock.unix());
         if let Some(job) = &self.job {
-            // Launchers pass it on to all ranks.
+            // Launchers pass the signal on to all ranks.
             job.launcher.signal(Signal::SIGUSR1);
         }
     }
@@ -200,15 +200,15 @@ impl Shell {
     fn find_job(&mut self) -> Result<()> {
         let state = &self.machine.state;
         let Some(launcher) = state.launcher.clone() else {
-            // A supervisor that was killed when it had just started a job had no
-            // time to note its launcher.
+            // A supervisor that was killed right after it started a job had no time to note the
+            // launcher.
             let (swept, _) = process::sweep_launcher(&state.run);
             self.feed(Event::NoJob { swept });
             return Ok(());
         };
         if let Some(host) = launcher.elsewhere() {
             if self.options.head_lost {
-                // Its ranks, where some are left, end as the nodes are asked.
+                // Ranks of that job that still run are ended when the nodes are probed.
                 self.feed(Event::NoJob { swept: 0 });
                 return Ok(());
             }
@@ -225,13 +225,13 @@ impl Shell {
         Ok(())
     }
 
-    /// Tells the machine what the job has written, and whether its launcher has ended.
+    /// Tells the state machine what the job has written, and whether its launcher has ended.
     fn hear(&mut self) {
         let Some(job) = &mut self.job else { return };
         let start = self.machine.state.start;
         job.reserve(&self.folder, start);
-        // The end is looked for before the output is read, so that at the end all of it
-        // is read.
+        // The launcher is checked before its output is read, so that all output is read once it has
+        // ended.
         let ended = job.ended();
         let [report, lines] = match job.read(ended.is_some()) {
             Ok(read) => read,
@@ -258,7 +258,7 @@ impl Shell {
         if let Some(how) = ended {
             let pid = self.launcher().pid;
             self.job = None;
-            // The launcher is gone; its agents may wait for nodes that are, too.
+            // The launcher is gone; its agents may wait for nodes that are gone, too.
             process::sweep_launcher(&self.machine.state.run);
             self.folder.release(start);
             if self.options.launcher == Launcher::Openmpi {
@@ -303,12 +303,13 @@ impl Shell {
             rank_bytes: options.rank_bytes,
             spare_losses: inquiry.spare_losses,
             suspects: &inquiry.suspects,
+            lost: &inquiry.lost,
             partners: &inquiry.partners,
         };
         let job = &mut self.job;
         let mut is_over = || job.as_mut().is_some_and(|job| job.ended().is_some());
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
-        // A launcher that has ended meanwhile has found out by itself.
+        // A launcher that ended meanwhile makes the answers needless.
         if !is_over() {
             self.feed(Event::Answers(survey));
         }
@@ -326,13 +327,13 @@ impl Shell {
     }
 
     fn start(&mut self, start: &Start) -> Result<Job> {
-        // Before its token and its files are in use: a supervisor that is killed in
-        // between must not leave them to the next start.
+        // The state is saved before its token and its files are in use: a supervisor that is killed
+        // in between must not leave them to the next start.
         self.mend_folder()?;
         self.folder.save(&mut self.machine.state)?;
         let number = self.machine.state.start;
         let hostfile = self.folder.file("hosts");
-        // The launcher may change the folder before it reads it.
+        // The launcher may change its working folder before it reads the file.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
         let plan = self.plan(start, &hostfile);
         let failed = |path: PathBuf| |source| SupervisorError::File { path, source };
@@ -352,7 +353,7 @@ impl Shell {
             .stdin(Stdio::null())
             .stdout(out_file)
             .stderr(err_file)
-            // Ctrl-C reaches the supervisor alone, which stops the job in order.
+            // Ctrl-C reaches the supervisor alone, which then stops the job in order.
             .process_group(0)
             .spawn()
             .map_err(|source| SupervisorError::Launcher {
@@ -372,7 +373,7 @@ impl Shell {
             command.extend(["--resume".into(), resume.into()]);
         }
         if let Some(end) = options.end_unix {
-            // Not from the start of this job on.
+            // The limit is a point in time, so that a new job does not start it again.
             command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
         }
         let job = launcher::Job {

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM as a number that the supervisor reads, and SIGUSR1, by which the time of
-//! the run ends.
+//! Signals to the supervisor: the number of SIGINT (Ctrl-C) and SIGTERM, which ask it to stop, and
+//! SIGUSR1, which ends the time of the run.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,10 +17,10 @@ extern "C" fn end_time(_: libc::c_int) {
     TIME_IS_UP.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT and SIGTERM are counted, SIGUSR1 is noted, and none ends the process.
+/// Starts to count SIGINT and SIGTERM and to note SIGUSR1; none of them ends the process any more.
 ///
 /// # Errors
-/// What the system says.
+/// A signal handler cannot be installed.
 pub fn listen() -> io::Result<()> {
     for (signal, handler) in [
         (Signal::SIGINT, count as extern "C" fn(libc::c_int)),
@@ -35,12 +35,12 @@ pub fn listen() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether SIGUSR1 has come since this was asked last.
+/// Whether SIGUSR1 has come since the last call.
 pub fn is_time_up() -> bool {
     TIME_IS_UP.swap(false, Ordering::Relaxed)
 }
 
-/// How often we were asked to stop.
+/// Number of requests to stop.
 pub fn asked() -> usize {
     ASKED.load(Ordering::Relaxed)
 }

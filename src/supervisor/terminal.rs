@@ -10,24 +10,24 @@ pub struct Terminal {
     has_status: bool,
 }
 
-// A standard error that is closed is no reason to stop: its write errors are ignored.
+// A standard error that is closed is no reason to stop, so write errors are ignored.
 impl Terminal {
-    /// A message, so many seconds after the run began.
+    /// Shows a message with its time, in seconds since the run began.
     pub fn tell(&mut self, seconds: f64, text: &str) {
         self.clear_status();
         let _ = writeln!(io::stderr(), "launch {seconds:9.3} s  {text}");
     }
 
-    /// A line as it is, its end included.
+    /// Shows a line unchanged, with its line end.
     pub fn forward(&mut self, line: &str) {
         self.clear_status();
         let _ = io::stderr().write_all(line.as_bytes());
     }
 
-    /// Text of the report, on standard output.
+    /// Writes text of the report to standard output.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The text cannot be written.
     pub fn print(&mut self, text: &str) -> io::Result<()> {
         self.clear_status();
         let mut out = outfile::stdout()?.lock();
@@ -35,7 +35,7 @@ impl Terminal {
         out.flush()
     }
 
-    /// One line for people, rewritten in place.
+    /// Shows a status line, rewritten in place, if standard error is a terminal.
     pub fn show_status(&mut self, line: &str) {
         if io::stderr().is_terminal() {
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
@@ -43,7 +43,7 @@ impl Terminal {
         }
     }
 
-    /// Takes the status line away.
+    /// Removes the status line.
     pub fn clear_status(&mut self) {
         if std::mem::take(&mut self.has_status) {
             let _ = write!(io::stderr(), "\r\x1b[K");

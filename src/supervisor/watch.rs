@@ -1,88 +1,87 @@
-//! Whether the job is still alive: a limit for the time between two signs of life, from
-//! the measured pace and from what the job itself expects of its next step.
+//! Judges whether the job is still alive, by a limit for the time between two heartbeats. The limit
+//! follows from the measured pace and from what the job itself expects of its next step.
 
 use std::collections::HashMap;
 
 use crate::report::heartbeat::{Beat, FACTOR, WAIT};
 
-/// A pause, or a part of the work without columns, this many times as long as the
-/// longest so far, and as the job expects, is a hang.
+/// A pause, or a phase without columns, that takes this many times the longest so far and what the
+/// job expects is a hang.
 const PACE_FACTOR: f64 = 10.0;
-/// A pause this many times as long as the longest so far, and of so many seconds at
-/// least, is a reason to probe the nodes.
+/// A pause of this many times the longest so far, and of at least [`LOOK_LEAST_SECONDS`], is a
+/// reason to probe the nodes.
 const LOOK_FACTOR: f64 = 2.0;
 const LOOK_LEAST_SECONDS: f64 = 2.0;
 
-/// The least limits.
+/// Lower bounds of the limits, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Floors {
-    /// Between two advances of the column.
+    /// The bound between two advances of the column.
     pub columns_seconds: f64,
-    /// For parts of the work that have no columns and were not seen before, and
-    /// for the start.
+    /// The bound for phases that have no columns and have not been measured yet, and for the start.
     pub phase_seconds: f64,
 }
 
 impl Floors {
-    /// Floors from the one that a user gives, for columns. Parts without
-    /// columns - starting thousands of ranks, filling the memory - have no
-    /// pace and get ten times as much, until they were measured.
+    /// The bounds that follow from the one for columns, which the user gives. Phases without
+    /// columns, such as starting thousands of ranks or filling the memory, have no pace and get ten
+    /// times as much until they have been measured.
     pub fn from_columns(columns_seconds: f64) -> Self {
         Self { columns_seconds, phase_seconds: 10.0 * columns_seconds }
     }
 }
 
-/// Watches the signs of life of one run, over all its starts. Times are
-/// seconds on any clock that does not go back.
+/// Watches the heartbeats of one run, over all its starts. Times are seconds on any clock that does
+/// not go back.
 #[derive(Debug)]
 pub struct Watch {
     floors: Floors,
-    /// The last sign of life of this start, but for those of waits.
+    /// The last heartbeat of this start that was not of a wait.
     last: Option<Beat>,
-    /// When a sign of life last brought something new.
+    /// When a heartbeat last brought something new.
     alive_at_seconds: f64,
-    /// When a column was last seen to be done, or the part of the work began.
+    /// When a column was last seen to be done, or the phase began.
     column_at_seconds: f64,
-    /// What a rank that waits expects of the next step of what it waits for, where the last sign
-    /// is of a wait.
+    /// What a waiting rank expects of the next step that it waits for, if the last heartbeat is of
+    /// a wait.
     wait_expected_seconds: Option<f64>,
-    /// The longest pause between two signs of a wait.
+    /// The longest pause between two heartbeats of a wait.
     longest_wait_pause_seconds: f64,
-    /// Of the present step and part of the work: what were waits.
+    /// Waits within the present step and within the present phase.
     waited_seconds: [f64; 2],
-    /// The longest step that the job has expected, and what was told of it.
+    /// The longest step that the job has expected, and the longest that the user was told of.
     expected_step_seconds: f64,
     told_seconds: f64,
     longest_step_seconds: f64,
     longest_step_columns: usize,
-    /// How long parts of the work took, each in tests of one N: they say
-    /// nothing of a larger one.
+    /// How long each phase took in tests of each N; a time says nothing about a larger N.
     phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
     start: StartPace,
 }
 
-/// What is known of the time from the launcher's start to the first sign of life.
+/// What is known of the time from the launcher's start to the first heartbeat.
 #[derive(Debug, Default)]
 struct StartPace {
     since_seconds: f64,
-    /// The longest of the starts that have lived.
+    /// The longest time of the starts that have lived.
     longest_seconds: f64,
     /// What a launcher needs at least, by the time that the agent took to reach the nodes.
     reach_seconds: f64,
-    /// Starts since then that gave no sign of life: each has twice the time of the one before.
+    /// Number of starts since then without a heartbeat; each has twice the time of the one before.
     silent: i32,
 }
 
 impl StartPace {
-    /// The time of a start by what is known, if something is.
+    /// The time that a start takes, as far as it is known.
     fn seconds(&self) -> Option<f64> {
         Some(self.longest_seconds.max(self.reach_seconds)).filter(|seconds| *seconds > 0.0)
     }
 
-    /// How long a start may be silent. As long as none has lived, all that is known is what the
-    /// launcher needs at least: ranks, their MPI and the self-test may take much longer, so that is
-    /// `at_most`, or more. Where starts were ended again and again, each has twice the time.
+    /// How long a start may be silent. Until one has lived, only what the launcher needs at least
+    /// is known; ranks, their MPI and the self-test may take much longer, so the limit is
+    /// `at_most`, or more. After starts without a heartbeat, each has twice the limit of the one
+    /// before.
     fn limit_seconds(&self, at_least: f64, at_most: f64) -> f64 {
         let known = PACE_FACTOR * self.seconds().unwrap_or(0.0);
         if self.longest_seconds == 0.0 {
@@ -94,7 +93,7 @@ impl StartPace {
 }
 
 impl Watch {
-    /// Nothing seen yet.
+    /// A watch that has seen nothing yet.
     pub fn new(floors: Floors) -> Self {
         Self {
             floors,
@@ -114,14 +113,14 @@ impl Watch {
         }
     }
 
-    /// The agent took so long to reach the slowest node, its handshake included. A launcher
-    /// reaches `nodes` nodes in a tree, by the same way, a level after the other.
+    /// Notes how long the agent took to reach the slowest node, its handshake included. A launcher
+    /// reaches `nodes` nodes in the same way, level by level in a tree.
     pub fn reached(&mut self, slowest_seconds: f64, nodes: usize) {
         let levels = 1.0 + (nodes.max(1) as f64).log2().ceil();
         self.start.reach_seconds = self.start.reach_seconds.max(levels * slowest_seconds);
     }
 
-    /// The job is started. What was learned of its pace stays.
+    /// Notes a start of the job. What was learned of its pace stays.
     pub fn start(&mut self, now_seconds: f64) {
         (self.last, self.wait_expected_seconds) = (None, None);
         self.waited_seconds = [0.0; 2];
@@ -132,8 +131,8 @@ impl Watch {
         self.start.silent += 1;
     }
 
-    /// A sign of life. One that only repeats what is known is none: a program
-    /// that turns in circles hangs.
+    /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
+    /// endless loop hangs.
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
         if self.wait_expected_seconds.take().is_some() {
             let pause = now_seconds - self.alive_at_seconds;
@@ -164,8 +163,8 @@ impl Watch {
         self.last = Some(beat.clone());
     }
 
-    /// Measures how long the part of the work took that ends with `beat`, or the step, without
-    /// waits: those have a limit of their own.
+    /// Measures the phase, or the step, that ends with `beat`, without its waits: those have a
+    /// limit of their own.
     fn measure(&mut self, beat: &Beat, now_seconds: f64) {
         let [of_step, of_phase] = self.waited_seconds;
         let ends = match &self.last {
@@ -194,7 +193,7 @@ impl Watch {
         }
     }
 
-    /// How long the job may be silent now.
+    /// How long the job may be silent now, in seconds.
     pub fn limit_seconds(&self) -> f64 {
         if let Some(expected) = self.wait_expected_seconds {
             let pause = self.longest_wait_pause_seconds.max(expected);
@@ -214,8 +213,8 @@ impl Watch {
         }
     }
 
-    /// What is to be said of a step that takes longer than the least limit, by what the job
-    /// expects; once, and again where a later one takes twice as long.
+    /// A message about a step that takes longer than its lower bound, by what the job expects;
+    /// once, and again when a later step takes twice as long.
     pub fn longer_than_asked(&mut self) -> Option<String> {
         let (step, floor) = (self.expected_step_seconds, self.floors.columns_seconds);
         if step <= floor.max(2.0 * self.told_seconds) {
@@ -229,45 +228,45 @@ impl Watch {
         ))
     }
 
-    /// How long the present part of the work took at most before, at this N.
+    /// How long the present phase took at most so far, at this N.
     fn before_seconds(&self) -> Option<f64> {
         let last = self.last.as_ref()?;
         self.phases.get(&(last.phase.clone(), last.n)).copied()
     }
 
-    /// Seconds since the last sign of life, if they exceed the limit.
+    /// Seconds since the last heartbeat, if they exceed the limit.
     pub fn hung_for(&self, now_seconds: f64) -> Option<f64> {
         let silent = self.silent_seconds(now_seconds);
         (silent > self.limit_seconds()).then_some(silent)
     }
 
-    /// Seconds since the last sign of life.
+    /// Seconds since the last heartbeat.
     pub fn silent_seconds(&self, now_seconds: f64) -> f64 {
         now_seconds - self.alive_at_seconds
     }
 
-    /// After how many seconds of silence the nodes are looked for: soon where the pace
-    /// is known, since not every launcher notices a node that vanishes.
+    /// After how many seconds of silence the nodes are probed: soon where the pace is known,
+    /// because not every launcher notices a node that vanishes.
     pub fn look_after_seconds(&self) -> f64 {
         let latest = self.floors.columns_seconds / 3.0;
         let pace_seconds = match self.last.as_ref().map(|beat| beat.phase.as_str()) {
             None => self.start.seconds(),
             Some(FACTOR) if self.longest_step_seconds > 0.0 => Some(self.longest_step_seconds),
-            // So quick from checkpoint to checkpoint that there was no second sign, or another
-            // part of the work.
+            // From one checkpoint to the next there was no second heartbeat, or this is another
+            // phase.
             Some(_) => self.before_seconds(),
         };
         let look = |pace: f64| (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest);
         pace_seconds.map_or(latest, look)
     }
 
-    /// The last sign of life of this start.
+    /// The last heartbeat of this start.
     pub fn last(&self) -> Option<&Beat> {
         self.last.as_ref()
     }
 
-    /// The most columns between two signs of life: the column at which a job died is
-    /// known to within so many.
+    /// The largest number of columns between two heartbeats: the column at which a job died is
+    /// known to within this number.
     pub fn resolution_columns(&self) -> usize {
         self.longest_step_columns
     }
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!((watch.limit_seconds(), watch.resolution_columns()), (20.0, 100));
         assert_eq!(watch.hung_for(23.0), None);
         assert!(watch.hung_for(24.0).is_some());
-        // The next start knows it.
+        // The next start knows the pace.
         watch.start(30.0);
         watch.beat(&beat("factor", 100), 31.0);
         assert_eq!(watch.limit_seconds(), 20.0);
@@ -338,7 +337,7 @@ mod tests {
         assert_eq!(watch.look_after_seconds(), 10.0, "not later than without it");
         watch.beat(&beat("encode", 150), 10.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
-        // The same from one part to the next.
+        // A phase that was measured before is probed as soon.
         let mut watch = Watch::new(Floors::from_columns(30.0));
         watch.start(0.0);
         watch.beat(&beat("factor", 0), 1.0);
@@ -370,7 +369,7 @@ mod tests {
         quick.start(0.0);
         assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (300.0, 2.0));
         quick.beat(&beat("start", 0), 1.0);
-        // Each start in vain gives the next one twice the time, up to what the first had.
+        // Each start in vain gives the next one twice the time, up to the limit of the first.
         for (start, limit) in
             [(10.0, 30.0), (50.0, 60.0), (120.0, 120.0), (250.0, 240.0), (500.0, 300.0)]
         {
@@ -391,7 +390,7 @@ mod tests {
         assert_eq!((watch.limit_seconds(), watch.longer_than_asked()), (340.0, None));
         watch.beat(&Beat { pieces: 7, expected_seconds: 34.0, ..beat("factor", 384) }, 60.0);
         assert_eq!(watch.silent_seconds(61.0), 1.0);
-        // A step is measured from column to column all the same.
+        // A step is measured from column to column nevertheless.
         watch.beat(&beat("factor", 768), 76.0);
         assert_eq!(watch.limit_seconds(), 400.0);
     }
@@ -405,18 +404,18 @@ mod tests {
         watch.beat(&beat("factor", 64), 1.5);
         watch.beat(&beat("commit", 128), 2.0);
         assert_eq!(watch.limit_seconds(), 5.0);
-        // Of any rank.
+        // A wait of any rank counts.
         let wait =
             |steps, expected_seconds| Beat { rank: 3, steps, expected_seconds, ..beat(WAIT, 64) };
         watch.beat(&wait(1, 0.0), 2.5);
         assert_eq!((watch.limit_seconds(), watch.hung_for(62.0)), (60.0, None));
-        // A sync that the body makes expect to be long, and one that was.
+        // A sync that the waiting rank expects to be long, and one that was long.
         watch.beat(&wait(2, 30.0), 12.5);
         assert_eq!(watch.limit_seconds(), 300.0);
         watch.beat(&wait(3, 0.0), 92.5);
         assert_eq!(watch.limit_seconds(), 800.0);
         assert_eq!(watch.hung_for(893.0), Some(800.5), "a disk that hangs for ever");
-        // Of none of that do other parts know.
+        // Other phases take nothing from that.
         watch.beat(&beat("flush", 128), 102.5);
         assert_eq!(watch.limit_seconds(), 5.0);
         watch.beat(&beat("factor", 128), 103.0);
@@ -475,7 +474,7 @@ mod tests {
         // A larger test may take longer.
         watch.beat(&Beat { n: 100_000, ..beat("encode", 0) }, 12.0);
         assert_eq!(watch.limit_seconds(), 60.0);
-        // The next start knows it.
+        // The next start knows the time of the phase.
         watch.start(20.0);
         assert_eq!(watch.limit_seconds(), 10.0, "the start itself took a second");
         watch.beat(&beat("encode", 128), 21.0);

@@ -1,7 +1,7 @@
-//! Simulated ranks with memory that outlives them, on which systems with checksums are
-//! solved, and killed.
+//! Simulated ranks, with memory that outlives them, that solve systems with checksums and are
+//! killed.
 
-// Each test uses a part of it.
+// Each test uses a part of this module.
 #![allow(dead_code)]
 
 use std::cell::RefCell;
@@ -23,12 +23,12 @@ use skt_hpl::machine::team::Team;
 
 use crate::base_spec::base;
 
-/// Ranks under the simulator share no memory.
+/// A test for ranks under the simulator, which share no memory.
 pub fn spec(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
     TestSpec { transport: Transport::Messages, ..base(n, nb, p, q) }
 }
 
-/// A system [A|b] of known solution, row by row.
+/// A system [A|b] with a known solution, row by row.
 #[derive(Clone)]
 pub struct Matrix {
     pub rows: Vec<Vec<f64>>,
@@ -49,9 +49,9 @@ impl Random {
 }
 
 impl Matrix {
-    /// Rows of L U in a random order, with L of 0 and 1/2 below its unit diagonal and U of
-    /// -1, 0, 1 with 1 or -1 on its diagonal. So each pivot is known, as the one element
-    /// of magnitude 1, and all numbers on the way to an integer x are small and exact.
+    /// Makes the rows of L U in a random order, with L of 0 and 1/2 below its unit diagonal and U
+    /// of -1, 0, 1 with 1 or -1 on its diagonal. So each pivot is known, as the one element of
+    /// magnitude 1, and all numbers on the way to an integer x are small and exact.
     pub fn exact(n: usize, seed: u64) -> Self {
         let mut random = Random(seed);
         let mut lower = vec![vec![0.0; n]; n];
@@ -77,7 +77,7 @@ impl Matrix {
         Self { rows, x }
     }
 
-    /// Numbers between -1/2 and 1/2; x is not known.
+    /// Makes random numbers between -1/2 and 1/2; x is not known.
     pub fn random(n: usize, seed: u64) -> Self {
         let mut random = Random(seed);
         let mut number = || random.below(1 << 40) as f64 / (1u64 << 40) as f64 - 0.5;
@@ -89,7 +89,7 @@ impl Matrix {
         values.copy_from_slice(&self.rows[row][col..col + values.len()]);
     }
 
-    /// The scaled residual, as the reference's.
+    /// The scaled residual, as in the reference.
     pub fn residual(&self, x: &[f64]) -> f64 {
         let n = x.len();
         let sum = |row: &[f64]| row[..n].iter().map(|a| a.abs()).sum::<f64>();
@@ -117,13 +117,14 @@ pub use skt_hpl::hpl::pgesv::abft::Solution as Solved;
 /// The memory of each rank.
 pub type Memory = Vec<Vec<f64>>;
 
-/// Where a rank died, if it was before a change of its memory, and whether the
-/// factorization went on.
+/// The step at which a rank died, if it died before a change of its memory, and the state of the
+/// factorization.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Trail {
     pub end: Option<At>,
     pub is_restored: bool,
-    /// Whether its memory says that it is no cut of the system any more, or that x is here.
+    /// Whether the rank's memory is no longer a cut of the system because of a replacement, or
+    /// holds x.
     pub is_replaced: bool,
     pub is_solved: bool,
 }
@@ -135,13 +136,13 @@ impl Trail {
     }
 }
 
-/// Whether a part of a product has been begun and is not done.
+/// Whether a part of a product has begun and is not done.
 fn is_within_part(at: At) -> bool {
     ["product", "done", "take back", "undone", "partly"].contains(&at.name)
 }
 
-/// Lets a rank die at each step; one that hears of the death of another comes to the end
-/// of its part.
+/// Lets a rank die at each step; a rank that hears of another's death continues to the end of its
+/// part.
 struct Dying {
     point: Point,
     trail: Arc<Mutex<Trail>>,
@@ -169,7 +170,7 @@ impl Hook for Dying {
     }
 }
 
-/// A start: what came of it, and what it left.
+/// A start, with its outcome and the memory that it left.
 pub struct Start {
     pub outcome: Outcome<Solution, AbftError>,
     pub memory: Memory,
@@ -181,12 +182,12 @@ impl Job {
         self.spec.p * self.width()
     }
 
-    /// Ranks of a process row.
+    /// Number of ranks of a process row.
     pub fn width(&self) -> usize {
         self.spec.q + self.weights.checksums()
     }
 
-    /// Memory that nobody has used.
+    /// Memory that has not been used.
     pub fn untouched(&self) -> Memory {
         vec![Vec::new(); self.ranks()]
     }
@@ -196,8 +197,8 @@ impl Job {
         self.start_without(&[], memory, options, start_id)
     }
 
-    /// Starts what is left of it without the ranks of `gone`, which are of one process column:
-    /// the checksums have its place.
+    /// Starts the job without the ranks of `gone`, which are of one process column: the checksums
+    /// take its position.
     pub fn start_without(
         &self,
         gone: &[usize],
@@ -211,7 +212,7 @@ impl Job {
         })
     }
 
-    /// As [`Self::start`]; the watcher of each rank is told of it.
+    /// Starts the job as [`Self::start`] does; the watcher of each rank observes it.
     pub fn start_watched<W: Watcher>(
         &self,
         memory: &Memory,
@@ -225,7 +226,7 @@ impl Job {
         })
     }
 
-    /// Starts the job on simulated ranks but for those of `gone`: each does `work`, in its memory.
+    /// Starts the job on simulated ranks except those of `gone`: each does `work` in its memory.
     fn start_each(
         &self,
         gone: &[usize],
@@ -254,7 +255,7 @@ impl Job {
         Start { outcome, memory: memory.into_inner(), trails }
     }
 
-    /// On one rank, in its memory.
+    /// Solves the system on one rank, in its memory.
     pub fn solve<C: Comm>(
         &self,
         comm: &C,
@@ -265,7 +266,7 @@ impl Job {
         self.watched(comm, memory, start_id, hook, &mut |_| ())
     }
 
-    /// As [`Self::solve`]; `watcher` is told of it.
+    /// Solves the system as [`Self::solve`] does; `watcher` observes it.
     pub fn watched<C: Comm>(
         &self,
         comm: &C,
@@ -277,7 +278,7 @@ impl Job {
         self.on(comm, memory, |system, memory| system.solve(memory, start_id, hook, watcher))
     }
 
-    /// The system on one rank, and its memory, to which nothing is added but zeros.
+    /// The system on one rank, and its memory, which is only extended by zeros.
     pub fn on<C: Comm, T, E: From<CommError>>(
         &self,
         comm: &C,
@@ -293,7 +294,7 @@ impl Job {
         })
     }
 
-    /// On rank `rank` of those that are left when the ranks of `gone` are lost.
+    /// Solves the system on rank `rank` of the ranks that remain when those of `gone` are lost.
     fn solve_without<C: Comm>(
         &self,
         gone: &[usize],
@@ -331,7 +332,8 @@ impl Job {
             entries: &entries,
             entries_id: 1,
             check: self.check,
-            // Several messages for each sum, also of small systems. The fewest, and one more.
+            // Several messages for each sum, also for small systems: the smallest number, and one
+            // more.
             relay_messages: RelayMessages {
                 doubles: if self.spec.n < 500 { 8 } else { 8000 },
                 count: 2 + self.spec.n % 2,
@@ -340,8 +342,8 @@ impl Job {
         })
     }
 
-    /// As short calls as there may be: two or three for each part also of small systems where
-    /// all numbers are exact; else of no fewer columns than those of a run, as bits count.
+    /// Calls as short as possible: where all numbers are exact, two or three for each part, also
+    /// for small systems; otherwise with no fewer columns than those of a run, because bits count.
     fn calls(&self) -> CallLimit {
         let tuned = CallLimit { seconds: 0.0, ..CallLimit::tuned() };
         let grain_columns = (self.spec.n / self.spec.q / 3).max(3);
@@ -357,7 +359,7 @@ impl Job {
         format!("N = {n}, NB = {nb}, {p} x {q} + {m}, DEPTH {depth}, {swap:?}")
     }
 
-    /// Goes on from `memory` to the end: x.
+    /// Continues from `memory` to the end, and returns x.
     pub fn finish(&self, memory: &Memory, seed: u64, start_id: u32) -> Solution {
         let start = self.start(memory, &Options::new(self.ranks(), seed), start_id);
         let results = start.outcome.results.into_iter();
@@ -370,7 +372,7 @@ impl Job {
     }
 }
 
-/// A number that differs when the memories do.
+/// A number that differs if the memories do.
 pub fn fingerprint(memory: &Memory) -> u64 {
     let mut hasher = DefaultHasher::new();
     for rank in memory {

@@ -1,8 +1,8 @@
-//! The test that others vary: small, on threads.
+//! The base test that other tests vary: small, on threads.
 
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 
-/// Of order `n` in blocks of `nb` on `p` times `q` ranks.
+/// A test of order `n` in blocks of `nb` on `p` times `q` ranks.
 pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
     TestSpec {
         n,

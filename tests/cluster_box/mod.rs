@@ -7,13 +7,12 @@
 //!               ├── n2 ...
 //! ```
 //!
-//! Killing a node's first process is a power-off: its processes, its System V
-//! segments and its /dev/shm are gone. The head's first process ends when the
-//! pipe from the test closes, however the test ends, and takes all else along:
-//! the nodes' processes live in its pid namespace, and all files in its memory.
-//! Nothing has a name outside, so nothing can be left behind.
+//! Killing a node's first process is a power-off: its processes, its System V segments and its
+//! /dev/shm are gone. The head's first process ends when the pipe from the test closes, however the
+//! test ends, and takes everything with it: the nodes' processes live in its pid namespace, and all
+//! files in its memory. Nothing has a name outside, so nothing can be left over.
 //!
-//! Needs root, or a user namespace in which we are root; `unshare`, `nsenter`
+//! The box needs root, or a user namespace in which this user is root, and `unshare`, `nsenter`
 //! (util-linux) and `ip` (iproute2).
 #![allow(dead_code)] // Each test uses its part.
 
@@ -25,15 +24,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::executables;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::executables;
-
-/// Network of the nodes: node i is .10+i, the head is .1.
+/// The network of the nodes: node i is .10+i, the head is .1.
 pub const NETWORK: &str = "10.77.0.0/24";
-/// What Open MPI is to be told on the box: which network, and that there are more ranks
-/// than processors, so that a waiting rank must let others work.
+/// Open MPI's flags on the box: the network, and that there are more ranks than processors, so that
+/// a waiting rank must let others work.
 pub const OPENMPI_ARGUMENTS: [&str; 17] = [
     "--mca",
     "oob_tcp_if_include",
@@ -84,9 +82,9 @@ echo ready
 while :; do sleep 100000; done
 "#;
 
-/// What `ssh` is on a cluster: runs a command on a node, without our
-/// environment. A host that is off does not answer ARP: no route, after three
-/// seconds. One whose link is cut keeps the caller waiting.
+/// The `ssh` of a cluster: runs a command on a node, without our environment. A host that is off
+/// does not answer ARP, so there is no route after three seconds. A host whose link is cut keeps
+/// the caller waiting.
 const AGENT_SCRIPT: &str = r#"#!/bin/sh
 host=$1
 shift
@@ -132,8 +130,8 @@ UserKnownHostsFile /mnt/ssh/known_hosts
 ' > "$home/.ssh/config"
 "#;
 
-/// Arguments: the node, its address, a processor for all that comes by ssh, as the
-/// agent gives it.
+/// Arguments: the node, its address, and a processor for everything that comes by ssh, as the agent
+/// gives it.
 const SSHD_ON_NODE: &str = r#"
 mount -t tmpfs run /run
 mkdir /run/sshd
@@ -155,8 +153,7 @@ exec taskset -c $(( $3 % $(nproc) )) /usr/sbin/sshd -f "/mnt/ssh/$1.conf" -E /ru
 
 /// A cluster of nodes n1, n2, ... and a head.
 pub struct ClusterBox {
-    /// `unshare`, whose child is the head's first process; its standard input
-    /// holds the box alive.
+    /// `unshare`, whose child is the head's first process; its standard input keeps the box alive.
     outer: Child,
     head: i32,
     in_user_namespace: bool,
@@ -172,7 +169,7 @@ struct Node {
 }
 
 impl ClusterBox {
-    /// A box with nodes n1 to n`nodes`, or why there can be none here.
+    /// A box with nodes n1 to n`nodes`, or why there can be none on this machine.
     pub fn new(nodes: usize) -> Result<Self, String> {
         for (tool, package) in
             [("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")]
@@ -189,8 +186,7 @@ impl ClusterBox {
             unshare.args(["--user", "--map-root-user"]);
         }
         unshare.args(NAMESPACES).args(["/bin/sh", "-c"]);
-        // The rest of standard input is waited for by a child, so that the
-        // shell stays and reaps orphans.
+        // A child waits for the rest of standard input, so that the shell stays and reaps orphans.
         unshare
             .arg(format!("{}cat > /dev/null; exit 0", HEAD_SCRIPT.replace("cat >", "sed /^$/q >")));
         unshare.arg(MARK);
@@ -228,7 +224,7 @@ impl ClusterBox {
         PathBuf::from(format!("/proc/{}/root{SHARED}", self.head))
     }
 
-    /// Writes a file of the shared folder; those in bin/ are executable.
+    /// Writes a file of the shared folder; files in bin/ are executable.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.shared().join(name);
         if name.starts_with("bin/") {
@@ -250,8 +246,8 @@ impl ClusterBox {
         command
     }
 
-    /// A command on a node, in the shared folder; out of band, so also when
-    /// its link is cut.
+    /// A command on a node, in the shared folder. It is out of band, so it also works when the
+    /// node's link is cut.
     pub fn on_node(&self, node: &str, program: &str) -> Command {
         let mut command = self.enter(self.nodes[node].init);
         command.arg(program);
@@ -278,8 +274,8 @@ impl ClusterBox {
         Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr).trim()))
     }
 
-    /// Starts an sshd on each node, so that `ssh NODE` gets there from the head, as
-    /// its user. Keys and settings are the box's own; home folders are empty ones.
+    /// Starts an sshd on each node, so that `ssh NODE` works from the head, as its user. Keys and
+    /// settings are the box's own; home folders are empty.
     pub fn start_sshd(&mut self) -> Result<(), String> {
         if !self.is_roots() {
             return Err("sshd needs root".into());
@@ -304,17 +300,17 @@ impl ClusterBox {
         Ok(())
     }
 
-    /// Whether we are root outside of it, too.
+    /// Whether this user is root outside of the box, too.
     pub fn is_roots(&self) -> bool {
         !self.in_user_namespace
     }
 
-    /// Daemons of this name are the box's own: they do not count as left.
+    /// Declares daemons of this name the box's own, so that they do not count as left over.
     pub fn owns(&mut self, comm: &str) {
         self.daemons.push(comm.to_owned());
     }
 
-    /// Switches a node on, fresh.
+    /// Switches a node on, with fresh memory.
     pub fn power_on(&mut self, node: &str) -> Result<(), String> {
         let index: u8 = node[1..].parse().map_err(|_| format!("'{node}' is no n1, n2, ..."))?;
         assert!(!self.nodes.contains_key(node), "{node} is on");
@@ -351,7 +347,7 @@ impl ClusterBox {
         ))
     }
 
-    /// Takes the power from a node; its peers get a last packet.
+    /// Powers a node off; its peers get a last packet.
     pub fn power_off(&mut self, node: &str) {
         let mut gone = self.nodes.remove(node).unwrap_or_else(|| panic!("{node} is off"));
         let _ = kill(Pid::from_raw(gone.init), Signal::SIGKILL);
@@ -359,7 +355,7 @@ impl ClusterBox {
         let _ = gone.starter.wait();
     }
 
-    /// Takes the power from several nodes at once.
+    /// Powers several nodes off at once.
     pub fn power_cut(&mut self, nodes: &[impl AsRef<str>]) {
         for node in nodes.iter().filter_map(|node| self.nodes.get(node.as_ref())) {
             let _ = kill(Pid::from_raw(node.init), Signal::SIGKILL);
@@ -372,14 +368,14 @@ impl ClusterBox {
         self.shared().join("disks").join(node)
     }
 
-    /// A node that is off gets an empty disk.
+    /// Gives a node that is off an empty disk.
     pub fn lose_disk(&self, node: &str) {
         assert!(!self.is_on(node), "{node} is on");
-        // It is not there either, if the node was never on.
+        // A node that was never on has no disk yet.
         let _ = fs::remove_dir_all(self.disk(node));
     }
 
-    /// Takes the power from a node; no packet leaves it any more.
+    /// Powers a node off after cutting its link, so that no packet leaves it any more.
     pub fn power_off_silently(&mut self, node: &str) {
         self.link(node, "down");
         self.write(&format!("silent/{node}"), "");
@@ -392,9 +388,9 @@ impl ClusterBox {
         self.write(&format!("cut/{node}"), "");
     }
 
-    /// Heals it. Both sides ask anew for each other's addresses: a question that was
-    /// asked into the cut link would fail, up to three seconds later, whatever waits
-    /// for its answer by then.
+    /// Heals a node's link. Both sides resolve each other's addresses again: a request that was
+    /// sent into the cut link would fail up to three seconds later, whatever waits for its answer
+    /// then.
     pub fn heal(&self, node: &str) {
         let _ = fs::remove_file(self.shared().join("cut").join(node));
         self.link(node, "up");
@@ -403,8 +399,8 @@ impl ClusterBox {
         self.sh_on_head("ip neigh flush dev br0").expect("ip");
     }
 
-    /// Cuts a node's link, while agents that do not go through the network still reach it, as
-    /// where nodes have a network for the agent and another one for the job.
+    /// Cuts a node's link while agents that do not use the network still reach it, as on machines
+    /// with separate networks for the agent and for the job.
     pub fn cut_network_of_the_job(&self, node: &str) {
         self.link(node, "down");
     }
@@ -423,8 +419,8 @@ impl ClusterBox {
         self.nodes.keys().cloned().collect()
     }
 
-    /// Processes on a node with this name (as in /proc/PID/comm), as seen from
-    /// outside.
+    /// Processes on a node with this name (as in /proc/PID/comm), with their ids outside of the
+    /// box.
     pub fn pids(&self, node: &str, comm: &str) -> Vec<i32> {
         let pids = pids_in(self.nodes[node].init);
         pids.into_iter().filter(|pid| read(*pid, "comm").trim_end() == comm).collect()
@@ -436,9 +432,8 @@ impl ClusterBox {
         pids.into_iter().filter(|pid| read(*pid, "comm").trim_end() == comm).collect()
     }
 
-    /// What is left on head and nodes that was not there after they came up:
-    /// processes, System V segments, files in /dev/shm and /tmp. A list of
-    /// descriptions.
+    /// Describes what is left on head and nodes that was not there after they came up: processes,
+    /// System V segments, files in /dev/shm and /tmp.
     pub fn remains(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut look = |name: &str, init: i32, own: &[&str]| {
@@ -462,7 +457,7 @@ impl ClusterBox {
             let table = String::from_utf8_lossy(&out.stdout).into_owned();
             all.extend(table.lines().skip(1).map(|line| format!("{name}: segment {line}")));
         };
-        // The head's own: the `cat` that waits, and the starters of nodes.
+        // The head's own processes: the `cat` that waits, and the starters of nodes.
         look("head", self.head, &["cat", "unshare"]);
         for (name, node) in &self.nodes {
             look(name, node.init, &["sleep"]);
@@ -470,7 +465,7 @@ impl ClusterBox {
         all
     }
 
-    /// The same, after up to `patience` for daemons to end.
+    /// Describes what is left on head and nodes, after up to `patience` for daemons to end.
     pub fn remains_after(&self, patience: Duration) -> Vec<String> {
         let start = Instant::now();
         loop {
@@ -493,8 +488,8 @@ impl ClusterBox {
 
 impl Drop for ClusterBox {
     fn drop(&mut self) {
-        // The first process of the head takes all along; the kernel does not
-        // let it be reaped before they are gone.
+        // The first process of the head takes everything with it; the kernel does not let it be
+        // reaped before the others are gone.
         let _ = kill(Pid::from_raw(self.head), Signal::SIGKILL);
         drop(self.outer.stdin.take());
         let _ = self.outer.wait();
@@ -548,7 +543,7 @@ fn pids_in(init: i32) -> Vec<i32> {
     all_pids().filter(|pid| space(*pid) == here).collect()
 }
 
-/// Number of a namespace's first process one namespace further out.
+/// The id of a namespace's first process, one namespace further out.
 fn pid_one_namespace_up(init: i32) -> Result<i32, String> {
     let status = read(init, "status");
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -557,7 +552,7 @@ fn pid_one_namespace_up(init: i32) -> Result<i32, String> {
     up.ok_or_else(|| format!("no NSpid of process {init}"))
 }
 
-/// Processes of boxes anywhere on this machine whose test is gone.
+/// Processes of boxes on this machine whose test is gone.
 pub fn leftovers() -> Vec<i32> {
     let is_ours = |pid: &i32| read(*pid, "cmdline").split('\0').any(|word| word == MARK);
     let is_orphan = |pid: &i32| {

@@ -1,7 +1,7 @@
-//! HPL under checkpoints on ranks that are threads, with a real store for each
-//! node: a folder. A node that is lost is an empty folder.
+//! HPL under checkpoints on ranks that are threads, with a real store for each node: a folder. A
+//! lost node is an empty folder.
 
-// Each test binary uses a part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use std::any::Any;
@@ -60,8 +60,8 @@ pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
     }
 }
 
-/// Every checkpoint that is due, every `panels` panels.
-/// `SKT_TEST_OVERLAP` (on, off) asks for it where a test does not say.
+/// Every checkpoint that is due, every `panels` panels. `SKT_TEST_OVERLAP` (on, off) sets the
+/// overlap if a test does not.
 pub fn settings(panels: usize, group_size: usize, parities: usize) -> Settings {
     let overlap = std::env::var("SKT_TEST_OVERLAP").unwrap_or_else(|_| "auto".into());
     Settings {
@@ -84,16 +84,16 @@ pub fn settings(panels: usize, group_size: usize, parities: usize) -> Settings {
 /// When a process dies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum When {
-    /// At the so-many-th step that fits, counted from 0.
+    /// At the n-th step that matches, counted from 0.
     Step(StepPattern, usize),
-    /// When so many columns are eliminated.
+    /// When this number of columns is eliminated.
     Columns(usize),
     /// When the back substitution begins.
     Back,
 }
 
 impl When {
-    /// At the first step that fits.
+    /// The first step that matches.
     pub fn step(pattern: &str) -> Self {
         Self::Step(pattern.parse().expect("a step"), 0)
     }
@@ -106,7 +106,7 @@ pub struct Fault {
     pub when: When,
 }
 
-/// Why a rank came to no end.
+/// Why a rank did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -117,52 +117,52 @@ pub enum Failure {
     Comm(#[from] CommError),
 }
 
-/// What a rank came to.
+/// The outcome of a rank.
 pub struct Ran {
     /// All of x.
     pub x: Vec<f64>,
     pub residual: f64,
-    /// None when an earlier start had done it all.
+    /// `None` if an earlier start had done everything.
     pub work: Option<Work>,
 }
 
-/// What a start had to do.
+/// The work of a start.
 pub struct Work {
     pub found: Found,
     pub resumed: bool,
     pub protection: Protection,
-    /// Seconds of the run, and the first that an observer was told.
+    /// Seconds of the run, and the first value that an observer was told.
     pub seconds: f64,
     pub first_told_seconds: f64,
 }
 
 impl Ran {
-    /// What this start had to do.
+    /// The work of this start.
     pub fn work(&self) -> &Work {
         self.work.as_ref().expect("it was not done before")
     }
 }
 
-/// What a whole start came to.
+/// The outcome of a whole start.
 pub enum Ended {
-    /// All ranks came through.
+    /// All ranks came to the end.
     Done(Box<Ran>),
     /// All ranks were refused alike.
     Refused(Refusal),
-    /// Some rank died, by a fault.
+    /// A rank died of a fault.
     Died,
 }
 
-/// Nodes with memory, and which rank runs on which node.
+/// Nodes with memory, and the node of each rank.
 pub struct Cluster {
     folder: TempDir,
-    /// Whether nodes keep System V segments in place of files.
+    /// Whether nodes keep System V segments instead of files.
     sysv: bool,
-    /// Node of each process.
+    /// The node of each process.
     pub places: Vec<usize>,
-    /// Nodes there ever were.
+    /// Number of nodes that there ever were.
     nodes: usize,
-    /// The clocks of all of them.
+    /// The clocks of all nodes.
     pub clock: Clock,
 }
 
@@ -181,7 +181,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same with System V segments: a node is a name of the run.
+    /// The same cluster with System V segments: a node is then a name of the run.
     pub fn with_sysv(self) -> Self {
         Self { sysv: true, ..self }
     }
@@ -208,7 +208,7 @@ impl Cluster {
         }
     }
 
-    /// What the names of runs on a node end with, where nodes share a store.
+    /// The suffix of the names of runs on a node, where nodes share a store.
     fn tail(&self, node: usize) -> String {
         match self.sysv {
             true => {
@@ -236,7 +236,7 @@ impl Cluster {
         group::form(&hosts, settings.group_size, settings.parities, false).expect("groups").members
     }
 
-    /// The nodes of these processes are gone; new ones take their places.
+    /// Loses the nodes of these processes; new ones replace them.
     pub fn lose(&mut self, processes: &[usize]) {
         let lost: BTreeSet<usize> = processes.iter().map(|&p| self.places[p]).collect();
         for node in lost {
@@ -253,14 +253,14 @@ impl Cluster {
         }
     }
 
-    /// Segments on all nodes.
+    /// Number of segments on all nodes.
     pub fn segments(&self) -> usize {
         let nodes: BTreeSet<usize> = self.places.iter().copied().collect();
         nodes.into_iter().map(|node| self.on_node(node).len()).sum()
     }
 
-    /// Bytes of each segment once the job has made room: as listed, and as the
-    /// file system counts what is in use, the page of the store included.
+    /// Bytes of each segment once the job has made room: as listed, and as the file system counts
+    /// them, including the page of the store.
     pub fn measure(&self, spec: &TestSpec, settings: &Settings) -> Vec<(u64, u64)> {
         let results = run(spec.p * spec.q, |comm| {
             let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
@@ -315,7 +315,7 @@ impl Cluster {
                 }
                 Err(CommError::Killed(0).into())
             });
-            // A refusal is an answer, and must reach all without help.
+            // A refusal is an answer, and must reach all ranks without help.
             match ran {
                 Err(Failure::Checkpoint(CheckpointError::Refused(refusal))) => Ok(Err(refusal)),
                 Err(error) => Err(error),
@@ -371,7 +371,7 @@ impl Cluster {
         let (protection, seconds) = (guard.protection(), guard.seconds());
         let first_told_seconds = watcher.first_told_seconds;
         let done = guard.finish(&write_result(residual, &x))?;
-        // What is told is what is kept.
+        // What is reported is what is kept.
         assert_eq!(read_result(done.result()).1, x);
         done.clear()?;
         Ok(Ran {
@@ -382,7 +382,7 @@ impl Cluster {
     }
 }
 
-/// The residual and x, as kept at the end.
+/// Formats the residual and x, as kept at the end.
 fn write_result(residual: f64, x: &[f64]) -> Vec<u8> {
     bytemuck::cast_slice(&[&[residual], x].concat()).to_vec()
 }
@@ -434,10 +434,10 @@ pub fn bits(x: &[f64]) -> Vec<u64> {
     x.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Carried by the panic that ends a rank where no error could.
+/// The payload of the panic that ends a rank where no error could.
 struct Died;
 
-/// Kills its process where it is told to.
+/// Kills its process at the given moments.
 struct Killer {
     deaths: Vec<When>,
     seen: AtomicUsize,

@@ -1,20 +1,20 @@
 //! Files that are executed soon after they are written.
 //!
-//! As long as a file is open for writing it cannot be executed (ETXTBSY). A process that another
-//! test starts in that moment takes the open file along until it executes its own program. So
-//! each of these files is written by a process of its own, which alone has it open.
+//! A file that is open for writing cannot be executed (ETXTBSY), and a process that another test
+//! starts at that moment inherits the open file until it executes its own program. So each of these
+//! files is written by a process of its own, which alone has it open.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A script at `path`, with this text.
+/// Writes a script with this text to `path`.
 pub fn write_script(path: &Path, text: &str) {
     install(Path::new("/dev/stdin"), path, text);
 }
 
-/// A copy of `program` at `path`.
+/// Copies `program` to `path`.
 pub fn copy_program(program: &Path, path: &Path) {
     install(program, path, "");
 }

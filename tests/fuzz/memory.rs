@@ -1,5 +1,5 @@
-//! Counts the memory that a reader has at a time, and stops it where that is huge:
-//! before the machine does.
+//! Counts the memory that a reader holds at a time, and stops the reader before it exhausts the
+//! machine.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex};
 
 use super::Current;
 
-/// Most bytes at a time. The longest inputs have some 100 KiB.
+/// The largest number of bytes at a time. The longest inputs have some 100 KiB.
 const LIMIT_BYTES: isize = 256 << 20;
 
 thread_local! {
-    /// Bytes of this thread since the watch began; `None` without a watch.
+    /// Bytes that this thread has allocated since the watch began; `None` without a watch.
     static HELD: Cell<Option<isize>> = const { Cell::new(None) };
     static READING: RefCell<Option<Arc<Mutex<Current>>>> = const { RefCell::new(None) };
 }
 
-/// Ends the watch where it is dropped.
+/// A watch, which ends when it is dropped.
 pub struct Watch;
 
 /// Watches the memory of this thread while it reads `current`.
@@ -50,30 +50,30 @@ fn count(bytes: isize) {
     }
 }
 
-// SAFETY: all of it is done by the system's allocator; counting does not touch what
-// it hands out.
+// SAFETY: the system's allocator does all the work; counting does not touch the memory that it
+// returns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's promise.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         count(bytes as isize - layout.size() as isize);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's promise.
         unsafe { System.realloc(block, layout, bytes) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's promise.
         unsafe { System.dealloc(block, layout) }
     }
 }

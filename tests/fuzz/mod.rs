@@ -1,9 +1,8 @@
-//! A campaign: inputs by seed, one after the other, each watched for panics, time
-//! and memory.
+//! A campaign: inputs by seed, one after the other, each watched for panics, time and memory.
 //!
-//! `SKT_FUZZ_SECONDS=N` runs each campaign for N seconds instead of its default
-//! number of inputs, `SKT_FUZZ_SEED=N` begins with another seed, and
-//! `SKT_FUZZ_ONLY=N` runs the input of that seed alone.
+//! `SKT_FUZZ_SECONDS=N` runs each campaign for N seconds instead of its default number of inputs,
+//! `SKT_FUZZ_SEED=N` begins with another seed, and `SKT_FUZZ_ONLY=N` runs only the input of that
+//! seed.
 
 pub mod memory;
 pub mod mutate;
@@ -15,11 +14,11 @@ use std::time::{Duration, Instant};
 use mutate::Mutator;
 use nix::time::{ClockId, clock_gettime};
 
-/// No input may take longer by the wall clock: a hang.
+/// The longest wall-clock time of an input; a longer one is a hang.
 const HANG: Duration = Duration::from_secs(60);
-/// Nor take more of a processor: what is so slow grows faster than its input.
+/// The longest CPU time of an input: what is so slow grows faster than its input.
 const CPU: Duration = Duration::from_secs(4);
-/// Longest text of an error or a warning. A list of all legal keys fits.
+/// The longest text of an error or a warning, in bytes. A list of all legal keys fits.
 const TEXT_BYTES: usize = 2000;
 
 /// The input that is being read.
@@ -31,7 +30,7 @@ pub struct Current {
 }
 
 impl Current {
-    /// Says what is wrong, and keeps the input.
+    /// Reports what is wrong, and keeps the input.
     fn report(&self, what: &str) {
         let file = std::env::temp_dir().join(format!("skt-fuzz-{}-{}", self.target, self.seed));
         let kept = std::fs::write(&file, &self.input);
@@ -46,7 +45,7 @@ impl Current {
         );
     }
 
-    /// The same from where there is no way back.
+    /// Reports what is wrong, keeps the input, and aborts the process.
     pub fn abort(&self, what: &str) -> ! {
         self.report(what);
         std::process::abort()
@@ -61,8 +60,7 @@ fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock of a thread").into()
 }
 
-/// Hands `check` so many mutations of the corpus. It panics where a property does
-/// not hold.
+/// Passes mutations of the corpus to `check`, which panics if a property does not hold.
 pub fn campaign(
     target: &'static str,
     corpus: &[Vec<u8>],
@@ -117,7 +115,7 @@ pub fn campaign(
     println!("{target}: {done} inputs from seed {first}, {rate:.0} a second, no finding");
 }
 
-/// Fails where a text is no message that can be shown to a person: too long, or with
+/// Fails if a text is not a message that can be shown to a person: if it is too long, or has
 /// control characters, which a terminal obeys.
 pub fn assert_tame(text: &str) {
     assert!(text.len() <= TEXT_BYTES, "a message of {} bytes: {text:.200?}", text.len());

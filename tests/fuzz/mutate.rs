@@ -1,13 +1,13 @@
-//! Mutations of a corpus, each given by its seed alone.
+//! Mutations of a corpus, each determined by its seed.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Inputs stay about as short as those of the corpus, but for the mutations that
-/// are there to make them long.
+/// The length at which inputs are cut; they stay about as short as those of the corpus, except for
+/// mutations that make them long.
 const LONG_BYTES: usize = 1 << 16;
 
-/// Numbers at the ends of the types that a reader may put them in.
+/// Numbers at the ends of the types into which a reader may put them.
 const EXTREMES: [&str; 30] = [
     "0",
     "1",
@@ -41,8 +41,8 @@ const EXTREMES: [&str; 30] = [
     "1e-400",
 ];
 
-/// Texts that are awkward wherever they stand: control and combining characters, a
-/// terminal's escape sequence, a mark of byte order, bytes that are not UTF-8.
+/// Texts that are awkward anywhere: control and combining characters, a terminal's escape sequence,
+/// a byte order mark, bytes that are not UTF-8.
 const AWKWARD: [&[u8]; 10] = [
     b"\x1b[31m",
     b"\0",
@@ -56,7 +56,7 @@ const AWKWARD: [&[u8]; 10] = [
     b"\\u001b",
 ];
 
-/// Makes inputs of a corpus and a dictionary.
+/// Makes inputs from a corpus and a dictionary.
 pub struct Mutator<'a> {
     corpus: &'a [Vec<u8>],
     tokens: &'a [&'a str],
@@ -64,7 +64,7 @@ pub struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// The input of that seed. The first seeds are the corpus itself.
+    /// The input of a seed. The first seeds are the corpus itself.
     pub fn input(corpus: &'a [Vec<u8>], tokens: &'a [&'a str], seed: u64) -> Vec<u8> {
         if let Some(whole) = corpus.get(seed as usize) {
             return whole.clone();
@@ -72,7 +72,7 @@ impl<'a> Mutator<'a> {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut mutator = Self { corpus, tokens, random };
         let mut input = mutator.other().to_vec();
-        // Mostly few, so that the reader is not lost at the first of them.
+        // Mostly few, so that the reader does not fail at the first of them.
         let mutations = 1 + mutator.below(3) * mutator.below(4);
         for _ in 0..mutations {
             mutator.mutate(&mut input);
@@ -109,7 +109,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// A range of some bytes, mostly short.
+    /// A random range of bytes, mostly short.
     fn range(&mut self, len: usize) -> std::ops::Range<usize> {
         let start = self.below(len + 1);
         let most = if self.below(4) == 0 { len - start } else { (len - start).min(16) };
@@ -136,7 +136,7 @@ impl<'a> Mutator<'a> {
         input.splice(at..end, token.bytes());
     }
 
-    /// Puts an extreme in the place of one of the numbers.
+    /// Replaces one of the numbers by an extreme.
     fn replace_number(&mut self, input: &mut Vec<u8>) {
         let is_part = |byte: &u8| byte.is_ascii_digit() || b"+-.".contains(byte);
         let starts: Vec<usize> = (0..input.len())
@@ -175,7 +175,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Repeats a few bytes until they are very long.
+    /// Repeats a few bytes until the input is very long.
     fn lengthen(&mut self, input: &mut Vec<u8>, at: usize) {
         let end = (at + 1 + self.below(8)).min(input.len());
         let bytes = match input[at..end] {

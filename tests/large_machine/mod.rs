@@ -1,8 +1,8 @@
-//! A small machine that feels like a large one: a library that is preloaded into the ranks of
-//! a job, and gives the BLAS, the disk and the end of a process the times of a large node.
-//! `large_machine.c` names its environment variables.
+//! Makes a small machine behave like a large one: a library that is preloaded into the ranks of a
+//! job gives the BLAS, the disk and the end of a process the times of a large node.
+//! `large_machine.c` documents its environment variables.
 //!
-//! The library is compiled when the first test asks for it. `cc` is there: without one
+//! The library is compiled when the first test asks for it. `cc` is there: without it
 //! `scripts/needs.sh` fails, and so does the build of any Rust program.
 #![allow(dead_code)] // Each test uses its part.
 
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// The library.
+/// The path of the library.
 ///
 /// # Panics
-/// Where `cc` does not compile it.
+/// `cc` does not compile it.
 pub fn library() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/large_machine/large_machine.c");
-    // One test of this process at a time: the others find what it has made.
+    // One test of this process compiles at a time; the others find the result.
     static IS_MADE: Mutex<()> = Mutex::new(());
     let _alone = IS_MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let library = folder.join("large_machine.so");
@@ -26,7 +26,8 @@ pub fn library() -> PathBuf {
     if time(&library) > time(&source) {
         return library;
     }
-    // Tests that run side by side compile it each for itself: what has the name is whole.
+    // Tests of other processes may compile it at the same time; the file gets its name when it is
+    // whole.
     let draft = folder.join(format!("large_machine.{}.so", std::process::id()));
     let compiled = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-o"])
@@ -39,8 +40,8 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// Gives the ranks that a command starts the times that these variables name, without their
-/// `SKT_LARGE_`.
+/// Gives the ranks that a command starts the times of these variables, which are named without
+/// their `SKT_LARGE_`.
 pub fn slow(command: &mut Command, times: &[(&str, &str)]) {
     command.env("LD_PRELOAD", library());
     command.envs(times.iter().map(|(name, value)| (format!("SKT_LARGE_{name}"), value)));

@@ -1,4 +1,4 @@
-//! A job under mpirun with a run id of its own, to be killed and started again.
+//! A job under mpirun with a run id of its own, for tests that kill it and start it again.
 
 #![allow(dead_code)] // not every suite needs all of it
 
@@ -10,38 +10,39 @@ use std::time::{Duration, Instant};
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
+use crate::dice::Dice;
 use crate::mpirun::{mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(180);
-/// A launcher without ranks after this time hangs.
-const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
-/// How long, from then on, it may take to end when its ranks have.
-const LAUNCHER_PATIENCE: Duration = Duration::from_secs(4);
+const LIMIT: Duration = Duration::from_secs(600);
+/// A launcher that has had no ranks after this time hangs.
+const LAUNCHER_LIMIT: Duration = Duration::from_secs(60);
+/// How long a launcher may take to end when its ranks have ended.
+const LAUNCHER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A job with a run id of its own; its segments go with it.
+/// A job with a run id of its own; dropping it removes its segments.
 pub struct Job {
     program: PathBuf,
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
-    /// The folder of the MPI library that it runs on, if it is not the system's, and one for
-    /// what it keeps in shared memory, which it leaves when a rank is killed.
+    /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
+    /// what that library keeps in shared memory, which stays when a rank is killed.
     mpi: Option<(PathBuf, TempDir)>,
-    /// Of the program.
+    /// Flags of the program.
     pub flags: Vec<String>,
 }
 
-/// When processes die, counted from the launch, or from when all of them have taken hold of the
-/// run, which they do before they look for what an earlier start has left.
+/// When processes are killed: counted from the launch, or from when all of them hold the run, which
+/// is before they look for data of an earlier start.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     FromLaunch(Duration),
     UnderWay(Duration),
 }
 
-/// How long a start that nothing disturbs takes until all processes have taken hold of the run,
-/// and from then on until no data is left. What MPI needs to end comes after.
+/// How long an undisturbed start takes until all processes hold the run, and from then on until no
+/// data is left. The time that MPI needs to end comes after that.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     pub launch: Duration,
@@ -49,7 +50,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// One moment of four is drawn from the whole of a start, the others from when it is under way.
+    /// Draws one moment in four from the whole of a start, and the others from when it holds the
+    /// run.
     pub fn any(&self, dice: &mut Dice) -> When {
         let of_launch = dice.roll(4) == 0;
         let most = if of_launch { self.launch + self.under_way } else { self.under_way };
@@ -60,23 +62,23 @@ impl Times {
 
 /// A start that has ended.
 pub struct Ended {
-    /// Whether all went well.
+    /// Whether the run ended well.
     pub ok: bool,
     /// The launcher's exit code, if it has one.
     pub code: Option<i32>,
-    /// All that it said.
+    /// Everything that the job wrote.
     pub text: String,
 }
 
 impl Ended {
-    /// What stands after `# x:` or `x:`.
+    /// The text after `# x:` or `x:`.
     pub fn x(&self) -> Option<String> {
         let line =
             self.text.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix("x: "));
         line.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned)
     }
 
-    /// That of all tests.
+    /// The texts after `# x: ` of all tests.
     pub fn all_x(&self) -> Vec<String> {
         let lines = self.text.lines().filter_map(|line| line.strip_prefix("# x: "));
         lines.filter_map(|rest| rest.split_whitespace().next()).map(str::to_owned).collect()
@@ -84,7 +86,7 @@ impl Ended {
 }
 
 impl Job {
-    /// A job of `program` on so many ranks.
+    /// A job of `program` on `ranks` ranks.
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
@@ -92,25 +94,25 @@ impl Job {
         Self { program: program.to_owned(), run, ranks, launcher_flags, mpi, flags }
     }
 
-    /// Its run id.
+    /// The job's run id.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// The same with flags for the launcher.
+    /// The job with flags for the launcher.
     pub fn launched(mut self, flags: &[&str]) -> Self {
         self.launcher_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         self
     }
 
-    /// The same under the MPI library that is installed in this folder.
+    /// The job under the MPI library that is installed in the folder `mpi`.
     pub fn under(mut self, mpi: &Path) -> Self {
         let memory = TempDir::new_in("/dev/shm").expect("a folder");
         self.mpi = Some((mpi.to_owned(), memory));
         self
     }
 
-    /// Starts it.
+    /// Starts the job.
     pub fn spawn(&self, more: &[&str]) -> Child {
         let mut launcher = match &self.mpi {
             Some((folder, memory)) => {
@@ -134,7 +136,7 @@ impl Job {
             .expect("mpirun, of Open MPI")
     }
 
-    /// Waits for the end, meanwhile calling `poll`.
+    /// Waits for the end, and calls `poll` meanwhile.
     pub fn wait(&self, mut child: Child, mut poll: impl FnMut()) -> Ended {
         fn read(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
             std::thread::spawn(move || {
@@ -146,17 +148,19 @@ impl Job {
         let out = read(child.stdout.take().expect("piped"));
         let err = read(child.stderr.take().expect("piped"));
         let (start, mut launcher_hung) = (Instant::now(), false);
-        let mut seen_at = start;
+        let mut seen_at = None;
         let status = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break status;
             }
-            // mpirun of Open MPI 4 may fail to see that a rank died in MPI_Init.
-            // A moment without ranks is how every run ends.
-            if start.elapsed() < LAUNCHER_LIMIT || !self.processes().is_empty() {
-                seen_at = Instant::now();
+            // The mpirun of Open MPI 4 may fail to notice that a rank died in MPI_Init. A moment
+            // without ranks is how every run ends.
+            if !self.processes().is_empty() {
+                seen_at = Some(Instant::now());
             }
-            if seen_at.elapsed() > LAUNCHER_PATIENCE {
+            if seen_at
+                .map_or(start.elapsed() > LAUNCHER_LIMIT, |at| at.elapsed() > LAUNCHER_PATIENCE)
+            {
                 child.kill().expect("a child");
                 launcher_hung = true;
                 std::thread::sleep(Duration::from_millis(100));
@@ -178,12 +182,12 @@ impl Job {
         Ended { ok: status.success(), code: status.code(), text }
     }
 
-    /// Starts it, and waits for its end.
+    /// Starts the job, and waits for its end.
     pub fn start(&self, more: &[&str]) -> Ended {
         self.wait(self.spawn(more), || ())
     }
 
-    /// Starts it, and times it.
+    /// Starts the job, waits for its end, and measures the times.
     pub fn start_timed(&self) -> (Ended, Times) {
         let launch = Instant::now();
         let (mut first, mut last) = (None, launch);
@@ -200,8 +204,8 @@ impl Job {
         (ended, times)
     }
 
-    /// Starts it, and kills the processes of these ranks then. Whether it has killed them: they
-    /// may have ended before.
+    /// Starts the job, and kills the processes of these ranks at the given time. Also returns
+    /// whether it has killed them: they may have ended before.
     pub fn start_and_kill(&self, victims: &[usize], when: When) -> (Ended, bool) {
         let mut killed = false;
         let ended = self.start_and(when, |_| {
@@ -222,8 +226,8 @@ impl Job {
         pids.for_each(kill);
     }
 
-    /// Starts it, and calls `act` with the process of the launcher, from then on until it has done
-    /// what it is to do.
+    /// Starts the job, and from the given time on calls `act` with the process id of the launcher
+    /// until it returns true.
     pub fn start_and(&self, when: When, mut act: impl FnMut(u32) -> bool) -> Ended {
         let (launch, mut under_way, mut is_done) = (Instant::now(), None, false);
         let child = self.spawn(&[]);
@@ -242,7 +246,7 @@ impl Job {
         })
     }
 
-    /// Its ranks, as they run now.
+    /// The process ids of the job's ranks that run now.
     pub fn processes(&self) -> Vec<u32> {
         let entries = std::fs::read_dir("/proc").expect("Linux");
         let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -264,7 +268,7 @@ impl Job {
             .collect()
     }
 
-    /// How many of its processes hold the run.
+    /// Number of the job's processes that hold the run.
     pub fn holds(&self) -> usize {
         let list = SysV::new(false).look().expect("a list");
         let is_hold = |info: &&SegmentInfo| {
@@ -273,7 +277,7 @@ impl Job {
         list.iter().filter(is_hold).count()
     }
 
-    /// The memory of a rank is gone, if no process has it. Whether it was there.
+    /// Loses the memory of a rank, unless a process is attached. Returns whether there was any.
     pub fn lose_unused(&self, rank: usize) -> bool {
         let names = self.segments(Some(rank));
         let lost =
@@ -281,7 +285,7 @@ impl Job {
         lost.count() > 0
     }
 
-    /// The memory of a rank is gone.
+    /// Loses the memory of a rank. Returns the number of segments.
     pub fn lose(&self, rank: usize) -> usize {
         let names = self.segments(Some(rank));
         for name in &names {
@@ -290,7 +294,7 @@ impl Job {
         names.len()
     }
 
-    /// What is kept of tests that are done is gone.
+    /// Loses the results of finished tests.
     pub fn lose_results(&self) {
         let all = SysV::new(false).look().expect("a list").into_iter().map(|info| info.name);
         let of_run =
@@ -303,8 +307,8 @@ impl Job {
         assert!(left.is_empty(), "{}: {left:?}", self.run);
     }
 
-    /// The same, where a rank that dies as the others leave may leave its lock, which the
-    /// next start takes.
+    /// Asserts that nothing is left, except locks: a rank that dies as the others leave may leave
+    /// its lock, which the next start takes.
     pub fn assert_no_more_is_left_than_locks_of_the_dead(&self) {
         let is_lock = |info: &SegmentInfo| info.name.role() == "lock" && !info.in_use;
         let left = self.left();
@@ -313,8 +317,8 @@ impl Job {
 
     fn left(&self) -> Vec<SegmentInfo> {
         let list = SysV::new(false).list().expect("a list");
-        // Where a rank's memory was not to be found, its node may come back one day: some
-        // bytes remember then that the run has ended.
+        // Where a rank's memory was not found, its node may come back one day, so a few bytes
+        // record that the run has ended.
         let is_mark = |info: &SegmentInfo| info.name.role().starts_with("ended.");
         let of_run = list.into_iter().filter(|info| info.name.run() == self.run);
         of_run.filter(|info| !is_mark(info) || info.bytes > 4096).collect()
@@ -332,13 +336,13 @@ impl Drop for Job {
     }
 }
 
-/// Signal 9.
+/// Sends signal 9.
 pub fn kill(pid: u32) {
-    // SAFETY: a signal to a process that this test has started.
+    // SAFETY: sends a signal to a process that this test has started.
     unsafe { libc::kill(pid as i32, libc::SIGKILL) };
 }
 
-/// The rank that a process has from its launcher.
+/// The rank that the launcher has given to a process.
 pub fn rank_of(pid: u32) -> Option<usize> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let names = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="];
@@ -346,15 +350,4 @@ pub fn rank_of(pid: u32) -> Option<usize> {
         let entry = std::str::from_utf8(entry).ok()?;
         names.iter().find_map(|name| entry.strip_prefix(name))?.parse().ok()
     })
-}
-
-/// Numbers that a seed decides.
-pub struct Dice(pub u64);
-
-impl Dice {
-    /// From 0 to below `sides`.
-    pub fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % sides
-    }
 }

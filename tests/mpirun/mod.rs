@@ -1,16 +1,16 @@
-//! `mpirun` for tests: also as root, and on fewer cores than ranks.
+//! `mpirun` for tests, also as root, and on fewer cores than ranks.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// `mpirun -np RANKS`, its arguments and the program still to come.
+/// `mpirun -np RANKS`, to be followed by its arguments and the program.
 pub fn mpirun(ranks: usize) -> Command {
     launcher(OsStr::new("mpirun"), ranks)
 }
 
-/// The same of the MPI library that is installed in this folder.
+/// `mpirun -np RANKS` of the MPI library that is installed in the folder.
 #[allow(dead_code)] // not every suite needs it
 pub fn mpirun_in(folder: &Path, ranks: usize) -> Command {
     let mut command = launcher(folder.join("bin/mpirun").as_os_str(), ranks);
@@ -21,9 +21,9 @@ pub fn mpirun_in(folder: &Path, ranks: usize) -> Command {
 fn launcher(program: &OsStr, ranks: usize) -> Command {
     let mut command = Command::new(program);
     command.args(["-np", &ranks.to_string()]);
-    // Variables, not flags: other MPIs ignore them.
+    // Variables are used and not flags, because other MPIs ignore them.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    // More ranks than cores: Open MPI 4, and 5.
+    // These permit more ranks than cores, in Open MPI 4 and in 5.
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     command

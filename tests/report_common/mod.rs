@@ -38,7 +38,7 @@ pub fn default_run() -> RunSpec {
     }
 }
 
-/// One of everything: two tests.
+/// A small run of two tests.
 pub fn small_run() -> RunSpec {
     RunSpec {
         n: vec![35, 0],
@@ -91,9 +91,9 @@ pub const PASSED_NORMS: Norms = Norms {
     b_oo: 0.495_025,
 };
 
-/// Start of every test: 2023-11-14 22:13:20 UTC.
+/// The start of every test: 2023-11-14 22:13:20 UTC.
 pub const START: i64 = 1_700_000_000;
-/// End of every test.
+/// The end of every test.
 pub const END: i64 = START + 5;
 
 /// The record of a test that passed.
@@ -155,7 +155,7 @@ pub fn record(spec: TestSpec) -> TestRecord {
     }
 }
 
-/// The same, with another end.
+/// The record of a test with the outcome `outcome`.
 pub fn record_with(spec: TestSpec, outcome: Outcome) -> TestRecord {
     TestRecord { outcome, ..record(spec) }
 }

@@ -1,10 +1,9 @@
-//! A checker for the part of JSON Schema (draft 2020-12) that the published
-//! schema uses. A keyword that it does not know is an error of the schema, so
-//! nothing is passed over.
+//! A checker for the part of JSON Schema (draft 2020-12) that the published schema uses. A keyword
+//! that it does not know is an error of the schema, so nothing is passed over.
 
 use serde_json::Value;
 
-/// Keywords that tell and do not check.
+/// Keywords that describe and do not check.
 const ANNOTATIONS: [&str; 5] = ["$schema", "$id", "$defs", "title", "description"];
 
 pub struct Schema {
@@ -119,7 +118,7 @@ fn length(rule: &Value) -> usize {
     usize::try_from(rule.as_u64().unwrap()).unwrap()
 }
 
-/// Regular expressions `^...$` of characters and `[classes]`, each once or
+/// Whether a text matches a regular expression `^...$` of characters and `[classes]`, each once or
 /// `?`, `+`, `{n}`, `{n,}` times.
 fn fits(pattern: &str, text: &str) -> bool {
     let inner = pattern.strip_prefix('^').and_then(|p| p.strip_suffix('$')).unwrap();

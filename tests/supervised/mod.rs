@@ -1,8 +1,6 @@
-//! `skt-hpl launch` at work on a cluster in a box, and how it ended.
+//! `skt-hpl launch` on a cluster in a box, and how it ended.
 #![allow(dead_code, unused_macros)] // Each test uses its part.
 
-#[path = "../report_schema/mod.rs"]
-mod report_schema;
 #[macro_use]
 pub mod scenarios;
 
@@ -14,16 +12,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS};
+use crate::report_schema::Schema;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use report_schema::Schema;
 use serde_json::Value;
 
-/// Longest time for anything here.
-pub const PATIENCE: Duration = Duration::from_secs(180);
-/// Order of the matrix.
+/// The longest time for anything here.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+/// The order of the matrix.
 pub const N: &str = "4800";
 
 /// What starts the ranks.
@@ -31,17 +29,15 @@ pub const N: &str = "4800";
 pub enum Kind {
     /// mpirun of Open MPI.
     Openmpi,
-    /// The same, with real ssh to reach the nodes.
+    /// mpirun of Open MPI, which reaches the nodes by real ssh.
     Ssh,
-    /// mpiexec.hydra of MPICH, with a build of our program for it, which
-    /// `SKT_HPL_MPICH` names.
+    /// mpiexec.hydra of MPICH, with a build of our program for it, which `SKT_HPL_MPICH` names.
     Mpich,
-    /// srun of Slurm inside an allocation, its daemons on the box, with the
-    /// build for Open MPI.
+    /// srun of Slurm inside an allocation, with its daemons on the box and the build for Open MPI.
     Slurm,
 }
 
-/// Slurm on the box: no accounts, no control groups, nodes that are up again
+/// The configuration of Slurm on the box: no accounts, no control groups; nodes that are up again
 /// are used again. A node that does not answer is down after five seconds.
 const SLURM_CONF: &str = "\
 ClusterName=box
@@ -79,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// The programs that it needs, with their Debian packages.
+    /// The programs that the launcher needs, with their Debian packages.
     fn tools(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Kind::Openmpi => &[("mpirun", "openmpi-bin")],
@@ -110,14 +106,14 @@ impl Kind {
                 "-genv",
                 "UCX_NET_DEVICES",
                 "eth0",
-                // Segments of 8 KiB mean a change of the rank at work for each.
+                // With segments of 8 KiB, the ranks would switch for each segment.
                 "-genv",
                 "UCX_TCP_TX_SEG_SIZE",
                 "256k",
                 "-genv",
                 "UCX_TCP_RX_SEG_SIZE",
                 "256k",
-                // As above.
+                // With more ranks than processors, a waiting rank must let others work.
                 "-genv",
                 "MPIR_CVAR_POLLS_BEFORE_YIELD",
                 "1",
@@ -127,14 +123,14 @@ impl Kind {
             Kind::Openmpi => "--hosts hosts --launcher openmpi --agent /mnt/bin/agent",
             Kind::Ssh => "--hosts hosts --launcher openmpi",
             Kind::Mpich => "--hosts hosts --launcher mpich --agent /mnt/bin/agent",
-            // The allocation says it all.
+            // The allocation determines everything.
             Kind::Slurm => "--launcher-arg=--mpi=pmix",
         };
         let arguments = arguments.iter().map(|word| format!("--launcher-arg={word}"));
         words.split(' ').map(str::to_owned).chain(arguments).collect()
     }
 
-    /// Names of its process on the head: the mpirun of Open MPI 5 becomes prterun.
+    /// The names of the launcher's process on the head: the mpirun of Open MPI 5 becomes prterun.
     fn launcher(self) -> &'static [&'static str] {
         match self {
             Kind::Openmpi | Kind::Ssh => &["mpirun", "prterun"],
@@ -144,8 +140,8 @@ impl Kind {
     }
 }
 
-/// A box with our program in it and a host file of `nodes` nodes, the others
-/// spares; or `None`, with the reason on standard error, where it cannot be.
+/// A box with our program in it and a host file of `nodes` nodes, with the others as spares; or
+/// `None`, with the reason on standard error, if there can be none.
 pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
     let places = places(kind);
     match new_box(kind, nodes, spares) {
@@ -157,8 +153,8 @@ pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
     }
 }
 
-/// Two boxes at a time: their jobs wait more than they compute. One under ssh is alone, as
-/// seconds are measured there.
+/// Two boxes run at a time, because their jobs wait more than they compute. A box under ssh runs
+/// alone, because seconds are measured there.
 fn places(kind: Kind) -> Vec<Flock<fs::File>> {
     let lock = |place: usize, how: FlockArg| {
         let path = format!("{}/cluster-box-{place}.lock", env!("CARGO_TARGET_TMPDIR"));
@@ -178,7 +174,7 @@ fn places(kind: Kind) -> Vec<Flock<fs::File>> {
 
 fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String> {
     for (tool, package) in kind.tools() {
-        // All of them know the one or the other.
+        // It only matters whether the tool can be started, not what it does with -V.
         if std::process::Command::new(tool).arg("-V").output().is_err() {
             return Err(format!("no `{tool}` here (Debian: {package})"));
         }
@@ -199,7 +195,7 @@ fn new_box(kind: Kind, nodes: usize, spares: usize) -> Result<ClusterBox, String
     Ok(cluster)
 }
 
-/// Starts Slurm's daemons on head and nodes.
+/// Starts Slurm's daemons on the head and the nodes.
 fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
     if !cluster.is_roots() {
         return Err("Slurm's daemons need root".into());
@@ -217,13 +213,13 @@ fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
     let script = "mount -t tmpfs run /run; mkdir /run/slurmctld; slurmctld";
     run(cluster.on_head("/bin/sh"), script)?;
     for (index, node) in cluster.nodes_on().iter().enumerate() {
-        // A processor for each, as the agent does it.
+        // One processor for each, as the agent does it.
         let script = format!(
             "mount -t tmpfs run /run; exec taskset -c $(({index} % $(nproc))) slurmd -N {node}"
         );
         run(cluster.on_node(node, "/bin/sh"), &script)?;
     }
-    // All are idle before the first job comes.
+    // All nodes are idle before the first job comes.
     let nodes = cluster.nodes_on().len();
     let script = format!(
         "for i in $(seq 100); do [ $(sinfo -h -t idle -o %D) = {nodes} ] && exit; sleep 0.1; done; \
@@ -232,7 +228,7 @@ fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
     run(cluster.on_head("/bin/sh"), &script)
 }
 
-/// A box, and its place on this machine among those of these tests.
+/// A box with its share of this machine among the boxes of these tests.
 pub struct Alone {
     cluster: ClusterBox,
     pub kind: Kind,
@@ -266,15 +262,15 @@ pub struct Launch {
     report: Growing,
 }
 
-/// What comes through a pipe, line by line.
+/// Text that comes through a pipe, line by line.
 struct Growing {
     so_far: Arc<Mutex<String>>,
     reader: std::thread::JoinHandle<()>,
 }
 
 impl Growing {
-    /// With `is_told` each line is shown at once: a test that waits in vain shall show what
-    /// it waited for.
+    /// With `is_told` each line is shown at once, so that a test that waits in vain shows what it
+    /// waited for.
     fn of(pipe: impl Read + Send + 'static, is_told: bool) -> Self {
         let so_far = Arc::new(Mutex::new(String::new()));
         let text = Arc::clone(&so_far);
@@ -294,14 +290,14 @@ impl Growing {
         self.so_far.lock().expect("no panic").clone()
     }
 
-    /// All of it.
+    /// The whole text.
     fn end(self) -> String {
         self.reader.join().expect("reader");
         Arc::into_inner(self.so_far).expect("the reader's is gone").into_inner().expect("no panic")
     }
 }
 
-/// How it ended.
+/// How a supervisor ended.
 pub struct Ended {
     pub code: Option<i32>,
     pub said: String,
@@ -316,7 +312,7 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
             let mut command = cluster.on_head("salloc");
             let nodes = cluster.nodes_on().len();
             command.args(["--no-kill", &format!("--nodes={nodes}"), "bin/skt-hpl"]);
-            // What is said to mpirun on its command line elsewhere.
+            // Settings that are flags of mpirun elsewhere.
             command.env("SLURM_CONF", "/mnt/slurm.conf").env("OMPI_MCA_btl", "self,tcp");
             command.env("OMPI_MCA_btl_tcp_if_include", NETWORK).env("OMPI_MCA_pml", "ob1");
             command.env("OMPI_MCA_mpi_yield_when_idle", "1");
@@ -328,7 +324,7 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         command.args(["--spares", "spares"]);
     }
     command.args(flags.split_whitespace()).arg("--").args(run.split_whitespace());
-    // `SKT_TEST_OVERLAP` asks for it where a test does not say.
+    // `SKT_TEST_OVERLAP` sets the overlap if a test does not.
     if let Ok(how) = std::env::var("SKT_TEST_OVERLAP")
         && !run.contains("--ft none")
     {
@@ -347,17 +343,17 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
 }
 
 impl Launch {
-    /// The report as far as it has come.
+    /// The report up to now.
     pub fn report(&self) -> String {
         self.report.so_far()
     }
 
-    /// Waits until the supervisor has said this.
+    /// Waits until the supervisor has written `words`.
     pub fn wait_for_words(&self, words: &str) {
         wait_for(words, || self.said.so_far().contains(words));
     }
 
-    /// Waits for its end.
+    /// Waits for the supervisor's end.
     pub fn end(mut self, cluster: &Alone) -> Ended {
         let start = Instant::now();
         let code = loop {
@@ -394,8 +390,8 @@ impl Ended {
     }
 }
 
-/// Sends a signal to each of some processes. One of them at least is there to get it: what the
-/// first does when it gets it may end the others.
+/// Sends a signal to each of some processes. At least one of them must get it: the first one's
+/// reaction may end the others.
 pub fn signal(pids: &[i32], signal: Signal) {
     let mut sent = 0;
     for pid in pids {
@@ -408,7 +404,7 @@ pub fn signal(pids: &[i32], signal: Signal) {
     assert!(sent > 0, "none of {pids:?} is there to get {signal}");
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -423,7 +419,7 @@ pub fn state(cluster: &Alone) -> Value {
     serde_json::from_slice(&text).unwrap_or(Value::Null)
 }
 
-/// The job's signs of life in its start number `start`, as it writes them.
+/// The heartbeats of the job in its start number `start`, as it writes them.
 pub fn beats(cluster: &Alone, start: usize) -> Vec<Value> {
     let name = format!("skt-hpl.launch/attempt-{start}.err");
     let text = fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
@@ -431,7 +427,7 @@ pub fn beats(cluster: &Alone, start: usize) -> Vec<Value> {
     text.lines().filter_map(json).collect()
 }
 
-/// Waits until start number `start` of the job has done `column` columns.
+/// Waits until start number `start` of the job has eliminated `column` columns.
 pub fn wait_for_column(cluster: &Alone, start: usize, column: u64) {
     wait_for("progress", || {
         let beats = beats(cluster, start);
@@ -441,14 +437,14 @@ pub fn wait_for_column(cluster: &Alone, start: usize, column: u64) {
     });
 }
 
-/// Where a node was out of reach at the end of a run, the others keep marks of it.
+/// Removes the marks that nodes keep if another node was out of reach at the end of a run.
 fn remove_marks(cluster: &Alone) {
     for node in cluster.nodes_on() {
         let clean = || {
             let out = cluster.on_node(&node, "bin/skt-hpl").args(["store", "clean"]).output();
             String::from_utf8(out.expect("started").stdout).expect("text")
         };
-        // The process that made them may not have ended yet.
+        // The process that made the marks may not have ended yet.
         wait_for("the end of all ranks", || cluster.pids(&node, "skt-hpl").is_empty());
         let said = clean();
         let other =
@@ -457,10 +453,10 @@ fn remove_marks(cluster: &Alone) {
     }
 }
 
-/// Nothing is left on the box but what the test put there.
+/// Asserts that nothing is left on the box except what the test put there.
 pub fn assert_clean(cluster: &Alone) {
     remove_marks(cluster);
-    assert_eq!(cluster.remains_after(Duration::from_secs(12)), Vec::<String>::new());
+    assert_eq!(cluster.remains_after(PATIENCE), Vec::<String>::new());
     let mut left: Vec<String> = fs::read_dir(cluster.shared().join("skt-hpl.launch"))
         .expect("state")
         .flatten()
@@ -470,13 +466,13 @@ pub fn assert_clean(cluster: &Alone) {
     assert_eq!(left, ["events.jsonl", "lock", "state.json"]);
 }
 
-/// Flags of most runs here: four ranks in one group, checkpoints often.
+/// Flags of most runs here: four ranks in one group, with frequent checkpoints.
 pub fn run() -> String {
     format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 6p! --progress off")
 }
 
-/// x of a run without a supervisor's help and without checkpoints: what all
-/// must be. Kept in a file, since each test may be a process of its own.
+/// The x of a run without a supervisor's help and without checkpoints, which all runs must have. It
+/// is kept in a file, because each test may be a process of its own.
 pub fn undisturbed_x(cluster: &Alone) -> String {
     let program = cluster.kind.program().expect("installed");
     let built = fs::metadata(program).and_then(|meta| meta.modified()).expect("our program");
@@ -498,7 +494,7 @@ pub fn undisturbed_x(cluster: &Alone) -> String {
 }
 
 impl Ended {
-    /// The run has passed, and its x is the undisturbed run's, bit for bit.
+    /// Asserts that the run has passed, and that its x is that of the undisturbed run, bit for bit.
     pub fn passed_with_the_same_x(&self, cluster: &Alone) -> &Self {
         let x = self.passed().x().to_owned();
         assert_clean(cluster);
@@ -516,19 +512,20 @@ impl Ended {
         self.account["failures"].as_array().expect("an account").len()
     }
 
-    /// Node `lost` was replaced by `by` after failure `index`.
+    /// Asserts that node `lost` was replaced by `by` after failure `index`.
     pub fn replaced(&self, index: usize, lost: &str, by: &str) {
-        let failure = self.failure(index);
-        let pairs: Vec<(&str, &str)> = failure["replaced"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|change| (change["lost"].as_str().unwrap(), change["by"].as_str().unwrap()))
-            .collect();
-        assert!(pairs.contains(&(lost, by)), "{pairs:?}");
+        assert_eq!(self.spare_for(index, lost), by);
     }
 
-    /// Says how long it took from `since` until the job computed again.
+    /// The node that took the place of `lost` after failure `index`.
+    pub fn spare_for(&self, index: usize, lost: &str) -> &str {
+        let replaced = self.failure(index)["replaced"].as_array().expect("a list");
+        let change = replaced.iter().find(|change| change["lost"] == lost);
+        let change = change.unwrap_or_else(|| panic!("{lost} was not replaced: {replaced:?}"));
+        change["by"].as_str().expect("a name")
+    }
+
+    /// Prints and returns the seconds from `since` until the job computed again.
     pub fn tell(&self, what: &str, index: usize, since: f64) -> f64 {
         let seconds = self.failure(index)["computing_unix"].as_f64().expect("a time") - since;
         eprintln!("{what}: computing again after {seconds:.2} s");
@@ -536,8 +533,8 @@ impl Ended {
     }
 }
 
-/// Waits until rank 0, on n1, has died at a step as it was told to, then takes the
-/// power from `node`: all other ranks are still in that step.
+/// Waits until rank 0, on n1, has died at a step as it was told to, then powers `node` off: all
+/// other ranks are still in that step.
 pub fn power_off_at(cluster: &mut Alone, start: usize, step: &str, node: &str) {
     wait_for(step, || {
         let is_there = beats(cluster, start).iter().any(|beat| beat["phase"] == step);

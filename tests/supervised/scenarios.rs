@@ -32,11 +32,11 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
 }
 
-/// A run with checksums, and these flags, that has lost n2 and passed; when n2 was lost, in Unix
-/// time.
+/// A run with checksums and these flags that has lost n2 and passed; also returns when n2 was lost,
+/// in Unix time.
 fn powered_off_under_checksums(kind: Kind, flags: &str) -> Option<(Ended, f64)> {
     let mut cluster = cluster(kind, 4, 1)?;
-    // Without checkpoints the other systems are solved before a busy host has looked once.
+    // Without checkpoints, the other systems are solved before a busy host has looked once.
     let run = format!("--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off {flags}");
     let launch = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 1600);
@@ -47,8 +47,8 @@ fn powered_off_under_checksums(kind: Kind, flags: &str) -> Option<(Ended, f64)> 
     Some((ended, off))
 }
 
-/// Three process columns of data and one of checksums: nothing is saved, and the run goes on
-/// from where it was.
+/// Three process columns of data and one of checksums: nothing is saved, and the run continues from
+/// where it was.
 pub fn a_node_powered_off_under_checksums(kind: Kind) {
     let Some((ended, off)) = powered_off_under_checksums(kind, "") else { return };
     ended.tell("power-off under checksums", 0, off);
@@ -60,8 +60,8 @@ pub fn a_node_powered_off_under_checksums(kind: Kind) {
     assert!(restart.contains("ranks rebuilt: [1]"), "{restart}");
 }
 
-/// The same under a launcher that kills the ranks that are left at once: one of them may be torn,
-/// which is one loss too many for memory, and not for images.
+/// The launcher kills the remaining ranks at once, so one of them may be torn, which is one loss
+/// too many for memory, but not for images.
 pub fn a_node_powered_off_under_checksums_with_images(kind: Kind) {
     let level = "--level local:/mnt/disk,every=1s";
     let Some((ended, off)) = powered_off_under_checksums(kind, level) else { return };

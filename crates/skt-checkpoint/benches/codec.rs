@@ -1,8 +1,8 @@
-//! Each kernel of the codec, in bytes of source a second, beside memcpy and XOR
-//! in the same run. `cargo bench --bench codec`.
+//! The speed of each kernel of the codec, in bytes of source per second, beside memcpy and XOR in
+//! the same run. Run it with `cargo bench --bench codec`.
 //!
-//! Two places: `cache` is a segment of 64 KiB, as the pipelined ring works on;
-//! `memory` is 64 MiB walked in pieces of 1 MiB, twice the size of the caches.
+//! There are two settings: `cache` is a segment of 64 KiB, which the pipelined ring works on;
+//! `memory` is 64 MiB in pieces of 1 MiB, twice the size of the caches.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Buffer {
     }
 }
 
-/// One operation on `(src, out)`, over all of the buffers in pieces.
+/// Measures one operation on `(src, out)`, over all of the buffers in pieces.
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,

@@ -1,51 +1,49 @@
 //! The values of messages, shared memory and checkpoints that were found by measurement.
 //!
-//! What follows from the format of a segment or from a protocol is not here: it cannot be
-//! chosen.
+//! Values that follow from the format of a segment or from a protocol cannot be chosen, and are not
+//! here.
 
 skt_terms::tuning! {
-    /// Fewest looks at a flag, some microseconds at most, before the waiting rank lets
-    /// others have its core: the one that it waits for may need it. With more ranks than
-    /// cores they are in vain nearly each time; so they become fewer quickly after a wait
-    /// for which they were not enough, and more slowly after one for which they were.
+    /// Fewest tests of a flag, some microseconds at most, before the waiting rank yields its core:
+    /// the rank that it waits for may need it. With more ranks than cores the tests are nearly
+    /// always in vain; so their number falls quickly after a wait for which they were not enough,
+    /// and rises more slowly after one for which they were.
     flag_spins_least: u32 = 4, "looks";
-    /// Most of these looks.
+    /// Most tests of a flag before the waiting rank yields its core.
     flag_spins_most: u32 = 128, "looks";
-    /// Further looks from one to the next at the rest of the job.
+    /// Tests of a flag from one check for an aborted job to the next.
     looks_a_probe: u32 = 16, "looks";
-    /// Shared memory of parts up to this size is kept: to make it anew takes longer than to
-    /// solve the small system that it is for, and hundreds of these may follow.
+    /// Shared memory with parts up to this size is kept for the next use: creating it takes longer
+    /// than solving the small system that it serves, and hundreds of these may follow.
     kept_bytes: usize = 1 << 20, "bytes";
-    /// Buffers of fewer bytes are on the heap: hundreds of small tests would spend their
+    /// Buffers of fewer bytes are on the heap: hundreds of small tests would otherwise spend their
     /// time on mappings.
     mapped_bytes: usize = 64 << 10, "bytes";
-    /// From this length on, copies are written past the caches. Measured with memory that is
-    /// in no cache: even at 4 KiB, 1.2 to 1.6 times as fast from 16 KiB on.
+    /// Copies from this length on are written past the caches. Measured with memory that is in no
+    /// cache: no difference at 4 KiB, 1.2 to 1.6 times as fast from 16 KiB on.
     stream_from_bytes: usize = 16 << 10, "bytes";
-    /// Rows of a mirrored block from this length on are sent from where they lie, and
-    /// received where they belong.
+    /// Rows of a mirrored block from this length on are sent and received in place.
     whole_row_bytes: usize = 16 << 10, "bytes";
-    /// What is summed up at once when members read each other's memory: well within the
+    /// Bytes that are summed up at once when members read each other's memory: well within the
     /// cache of a core.
     direct_tile_bytes: usize = 256 << 10, "bytes";
-    /// Tiles that are on their way at once: while one is being sent and received, another
-    /// is added to.
+    /// Tiles in transit at once: while one is being sent and received, another is added to.
     tiles_in_flight: usize = 2, "tiles";
-    /// Tiles that one poll adds to and passes on, at most: it is not to take long.
+    /// Most tiles that one poll adds to and passes on, so that it takes little time.
     tiles_a_poll: usize = 2, "tiles";
-    /// Messages below this are not worth a huge page.
+    /// Messages below this size are not worth a huge page.
     small_message_bytes: usize = 64 << 10, "bytes";
-    /// A message where nothing is measured: of a recovery of members that need none to
-    /// encode.
+    /// Bytes of a message if nothing is measured: in a recovery of members that encode without
+    /// messages.
     unmeasured_message_bytes: usize = 256 << 10, "bytes";
-    /// Messages are never shorter: a page, what a transport moves at least.
+    /// Messages are at least this long: a page, the least that a transport moves.
     message_bytes_least: usize = 4 << 10, "bytes";
-    /// Messages are never longer, so that what is in flight stays in the last cache.
+    /// Messages are at most this long, so that those in transit stay in the last-level cache.
     message_bytes_most: usize = 4 << 20, "bytes";
-    /// Rounds of short messages that measure what a message costs.
+    /// Rounds of short messages when the cost of a message is measured.
     link_short_rounds: usize = 20, "rounds";
-    /// Rounds of long ones.
+    /// Rounds of long messages when the cost of a message is measured.
     link_long_rounds: usize = 4, "rounds";
-    /// Length of a long one.
+    /// Bytes of a long message when the cost of a message is measured.
     link_long_bytes: usize = 256 << 10, "bytes";
 }

@@ -1,11 +1,11 @@
-//! Segments on pages that the administrator has set aside (`vm.nr_hugepages`). Alone in their
-//! program: the pages are for all of the system.
+//! Segments on pages that the administrator has reserved (`vm.nr_hugepages`). They have a test
+//! program of their own, because these pages belong to the whole system.
 
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 
 const BYTES: usize = 40_000;
 
-/// Pages that the administrator sets aside, until it is dropped.
+/// Pages reserved by the administrator, until this is dropped.
 struct Pool {
     before: String,
 }
@@ -13,7 +13,7 @@ struct Pool {
 impl Pool {
     const FILE: &str = "/proc/sys/vm/nr_hugepages";
 
-    /// So many pages more; nothing where this user may not, or there is no memory for them.
+    /// Reserves `pages` more; `None` if this user may not, or there is no memory for them.
     fn more(pages: u64) -> Option<Self> {
         let before = std::fs::read_to_string(Self::FILE).ok()?;
         let wanted = before.trim().parse::<u64>().ok()? + pages;
@@ -30,8 +30,8 @@ impl Drop for Pool {
     }
 }
 
-/// A segment on pages of the pool is mapped up to the end of its last page. Memory that lies
-/// right behind the place of a shorter mapping must stay.
+/// A segment on pages of the pool is mapped up to the end of its last page. Memory right after the
+/// place of a shorter mapping must stay.
 #[test]
 fn what_lies_behind_a_segment_on_pages_of_the_pool_stays() {
     let Some(_pool) = Pool::more(8) else {
@@ -42,7 +42,7 @@ fn what_lies_behind_a_segment_on_pages_of_the_pool_stays() {
     let run = format!("test-behind-{}", std::process::id());
     let mut neighbours = Vec::new();
     for rank in 0..4 {
-        // The system places mappings from above: the next one comes right below this one.
+        // The system places mappings downwards: the next one comes right below this one.
         let neighbour = vec![0xa5u8; 1 << 20];
         let name = SegmentName::new(&run, "state", rank).unwrap();
         let segment = store.create(&name, BYTES).unwrap();

@@ -1,5 +1,5 @@
-//! A job of which one rank fails in the middle, while the others wait for it: all
-//! ranks end, promptly, and the job's exit code and messages say so.
+//! A job in which one rank fails in the middle, while the others wait for it: all ranks must end
+//! promptly, and the job's exit code and messages must say so.
 
 #[path = "../../../tests/mpirun/mod.rs"]
 mod mpirun;
@@ -12,11 +12,11 @@ use mpirun::mpirun;
 use skt_checkpoint::comm::Comm;
 use skt_checkpoint::comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
-/// What goes wrong on rank 0.
+/// The variable that says what goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What the ranks of the other tests run; by itself nothing.
+/// The body of the ranks of the other tests; does nothing without the variable.
 #[test]
 fn as_a_rank() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -38,7 +38,7 @@ fn as_a_rank() {
     comm.recv_bytes(&mut never, 1 - comm.rank(), 1).expect("nobody sends");
 }
 
-/// Exit code and output of a job of two such ranks.
+/// Runs a job of two such ranks, and returns its exit code and output.
 fn job(role: &str) -> (Option<i32>, String) {
     let mut child = mpirun(2)
         .arg(std::env::current_exe().expect("this test"))
@@ -61,8 +61,7 @@ fn job(role: &str) -> (Option<i32>, String) {
             break status;
         }
         if start.elapsed() > LIMIT {
-            // SAFETY: a signal to a process that this test has started, which ends
-            // its ranks.
+            // SAFETY: a signal to a process that this test has started, which ends its ranks.
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
             let _ = child.wait();
             panic!("{role}: the job hangs: {}", reader.join().expect("no panic"));
@@ -79,7 +78,7 @@ fn a_panic_of_a_rank_ends_all() {
     assert_eq!(code, Some(PANIC_EXIT_CODE), "{text}");
 }
 
-/// The rank itself goes on waiting.
+/// The rank itself keeps waiting.
 #[test]
 fn a_panic_of_a_helper_thread_ends_all() {
     let (code, text) = job("helper-panics");
@@ -87,7 +86,7 @@ fn a_panic_of_a_helper_thread_ends_all() {
     assert_eq!(code, Some(PANIC_EXIT_CODE), "{text}");
 }
 
-/// What is borrowed is not given back while MPI may write to it.
+/// Borrowed memory is not returned while MPI may write to it.
 #[test]
 fn an_error_with_a_receive_pending_ends_all() {
     let (code, text) = job("exchange-fails");

@@ -1,24 +1,26 @@
-//! Bautista Gomez et al., "Low-overhead checkpoint for large-scale
-//! GPU-accelerated systems", section 5.1: is it better to give a core of every
-//! node to the encoding for good, or to stop all of them now and then?
+//! Bautista Gomez et al., "Low-overhead checkpoint for large-scale GPU-accelerated systems",
+//! section 5.1: whether it is better to give a core of every node to the encoding for good, or to
+//! stop all cores from time to time.
 
 use super::ModelError;
 use super::error::{at_least, non_negative, positive};
 
-/// What a checkpoint costs either way.
+/// The costs of a checkpoint in both schemes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// Cores of a node (N_cpn); one of them is given away by the hybrid scheme.
+    /// Cores per node (N_cpn); the hybrid scheme gives away one of them.
     pub cores_per_node: usize,
-    /// Copy of the checkpoint to that core's process (t_cpy).
+    /// Seconds to copy the checkpoint to that core's process (t_cpy).
     pub copy_seconds: f64,
-    /// Encoding, with the application stopped (t_enc).
+    /// Seconds to encode while the application is stopped (t_enc).
     pub encode_seconds: f64,
 }
 
 impl Costs {
+    /// Checks the costs.
+    ///
     /// # Errors
-    /// No core, or a time below zero.
+    /// There is no core, or a time is below zero.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("cores_per_node", self.cores_per_node, 1, "1 or more")?;
         non_negative("copy_seconds", self.copy_seconds)?;
@@ -32,7 +34,7 @@ impl Costs {
     /// percentage; both sides are fractions here.
     ///
     /// # Errors
-    /// As [`Costs::validate`]; an interval not above zero.
+    /// See [`Costs::validate`]; also, the interval is not above zero.
     pub fn hybrid_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;
@@ -42,18 +44,18 @@ impl Costs {
     /// Overhead of stopping the application to encode: `t_enc / T`, a fraction.
     ///
     /// # Errors
-    /// As [`Costs::hybrid_overhead`].
+    /// See [`Costs::hybrid_overhead`].
     pub fn time_division_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;
         Ok(self.encode_seconds / interval_seconds)
     }
 
-    /// The interval below which the hybrid scheme is cheaper:
-    /// `T < N_cpn (t_enc - t_cpy)`; 0 where it never is.
+    /// The interval below which the hybrid scheme is cheaper, in seconds: `T < N_cpn (t_enc -
+    /// t_cpy)`; 0 if it never is.
     ///
     /// # Errors
-    /// As [`Costs::validate`].
+    /// See [`Costs::validate`].
     pub fn break_even_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         let saved_seconds = (self.encode_seconds - self.copy_seconds).max(0.0);

@@ -1,35 +1,35 @@
-//! Chen and Dongarra, "A Scalable Checkpoint Encoding Algorithm for Diskless
-//! Checkpointing", HASE 2008: what it costs to encode a checkpoint.
+//! Chen and Dongarra, "A Scalable Checkpoint Encoding Algorithm for Diskless Checkpointing", HASE
+//! 2008: the cost of encoding a checkpoint.
 
 use super::ModelError;
 use super::error::{at_least, non_negative, positive};
 
-/// The machine of section 2.2: a message of x bytes takes `alpha + beta x`,
-/// summing two arrays takes `gamma` a byte; a process sends and receives at the
-/// same time.
+/// The network of section 2.2: a message of x bytes takes `alpha + beta x`, summing two arrays
+/// takes `gamma` per byte; a process sends and receives at the same time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// alpha.
+    /// alpha: latency of a message.
     pub latency_seconds: f64,
-    /// beta.
+    /// beta: seconds per byte of a message.
     pub transfer_seconds_per_byte: f64,
-    /// gamma.
+    /// gamma: seconds per byte of a sum.
     pub reduce_seconds_per_byte: f64,
 }
 
 /// What one encoding computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// A plain sum or XOR: gamma a byte.
+    /// A plain sum or XOR, with gamma per byte.
     Sum,
-    /// A weighted checksum: a product besides, 2 gamma a byte (section 4.1).
+    /// A weighted checksum, with a product in addition and so 2 gamma per byte (section 4.1).
     Weighted,
 }
 
 impl Network {
+    /// Checks the network.
+    ///
     /// # Errors
-    /// A latency that is negative, a bandwidth that is infinite or a rate that
-    /// is negative.
+    /// The latency is negative, the bandwidth is infinite, or the rate of sums is negative.
     pub fn validate(&self) -> Result<(), ModelError> {
         non_negative("latency_seconds", self.latency_seconds)?;
         positive("transfer_seconds_per_byte", self.transfer_seconds_per_byte)?;
@@ -46,11 +46,11 @@ impl Network {
         self.transfer_seconds_per_byte + operations * self.reduce_seconds_per_byte
     }
 
-    /// k encodings along a binary tree: `2 ceil(log2 p) k ((beta + gamma) m +
-    /// alpha)`; eq. 6 with 2 gamma for [`Code::Weighted`].
+    /// Seconds for k encodings along a binary tree: `2 ceil(log2 p) k ((beta + gamma) m + alpha)`;
+    /// eq. 6 with 2 gamma for [`Code::Weighted`].
     ///
     /// # Errors
-    /// Fewer than 2 processes, no failure to bear, no byte.
+    /// There are fewer than 2 processes, no failure to tolerate, or no byte.
     pub fn tree_seconds(
         &self,
         processes: usize,
@@ -64,11 +64,11 @@ impl Network {
         Ok(2.0 * depth * failures as f64 * per_level)
     }
 
-    /// One encoding along a chain in segments of s bytes, t = m/s of them:
-    /// `(p - 2 + t) (alpha + (beta + gamma) s)` (section 3.3).
+    /// Seconds for one encoding along a chain in t = m/s segments of s bytes: `(p - 2 + t) (alpha +
+    /// (beta + gamma) s)` (section 3.3).
     ///
     /// # Errors
-    /// Fewer than 3 processes, no byte, a segment outside of (0, m].
+    /// There are fewer than 3 processes or no byte, or the segment is outside of (0, m].
     pub fn chain_seconds_with_segment(
         &self,
         processes: usize,
@@ -88,12 +88,12 @@ impl Network {
         Ok(steps * (self.latency_seconds + self.seconds_per_byte(code) * segment_bytes))
     }
 
-    /// The segment that makes it fastest: `s1 = sqrt(m alpha / ((p-2) (beta +
-    /// gamma)))` (section 3.3), at most the whole checkpoint. With a latency of
-    /// zero the optimum is an infinitely small segment; one byte is returned.
+    /// The segment, in bytes, that makes [`Network::chain_seconds_with_segment`] fastest: `s1 =
+    /// sqrt(m alpha / ((p-2) (beta + gamma)))` (section 3.3), at most the whole checkpoint. With a
+    /// latency of zero the optimum is an infinitely small segment; one byte is returned.
     ///
     /// # Errors
-    /// As [`Network::chain_seconds_with_segment`].
+    /// See [`Network::chain_seconds_with_segment`].
     pub fn optimal_segment_bytes(
         &self,
         processes: usize,
@@ -107,11 +107,11 @@ impl Network {
         Ok(unbounded.max(1.0).min(bytes))
     }
 
-    /// k encodings along a chain, each with the optimal segment: k times eq. 2,
-    /// that is eq. 7 without its O().
+    /// Seconds for k encodings along a chain, each with the optimal segment: k times eq. 2, which
+    /// is eq. 7 without its O().
     ///
     /// # Errors
-    /// As [`Network::tree_seconds`], with at least 3 processes.
+    /// See [`Network::tree_seconds`], with at least 3 processes.
     pub fn chain_seconds(
         &self,
         processes: usize,
@@ -125,12 +125,11 @@ impl Network {
         Ok(failures as f64 * once)
     }
 
-    /// k encodings in groups of g processes with checksum processes of their
-    /// own, all groups at once: eq. 8. The chain holds the g members and the
-    /// process that keeps the checksum.
+    /// Seconds for k encodings in groups of g processes with checksum processes of their own, all
+    /// groups at once: eq. 8. The chain has the g members and the process that keeps the checksum.
     ///
     /// # Errors
-    /// As [`Network::chain_seconds`].
+    /// See [`Network::chain_seconds`].
     pub fn grouped_seconds(
         &self,
         group_size: usize,
@@ -142,8 +141,8 @@ impl Network {
         self.chain_seconds(group_size + 1, failures, bytes, code)
     }
 
-    /// Pipelined broadcast of m bytes along a chain, best segment: the chain of
-    /// section 3.3 without the sum.
+    /// Seconds for a pipelined broadcast of m bytes along a chain with the best segment: the chain
+    /// of section 3.3 without the sum.
     fn broadcast_seconds(&self, processes: usize, bytes: f64) -> f64 {
         if processes < 2 {
             return 0.0;
@@ -154,12 +153,12 @@ impl Network {
         ((hops * self.latency_seconds).sqrt() + (beta * bytes).sqrt()).powi(2)
     }
 
-    /// The localized scheme without checksum processes: k encodings within
-    /// groups of k(k+1), each then kept k+1 times (eq. 9).
+    /// Seconds for the localized scheme without checksum processes: k encodings within groups of
+    /// k(k+1), each result then kept k+1 times (eq. 9).
     ///
     /// # Errors
-    /// No failure to bear or no byte. For k = 1 the group is a pair, which is
-    /// no pipeline: one message and one sum.
+    /// There is no failure to tolerate, or no byte. For k = 1 the group is a pair, which is no
+    /// pipeline: one message and one sum.
     pub fn localized_seconds(&self, failures: usize, bytes: f64) -> Result<f64, ModelError> {
         self.check(2, 2, "2 or more", failures, bytes)?;
         let group_size = failures * (failures + 1);

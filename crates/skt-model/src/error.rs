@@ -1,4 +1,4 @@
-//! What can be wrong with the input of a model.
+//! Errors in the input of a model.
 
 use std::ops::RangeInclusive;
 
@@ -7,58 +7,58 @@ use thiserror::Error;
 /// An input that no formula can take.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ModelError {
-    /// A number outside of its legal range.
+    /// A number is outside of its legal range.
     #[error("{parameter} = {value} is out of range: expected {expected}")]
     OutOfRange {
-        /// Name of the parameter, with its unit.
+        /// The parameter's name, with its unit.
         parameter: &'static str,
-        /// The value given.
+        /// The value.
         value: f64,
-        /// The legal range in words.
+        /// The legal range, in words.
         expected: &'static str,
     },
-    /// A checkpoint group that cannot exist.
+    /// A checkpoint group cannot exist.
     #[error(
         "a group of {size} members with {parities} parities is impossible: a group has at least 2 \
          members and between 1 and size/2 parities"
     )]
     Group {
-        /// Members of the group.
+        /// Number of members of the group.
         size: usize,
-        /// Parities asked for.
+        /// Number of parities.
         parities: usize,
     },
-    /// A failure trace that cannot be used.
+    /// A failure trace cannot be used.
     #[error("failure trace, line {line}: {reason}")]
     Trace {
-        /// Line, from 1; 0 means the file as a whole.
+        /// The line, from 1; 0 for the file as a whole.
         line: usize,
         /// What is wrong, and what is expected.
         reason: String,
     },
-    /// Measurements that a fit cannot use.
+    /// A fit cannot use the measurements.
     #[error("cannot fit the model: {reason}")]
     Fit {
-        /// Why not.
+        /// Why the fit cannot use them.
         reason: String,
     },
-    /// A machine on which no configuration exists.
+    /// No configuration exists for the machine.
     #[error("no configuration for this machine: {reason}")]
     Plan {
-        /// Why not.
+        /// Why none exists.
         reason: String,
     },
-    /// A figure that is not in the catalogue.
+    /// The catalogue has no figure of this name.
     #[error("there is no figure named {name:?}; known figures: {known}")]
     UnknownFigure {
-        /// The name given.
+        /// The name.
         name: String,
-        /// All names, comma separated.
+        /// All names, separated by commas.
         known: String,
     },
 }
 
-/// `value`, if it is finite and above zero.
+/// Returns `value` if it is finite and above zero.
 ///
 /// # Errors
 /// [`ModelError::OutOfRange`] otherwise.
@@ -66,7 +66,7 @@ pub fn positive(parameter: &'static str, value: f64) -> Result<f64, ModelError> 
     check(parameter, value, value > 0.0, "a finite number above 0")
 }
 
-/// `value`, if it is finite and not below zero.
+/// Returns `value` if it is finite and not below zero.
 ///
 /// # Errors
 /// [`ModelError::OutOfRange`] otherwise.
@@ -74,7 +74,7 @@ pub fn non_negative(parameter: &'static str, value: f64) -> Result<f64, ModelErr
     check(parameter, value, value >= 0.0, "a finite number, 0 or above")
 }
 
-/// `value`, if it lies between 0 and 1, both included.
+/// Returns `value` if it is between 0 and 1, both included.
 ///
 /// # Errors
 /// [`ModelError::OutOfRange`] otherwise.
@@ -82,10 +82,10 @@ pub fn fraction(parameter: &'static str, value: f64) -> Result<f64, ModelError> 
     check(parameter, value, (0.0..=1.0).contains(&value), "a fraction from 0 to 1")
 }
 
-/// `value`, if it lies in `range`.
+/// Returns `value` if it is in `range`.
 ///
 /// # Errors
-/// [`ModelError::OutOfRange`] otherwise; `expected` says the range in words.
+/// [`ModelError::OutOfRange`] otherwise; `expected` describes the range.
 pub fn within(
     parameter: &'static str,
     value: usize,
@@ -98,10 +98,10 @@ pub fn within(
     Err(ModelError::OutOfRange { parameter, value: value as f64, expected })
 }
 
-/// `value`, if it is at least `min`.
+/// Returns `value` if it is at least `min`.
 ///
 /// # Errors
-/// [`ModelError::OutOfRange`] otherwise; `expected` says the range in words.
+/// [`ModelError::OutOfRange`] otherwise; `expected` describes the range.
 pub fn at_least(
     parameter: &'static str,
     value: usize,

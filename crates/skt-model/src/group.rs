@@ -1,4 +1,4 @@
-//! A checkpoint group: n members on n failure domains, m of them expendable.
+//! A checkpoint group: n members on n failure domains, of which any m may be lost.
 
 use super::ModelError;
 
@@ -21,12 +21,12 @@ impl Group {
         Ok(Self { size, parities })
     }
 
-    /// Members (n).
+    /// Number of members (n).
     pub fn size(self) -> usize {
         self.size
     }
 
-    /// Simultaneous losses that the group bears (m).
+    /// Number of simultaneous losses that the group survives (m).
     pub fn parities(self) -> usize {
         self.parities
     }

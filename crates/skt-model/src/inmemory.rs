@@ -1,17 +1,15 @@
-//! In-memory checkpoints with m parities, abort-and-restart and spares: the
-//! questions of Tang et al. section 5 and of Bosilca et al., for the protocols
-//! that [`Protocol`] names.
+//! In-memory checkpoints with m parities, abort-and-restart and spares: the questions of Tang et
+//! al. section 5 and of Bosilca et al., for the protocols that [`Protocol`] names.
 //!
-//! A failure stops the whole job. It is detected, a spare takes the place of
-//! the lost node, all processes start again and the lost members are rebuilt:
-//! an *outage* of V seconds, which starts over whenever another node fails in
-//! it. The data are lost when more than m members of a group are missing at
-//! once, and, with the single protocol, when a failure strikes while the only
-//! copy is updated. Failures are exponential.
+//! A failure stops the whole job. It is detected, a spare replaces the lost node, all processes
+//! start again and the lost members are rebuilt: an *outage* of V seconds, which starts over
+//! whenever another node fails during it. The data are lost when more than m members of a group are
+//! missing at once, and, with the single protocol, when a failure strikes while the only copy is
+//! updated. Failures are exponential.
 //!
-//! With checksums in the elimination ([`Protocol::Abft`]) the formulas are the same: the
-//! checkpoint takes no time, the interval is one step, which is all that a failure
-//! destroys, and the group is a process row.
+//! With checksums in the elimination ([`Protocol::Abft`]) the same formulas hold: a checkpoint
+//! takes no time, the interval is one step, which is all that a failure destroys, and the group is
+//! a process row.
 
 use super::bosilca::WasteModel;
 use super::error::{at_least, fraction, non_negative, positive};
@@ -22,58 +20,60 @@ use super::{Group, ModelError, exact};
 /// A job under one of the in-memory protocols.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InMemoryJob {
-    /// What is kept.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Members and parities of a group.
+    /// The members and parities of a group.
     pub group: Group,
-    /// Nodes that compute.
+    /// Number of nodes that compute.
     pub nodes: usize,
-    /// Nodes that wait; `None` for as many as needed.
+    /// Number of nodes that wait; `None` for as many as needed.
     pub spares: Option<usize>,
     /// Mean time between failures of one node.
     pub node_mtbf_seconds: f64,
-    /// Time of the computation without checkpoints or failures.
+    /// Time of the computation without checkpoints and failures.
     pub work_seconds: f64,
     /// Time of one checkpoint.
     pub checkpoint_seconds: f64,
-    /// Share of the full speed at which work goes on during a checkpoint.
+    /// The share of full speed at which work continues during a checkpoint.
     pub overlap_fraction: f64,
-    /// Detection and relaunch after a failure.
+    /// Time for detection and relaunch after a failure.
     pub downtime_seconds: f64,
-    /// Rebuilding of the lost members.
+    /// Time to rebuild the lost members.
     pub recovery_seconds: f64,
 }
 
-/// What is to be expected of a job.
+/// The expected outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expectation {
-    /// Work seconds between two checkpoints, or of a step ([`Protocol::Abft`]); infinite
-    /// without protection.
+    /// Seconds of work between two checkpoints, or of a step ([`Protocol::Abft`]); infinite without
+    /// protection.
     pub interval_seconds: f64,
-    /// Expected time from start to end, where no data are lost.
+    /// Expected seconds from start to end, if no data are lost.
     pub time_seconds: f64,
-    /// Work over expected time.
+    /// The work's time over the expected time.
     pub efficiency: f64,
     /// Expected number of failures in that time.
     pub failures: f64,
     /// Probability that no data are lost (for [`Protocol::None`]: that nothing
     /// fails at all).
     pub keeps_data_probability: f64,
-    /// Probability that the spares suffice where no data are lost: 1 for
-    /// [`Protocol::None`], where that means that nothing fails.
+    /// Probability that the spares suffice if no data are lost; 1 for [`Protocol::None`], where no
+    /// loss of data means no failure.
     pub spares_suffice_probability: f64,
 }
 
 impl Expectation {
-    /// Probability to finish in one go: data kept and spares enough.
+    /// Probability to finish without a loss of data and with the spares at hand.
     pub fn finish_probability(&self) -> f64 {
         self.keeps_data_probability * self.spares_suffice_probability
     }
 }
 
 impl InMemoryJob {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("nodes", self.nodes, self.group.size(), "at least one whole group")?;
         positive("node_mtbf_seconds", self.node_mtbf_seconds)?;
@@ -85,12 +85,12 @@ impl InMemoryJob {
         Ok(())
     }
 
-    /// MTBF of the nodes that compute.
+    /// MTBF of all nodes that compute together.
     pub fn system_mtbf_seconds(&self) -> f64 {
         self.node_mtbf_seconds / self.nodes as f64
     }
 
-    /// Detection, relaunch and rebuild.
+    /// Seconds of an outage: detection, relaunch and rebuild.
     pub fn outage_seconds(&self) -> f64 {
         self.downtime_seconds + self.recovery_seconds
     }
@@ -105,16 +105,14 @@ impl InMemoryJob {
         )
     }
 
-    /// Probability that a failure, once it has struck, ends in the loss of data
-    /// because m more members of its group go before the outage is over.
+    /// Probability that a failure, once it has struck, ends in the loss of data because m more
+    /// members of its group fail before the outage is over.
     ///
-    /// With j members gone, one of the n-j others fails at the rate
-    /// `g = (n-j)/mu`, any node at `L = nodes/mu`. An outage of V seconds is
-    /// struck with probability `q = 1 - e^(-L V)`, and then starts over; the
-    /// next of the group is lost in it with probability
-    /// `p_j = q g/L / (1 - q (1 - g/L))`, and the product over j = 1..m is the
-    /// answer. For m = 1 and small V it is `(n-1) V / mu`, Tang et al. eq. 14
-    /// with N_g - 1 in place of N_g.
+    /// With j members missing, one of the n-j others fails at the rate `g = (n-j)/mu`, and any node
+    /// at `L = nodes/mu`. An outage of V seconds is struck with probability `q = 1 - e^(-L V)`, and
+    /// then starts over; during it, the next member of the group is lost with probability `p_j = q
+    /// g/L / (1 - q (1 - g/L))`, and the result is the product over j = 1..m. For m = 1 and small V
+    /// it is `(n-1) V / mu`, which is Tang et al. eq. 14 with N_g - 1 in place of N_g.
     pub fn loss_probability_per_failure(&self) -> f64 {
         let all_rate = 1.0 / self.system_mtbf_seconds();
         let struck = -(-all_rate * self.outage_seconds()).exp_m1();
@@ -132,11 +130,11 @@ impl InMemoryJob {
         self.system_mtbf_seconds() / self.loss_probability_per_failure()
     }
 
-    /// The interval of least expected time, found numerically; infinite for
+    /// The interval of least expected time, found numerically, in seconds; infinite for
     /// [`Protocol::None`].
     ///
     /// # Errors
-    /// As [`InMemoryJob::validate`].
+    /// See [`InMemoryJob::validate`].
     pub fn best_interval_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         if self.protocol == Protocol::None {
@@ -144,7 +142,7 @@ impl InMemoryJob {
         }
         let mtbf_seconds = self.system_mtbf_seconds();
         let longest_seconds = self.work_seconds.min(30.0 * mtbf_seconds);
-        // More than a million checkpoints a run is no sensible answer even where they are free.
+        // More than a million checkpoints per run is no sensible answer even if they cost nothing.
         let shortest_seconds = (1e-6 * self.work_seconds).min(longest_seconds);
         let best = minimize_log(shortest_seconds, longest_seconds, |interval_seconds| {
             self.time_seconds(interval_seconds)
@@ -152,8 +150,8 @@ impl InMemoryJob {
         Ok(best.at)
     }
 
-    /// Expected time with a checkpoint after every `interval_seconds` of pure
-    /// computation and none at the end; without loss of data.
+    /// Expected seconds with a checkpoint after every `interval_seconds` of pure computation and
+    /// none at the end, without loss of data.
     fn time_seconds(&self, interval_seconds: f64) -> f64 {
         let mtbf_seconds = self.system_mtbf_seconds();
         if self.protocol == Protocol::None || interval_seconds >= self.work_seconds {
@@ -168,10 +166,10 @@ impl InMemoryJob {
             + exact::segment_seconds(interval_seconds, self.outage_seconds(), mtbf_seconds)
     }
 
-    /// All that is to be expected with one interval.
+    /// The expected outcome with one interval.
     ///
     /// # Errors
-    /// As [`InMemoryJob::validate`]; an interval not above zero.
+    /// See [`InMemoryJob::validate`]; also, the interval is not above zero.
     pub fn expect(&self, interval_seconds: f64) -> Result<Expectation, ModelError> {
         self.validate()?;
         if interval_seconds != f64::INFINITY {
@@ -196,7 +194,7 @@ impl InMemoryJob {
             return (-self.work_seconds / mtbf_seconds).exp();
         }
         let losses = time_seconds / mtbf_seconds * self.loss_probability_per_failure();
-        // Tang et al., eq. 13: the single copy is vulnerable while it is updated.
+        // Tang et al., eq. 13: a failure during an update of the single copy is fatal.
         let updates = (self.work_seconds / interval_seconds - 1.0).max(0.0);
         let exposed_seconds = match self.protocol {
             Protocol::Single => updates * self.checkpoint_seconds,
@@ -205,7 +203,7 @@ impl InMemoryJob {
         (-losses - exposed_seconds / mtbf_seconds).exp()
     }
 
-    /// Probability that at most as many nodes fail as there are spares.
+    /// Probability that no more nodes fail than there are spares.
     fn spares_suffice(&self, interval_seconds: f64) -> f64 {
         match (self.protocol, self.spares) {
             (Protocol::None, _) | (_, None) => 1.0,
@@ -213,10 +211,10 @@ impl InMemoryJob {
         }
     }
 
-    /// The fewest spares that suffice with `probability`; `None` where 100,000 do not.
+    /// The smallest number of spares that suffices with `probability`; `None` if 100,000 do not.
     ///
     /// # Errors
-    /// As [`InMemoryJob::expect`].
+    /// See [`InMemoryJob::expect`].
     pub fn fewest_spares(
         &self,
         interval_seconds: f64,
@@ -229,20 +227,19 @@ impl InMemoryJob {
         Ok(self.failures_in_a_run(interval_seconds).quantile(probability))
     }
 
-    /// How many nodes fail in a run.
+    /// The distribution of the number of nodes that fail in a run.
     ///
-    /// Failures are not Poisson over a run: a run that fails more lasts longer
-    /// and fails more. In one segment of L seconds (L + alpha C after a failure)
-    /// the number of interruptions is 0 with probability `p1 = e^(-L/mu)`, else
-    /// geometric with `p2 = e^(-(L + alpha C)/mu)`; each interruption brings a
-    /// geometric number of failures with `pv = e^(-V/mu)`, as outages are struck
-    /// too. Mean and variance add up over the segments, and a negative binomial
-    /// law has that mean and variance.
+    /// Failures are not Poisson over a run: a run with more failures lasts longer and so has still
+    /// more. In one segment of L seconds (L + alpha C after a failure) the number of interruptions
+    /// is 0 with probability `p1 = e^(-L/mu)`, and otherwise geometric with `p2 = e^(-(L + alpha
+    /// C)/mu)`. Each interruption brings a geometric number of failures with `pv = e^(-V/mu)`,
+    /// because outages are struck, too. Mean and variance add up over the segments, and a negative
+    /// binomial law takes that mean and variance.
     fn failures_in_a_run(&self, interval_seconds: f64) -> NegativeBinomial {
         let mtbf_seconds = self.system_mtbf_seconds();
         let peace = |seconds: f64| (-seconds / mtbf_seconds).exp();
         let outage = peace(self.outage_seconds());
-        // Mean and variance of the failures in one segment.
+        // Mean and variance of the number of failures in one segment.
         let segment = |first: f64, again: f64| {
             let interruptions = (1.0 - first) / again;
             let squares = (1.0 - first) * (2.0 - again) / (again * again);
@@ -270,7 +267,7 @@ impl InMemoryJob {
     }
 }
 
-/// A negative binomial law; Poisson where the variance is no larger than the mean.
+/// A negative binomial law; Poisson if the variance is not larger than the mean.
 ///
 /// With p = mean/variance and r = mean p/(1-p) the probability of k is
 /// `p^r (1-p)^k r (r+1) ... (r+k-1) / k!`.
@@ -281,14 +278,14 @@ struct NegativeBinomial {
 }
 
 impl NegativeBinomial {
-    /// Probabilities of at most 0, 1, 2, ..., until they do not grow any more.
+    /// The probabilities of at most 0, 1, 2, ..., until they no longer grow.
     fn cumulated(self) -> impl Iterator<Item = f64> {
         let Self { mean, variance } = self;
         let excess = if mean > 0.0 { (variance - mean) / mean } else { 0.0 };
         let poisson = excess < 1e-9;
         let p = 1.0 / (1.0 + excess.max(0.0));
         let r = mean / excess;
-        // Logarithms: the first term may be far below the smallest float.
+        // Logarithms are used because the first term may be far below the smallest float.
         let mut log_term = if poisson { -mean } else { r * p.ln() };
         let (mut sum, mut k) = (0.0, 0.0);
         std::iter::from_fn(move || {
@@ -308,7 +305,7 @@ impl NegativeBinomial {
         self.mean.is_finite() && self.variance.is_finite()
     }
 
-    /// Probability of at most `limit`.
+    /// The probability of at most `limit`.
     fn at_most(self, limit: usize) -> f64 {
         if !self.is_finite() {
             return 0.0;
@@ -316,7 +313,7 @@ impl NegativeBinomial {
         self.cumulated().take(limit.saturating_add(1)).last().expect("at least P(0)")
     }
 
-    /// The least number that is not exceeded with `probability`; `None` beyond 100,000.
+    /// The smallest number that is not exceeded with `probability`; `None` if it is above 100,000.
     fn quantile(self, probability: f64) -> Option<usize> {
         const MOST: usize = 100_000;
         if !self.is_finite() {

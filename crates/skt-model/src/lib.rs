@@ -1,20 +1,23 @@
 //! The cost of checkpointed runs by the formulas of the literature, as functions.
 //!
-//! One folder or file a paper, one file a section, the formula above each
-//! function:
+//! Each paper has a folder or a file, each section a file, and each function its formula above it:
 //!
-//! | module | source |
-//! |---|---|
-//! | [`tang`] | Tang et al., "An Efficient In-Memory Checkpoint Method and its Practice on Fault-Tolerant HPL", TPDS 2018 |
-//! | [`chen`] | Chen and Dongarra, "A Scalable Checkpoint Encoding Algorithm for Diskless Checkpointing", HASE 2008 |
-//! | [`bautista`] | Bautista Gomez et al., "Low-overhead checkpoint for large-scale GPU-accelerated systems" |
-//! | [`bosilca`] | Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at Extreme-Scale", INRIA RR-7950, 2012 |
-//! | [`exact`] | closed forms without the first-order assumption, for exponential failures |
-//! | [`inmemory`] | the same questions for m parities and abort-and-restart with spares |
-//! | [`levels`] | Benoit et al., "Towards Optimal Multi-Level Checkpointing", IEEE TC 2017, with images that are written while the work goes on |
-//! | [`sim`] | a discrete-event simulator that checks all of them |
-//! | [`plan`] | from a machine to a configuration |
-//! | [`path`] | the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The LINPACK Benchmark: Past, Present and Future", 2003 |
+//! - [`tang`]: Tang et al., "An Efficient In-Memory Checkpoint Method and its Practice on
+//!   Fault-Tolerant HPL", TPDS 2018
+//! - [`chen`]: Chen and Dongarra, "A Scalable Checkpoint Encoding Algorithm for Diskless
+//!   Checkpointing", HASE 2008
+//! - [`bautista`]: Bautista Gomez et al., "Low-overhead checkpoint for large-scale GPU-accelerated
+//!   systems"
+//! - [`bosilca`]: Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at
+//!   Extreme-Scale", INRIA RR-7950, 2012
+//! - [`exact`]: closed forms without the first-order assumption, for exponential failures
+//! - [`inmemory`]: the same questions for m parities and abort-and-restart with spares
+//! - [`levels`]: Benoit et al., "Towards Optimal Multi-Level Checkpointing", IEEE TC 2017, with
+//!   images that are written while the work continues
+//! - [`sim`]: a discrete-event simulator that checks all of them
+//! - [`plan`]: from a machine to a configuration
+//! - [`path`]: the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The
+//!   LINPACK Benchmark: Past, Present and Future", 2003
 //!
 //! Times are seconds, memory is bytes, rates are flop/s or bytes/s, shares are
 //! fractions between 0 and 1; every name says which.

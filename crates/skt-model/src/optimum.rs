@@ -1,19 +1,19 @@
-//! The minimum of a function of one variable.
+//! The minimum and the root of a function of one variable.
 
-/// Where a function is smallest, and how small.
+/// A minimum of a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Minimum {
     /// The argument.
     pub at: f64,
-    /// The value there.
+    /// The function's value there.
     pub value: f64,
 }
 
-/// Minimum of `f` over `[low, high]`, both above zero, by golden sections in
-/// the logarithm of the argument: periods span many orders of magnitude.
+/// The minimum of `f` over `[low, high]`, both above zero, by golden sections in the logarithm of
+/// the argument, because periods span many orders of magnitude.
 ///
-/// Exact to about 1e-8 of the argument where `f` is unimodal, as all functions
-/// of the form a/T + b + c T are.
+/// It is exact to about 1e-8 of the argument if `f` is unimodal, as all functions of the form a/T +
+/// b + c T are.
 pub fn minimize_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Minimum {
     debug_assert!(low > 0.0 && high >= low);
     let inverse_golden = (5f64.sqrt() - 1.0) / 2.0;
@@ -32,7 +32,7 @@ pub fn minimize_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Minimum {
             f2 = f(x2.exp());
         }
     }
-    // The ends are candidates of their own: a period often sits on its bound.
+    // The ends are candidates, too: a period is often at its bound.
     [low, (0.5 * (a + b)).exp(), high]
         .into_iter()
         .map(|at| Minimum { at, value: f(at) })
@@ -40,8 +40,8 @@ pub fn minimize_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Minimum {
         .expect("three candidates")
 }
 
-/// The root of `f` in `[low, high]` by bisection in the logarithm, or `None`
-/// where `f` has the same sign at both ends.
+/// The root of `f` in `[low, high]`, by bisection in the logarithm, or `None` if `f` has the same
+/// sign at both ends.
 pub fn root_log(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Option<f64> {
     let (mut a, mut b) = (low.ln(), high.ln());
     let positive_at_low = f(low) > 0.0;

@@ -1,21 +1,20 @@
-//! From a machine to a configuration: which N, which protocol, which group, how
-//! often, how many spares, and what each alternative would give.
+//! Plans a run, from a machine to a configuration: which N, protocol, group, interval and number of
+//! spares, and what each alternative would give.
 //!
-//! Every candidate is a protocol with a group of n members and m parities. Its
-//! share of the memory fixes N (Tang et al., eq. 6 to 8), N the efficiency (the
-//! model of the solver's critical path, [`path`]), both the work; its group fixes
-//! the time of a checkpoint (Chen and Dongarra, eq. 8, or a measured rate), that
-//! and the MTBF the best interval, the expected time and the probability to finish
-//! ([`InMemoryJob`]).
+//! Every candidate is a protocol with a group of n members and m parities. Its share of the memory
+//! gives N (Tang et al., eq. 6 to 8), N gives the efficiency (the model of the solver's critical
+//! path, [`path`]), and both give the work. Its group gives the time of a checkpoint (Chen and
+//! Dongarra, eq. 8, or a measured rate). This time and the MTBF give the best interval, the
+//! expected time and the probability to finish ([`InMemoryJob`]).
 //!
-//! With checksums in the elimination a group is a process row: the ranks with checksums do
-//! no counted work, nothing is saved, and a failure costs the step that it strikes.
+//! With checksums in the elimination a group is a process row: the ranks with checksums do no
+//! counted work, nothing is saved, and a failure costs the step in which it strikes.
 //!
-//! Of the candidates that this program recommends the one with the highest expected rate is
-//! taken; of those whose rates are within [`RATE_TOLERANCE`] of that, none, else the smallest
-//! group. Recommended are none, whose expected time has the restarts in it, and each self
-//! checkpoint that keeps its data as surely as is asked for and takes a checkpoint before its
-//! end: what takes none is a smaller matrix and nothing else. Spares do not decide: their
+//! The plan chooses among the recommended candidates: if the rate of protocol none is within
+//! [`RATE_TOLERANCE`] of the highest expected rate it takes none, else the smallest group whose
+//! rate is. Recommended are protocol none, whose expected time includes its restarts, and each self
+//! checkpoint that keeps its data as surely as is asked for and takes a checkpoint before the end
+//! of the run; without one, it would only make the matrix smaller. Spares do not decide: their
 //! number follows from the choice.
 
 use std::ops::RangeInclusive;
@@ -31,108 +30,108 @@ use super::tang::memory::{MemorySplit, Protocol};
 use super::tang::volume::Saved;
 use super::{Group, ModelError};
 
-/// Group sizes that are tried.
+/// The group sizes that are tried.
 const GROUP_SIZES: [usize; 6] = [2, 4, 8, 16, 24, 32];
-/// Numbers of parities that are tried.
+/// The numbers of parities that are tried.
 const PARITIES: [usize; 4] = [1, 2, 3, 4];
 
-/// Numbers of checksum columns that are tried.
+/// The numbers of checksum columns that are tried.
 const CHECKSUMS: RangeInclusive<usize> = 1..=3;
-/// Most ranks of a process row with checksums.
+/// The largest number of ranks of a process row with checksums.
 const MOST_WIDE: usize = 255;
 
-/// A gain in rate that is no reason for a larger group: less than runs of the same
-/// configuration differ, while more nodes share the fate of each, and its recovery
-/// takes longer.
+/// The relative gain in rate that does not justify a larger group: runs of the same configuration
+/// differ by more, while in a larger group more nodes depend on each other and a recovery takes
+/// longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
-/// Share of the memory that panels, buffers and the program itself take.
+/// The share of the memory that panels, buffers and the program itself take.
 pub const WORKSPACE_FRACTION: f64 = 0.04;
 
 /// Who computes the parities of a checkpoint, with protocol self.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoder {
-    /// The solver's threads, which stand still for it.
+    /// The solver's threads, which stop the computation for it.
     AtOnce,
-    /// A second thread of each rank while the solver goes on: it takes one of the rank's cores.
+    /// A second thread of each rank while the solver continues; it takes one of the rank's cores.
     Overlapped,
-    /// The same on cores that are kept from the solver.
+    /// A second thread of each rank, on cores that are kept from the solver.
     Helpers,
 }
 
-/// A machine, and what is asked of it.
+/// A machine, and what is asked of a run on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Nodes that compute.
+    /// Number of nodes that compute.
     pub nodes: usize,
-    /// Nodes that wait; `None` for as many as it takes.
+    /// Number of nodes that wait; `None` for as many as it takes.
     pub spares: Option<usize>,
-    /// Ranks on a node.
+    /// Ranks per node.
     pub ranks_per_node: usize,
-    /// Threads of a rank.
+    /// Threads per rank.
     pub threads: usize,
-    /// Cores of a node; those that no rank has are idle.
+    /// Cores per node; cores without a rank are idle.
     pub cores_per_node: usize,
-    /// Those that are kept from the solver.
+    /// Cores per node that are kept from the solver.
     pub helper_cores: usize,
-    /// Who computes parities.
+    /// Who computes the parities.
     pub encoder: Encoder,
-    /// Memory of a node that the run may use, in bytes.
+    /// Bytes of memory per node that the run may use.
     pub node_memory_bytes: f64,
-    /// What a core charges for each unit of work; its messages are those within a node.
+    /// The seconds per unit of work on a core; its messages are those within a node.
     pub core: path::Machine,
-    /// Measured rate over that of the model of the critical path; 1 where nothing
-    /// was measured.
+    /// The measured rate relative to that of the model of the critical path; 1 if nothing was
+    /// measured.
     pub rate_over_model: f64,
     /// The network, as one node sees it.
     pub network: Network,
-    /// Copy from memory to memory on a node.
+    /// Rate of copies from memory to memory on a node.
     pub copy_bytes_per_second: f64,
-    /// Rate at which a node encodes and copies its part of the matrix with one parity,
-    /// where it was measured; `None` to compute it.
+    /// The measured rate at which a node encodes and copies its part of the matrix with one parity;
+    /// `None` to compute it.
     pub checkpoint_bytes_per_second: Option<f64>,
     /// Mean time between failures of one node.
     pub node_mtbf_seconds: f64,
-    /// Detection, replacement and relaunch after a failure.
+    /// Time for detection, replacement and relaunch after a failure.
     pub downtime_seconds: f64,
-    /// Blocking factor; N is a multiple of it.
+    /// Blocking factor, NB; N is a multiple of it.
     pub nb: usize,
-    /// Least probability to finish in one go.
+    /// The least probability to finish without a loss of data and with the spares.
     pub finish_probability: f64,
 }
 
-/// One way to run.
+/// A configuration that could be run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// Order of the matrix.
     pub n: usize,
-    /// Process rows, and process columns with data.
+    /// Process rows, and process columns that hold data.
     pub grid: (usize, usize),
-    /// Efficiency of the computation alone, `E(N)`, on all processes, those with checksums
-    /// included.
+    /// Efficiency of the computation alone, `E(N)`, on all processes, including those with
+    /// checksums.
     pub hpl_efficiency: f64,
-    /// Memory of a node.
+    /// The memory of a node, by part.
     pub memory: MemorySplit,
-    /// Protocol, group, spares, and the times of the work, of a checkpoint (the mean
-    /// one) and of a recovery.
+    /// The protocol, the group, the spares, and the times of the work, of a mean checkpoint and of
+    /// a recovery.
     pub job: InMemoryJob,
-    /// The fewest spares with which it finishes as surely as is asked for, or, where
-    /// data are lost too often for that, that suffice as surely; `None` where 100,000
-    /// do not.
+    /// The smallest number of spares with which the run finishes as surely as is asked for or, if
+    /// data are lost too often for that, with which spares suffice as surely; `None` if 100,000 do
+    /// not.
     pub fewest_spares: Option<usize>,
-    /// Interval, time, probabilities.
+    /// The interval, the time and the probabilities.
     pub expected: Expectation,
-    /// Flops over expected time.
+    /// The expected rate: operations over expected time, in Gflop/s.
     pub expected_gflops: f64,
 }
 
 impl Candidate {
-    /// Checkpoints of a run without failures: one after each interval but the last.
+    /// Number of checkpoints of a run without failures: one after each interval but the last.
     pub fn checkpoints(&self) -> f64 {
         (self.job.work_seconds / self.expected.interval_seconds - 1.0).max(0.0)
     }
 
-    /// Where the expected time goes.
+    /// The parts of the expected time.
     pub fn time_parts(&self) -> TimeParts {
         let Self { job, expected, .. } = self;
         let standing = 1.0 - job.overlap_fraction;
@@ -148,12 +147,12 @@ impl Candidate {
     }
 }
 
-/// Parts of the expected time of a run.
+/// The parts of the expected time of a run, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeParts {
     /// The computation, once.
     pub work_seconds: f64,
-    /// Its checkpoints, once.
+    /// The checkpoints of the computation, once.
     pub checkpoints_seconds: f64,
     /// Downtime and recovery.
     pub outages_seconds: f64,
@@ -161,39 +160,39 @@ pub struct TimeParts {
     pub lost_seconds: f64,
 }
 
-/// An input of the plan that may be far off, and what the planned run, at its planned
-/// interval and with its planned spares, gives then.
+/// An input of the plan that may be far off, and the outcome of the planned run, with its planned
+/// interval and spares, if it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
-    /// What is otherwise.
+    /// The changed input.
     pub what: String,
-    /// The interval that would be best.
+    /// The interval that would be best, in seconds.
     pub interval_seconds: f64,
-    /// The fewest spares that would suffice as surely as is asked for.
+    /// The smallest number of spares that would suffice as surely as is asked for.
     pub fewest_spares: Option<usize>,
-    /// What is expected.
+    /// The expected outcome.
     pub expected: Expectation,
-    /// Flops over expected time.
+    /// The expected rate: operations over expected time, in Gflop/s.
     pub expected_gflops: f64,
 }
 
-/// How many times as long as computed a checkpoint may take: Tang et al. measured 16 s
+/// The factor by which a checkpoint may take longer than computed: Tang et al. measured 16 s
 /// (section 7.3) where the model computes 3.8 to 5 s for such nodes.
 const CHECKPOINT_TIMES: f64 = 4.0;
 
-/// The outcome: all candidates and which is taken.
+/// A plan: all candidates and the chosen one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Process rows and columns.
     pub grid: (usize, usize),
-    /// Every candidate, by protocol, then parities, then group size.
+    /// All candidates, by protocol, then parities, then group size.
     pub candidates: Vec<Candidate>,
-    /// Index of the chosen one.
+    /// Index of the chosen candidate.
     pub chosen: usize,
-    /// Index of the one with the highest expected rate of all that could have been
-    /// chosen; another than the chosen one where that has smaller groups.
+    /// Index of the candidate with the highest expected rate of all that could have been chosen; it
+    /// differs from the chosen one if that has a smaller group.
     pub fastest: usize,
-    /// Whether the chosen one keeps its data as surely as is asked for, or has none to keep.
+    /// Whether the chosen candidate keeps its data as surely as is asked for, or has none to keep.
     pub keeps_data: bool,
 }
 
@@ -212,8 +211,10 @@ impl Plan {
 }
 
 impl Machine {
+    /// Checks the machine.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("nodes", self.nodes, 1, "1 or more")?;
         at_least("ranks_per_node", self.ranks_per_node, 1, "1 or more")?;
@@ -232,8 +233,8 @@ impl Machine {
         self.network.validate()
     }
 
-    /// The same machine where `encoder` computes parities: cores that are kept for nothing are
-    /// the solver's.
+    /// This machine with `encoder` computing the parities; helper cores that it does not use go to
+    /// the solver.
     pub fn encoding(&self, encoder: Encoder) -> Self {
         if encoder == Encoder::Helpers {
             return Self { encoder, ..*self };
@@ -242,16 +243,16 @@ impl Machine {
         Self { encoder, helper_cores: 0, ranks_per_node, ..*self }
     }
 
-    /// DGEMM rate of all cores of a node that are the solver's.
+    /// DGEMM rate of all cores of a node that the solver uses.
     pub fn node_flops(&self) -> f64 {
         (self.ranks_per_node * self.threads) as f64 / self.core.product_flop_seconds
     }
 
-    /// All candidates, and the one to take.
+    /// Makes all candidates, and chooses one.
     ///
     /// # Errors
-    /// As [`Machine::validate`]; [`ModelError::Plan`] where the memory does not
-    /// hold one block a rank.
+    /// See [`Machine::validate`]; also, [`ModelError::Plan`] if the memory does not hold one block
+    /// per rank.
     pub fn plan(&self) -> Result<Plan, ModelError> {
         self.validate()?;
         let usable_bytes = self.node_memory_bytes * (1.0 - WORKSPACE_FRACTION);
@@ -272,7 +273,7 @@ impl Machine {
             .map(|(protocol, group, memory, n)| {
                 let grid = self.grid(protocol, group);
                 let efficiency = match protocol {
-                    // All rows of a step have to be there before any of its products.
+                    // All rows of a step must be there before any of its products.
                     Protocol::Abft => {
                         let run = Run { halves: false, ..self.run_on(n, grid) };
                         self.walked_efficiency(&run)?
@@ -288,11 +289,11 @@ impl Machine {
         Ok(Plan { grid: candidates[chosen].grid, candidates, chosen, fastest, keeps_data })
     }
 
-    /// The planned run with half of the MTBF, and with checkpoints that take four times
-    /// as long, where their time was computed.
+    /// The planned run with half of the MTBF and, if the time of a checkpoint was computed, with
+    /// checkpoints that take four times as long.
     ///
     /// # Errors
-    /// As [`InMemoryJob::expect`].
+    /// See [`InMemoryJob::expect`].
     pub fn what_ifs(&self, plan: &Plan) -> Result<Vec<WhatIf>, ModelError> {
         let job = plan.choice().job;
         let mut changed = vec![(
@@ -328,7 +329,7 @@ impl Machine {
         })
     }
 
-    /// Protocols and groups that are tried.
+    /// The protocols and groups that are tried.
     fn ways(&self) -> Result<Vec<(Protocol, Group)>, ModelError> {
         let mut ways = vec![(Protocol::None, Group::new(2, 1)?)];
         for protocol in [Protocol::Single, Protocol::Double, Protocol::SelfCheckpoint] {
@@ -348,9 +349,9 @@ impl Machine {
         Ok(ways)
     }
 
-    /// Lengths of process rows, checksums included, that are tried: with a node in each
-    /// place, so that its loss takes one rank of each row that it is in. None is shorter
-    /// than a process column, unless all are.
+    /// Lengths of process rows, including checksums, that are tried. Each rank of a row is on
+    /// another node, so that the loss of a node takes one rank of each row that it has. No length
+    /// is shorter than a process column, unless all are.
     fn widths(&self) -> impl Iterator<Item = usize> {
         let (nodes, ranks) = (self.nodes, self.nodes * self.ranks_per_node);
         let whole = move |width: &usize| nodes.is_multiple_of(*width);
@@ -367,8 +368,8 @@ impl Machine {
         }
     }
 
-    /// Of all candidates that are as good as the fastest one, within [`RATE_TOLERANCE`], the
-    /// one without a group, else that with the smallest, and of these the fastest.
+    /// Of the candidates whose rate is within [`RATE_TOLERANCE`] of the fastest one's: the one
+    /// without a group, else the one with the smallest group, and of these the fastest.
     fn smallest_group(&self, candidates: &[Candidate], fastest: usize) -> usize {
         let enough = candidates[fastest].expected_gflops * (1.0 - RATE_TOLERANCE);
         let size = |candidate: &Candidate| match candidate.job.protocol {
@@ -441,7 +442,7 @@ impl Machine {
         })
     }
 
-    /// The largest multiple of NB whose matrix fits.
+    /// The largest multiple of NB whose matrix fits into the memory.
     fn order(&self, workspace_bytes: f64) -> Result<usize, ModelError> {
         let doubles = workspace_bytes * self.nodes as f64 / 8.0;
         let n = doubles.sqrt() as usize / self.nb * self.nb;
@@ -457,12 +458,12 @@ impl Machine {
         Ok(n)
     }
 
-    /// The run of order `n` as the configuration has it, all else by default.
+    /// The run of order `n` in the planned configuration, with defaults for everything else.
     pub fn run(&self, n: usize) -> Run {
         self.run_on(n, near_square(self.nodes * self.ranks_per_node))
     }
 
-    /// The same on another grid, of ranks with data.
+    /// The run of order `n` on a grid of `p` x `q` ranks with data.
     fn run_on(&self, n: usize, (p, q): (usize, usize)) -> Run {
         Run {
             n,
@@ -478,36 +479,37 @@ impl Machine {
         }
     }
 
-    /// E(N) of a run, on all nodes: by the model of the critical path.
+    /// E(N) of a run on all nodes, by the model of the critical path.
     fn walked_efficiency(&self, run: &Run) -> Result<f64, ModelError> {
         let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
         let rate = run.flops() / path::estimate_seconds(run, &core)?;
         Ok(self.rate_over_model * rate / (self.node_flops() * self.nodes as f64))
     }
 
-    /// What a lost node had, as one sum along its process rows: Chen and Dongarra, eq. 8.
+    /// Seconds to rebuild the data of a lost node, as one sum along its process rows: Chen and
+    /// Dongarra, eq. 8.
     fn rebuilding_seconds(&self, group: Group, memory: &MemorySplit) -> Result<f64, ModelError> {
         let code = if group.parities() == 1 { Code::Sum } else { Code::Weighted };
-        // A node has its part of the data or as much of the checksums.
+        // A node has its part of the data, or as much of the checksums.
         let node_bytes = memory.total_bytes();
         self.network.grouped_seconds(group.size(), 1, node_bytes, code)
     }
 
-    /// The mean checkpoint, of the trailing corner: 3/5 of the matrix; and a recovery,
-    /// which encodes all of it once more and copies it back.
+    /// Seconds of a mean checkpoint, which saves the trailing corner, 3/5 of the matrix on average;
+    /// and of a recovery, which encodes all of the matrix again and copies it back.
     fn checkpoint_and_recovery(&self, group: Group, order: f64) -> Result<(f64, f64), ModelError> {
         let [mean_bytes, node_bytes] = self.saved_bytes(order);
         Ok((self.saving_seconds(group, mean_bytes)?, self.saving_seconds(group, node_bytes)?))
     }
 
-    /// Of a node: what a checkpoint saves of its matrix on average, and all of it.
+    /// The bytes of a node's matrix that a checkpoint saves on average, and all of its bytes.
     fn saved_bytes(&self, order: f64) -> [f64; 2] {
         let node_bytes = 8.0 * order * order / self.nodes as f64;
         [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
-    /// Share of the full speed at which the solver goes on during a checkpoint: all of it but for
-    /// the copy, and but for the core that the encoding takes.
+    /// The share of full speed at which the solver continues during a checkpoint: everything except
+    /// the copy, and the core that the encoding takes.
     fn overlap_fraction(&self, protocol: Protocol, order: f64, checkpoint_seconds: f64) -> f64 {
         let goes_on = match self.encoder {
             _ if protocol != Protocol::SelfCheckpoint => 0.0,
@@ -517,12 +519,12 @@ impl Machine {
         };
         let [mean_bytes, _] = self.saved_bytes(order);
         let copy_seconds = mean_bytes / self.copy_bytes_per_second;
-        // Nothing of a checkpoint that takes no time.
+        // A checkpoint that takes no time overlaps nothing.
         goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
     }
 
-    /// Encodes and copies `bytes` of each node: Chen and Dongarra, eq. 8, and the copy
-    /// behind it; or at the measured rate, as often as there are parities.
+    /// Seconds to encode and copy `bytes` of each node: Chen and Dongarra, eq. 8, followed by the
+    /// copy; or at the measured rate, once per parity.
     fn saving_seconds(&self, group: Group, bytes: f64) -> Result<f64, ModelError> {
         let parities = group.parities();
         if let Some(rate) = self.checkpoint_bytes_per_second {
@@ -534,8 +536,8 @@ impl Machine {
     }
 }
 
-/// A core of a job on `nodes` nodes: between nodes its messages go over their network,
-/// which the ranks of a node share evenly.
+/// A core of a job on `nodes` nodes: its messages between nodes use their network, which the ranks
+/// of a node share evenly.
 pub fn networked(
     core: &path::Machine,
     network: &Network,
@@ -552,15 +554,15 @@ pub fn networked(
     }
 }
 
-/// E(N) by the model of the critical path, walked at a few orders. Between them ln E is
-/// a polynomial of ln N.
+/// E(N) by the model of the critical path, walked at a few orders. Between them, ln E is a
+/// polynomial of ln N.
 struct EfficiencyCurve {
-    /// ln N, ln E.
+    /// Pairs of ln N and ln E.
     points: Vec<(f64, f64)>,
 }
 
 impl EfficiencyCurve {
-    /// Over all orders from `least` to `most`, both multiples of NB.
+    /// The curve over all orders from `least` to `most`, both multiples of NB.
     fn walked(machine: &Machine, least: usize, most: usize) -> Result<Self, ModelError> {
         const POINTS: i32 = 4;
         let ratio = most as f64 / least as f64;
@@ -579,7 +581,7 @@ impl EfficiencyCurve {
         Ok(Self { points })
     }
 
-    /// By Lagrange's formula.
+    /// E(n), by Lagrange's formula.
     fn at(&self, n: usize) -> f64 {
         let x = (n as f64).ln();
         let term = |i: usize, (xi, yi): (f64, f64)| -> f64 {
@@ -590,7 +592,7 @@ impl EfficiencyCurve {
     }
 }
 
-/// Whether to recommend it; others can be run, to compare.
+/// Whether to recommend the candidate; others can be run for comparison.
 fn is_recommended(candidate: &Candidate) -> bool {
     match candidate.job.protocol {
         Protocol::None => true,
@@ -599,15 +601,16 @@ fn is_recommended(candidate: &Candidate) -> bool {
     }
 }
 
-/// Whether it keeps its data with `probability`; without checkpoints there are none to keep, and
-/// the expected time has what that costs.
+/// Whether the candidate keeps its data with `probability`. Without checkpoints there are none to
+/// keep, and the expected time includes the cost.
 fn keeps_data(candidate: &Candidate, probability: f64) -> bool {
     candidate.job.protocol == Protocol::None
         || candidate.expected.keeps_data_probability >= probability
 }
 
-/// Of those that are `eligible` the fastest that keeps its data with `probability`, and
-/// true; else, or where one that does not is faster than none, the surest, and false.
+/// Of the `eligible` candidates, the fastest that keeps its data with `probability`, and true. If
+/// there is none, or if it takes no checkpoints and another candidate is faster, the surest, and
+/// false.
 fn best(
     candidates: &[Candidate],
     eligible: impl Fn(&Candidate) -> bool,
@@ -618,7 +621,8 @@ fn best(
     let keeps = |candidate: &Candidate| candidate.expected.keeps_data_probability;
     let sure = all().filter(|(_, candidate)| keeps_data(candidate, probability));
     if let Some((index, fastest)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
-        // What starts over and over is no way where checkpoints get on, if not surely.
+        // A run that starts over and over is no alternative to checkpoints that make progress, if
+        // not surely.
         let is_beaten = || all().any(|(_, other)| rate(other) > rate(fastest));
         if fastest.job.protocol != Protocol::None || !is_beaten() {
             return Some((index, true));
@@ -662,13 +666,13 @@ mod tests {
         }
     }
 
-    /// Of a checkpoint that the solver does not stand for, the copy is left; what it takes of the
-    /// cores is lost to the work.
+    /// Of a checkpoint that the solver does not stop for, only the copy is left; the cores that it
+    /// takes are lost to the work.
     #[test]
     fn what_is_encoded_beside_the_solver_costs_cores_and_no_time() {
         let at_once = cluster(64, YEAR_SECONDS);
         let overlapped = at_once.encoding(Encoder::Overlapped);
-        // 8 cores, of which the solver has 4 then.
+        // 8 cores, of which the solver has 4.
         let helped = Machine { helper_cores: 4, ranks_per_node: 1, ..at_once };
         let helped = helped.encoding(Encoder::Helpers);
         let best = |machine: &Machine| {
@@ -687,7 +691,7 @@ mod tests {
         assert!(goes_on.expected.efficiency > stands.expected.efficiency);
         assert!(beside.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
         assert_eq!(helped.encoding(Encoder::AtOnce), at_once);
-        // Of 12 cores, 3 helpers leave 2 ranks of 4 threads, and one core over.
+        // Of 12 cores, 3 helper cores leave 2 ranks of 4 threads, with one core idle.
         let uneven = Machine { cores_per_node: 12, helper_cores: 3, ranks_per_node: 2, ..at_once };
         assert_eq!(uneven.encoding(Encoder::AtOnce).ranks_per_node, 3);
         let parts = beside.time_parts();
@@ -713,7 +717,7 @@ mod tests {
 
     #[test]
     fn memory_for_checkpoints_that_are_never_taken_is_the_matrix() {
-        // A node of five years; 1.2 h with self, in which no checkpoint is due.
+        // Nodes of five years of MTBF; 1.2 h with self, in which no checkpoint is due.
         let machine = Machine {
             ranks_per_node: 8,
             threads: 16,
@@ -748,7 +752,7 @@ mod tests {
         let choice = plan.choice();
         assert_eq!(choice.job.protocol, Protocol::SelfCheckpoint);
         let best_of = |protocol| &plan.candidates[plan.best_of(protocol, 0.99).unwrap()];
-        // The double checkpoint keeps a third of the memory: a smaller, slower matrix.
+        // The double checkpoint leaves a third of the memory: a smaller, slower matrix.
         let (double, fastest) = (best_of(Protocol::Double), &plan.candidates[plan.fastest]);
         assert!(double.n < fastest.n && double.expected_gflops < fastest.expected_gflops);
         let none = best_of(Protocol::None);
@@ -795,7 +799,7 @@ mod tests {
             machine.plan().unwrap().choice().hpl_efficiency
         };
         assert!(at(0.01e9) < 0.2 * at(10e9), "{} {}", at(0.01e9), at(10e9));
-        // One node has none.
+        // One node has no network.
         let alone = Machine { nodes: 1, ..cluster(1, YEAR_SECONDS) };
         let mut slow = alone;
         slow.network.transfer_seconds_per_byte = 1e-6;
@@ -858,8 +862,8 @@ mod tests {
         }
     }
 
-    /// By hand: shares, the time of a run without failures and with them, and what is
-    /// lost, for 96 nodes of 2 ranks.
+    /// By hand, for 96 nodes of 2 ranks: the shares, the time of a run without failures and with
+    /// them, and the losses.
     #[test]
     fn checksums_by_hand() {
         let machine = cluster(96, YEAR_SECONDS);
@@ -870,7 +874,7 @@ mod tests {
             };
             plan.candidates.iter().find(is).unwrap()
         };
-        // 192 ranks in rows of 48: one place of a row on each of 48 nodes.
+        // 192 ranks in rows of 48: each of 48 nodes has one rank of a row.
         let (one, three) = (of_abft(1), of_abft(3));
         assert_eq!((one.grid, three.grid), ((4, 47), (4, 45)));
         assert!((one.memory.workspace_bytes / (64e9 * 0.96) - 47.0 / 48.0).abs() < 1e-12);
@@ -881,22 +885,23 @@ mod tests {
         let sum = ((48.0f64 - 1.0) * 2e-6).sqrt() + (64e9 * 0.96 * 1.5e-10f64).sqrt();
         let step = one.job.work_seconds / (one.n / 256) as f64;
         assert!((one.job.recovery_seconds / (sum * sum + step) - 1.0).abs() < 1e-9);
-        // Only outages and the step that a failure strikes: W e^(V/mu) (e^(s/mu) - 1) mu/s.
+        // Only outages and the step that a failure strikes count: W e^(V/mu) (e^(s/mu) - 1) mu/s.
         let mtbf = YEAR_SECONDS / 96.0;
         let outage = 60.0 + one.job.recovery_seconds;
         let time =
             one.job.work_seconds * (outage / mtbf).exp() * (step / mtbf).exp_m1() * mtbf / step;
         assert!((one.expected.time_seconds / time - 1.0).abs() < 1e-9);
         assert_eq!(one.time_parts().checkpoints_seconds, 0.0);
-        // A second one of the same rows before the outage is over, and a fourth one.
+        // Data is lost if a second rank of the same rows fails before the outage is over; with
+        // three checksums, a fourth.
         let lost = 1.0 - one.expected.keeps_data_probability;
         let by_hand = one.expected.failures * 47.0 * outage / YEAR_SECONDS;
         assert!((lost / by_hand - 1.0).abs() < 0.01, "{lost} {by_hand}");
         assert!(three.expected.keeps_data_probability > 1.0 - 1e-9);
-        // It is there to be compared.
+        // The candidate is there for comparison.
         assert!(plan.best_of(Protocol::Abft, 0.99).is_some());
         assert_ne!(plan.choice().job.protocol, Protocol::Abft);
-        // Two ranks of a node on one row would be lost together.
+        // Two ranks of a node in one row would be lost together.
         assert!(machine.widths().all(|width| 192 / width % 2 == 0));
         assert_eq!(cluster(4_000, YEAR_SECONDS).widths().last(), Some(250));
     }

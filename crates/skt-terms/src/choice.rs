@@ -1,51 +1,51 @@
-//! The choices of a run: those of the benchmark with their codes in HPL.dat and their names,
-//! behind them those of its protection.
+//! The choices of a run: those of the benchmark, with their codes in HPL.dat and their names, then
+//! those of its protection.
 
 use serde::{Deserialize, Serialize};
 
 use crate::named;
 
-/// How the ranks are laid over the process grid (HPL's PMAP).
+/// How ranks are mapped to the process grid (HPL's PMAP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pmap {
-    /// `myrow = rank / Q`; HPL.dat 0.
+    /// `myrow = rank / Q`; code 0 in HPL.dat.
     RowMajor,
-    /// `myrow = rank % P`; HPL.dat 1.
+    /// `myrow = rank % P`; code 1 in HPL.dat.
     ColumnMajor,
 }
 
-/// Variant of the panel factorization (PFACT inside, RFACT for the recursion).
+/// The variant of the panel factorization (PFACT for the panel, RFACT for the recursion).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
-    /// Left-looking; HPL.dat 0.
+    /// Left-looking; code 0 in HPL.dat.
     Left,
-    /// Crout; HPL.dat 1.
+    /// Crout; code 1 in HPL.dat.
     Crout,
-    /// Right-looking; HPL.dat 2.
+    /// Right-looking; code 2 in HPL.dat.
     Right,
 }
 
-/// How a panel travels along its process row.
+/// How a panel is broadcast along its process row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bcast {
-    /// Increasing ring; HPL.dat 0.
+    /// Increasing ring; code 0 in HPL.dat.
     #[serde(rename = "1ring")]
     OneRing,
-    /// Increasing ring that spares the next panel's owner; 1.
+    /// Increasing ring that spares the next panel's owner; code 1 in HPL.dat.
     #[serde(rename = "1ringM")]
     OneRingM,
-    /// Two rings; 2.
+    /// Two rings; code 2 in HPL.dat.
     #[serde(rename = "2ring")]
     TwoRing,
-    /// Two rings that spare the next panel's owner; 3.
+    /// Two rings that spare the next panel's owner; code 3 in HPL.dat.
     #[serde(rename = "2ringM")]
     TwoRingM,
-    /// Spread and roll ("long"); 4.
+    /// Spread and roll ("long"); code 4 in HPL.dat.
     #[serde(rename = "long")]
     Long,
-    /// Spread and roll that spares the next panel's owner; 5.
+    /// Spread and roll that spares the next panel's owner; code 5 in HPL.dat.
     #[serde(rename = "longM")]
     LongM,
 }
@@ -54,15 +54,15 @@ pub enum Bcast {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Swap {
-    /// Recursive doubling; HPL.dat 0.
+    /// Recursive doubling; code 0 in HPL.dat.
     BinaryExchange,
-    /// Spread and roll ("long"); 1.
+    /// Spread and roll ("long"); code 1 in HPL.dat.
     SpreadRoll,
-    /// Spread-roll above the threshold number of local columns; 2.
+    /// Spread-roll above the threshold number of local columns; code 2 in HPL.dat.
     Mix,
 }
 
-/// The random numbers of the matrix.
+/// The generator of the matrix's random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generator {
@@ -72,34 +72,35 @@ pub enum Generator {
     Xoshiro,
 }
 
-/// How panels and rows get from one rank to another on the same node.
+/// How ranks of a node exchange panels and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Where all ranks of a process row (or column) share a node, they read panels
-    /// (or rows and pivots) in each other's memory; else by messages.
+    /// If all ranks of a process row (or column) share a node, they read panels (or rows and
+    /// pivots) in each other's memory; otherwise they send messages.
     Shared,
-    /// By messages of MPI.
+    /// All ranks send MPI messages.
     Messages,
 }
 
-/// The values of an enumeration in the order of their HPL.dat codes, each with its names.
+/// Gives an enumeration, whose values are in the order of their HPL.dat codes, the names of each
+/// value.
 macro_rules! coded {
     ($type:ident, { $($value:ident: $names:expr),* $(,)? }) => {
         impl $type {
             /// All values, in the order of their codes.
             pub const ALL: &[$type] = &[$($type::$value),*];
 
-            /// By code, the names in TOML and on the command line: the first is the one
-            /// that is written, the others are understood, too.
+            /// The names in TOML and on the command line, by code: the first is the one that is
+            /// written, the others are accepted, too.
             pub const NAMES: &[&[&str]] = &[$(&$names),*];
 
-            /// Its code in HPL.dat.
+            /// The code in HPL.dat.
             pub fn code(self) -> usize {
                 self as usize
             }
 
-            /// Its name in TOML and on the command line.
+            /// The name in TOML and on the command line.
             pub fn name(self) -> &'static str {
                 Self::NAMES[self.code()][0]
             }
@@ -114,46 +115,47 @@ coded!(Swap, { BinaryExchange: ["binary-exchange", "bin-exch"], SpreadRoll: ["sp
 coded!(Generator, { Hpl: ["hpl"], Xoshiro: ["xoshiro"] });
 coded!(Transport, { Shared: ["shared"], Messages: ["messages"] });
 
-/// What a checkpoint saves of the matrix (Tang et al., TPDS 2018, figure 14).
+/// The part of the matrix that a checkpoint saves (Tang et al., TPDS 2018, figure 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Region {
-    /// Rows and columns that have changed since the last one.
+    /// The rows and columns that have changed since the last checkpoint.
     Corner,
     /// All rows of the columns that have changed.
     Side,
-    /// All of it.
+    /// The whole matrix.
     Whole,
 }
 
 named!(Region { Corner: "corner", Side: "side", Whole: "whole" });
 
-/// Whether parities are computed while the solver goes on.
+/// Whether parities are computed while the solver continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlap {
-    /// Where a group computes them in a ring of messages, which the network moves, or a core
-    /// is kept for it.
+    /// Parities are computed in the background where a group computes them in a ring of messages,
+    /// which the network moves, or where a core is kept for it.
     Auto,
-    /// Yes.
+    /// Parities are computed in the background.
     On,
-    /// No.
+    /// The solver waits for parities.
     Off,
 }
 
 named!(Overlap { Auto: "auto", On: "on", Off: "off" });
 
-/// What the loss of a rank means to the others.
+/// What happens after the loss of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnLoss {
-    /// All end, and the same command goes on.
+    /// All ranks end, and the same command continues the run.
     Restart,
-    /// They go on, with a spare rank in the place of the one that is lost.
+    /// The job continues with a spare rank in the position of the lost one.
     Recover,
-    /// They go on, with the checksum column in the place of its process column.
+    /// The job continues with the checksum column in the position of the lost rank's process
+    /// column.
     Replace,
 }
 
 impl OnLoss {
-    /// Whether a job goes on after the loss of a rank.
+    /// Whether the job continues after the loss of a rank.
     pub fn is_outlived(self) -> bool {
         self != Self::Restart
     }

@@ -1,38 +1,56 @@
 //! Exit codes.
 //!
-//! | code | [`Exit`] | who ends so | what the user does | what `skt-hpl launch` does after a job of its own |
-//! |---|---|---|---|---|
-//! | 0 | `Passed` | `run::job::reports`: the report is whole, all tests passed; every other subcommand that has done its work | nothing | frees the run's memory, 0 |
-//! | 1 | `ResidualFailed` | `run::job::reports`: a residual failed; `cli::tune`: that of a trial | doubts the machine, or reports a bug | frees the run's memory, 1 |
-//! | 2 | `BadInput` | `cli`: flags, files; `run::job`: what all ranks refuse, and, when the report is whole, tests that were skipped; `cli::run`: an error of one rank that a restart would meet again, or without protection; `supervisor::decisions`: given up for good | changes what the message names | report whole: frees the run's memory, 2; more is lost than can be rebuilt: begins again with `--start-over`; an earlier start was still running: starts again; else 2, and keeps all data |
-//! | 75 | `Interrupted` | `cli::run`: an error of one rank of a protected run that may pass; `run::job::error`: ranks or images that are out of reach; `cli::losses`, `comm::mpi`: a loss that the job cannot outlive; `supervisor::decisions`: stopped, out of spares, no room for its files | gives the same command again | looks at the nodes, starts again, on spares for those lost |
-//! | 101 | none | `comm::mpi`: a panic, a bug of this program | reports it | as 75 |
+//! For each code: where it comes from, what the user does, and what `skt-hpl launch` does after a
+//! job of its own that ended with it.
 //!
-//! `launch` goes by the code that the job itself has told last (`report::heartbeat::done`), not by
-//! its launcher's. An error of one rank alone ends the job by `Comm::abort`, which tells none; so
-//! do a panic, a signal and the loss of a node. `launch` then does as for 75.
+//! - 0, [`Exit::Passed`]. From `run::job::reports` if the report is whole and all tests passed,
+//!   and from every other subcommand that has done its work. The user does nothing. `launch` frees
+//!   the run's memory and ends with 0.
+//! - 1, [`Exit::ResidualFailed`]. From `run::job::reports` if a residual failed, and from
+//!   `cli::tune` if the residual of a trial failed. The user suspects the machine, or reports a
+//!   bug. `launch` frees the run's memory and ends with 1.
+//! - 2, [`Exit::BadInput`]. From `cli` for flags and files; from `run::job` for what all ranks
+//!   refuse and, when the report is whole, for tests that were skipped; from `cli::run` for an
+//!   error of one rank that a restart would meet again, or any without protection; from
+//!   `supervisor::decisions` if it gives up for good. The user changes what the message names.
+//!   `launch`: if the report is whole, frees the run's memory and ends with 2; if more is lost
+//!   than can be rebuilt, starts over with `--start-over`; if an earlier start was still running,
+//!   starts again; otherwise ends with 2 and keeps all data.
+//! - 75, [`Exit::Interrupted`]. From `cli::run` for an error of one rank of a protected run that
+//!   may pass; from `run::job::error` for ranks or images that are out of reach; from
+//!   `cli::losses` and `comm::mpi` for a loss that the job cannot survive; from
+//!   `supervisor::decisions` if it was stopped, has no spares left, or has no space for its files.
+//!   The user gives the same command again. `launch` probes the nodes and starts again, with
+//!   spares for lost nodes.
+//! - 101, which has no [`Exit`]. From `comm::mpi` for a panic, which is a bug of this program. The
+//!   user reports it. `launch` acts as after 75.
+//!
+//! `launch` acts on the last code that the job itself has reported (`report::heartbeat::done`), not
+//! on its launcher's code. An error of a single rank ends the job by `Comm::abort`, which reports
+//! no code; nor is one reported after a panic, a signal or the loss of a node. `launch` then acts
+//! as after 75.
 //!
 //! SIGINT and SIGTERM end a rank by the signal, as SIGKILL does, and the launcher returns a code of
-//! its own: 128 and the number of the signal where a rank had it, and 1 where the mpirun of Open
-//! MPI 4 itself had it. `launch` ends with 75 after either.
+//! its own: 128 plus the number of the signal if a rank got it, and 1 if the mpirun of Open MPI 4
+//! itself got it. `launch` ends with 75 after either.
 
 use std::process::ExitCode;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All tests passed, or a subcommand did what it was asked: 0.
+    /// All tests passed, or a subcommand did its work: code 0.
     Passed,
-    /// A residual failed: 1.
+    /// A residual failed: code 1.
     ResidualFailed,
-    /// Bad input or environment: 2.
+    /// The input or the environment is bad: code 2.
     BadInput,
-    /// Interrupted, can be restarted: 75.
+    /// The run was interrupted and can be restarted: code 75.
     Interrupted,
 }
 
 impl Exit {
-    /// The number.
+    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Exit::Passed => 0,
@@ -42,8 +60,7 @@ impl Exit {
         }
     }
 
-    /// The way of ending that has this number; any other number is an error of
-    /// the environment.
+    /// The exit with this code; any other code is an error of the environment.
     pub fn from_code(code: u8) -> Self {
         match code {
             0 => Exit::Passed,

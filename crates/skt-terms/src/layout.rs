@@ -1,23 +1,23 @@
-//! Where the entries of the matrix lie: the P x Q process grid, the block-cyclic map of
-//! rows and columns onto it, and the leading dimension of what a process has.
+//! How the matrix is distributed: the P x Q process grid, the block-cyclic map of rows and columns
+//! to it, and the leading dimension of the local matrix.
 //!
-//! One dimension at a time: global indices are dealt out in blocks of `nb` to
-//! `procs` processes in turn, the first block to process 0.
+//! The map works on one dimension at a time: blocks of `nb` global indices go to `procs` processes
+//! in turn, the first block to process 0.
 //!
-//! Columns are dealt out in blocks of NB, as a panel belongs to one process column.
-//! Rows are dealt out in small blocks ([`Cyclic::rows`]): all process rows then have
-//! the same number of rows of the trailing matrix, and of each diagonal block. With
-//! blocks of NB one process row would have up to NB rows more to multiply than others,
-//! and one alone would send the rows that the pivots displace.
+//! Columns are distributed in blocks of NB, because a panel belongs to one process column. Rows are
+//! distributed in small blocks ([`Cyclic::rows`]), so that all process rows have the same number of
+//! rows of the trailing matrix, and of each diagonal block. With blocks of NB, one process row
+//! would have up to NB rows more to multiply than others, and would alone send the rows that pivots
+//! displace.
 
 use std::ops::Range;
 
-/// Largest order of a matrix: the generator's index `1 + i + j N`, with b as
-/// column N, then still fits 64 bits.
+/// The largest order of a matrix: the generator's index `1 + i + j N`, with b as column N, then
+/// still fits into 64 bits.
 pub const N_MAX: usize = u32::MAX as usize;
 
-/// Doubles of a cache line of most processors. Where lines are longer, a row begins on half
-/// a line, which costs no more than a share of a line at its ends.
+/// Doubles per cache line of most processors. Where lines are longer, a row begins in the middle of
+/// a line, which costs at most a part of a line at its ends.
 const LINE: usize = 8;
 
 /// One dimension of a block-cyclic distribution.
@@ -29,17 +29,17 @@ pub struct Cyclic {
     pub procs: usize,
 }
 
-/// Rows of a block, at most.
+/// The largest number of rows in a block.
 const ROW_BLOCK: usize = 8;
 
 impl Cyclic {
-    /// How rows are dealt out to `p` process rows, for panels of `nb` columns.
+    /// The distribution of rows to `p` process rows, for panels of `nb` columns.
     pub fn rows(nb: usize, p: usize) -> Self {
         let block = if p == 1 { nb } else { (nb / p).clamp(1, ROW_BLOCK) };
         Self { nb: block, procs: p }
     }
 
-    /// How columns are dealt out to `q` process columns, for panels of `nb` columns.
+    /// The distribution of columns to `q` process columns, for panels of `nb` columns.
     pub fn cols(nb: usize, q: usize) -> Self {
         Self { nb, procs: q }
     }
@@ -49,27 +49,26 @@ impl Cyclic {
         (g / self.nb) % self.procs
     }
 
-    /// How many of the global indices `0..n` process `me` holds (HPL_numroc).
-    /// Also the local index of the first index at or beyond `n` that it holds.
+    /// Number of the global indices `0..n` that process `me` holds (HPL_numroc). This is also the
+    /// local index of the first index at or beyond `n` that it holds.
     pub fn count_before(self, n: usize, me: usize) -> usize {
         let (blocks, rest) = (n / self.nb, n % self.nb);
         let whole = (blocks + self.procs - 1 - me) / self.procs * self.nb;
         whole + if blocks % self.procs == me { rest } else { 0 }
     }
 
-    /// Local index of global index `g` on its owner (HPL_indxg2l).
+    /// The local index of global index `g` on its owner (HPL_indxg2l).
     pub fn local(self, g: usize) -> usize {
         g / (self.nb * self.procs) * self.nb + g % self.nb
     }
 
-    /// Global index of local index `l` on process `me` (HPL_indxl2g).
+    /// The global index of local index `l` on process `me` (HPL_indxl2g).
     pub fn global(self, l: usize, me: usize) -> usize {
         (l / self.nb * self.procs + me) * self.nb + l % self.nb
     }
 
-    /// The global indices `global` that process `me` holds, in order, as spans
-    /// that are contiguous: for each the first local index, the first global one,
-    /// and the length.
+    /// The indices in `global` that process `me` holds, in order, as contiguous spans: for each,
+    /// the first local index, the first global index, and the length.
     pub fn spans(
         self,
         global: Range<usize>,
@@ -93,8 +92,8 @@ pub fn near_square(ranks: usize) -> (usize, usize) {
     (p, ranks / p)
 }
 
-/// A multiple of a cache line that is not a multiple of a page: columns that lie
-/// whole pages apart would share few cache sets.
+/// The leading dimension for rows of `doubles` doubles: a multiple of a cache line that is not a
+/// multiple of a page, because elements at distances of whole pages share few cache sets.
 pub fn leading_dimension(doubles: usize) -> usize {
     let ld = doubles.next_multiple_of(LINE).max(LINE);
     if ld.is_multiple_of(512) { ld + LINE } else { ld }

@@ -1,15 +1,15 @@
-//! What the crates of this workspace have in common: HPL's terms as values and pure
-//! functions. It has no files, no running ranks, no matrix.
+//! What the crates of this workspace have in common: HPL's terms as values and pure functions. This
+//! crate has no files, no running ranks, and no matrix.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`choice`] | the choices of a run, with their codes in HPL.dat and their names |
-//! | [`layout`] | where the entries of the matrix lie: process grid, block-cyclic maps |
-//! | [`rings`], [`tree`] | which process passes a panel on to which |
+//! | [`layout`] | how the matrix is distributed: process grid, block-cyclic maps |
+//! | [`rings`], [`tree`] | from which process to which a panel is forwarded |
 //! | [`mod@named`] | enumerations whose values have names |
 //! | [`phases`] | the phases of a factorization, and their seconds |
 //! | [`exit`] | how the program ends |
-//! | [`shown`] | how text is shown: what others wrote, and commands that can be typed again |
+//! | [`shown`] | how text is displayed: text of others, and commands that can be typed again |
 //! | [`mod@tuning`] | values found by measurement, listed with unit and reason |
 //! | [`units`] | quantities in units that people read |
 #![warn(missing_docs)]

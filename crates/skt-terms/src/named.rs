@@ -1,25 +1,25 @@
 //! Enumerations whose values have names.
 
-/// Gives an enumeration, which is `Copy`, its values in the order of this list (`ALL`), the name
-/// of each (`NAMES`, `name`, `Display`), and the value of a name (`named`).
+/// Gives a `Copy` enumeration its values in the order of this list (`ALL`), their names (`NAMES`,
+/// `name`, `Display`), and the value of a name (`named`).
 #[macro_export]
 macro_rules! named {
     ($type:ident { $($value:ident: $name:literal),+ $(,)? }) => {
         impl $type {
-            /// All values.
+            /// All values, in the order of their definition.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
-            /// Their names.
+            /// The names of all values, in the same order as `ALL`.
             pub const NAMES: [&str; Self::ALL.len()] = [$($name),+];
 
-            /// Its name.
+            /// The name of this value.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)+
                 }
             }
 
-            /// The one of that name.
+            /// The value with this name, if there is one.
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
             }

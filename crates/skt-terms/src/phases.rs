@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where the time of a rank went, in seconds.
+/// The seconds of a rank by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Phases {
@@ -16,12 +16,12 @@ pub struct Phases {
     pub update: f64,
     /// Back substitution.
     pub back: f64,
-    /// All else between start and end.
+    /// Everything else between start and end.
     pub other: f64,
 }
 
 impl Phases {
-    /// Name and seconds, in the order of the report.
+    /// Pairs of name and seconds, in the order of the report.
     pub fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("panel", self.panel),
@@ -33,7 +33,7 @@ impl Phases {
         ]
     }
 
-    /// The seconds, in the order of the report.
+    /// The seconds of all phases, in the order of the report.
     pub fn to_array(self) -> [f64; 6] {
         self.named().map(|(_, seconds)| seconds)
     }
@@ -43,36 +43,35 @@ impl Phases {
         Self { panel, swap, bcast, update, back, other }
     }
 
-    /// Seconds of all phases together.
+    /// The sum over all phases, in seconds.
     pub fn sum(&self) -> f64 {
         self.to_array().iter().sum()
     }
 
-    /// What is left of `seconds` is `other`.
+    /// Sets `other` to what the known phases leave of `seconds`.
     pub fn of(self, seconds: f64) -> Self {
         let known = Self { other: 0.0, ..self };
         Self { other: (seconds - known.sum()).max(0.0), ..self }
     }
 }
 
-/// Phases over all ranks of the grid.
+/// Seconds by phase over all ranks of the grid.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhaseTable {
-    /// Largest of any rank, phase by phase.
+    /// The largest value of any rank, for each phase.
     pub max: Phases,
-    /// Mean over ranks.
+    /// The mean over ranks.
     pub mean: Phases,
 }
 
-/// Where the time of an elimination with checksums went that one without has no need of, in
-/// seconds: part of `other`.
+/// Seconds that checksums in the elimination cost, which are part of `other`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChecksumCosts {
-    /// The log of the rows that a step changes.
+    /// Seconds to log the rows that a step changes.
     pub log_seconds: f64,
-    /// Checksums of finished columns, which are summed anew.
+    /// Seconds to sum the checksums of finished columns again.
     pub sum_seconds: f64,
-    /// Comparisons of the checksums with the matrix.
+    /// Seconds to compare the checksums with the matrix.
     pub check_seconds: f64,
 }

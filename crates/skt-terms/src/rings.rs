@@ -1,15 +1,17 @@
-//! The rings along which a panel travels (HPL_bcast).
+//! The rings along which a panel is broadcast (HPL_bcast).
 
 use crate::choice::Bcast;
 
-/// Bytes of a piece of a panel in a ring: enough that its latency, some microseconds, is nothing
-/// beside its way over the fastest links, 25 GB/s and more; and a small part of a panel.
+/// Bytes of a piece of a panel in a ring: large enough that its latency of some microseconds does
+/// not count against its transfer over the fastest links, 25 GB/s and more, and a small part of a
+/// panel.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces at most: the last rank of a ring of some hundreds has a panel hardly sooner with more.
+/// The largest number of pieces: with more, a panel reaches the last rank of a ring of some
+/// hundreds hardly sooner.
 const MOST_PIECES: usize = 64;
 
-/// In how many pieces a message of `bytes` travels from one of `size` ranks to all others: one for
-/// each rank that it is spread over, or several in rings if a rank passes them on.
+/// Number of pieces in which a message of `bytes` is sent from one of `size` ranks to all others:
+/// one for each rank that it is spread over, or several in rings if a rank forwards them.
 pub fn pieces(topology: Bcast, size: usize, bytes: usize) -> usize {
     if let Some(members) = long_members(topology, size) {
         return members.len();
@@ -18,18 +20,18 @@ pub fn pieces(topology: Bcast, size: usize, bytes: usize) -> usize {
     if is_passed_on { bytes.div_ceil(PIECE_BYTES).clamp(1, MOST_PIECES) } else { 1 }
 }
 
-/// The relative ranks over which a long broadcast spreads a message; none in rings.
+/// The relative ranks over which a long broadcast spreads a message; `None` for rings.
 pub fn long_members(topology: Bcast, size: usize) -> Option<Vec<usize>> {
     match topology {
         Bcast::Long => Some((0..size).collect()),
-        // The next panel's owner gets the whole.
+        // The next panel's owner gets the whole message.
         Bcast::LongM => Some((0..size).filter(|&rank| rank != 1).collect()),
         _ => None,
     }
 }
 
-/// Relative ranks at which a ring begins, first come first served. The rank before each
-/// of them, and the last one, do not forward.
+/// Relative ranks at which a ring begins, in the order in which they are served. The rank before
+/// each of them, and the last one, do not forward.
 pub fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
     let heads = match topology {
         Bcast::OneRing => vec![1],
@@ -37,7 +39,7 @@ pub fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
         Bcast::TwoRing => vec![1, size.div_ceil(2)],
         Bcast::TwoRingM => vec![1, 2, 2 + (size.max(2) - 2).div_ceil(2)],
         Bcast::Long => vec![],
-        // The next panel's owner gets the whole; the others spread and roll.
+        // The next panel's owner gets the whole message; the others spread and roll.
         Bcast::LongM => vec![1],
     };
     let mut seen = Vec::new();

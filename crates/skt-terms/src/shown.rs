@@ -1,7 +1,8 @@
-//! How text is shown: text of other users without control characters, and commands that
-//! can be typed again.
+//! How text is displayed: text of other users without control characters, and commands that can be
+//! typed again.
 
-/// A value as it may be shown: control characters escaped, cut at 40.
+/// A value made safe for display: control characters are escaped, and it is cut after 40
+/// characters.
 pub fn shown(value: &str) -> String {
     let mut text: String = value.chars().take(40).flat_map(char::escape_debug).collect();
     if value.chars().nth(40).is_some() {
@@ -10,10 +11,10 @@ pub fn shown(value: &str) -> String {
     text
 }
 
-/// A message of a library, another program or another machine as it may be shown:
-/// control characters escaped, the middle of a long one left out.
+/// A message of a library, another program or another machine made safe for display: control
+/// characters are escaped, and the middle of a long message is left out.
 pub fn shown_message(message: &str) -> String {
-    /// At each end: what is wrong comes first, where it is comes last.
+    /// Characters kept at each end: what is wrong comes first, where it is comes last.
     const MOST: usize = 150;
     let all: Vec<char> = message.trim().chars().collect();
     let (start, end) = match all.len() > 2 * MOST {
@@ -30,7 +31,7 @@ pub fn shown_message(message: &str) -> String {
     end.map_or_else(|| escaped(start), |end| format!("{} ... {}", escaped(start), escaped(end)))
 }
 
-/// A word as a POSIX shell reads it back.
+/// A word quoted so that a POSIX shell reads it back.
 pub fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

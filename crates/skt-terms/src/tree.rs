@@ -1,26 +1,26 @@
 //! The binary tree along which `count` members spread pieces from member 0.
 //!
-//! A member `t > 0` hangs below `t` with its lowest set bit cleared, so the
-//! members below each are a contiguous range that begins with it.
+//! The parent of a member `t > 0` is `t` with its lowest set bit cleared, so each subtree is a
+//! contiguous range that begins with its root.
 
 use std::ops::Range;
 
-/// Width of the range at which member `t` begins to halve.
+/// The width of the range that member `t` begins to halve.
 fn span(count: usize, t: usize) -> usize {
     if t == 0 { count.next_power_of_two() } else { 1 << t.trailing_zeros() }
 }
 
-/// The member that `t` gets its pieces from; none for member 0.
+/// The member from which `t` gets its pieces; `None` for member 0.
 pub fn parent(t: usize) -> Option<usize> {
     (t > 0).then(|| t & (t - 1))
 }
 
-/// Member `t` and all below it.
+/// Member `t` and all members below it.
 pub fn subtree(count: usize, t: usize) -> Range<usize> {
     t..(t + span(count, t)).min(count)
 }
 
-/// The members right below `t`, those with the most below them first.
+/// The direct children of `t`, those with the largest subtrees first.
 pub fn children(count: usize, t: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(span(count, t) / 2), |half| Some(half / 2))
         .take_while(|&half| half > 0)

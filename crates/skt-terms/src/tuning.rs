@@ -1,9 +1,9 @@
-//! Values that were found by measurement: each with its unit and its reason, and how a
-//! crate lists its own.
+//! Values found by measurement, each with its unit and its reason, and a macro by which a crate
+//! lists its own.
 
 use std::fmt;
 
-/// A ratio of whole numbers, applied without a rounding between.
+/// A ratio of whole numbers, applied without intermediate rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ratio {
     /// What a value is multiplied by.
@@ -18,22 +18,22 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// Defines `Tuning`, a struct of the values of a crate, and `TUNING`, which has them. A
-/// line is a reason as a doc comment, the name with its type, the value, and the unit.
+/// Defines `Tuning`, a struct of the values of a crate, and `TUNING`, which has the values. A line
+/// is a reason as a doc comment, the name with its type, the value, and the unit.
 #[macro_export]
 macro_rules! tuning {
     ($($(#[doc = $reason:literal])+ $name:ident: $type:ty = $value:expr, $unit:literal;)+) => {
-        /// Values that were found by measurement, and why each is what it is.
+        /// Values found by measurement, with the reason for each.
         #[derive(Debug, Clone, Copy, PartialEq)]
         pub struct Tuning {
             $($(#[doc = $reason])+ #[doc = concat!("\n\nUnit: ", $unit, ".")] pub $name: $type,)+
         }
 
-        /// The values in use: the same on every processor and with every BLAS.
+        /// The values in use, which are the same on every processor and with every BLAS.
         pub const TUNING: Tuning = Tuning { $($name: $value,)+ };
 
         impl Tuning {
-            /// Each value with its name and its unit.
+            /// Each value as a line, with its name and its unit.
             pub fn lines(&self) -> Vec<String> {
                 vec![$(format!("{} = {} {}", stringify!($name), self.$name, $unit),)+]
             }

@@ -1,6 +1,6 @@
 //! Quantities in units that people read.
 
-/// Bytes with a binary prefix and three or four digits: `512 B`, `12.3 GiB`.
+/// Formats bytes with a binary prefix and three or four digits: `512 B`, `12.3 GiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
@@ -8,7 +8,7 @@ pub fn bytes(count: u64) -> String {
     }
     let mut value = count as f64 / 1024.0;
     let mut unit = 0;
-    // 1023.95 would print as 1024.0.
+    // A value of 1023.95 would print as 1024.0.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -16,8 +16,8 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Bytes a second of a text such as `200MB/s` or `1.5GiB/s`; `None` where it is none, or not
-/// above zero.
+/// Parses bytes per second from text such as `200MB/s` or `1.5GiB/s`; `None` if the text is not a
+/// rate, or the rate is not above zero.
 pub fn parse_bytes_per_second(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 8] = [
         ("kB", 1e3),
@@ -36,7 +36,7 @@ pub fn parse_bytes_per_second(text: &str) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// A rate given in Gflop/s, with a prefix that keeps it short.
+/// Formats a rate given in Gflop/s, with the prefix that keeps it short.
 pub fn rate(gflops: f64) -> String {
     if !gflops.is_finite() {
         return "- Gflop/s".to_string();
@@ -54,7 +54,7 @@ pub fn rate(gflops: f64) -> String {
     }
 }
 
-/// A span of time: `42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`.
+/// Formats a duration: `42 s`, `3 min 05 s`, `2 h 07 min`, `3 d 04 h`.
 pub fn span(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "-".to_string();

@@ -1,12 +1,12 @@
 //! Recursive doubling: after log2(size) rounds each rank has what all had.
 //!
-//! In the round of step s a rank exchanges all that it has with the rank whose number
-//! differs in that bit. Of a group whose size is not a power of two, the ranks beyond
-//! the largest power are *folded*: rank `r + power` hands what it has to rank `r`
-//! before the first round and gets the result from it after the last one.
+//! In the round of step s a rank exchanges all that it has with the rank whose number differs in
+//! that bit. If the group's size is not a power of two, the ranks beyond the largest power are
+//! *folded*: rank `r + power` sends what it has to rank `r` before the first round, and gets the
+//! result from it after the last one.
 //!
-//! What ranks have lies in *places*, one for each rank, a folded rank's behind its
-//! partner's. Then each message is of contiguous places:
+//! The data is stored in *places*, one for each rank; a folded rank's place follows its partner's.
+//! So each message has contiguous places:
 //!
 //! ```text
 //! size 6       place   0   1   2   3   4   5
@@ -25,7 +25,7 @@ pub struct Round {
     pub partner: usize,
     /// Places that this rank sends; empty where it only receives.
     pub out: Range<usize>,
-    /// Places that it receives; empty where it only sends.
+    /// Places that this rank receives; empty where it only sends.
     pub into: Range<usize>,
 }
 
@@ -34,7 +34,8 @@ fn power(size: usize) -> usize {
     1 << size.ilog2()
 }
 
-/// Places of the ranks below `rank`, which is at most the power, and of their folded ranks.
+/// The number of places of the ranks below `rank`, which is at most the power, and of their folded
+/// ranks.
 fn places_before(rank: usize, size: usize) -> usize {
     rank + rank.min(size - power(size))
 }
@@ -80,13 +81,13 @@ pub fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
 }
 
 impl Round {
-    /// Whether this rank receives something.
+    /// Whether this rank receives anything in the round.
     pub fn receives(&self) -> bool {
         !self.into.is_empty()
     }
 
-    /// The messages of the round: `out` goes to the partner, `into` comes from it, of
-    /// each only what the round has.
+    /// Sends `out` to the partner and receives `into` from it, each only if the round has that
+    /// direction.
     ///
     /// # Errors
     /// When the partner cannot be reached.
@@ -112,9 +113,9 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Ranks that do a round only when their partner is at the matching one come to
-        /// the end of their rounds, send nothing that they do not have, receive nothing
-        /// twice below the power, and have all in the end.
+        /// Ranks that do a round only when their partner is at the matching one complete their
+        /// rounds, send nothing that they do not have, receive nothing twice below the power, and
+        /// have all in the end.
         #[test]
         fn all_have_all(size in 1..200usize) {
             let mut rounds: Vec<VecDeque<Round>> =

@@ -1,11 +1,11 @@
 //! How a panel travels along its process row (HPL_bcast and its six topologies).
 //!
-//! Ranks are counted from the root: relative rank 1 owns the next panel, and the
-//! "modified" topologies spare it from forwarding so that it can factor that panel.
+//! Ranks are counted from the root: relative rank 1 owns the next panel, and the "modified"
+//! topologies spare it from forwarding so that it can factor that panel.
 //!
-//! A message travels in pieces. Each rank gets each piece once, and passes it on as soon as it
-//! is here, whatever is still to come. So a topology is a list of edges, each with the pieces
-//! that go that way:
+//! A message is cut into pieces. Each rank receives each piece once, and forwards it as soon as it
+//! has arrived, whatever is still missing. So a topology is a list of edges, each with the pieces
+//! that it carries:
 //!
 //! ```text
 //! rings      every edge has all pieces
@@ -28,10 +28,10 @@ const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;
 const TAG_ROLL: Tag = 0x102;
 
-/// Pieces that one rank sends another, in this order.
+/// The pieces that one rank sends to another, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Edge {
-    /// Relative ranks.
+    /// The sender and the receiver, as relative ranks.
     from: usize,
     to: usize,
     tag: Tag,
@@ -41,14 +41,15 @@ struct Edge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pieces {
     All,
-    /// That of a member and those of the members below it.
+    /// The piece of a member and those of the members below it.
     Subtree(usize),
-    /// All but those, from the piece of the member before it back.
+    /// All pieces that [`Self::Subtree`] of the member does not have, from the piece of the member
+    /// before it backwards.
     Others(usize),
 }
 
 impl Pieces {
-    /// Their numbers, of `count` pieces.
+    /// The numbers of the pieces, in order, of `count` in all.
     fn numbers(self, count: usize) -> VecDeque<usize> {
         match self {
             Self::All => (0..count).collect(),
@@ -62,7 +63,7 @@ impl Pieces {
     }
 }
 
-/// How the pieces go: for each rank in the order in which it sends.
+/// The edges of a topology; those of one sender in the order in which it sends.
 fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
     let heads = ring_heads(topology, size);
     let whole = |from, to| Edge { from, to, tag: TAG_PANEL, pieces: Pieces::All };
@@ -77,7 +78,7 @@ fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
         tag,
         pieces,
     };
-    // Those with the most below them first.
+    // The members with the largest subtrees first.
     let spread = (1..members.len()).rev().map(|member| {
         let parent = tree::parent(member).expect("not the root");
         edge(parent, member, TAG_SPREAD, Pieces::Subtree(member))
@@ -90,12 +91,12 @@ fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
 enum Piece<C: Comm> {
     Coming(C::Recv),
     Here(Arc<PanelBuf>),
-    /// An error has ended its way.
+    /// An error has ended the transfer.
     Lost,
 }
 
 impl<C: Comm> Piece<C> {
-    /// Whether it is here, or could be without waiting.
+    /// Whether the piece has arrived, or [`Self::wait`] would return without waiting.
     fn has_come(&mut self) -> Result<bool> {
         match self {
             Self::Coming(recv) => recv.test(),
@@ -103,7 +104,7 @@ impl<C: Comm> Piece<C> {
         }
     }
 
-    /// Waits until it is here.
+    /// Waits until the piece has arrived.
     fn wait(&mut self) -> Result<()> {
         *self = match mem::replace(self, Self::Lost) {
             Self::Coming(recv) => Self::Here(Arc::new(recv.wait()?)),
@@ -113,7 +114,7 @@ impl<C: Comm> Piece<C> {
     }
 }
 
-/// What is still to be sent to one rank.
+/// The pieces still to be sent to one rank.
 struct Outgoing {
     rank: usize,
     tag: Tag,
@@ -123,19 +124,22 @@ struct Outgoing {
 /// A broadcast in progress.
 pub struct PanelBcast<C: Comm> {
     pieces: Vec<Piece<C>>,
-    /// The pieces that are still to come, by the rank that sends them, in its order.
+    /// The pieces that have not arrived, by sender, in the order in which it sends them.
     incoming: Vec<VecDeque<usize>>,
     outgoing: Vec<Outgoing>,
-    /// In a cell: they are moved on while the message is read.
+    /// In a cell, as sends are progressed while the message is read.
     sends: RefCell<Vec<C::Send>>,
-    /// What is left of the buffer.
+    /// The unused end of the buffer.
     rest: Vec<PanelBuf>,
 }
 
 impl<C: Comm> PanelBcast<C> {
-    /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on
-    /// all ranks of `row`. Returns at once; call [`Self::progress`] now and
-    /// then, and [`Self::finish`] before the data is used.
+    /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on all ranks of `row`.
+    /// Returns at once; call [`Self::progress`] now and then, and [`Self::finish`] before the data
+    /// is used.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn start(row: &C, topology: Bcast, root: usize, buf: PanelBuf, len: usize) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
@@ -177,7 +181,7 @@ impl<C: Comm> PanelBcast<C> {
         Ok(bcast)
     }
 
-    /// Sends what is here, to each rank in the order in which it expects the pieces.
+    /// Sends the pieces that have arrived, to each rank in the order in which it expects them.
     fn pass_on(&mut self, row: &C) -> Result<()> {
         for Outgoing { rank, tag, pieces } in &mut self.outgoing {
             while let Some(&piece) = pieces.front() {
@@ -190,7 +194,10 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
-    /// Passes on what has arrived, without waiting for what has not.
+    /// Forwards what has arrived; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn progress(&mut self, row: &C) -> Result<()> {
         let Self { pieces, incoming, .. } = self;
         for expected in incoming {
@@ -206,23 +213,29 @@ impl<C: Comm> PanelBcast<C> {
         self.progress_sends()
     }
 
-    /// Progresses the sends to other ranks; never waits. A transport may move nothing
-    /// unless it is called.
+    /// Progresses the sends to other ranks; never waits. A transport may move nothing unless it is
+    /// called.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn progress_sends(&self) -> Result<()> {
         self.sends.borrow_mut().iter_mut().try_for_each(|send| send.test().map(drop))
     }
 
-    /// Whether this rank is still to send some of it to others.
+    /// Whether this rank still has pieces to send to others.
     pub fn is_to_pass_on(&self) -> bool {
         self.outgoing.iter().any(|to| !to.pieces.is_empty())
     }
 
-    /// Whether the whole message is here.
+    /// Whether the whole message has arrived.
     pub fn is_here(&self) -> bool {
         self.incoming.iter().all(VecDeque::is_empty)
     }
 
-    /// Waits until the whole message is here.
+    /// Waits until the whole message has arrived, and forwards it meanwhile.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn finish(&mut self, row: &C) -> Result<()> {
         for source in 0..self.incoming.len() {
             while let Some(piece) = self.incoming[source].pop_front() {
@@ -233,7 +246,7 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
-    /// The message.
+    /// The message as one slice.
     ///
     /// # Panics
     /// Before [`Self::finish`].
@@ -244,7 +257,10 @@ impl<C: Comm> PanelBcast<C> {
         }))
     }
 
-    /// Waits until the message has been passed on, and gives the buffer back.
+    /// Waits until this rank's sends are complete, and returns the buffer.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     ///
     /// # Panics
     /// Before [`Self::finish`].
@@ -266,7 +282,7 @@ mod tests {
 
     #[test]
     fn every_topology_reaches_every_rank_from_every_root() {
-        // The longest are of several pieces in rings, too.
+        // The longest messages have several pieces in rings, too.
         let long = (1 << 18) + 3;
         assert!(rings::pieces(Bcast::OneRing, 3, long * size_of::<f64>()) > 2);
         for (topology, size) in Bcast::ALL.iter().flat_map(|&it| (1..9).map(move |size| (it, size)))
@@ -296,12 +312,12 @@ mod tests {
         }
     }
 
-    /// Nobody needs to call `finish` for others to get the message.
+    /// Other ranks get the message although no rank calls `finish`.
     #[test]
     fn progress_alone_brings_all_of_it() {
         for &topology in Bcast::ALL {
             run(6, |comm| {
-                // Pieces of different lengths.
+                // The pieces have different lengths.
                 let mut buf = PanelBuf::new(605).expect("memory");
                 if comm.rank() == 2 {
                     buf.iter_mut().enumerate().for_each(|(i, x)| *x = i as f64);
@@ -333,7 +349,7 @@ mod tests {
                     assert!(sources[edge.to].replace(edge.from).is_none(), "{edge:?}");
                 }
                 assert!(sources[0].is_none());
-                // Each comes from a lower rank, and so in the end from the root.
+                // Each piece comes from a lower rank, and so in the end from the root.
                 let is_lower = |rank: usize| sources[rank].is_some_and(|from| from < rank);
                 assert!((1..size).all(is_lower), "{topology:?} on {size}: {sources:?}");
             }

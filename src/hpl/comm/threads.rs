@@ -1,4 +1,4 @@
-//! Ranks as threads of one process, for tests, which call the BLAS.
+//! Ranks as threads of one process that call the BLAS, for tests.
 
 use std::fmt::Display;
 use std::sync::Once;
@@ -8,8 +8,9 @@ use skt_checkpoint::comm::threads::run as run_ranks;
 
 use crate::machine::environment::blas::use_one_thread;
 
-/// As [`skt_checkpoint::comm::threads::run`]. The BLAS of this process is told to use
-/// one thread a call from now on.
+/// Runs `body` on `size` ranks, each a thread of this process, and returns their results in order
+/// ([`skt_checkpoint::comm::threads::run`]). From the first call on, the BLAS of this process uses
+/// one thread a call.
 ///
 /// # Panics
 /// When a rank panicked, after all have ended.

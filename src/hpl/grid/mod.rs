@@ -12,7 +12,7 @@ pub struct Grid<C: Comm> {
     pub p: usize,
     /// Process columns that hold the matrix.
     pub q: usize,
-    /// Process columns behind them, which hold checksums.
+    /// Process columns after those, which hold checksums.
     pub checksums: usize,
     /// This rank's process row.
     pub myrow: usize,
@@ -26,25 +26,32 @@ pub struct Grid<C: Comm> {
     pub col: C,
     /// Memory that the ranks of the process row share.
     pub row_memory: Kept,
-    /// Memory that those of the process column share.
+    /// Memory that the ranks of the process column share.
     pub col_memory: Kept,
 }
 
 impl<C: Comm> Grid<C> {
-    /// Lays `p x q` of the ranks of `world` out as a grid (HPL_grid_init).
-    /// Collective over `world`; ranks beyond `p q` get `None` and stay idle.
+    /// Arranges `p x q` of the ranks of `world` as a grid (HPL_grid_init). Collective over `world`;
+    /// ranks from `p q` on get `None` and stay idle.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     ///
     /// # Panics
-    /// When the group is too small.
+    /// When `world` has fewer than `p q` ranks.
     pub fn new(world: &C, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
         Self::with_checksums(world, (p, q), 0, pmap)
     }
 
-    /// A grid of `p x q` ranks with `checksums` process columns behind it, which own no
-    /// panel: `row` has all `q + checksums`. Else as [`Self::new`].
+    /// Arranges `p x (q + checksums)` of the ranks of `world` as a grid. The last `checksums`
+    /// process columns own no panel; `row` has all `q + checksums` ranks. Collective over `world`;
+    /// the ranks that are left over get `None` and stay idle.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     ///
     /// # Panics
-    /// When the group is too small.
+    /// When `world` has fewer ranks than the grid.
     pub fn with_checksums(
         world: &C,
         (p, q): (usize, usize),
@@ -64,8 +71,11 @@ impl<C: Comm> Grid<C> {
         Self::at(all, (p, q), checksums, place).map(Some)
     }
 
-    /// A grid of the ranks of `all`, this one at `(myrow, mycol)`. Where places are left empty,
-    /// `row` and `col` have the ranks that are there, in order. Collective.
+    /// Makes a grid of the ranks of `all`, with this one at `(myrow, mycol)`. Positions may be
+    /// empty: `row` and `col` then have the ranks that exist, in order. Collective over `all`.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn at(
         all: C,
         (p, q): (usize, usize),
@@ -83,18 +93,18 @@ impl<C: Comm> Grid<C> {
         self.mycol >= self.q
     }
 
-    /// The process column whose columns lie as this rank's do: its own, or the first one,
-    /// which has most of them, for checksums.
+    /// The process column with this rank's column layout: its own, or for checksums the first one,
+    /// which has the most columns.
     pub fn layout_col(&self) -> usize {
         if self.is_checksum() { 0 } else { self.mycol }
     }
 
-    /// How rows are dealt out, for panels of `nb` columns.
+    /// The block-cyclic distribution of rows, for panels of `nb` columns.
     pub fn rows(&self, nb: usize) -> Cyclic {
         Cyclic::rows(nb, self.p)
     }
 
-    /// How columns are dealt out, for panels of `nb` columns.
+    /// The block-cyclic distribution of columns, for panels of `nb` columns.
     pub fn cols(&self, nb: usize) -> Cyclic {
         Cyclic::cols(nb, self.q)
     }

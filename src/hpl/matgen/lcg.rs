@@ -39,7 +39,7 @@ impl Lcg {
         total
     }
 
-    /// The state that follows `x`.
+    /// The state after `x`.
     pub fn apply(self, x: u64) -> u64 {
         self.mul.wrapping_mul(x).wrapping_add(self.add)
     }

@@ -1,4 +1,4 @@
-//! The random matrix [A|b].
+//! The random matrix [A|b] (HPL_pdmatgen).
 
 mod lcg;
 mod xoshiro;
@@ -12,8 +12,9 @@ use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::heartbeat;
 
-/// What makes the entries of [A|b]: fills values with those of a global row, from a global
-/// column on. Any part can be made anywhere, in any order.
+/// A source of the entries of [A|b]: called with a global row, a global column and a slice, it
+/// fills the slice with the entries of that row from that column on. Any part can be generated on
+/// any rank, in any order.
 pub type Entries<'e> = &'e (dyn Fn(usize, usize, &mut [f64]) + Sync);
 
 /// The entries of `generator`'s matrix of order `n`.
@@ -26,7 +27,7 @@ pub fn entries(n: usize, generator: Generator) -> impl Fn(usize, usize, &mut [f6
 
 /// Fills this rank's part of the `n x (n+1)` matrix [A|b] (HPL_pdmatgen).
 ///
-/// `a` is the local matrix: as many rows and columns as the rank holds.
+/// `a` is the local matrix: the rows and columns that this rank holds.
 pub fn generate<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -38,7 +39,7 @@ pub fn generate<C: Comm>(
     generate_columns(grid, team, nb, &entries(n, generator), a);
 }
 
-/// As [`generate`], of any entries.
+/// Fills this rank's part of [A|b], the local matrix `a`, from any source of `entries`.
 pub fn generate_columns<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -54,12 +55,12 @@ pub fn generate_columns<C: Comm>(
     });
 }
 
-/// Fills this rank's checksums of [A|b], of order `n`: in each group of Q block columns
-/// the sum of the entries of all, times the weight of their process column. Columns that
-/// do not exist count as 0.
+/// Fills this rank's checksums of [A|b], of order `n`: for each group of Q block columns, the sum
+/// of their entries, each times the weight of its process column. Columns from `n + 1` on count as
+/// 0.
 ///
 /// # Panics
-/// When there is not one weight for each process column.
+/// When `weights` does not have one weight for each process column.
 pub fn generate_checksum<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -86,8 +87,7 @@ pub fn generate_checksum<C: Comm>(
     });
 }
 
-/// Has `fill` make each local row of `a`, of which it is told the global number, on all
-/// threads.
+/// Calls `fill` for each local row of `a`, with its global number and its values, on all threads.
 fn by_rows<C: Comm>(
     grid: &Grid<C>,
     team: &Team,

@@ -1,12 +1,11 @@
 //! Factorization of one panel: `jb` columns below the diagonal, shared by the
 //! `P` ranks of one process column (HPL_pdfact).
 //!
-//! The panel W lies column by column. Its first `jb` rows start empty and are the
-//! same on all ranks: row `j` there is the j-th pivot row, so that they end as the
-//! unit lower triangle L1 and the upper triangle U1. Below them lie the rank's own
-//! rows. Those of the diagonal block come first: when j pivots are done, the rows
-//! that were the first j of the block are where the pivot rows came from, or
-//! nowhere any more, and what is in their places is *dead*.
+//! The panel W is stored column by column. Its first `jb` rows start empty and are the same on all
+//! ranks: row `j` there is the j-th pivot row, so that they end as the unit lower triangle L1 and
+//! the upper triangle U1. The rank's own rows follow. Those of the diagonal block come first: when
+//! j pivots are done, the rows that were the first j of the block are where the pivot rows came
+//! from, or nowhere any more, and what is stored in their places is *dead*.
 //!
 //! ```text
 //!            jb
@@ -53,7 +52,7 @@ pub enum PfactError {
     Pivot {
         /// Column of the panel, from 0.
         column: usize,
-        /// What was found.
+        /// The value in place of a pivot.
         value: f64,
     },
     /// A rank could not be reached.
@@ -66,7 +65,7 @@ impl From<CommError> for PfactError {
     }
 }
 
-/// Where this rank's rows of the panel belong in the matrix.
+/// The position of this rank's rows of the panel in the matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// Global index of the panel's first column, and of its first row.
@@ -80,8 +79,7 @@ pub struct Place {
     pub top: usize,
 }
 
-/// The row of W where a rank's own rows begin: behind those of L1 and U1, on a cache
-/// line.
+/// The row of W where a rank's own rows begin: after those of L1 and U1, on a cache line.
 pub fn first_own_row(jb: usize) -> usize {
     jb.next_multiple_of(8)
 }
@@ -92,7 +90,7 @@ pub struct PanelWork<'a, C: Comm> {
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
     pub ipiv: &'a mut [f64],
-    /// Where the rows belong.
+    /// The position of the rows in the matrix.
     pub place: Place,
     /// The ranks of the process column.
     pub col: &'a C,
@@ -126,11 +124,11 @@ impl<C: Comm> PanelWork<'_, C> {
     }
 }
 
-/// Factors the panel: `P W = L U`, pivots in `ipiv`. Collective over the process
-/// column; all ranks return the same [`PfactError::Pivot`].
+/// Factors the panel: `P W = L U`, with the pivots in `ipiv`. Collective over the process column.
 ///
 /// # Errors
-/// When a column has no usable pivot, at once, or a rank is lost.
+/// [`PfactError::Pivot`], on all ranks alike, at the first column without a usable pivot;
+/// [`PfactError::Comm`] when a rank is lost.
 pub fn factor<C: Comm>(panel: &mut PanelWork<C>, variant: &Variant) -> Result<(), PfactError> {
     let jb = panel.jb();
     if jb > 0 { recursive::factor(panel, variant, 0..jb) } else { Ok(()) }
@@ -142,7 +140,7 @@ mod tests {
     use crate::hpl::comm::threads::run;
     use proptest::prelude::*;
 
-    /// Pivots of a matrix of `n` rows, by the book: of equal elements the upper one.
+    /// Pivots of a matrix of `n` rows, from a plain elimination: of equal elements the upper one.
     fn pivots_by_the_book(mut a: Vec<Vec<f64>>, jb: usize) -> Vec<f64> {
         (0..jb)
             .map(|j| {
@@ -159,12 +157,12 @@ mod tests {
             .collect()
     }
 
-    /// Those of `a` on `p` ranks.
+    /// The pivots of `a` on each of `p` ranks.
     fn pivots_among(a: &[Vec<f64>], jb: usize, p: usize, variant: &Variant) -> Vec<Vec<f64>> {
         factored_among(a, jb, p, variant).into_iter().map(|(ipiv, _)| ipiv).collect()
     }
 
-    /// On each of `p` ranks the pivots of `a` and its W; nothing where a pivot lacks.
+    /// The pivots of `a` and W on each of `p` ranks; both are empty where a column has no pivot.
     fn factored_among(
         a: &[Vec<f64>],
         jb: usize,
@@ -199,9 +197,8 @@ mod tests {
         .collect()
     }
 
-    /// The reciprocal of a subnormal pivot overflows: L comes from divisions then. The
-    /// elements are multiples of the smallest number there is, so that L and U are
-    /// known.
+    /// The reciprocal of a subnormal pivot overflows, so L comes from divisions. All elements are
+    /// multiples of the smallest positive number, so that L and U are known exactly.
     #[test]
     fn subnormal_pivots_are_divided_by() {
         let least = f64::from_bits(1);
@@ -226,7 +223,7 @@ mod tests {
                             let want = if i > j { 0.5 } else { 1024.0 * least };
                             assert_eq!(w[j * rows + i], want, "({i}, {j}), {fact:?} on {p}");
                         }
-                        // Below the diagonal block, which ranks share out.
+                        // Below the diagonal block, whose rows the ranks share.
                         let last = w[j * rows + rows - 1];
                         assert_eq!(last, 0.5, "column {j}, {fact:?} on {p}");
                     }
@@ -236,7 +233,7 @@ mod tests {
     }
 
     proptest! {
-        /// Elements of 1 and -1 have ties in each column, and stay exact in a few.
+        /// Elements of 1 and -1 tie in each column, and stay exact for a few columns.
         #[test]
         fn of_equal_elements_the_upper_one_is_the_pivot(
             signs in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 8..60),
@@ -249,7 +246,7 @@ mod tests {
             let want = pivots_by_the_book(a.clone(), 4);
             let variant = Variant { pfact: facts, rfact: facts, nbmin: 2, ndiv: 2 };
             for ipiv in pivots_among(&a, 4, p, &variant) {
-                // A panel that is singular has no pivots to compare.
+                // A singular panel has no pivots to compare.
                 prop_assert!(ipiv.is_empty() || ipiv == want, "{:?} {:?}", ipiv, want);
             }
         }

@@ -1,12 +1,12 @@
-//! The pivot of one column: choice among the ranks of the process column and
-//! exchange of the two rows, in one message exchange (HPL_pdmxswp). Each rank's own largest
-//! element comes from `unblocked::best_of`.
+//! The pivot of one column: choice among the ranks of the process column and exchange of the two
+//! rows, in one message exchange (HPL_pdmxswp). Each rank's own largest element comes from
+//! `unblocked::best_of`.
 //!
-//! Each rank offers its largest element with the whole panel row that holds it;
-//! the rank that has it adds the current row, which the pivot row displaces. Offers are combined by recursive
-//! doubling or, where all ranks share a node, by each looking at all of them.
-//! After it all ranks know the pivot row (row j of L1 and U1) and the rank that
-//! gave it knows the row to put in its place.
+//! Each rank offers its largest element with the whole panel row that holds it; the rank that has
+//! the current row, which the pivot row displaces, adds it. Offers are combined by recursive
+//! doubling or, where all ranks share a node, by each rank reading all offers. Afterwards all ranks
+//! know the pivot row (row j of L1 and U1), and the rank that offered it knows the row that
+//! replaces it.
 
 use super::{PanelWork, PfactError};
 use crate::hpl::comm::node::NodeMemory;
@@ -33,7 +33,7 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// For panels of up to `nb` columns; with `shared` no message is sent.
+    /// Buffers for panels of up to `nb` columns. With `shared` no message is sent.
     pub fn new(nb: usize, shared: Option<SharedOffers>) -> Self {
         let len = HEAD + 2 * nb;
         Self { mine: vec![0.0; len], theirs: vec![0.0; len], shared }
@@ -45,25 +45,26 @@ const FLAG: usize = 0;
 
 /// Offers in memory that all ranks of the process column see.
 ///
-/// Each rank has two places, for every other column. They suffice: when a rank writes its offer for
-/// column j + 2, each rank has written that for j + 1, and so has finished reading those for j.
+/// Each rank has two slots, used for alternate columns. Two suffice: when a rank writes its offer
+/// for column j + 2, each rank has written its own for j + 1, so it has finished reading those for
+/// j.
 pub struct SharedOffers {
     node: NodeMemory,
     nb: usize,
-    /// Offers made.
+    /// Offers that this rank has made.
     count: u64,
-    /// Offers of all that this rank has seen.
+    /// Columns for which this rank has read all offers.
     seen: u64,
 }
 
 impl SharedOffers {
-    /// For panels of up to `nb` columns in [`SharedOffers::doubles`] of each part, and with
-    /// one flag.
+    /// Offers for panels of up to `nb` columns, in `node`: [`SharedOffers::doubles`] of each rank's
+    /// part, and one flag.
     pub fn new(node: NodeMemory, nb: usize) -> Self {
         Self { node, nb, count: 0, seen: 0 }
     }
 
-    /// Doubles that it takes of each part.
+    /// Doubles that the offers take of each rank's part.
     pub fn doubles(nb: usize) -> usize {
         2 * Self::place_doubles(nb)
     }
@@ -93,11 +94,12 @@ impl SharedOffers {
     }
 }
 
-/// Finds the pivot of column `j` and exchanges the rows. `best` is this rank's
-/// largest element among its active rows, as a row of W. Returns the pivot.
+/// Finds the pivot of column `j` and exchanges the rows. `best` is this rank's largest element
+/// among its active rows, as a row of W. Returns the pivot.
 ///
 /// # Errors
-/// The same on all ranks: no usable pivot.
+/// [`PfactError::Pivot`], on all ranks alike, when the column has no usable pivot;
+/// [`PfactError::Comm`] when a rank is lost.
 pub(super) fn choose_and_exchange<C: Comm>(
     panel: &mut PanelWork<C>,
     j: usize,
@@ -116,7 +118,7 @@ pub(super) fn choose_and_exchange<C: Comm>(
     }
 }
 
-/// P = 1: the pivot row becomes row j, and the current row takes its place.
+/// P = 1: the pivot row becomes row j, and the current row moves to where the pivot row was.
 fn exchange_alone<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let current = panel.active(j);
     let pivot_row = if best.index == usize::MAX { current } else { best.index };
@@ -158,8 +160,8 @@ fn offer<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     }
 }
 
-/// Combines the offers of all ranks, on all ranks. A folded rank merges the result like
-/// any offer: the result is the rank's own offer or beats it.
+/// Combines the offers of all ranks, on all ranks. A folded rank merges the result like any offer:
+/// the result equals the rank's own offer or beats it.
 fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
@@ -176,8 +178,8 @@ fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     Ok(())
 }
 
-/// Merges the other rank's offer into this one's. The larger magnitude wins; at
-/// a tie the upper row of the matrix; what is not a number wins over all numbers.
+/// Merges the other rank's offer into this one's. The larger magnitude wins; at a tie the upper row
+/// of the matrix wins; NaN wins over all numbers.
 fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     let key = |offer: &[f64]| {
         let magnitude = offer[MAGNITUDE];
@@ -201,7 +203,7 @@ fn accept<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let (pivot, current) = (&rows[..jb], &rows[jb..2 * jb]);
     let mine = head[PROC_ROW] == panel.place.myrow as f64;
     panel.ipiv[j] = head[GLOBAL_ROW];
-    // The current row goes to the place that the pivot row leaves.
+    // The current row goes where the pivot row was.
     if mine && best.index != usize::MAX {
         for (c, &value) in current.iter().enumerate() {
             panel.w.set(best.index, c, value);

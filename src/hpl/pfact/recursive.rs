@@ -70,7 +70,7 @@ fn update<C: Comm>(panel: &mut PanelWork<C>, k: &Range<usize>, c: &Range<usize>)
     let (left, right) = panel.w.rb().split_cols(c.start);
     let (top, bottom) = right.split_rows(first);
     let l = left.into_ref().block(first..rows, k.clone());
-    // U(k, c) is of the rows that all ranks share: it lies in `top`.
+    // U(k, c) is in the rows that all ranks share, so it is in `top`.
     let u = top.into_ref().block(k.clone(), 0..c.len());
     let bottom = bottom.block(0..rows - first, 0..c.len()).share();
     panel.team.split(rows - first, TUNING.panel_product_grain_rows, |part| {

@@ -3,8 +3,10 @@
 //! With Q the columns of the range before column j and R those after it:
 //!
 //! ```text
-//! left:    U(Q,j) = L(Q,Q)^-1 W(Q,j);  W(.,j) -= L(.,Q) U(Q,j);  pivot j;  L(.,j) = W(.,j) / U(j,j)
-//! Crout:   W(.,j) -= L(.,Q) U(Q,j);  pivot j;  L(.,j) = W(.,j) / U(j,j);  U(j,R) = W(j,R) - L(j,Q) U(Q,R)
+//! left:    U(Q,j) = L(Q,Q)^-1 W(Q,j);  W(.,j) -= L(.,Q) U(Q,j);  pivot j;
+//!          L(.,j) = W(.,j) / U(j,j)
+//! Crout:   W(.,j) -= L(.,Q) U(Q,j);  pivot j;  L(.,j) = W(.,j) / U(j,j);
+//!          U(j,R) = W(j,R) - L(j,Q) U(Q,R)
 //! right:   pivot j;  L(.,j) = W(.,j) / U(j,j);  W(.,R) -= L(.,j) U(j,R)
 //! ```
 //!
@@ -24,7 +26,7 @@ pub(super) fn factor<C: Comm>(
     pfact: Fact,
     range: Range<usize>,
 ) -> Result<(), PfactError> {
-    // The first column is complete: only its search is to be done.
+    // The first column is up to date: only its search is left.
     let mut best = column_pass(panel, range.start..range.start, range.start);
     for j in range.clone() {
         if j > range.start && pfact != Fact::Right {
@@ -66,7 +68,7 @@ fn update_row<C: Comm>(panel: &mut PanelWork<C>, q0: usize, j: usize, end: usize
     }
 }
 
-/// `W(.,j) -= L(.,Q) U(Q,j)` on the active rows, and the largest element of it.
+/// `W(.,j) -= L(.,Q) U(Q,j)` on the active rows. Returns the largest element of the result.
 fn column_pass<C: Comm>(panel: &mut PanelWork<C>, q: Range<usize>, j: usize) -> Best {
     let first = panel.active(j);
     let u: Vec<f64> = q.clone().map(|k| panel.w.as_ref().at(k, j)).collect();
@@ -79,7 +81,7 @@ fn column_pass<C: Comm>(panel: &mut PanelWork<C>, q: Range<usize>, j: usize) -> 
     best_of(panel, j, chunk)
 }
 
-/// `1 / pivot`, unless it may overflow, as that of a subnormal pivot does.
+/// `1 / pivot`, or nothing where it may overflow, as for a subnormal pivot.
 fn inverse(pivot: f64) -> Option<f64> {
     (pivot.abs() >= f64::MIN_POSITIVE).then(|| 1.0 / pivot)
 }
@@ -96,8 +98,8 @@ fn scale_pass<C: Comm>(panel: &mut PanelWork<C>, j: usize, pivot: f64) {
     });
 }
 
-/// `L(.,j) = W(.,j) / pivot; W(.,R) -= L(.,j) U(j,R)` with j the first of
-/// `columns` and R the others, and the largest element of the first of R.
+/// `L(.,j) = W(.,j) / pivot; W(.,R) -= L(.,j) U(j,R)` with j the first of `columns` and R the
+/// others. Returns the largest element of the first column of R.
 fn rank1_pass<C: Comm>(panel: &mut PanelWork<C>, columns: Range<usize>, pivot: f64) -> Best {
     let j = columns.start;
     let inverse = inverse(pivot).unwrap_or_else(|| {
@@ -114,8 +116,8 @@ fn rank1_pass<C: Comm>(panel: &mut PanelWork<C>, columns: Range<usize>, pivot: f
     if u.is_empty() { Best::NONE } else { best_of(panel, j + 1, chunk) }
 }
 
-/// Runs `pass` over all rows from `first` on, chunk by chunk. Returns the chunk,
-/// if there is any, for which it returned most: the bits of a magnitude.
+/// Runs `pass` over all rows from `first` on, chunk by chunk. `pass` returns the bits of the
+/// largest magnitude in its chunk. Returns the chunk with the largest, if there is any chunk.
 fn over_active_rows<C: Comm>(
     panel: &mut PanelWork<C>,
     first: usize,
@@ -140,7 +142,7 @@ fn over_active_rows<C: Comm>(
     best.into_inner().expect("search lock").map(|(_, chunk)| chunk)
 }
 
-/// The best element of a column, as a row of W, which is in this chunk of rows.
+/// The largest element of a column, as a row of W; it is in this chunk of rows.
 fn best_of<C: Comm>(panel: &PanelWork<C>, column: usize, chunk: Option<Range<usize>>) -> Best {
     chunk.map_or(Best::NONE, |chunk| {
         let start = chunk.start;
@@ -148,7 +150,7 @@ fn best_of<C: Comm>(panel: &PanelWork<C>, column: usize, chunk: Option<Range<usi
     })
 }
 
-/// The chunk with the larger element; of equal ones the first.
+/// Returns the chunk with the larger element, the upper one if they are equal.
 fn better(
     best: Option<(u64, Range<usize>)>,
     next: (u64, Range<usize>),

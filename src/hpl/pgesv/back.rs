@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The column on the left owns block k-1, and needs only what was handed over
-//! to go on; the rest of the work overlaps with its. A share reaches each
+//! to continue; the rest of the work overlaps with its. A share reaches each
 //! block's owner in time, for a column that solves a block hands over the next
 //! Q-1, up to its own next one. U_kk is gathered before s_k is there: a column
 //! does so while the one on the right is at work.
@@ -145,9 +145,9 @@ struct Diagonal {
     home: usize,
     /// The global rows of the block.
     rows: Range<usize>,
-    /// There: the block, row by row.
+    /// On the rank that gathers: the block, row by row.
     block: Vec<f64>,
-    /// This rank's rows on their way; there: everybody's, rank by rank.
+    /// This rank's rows to be sent; on the rank that gathers: the rows of all ranks, rank by rank.
     packed: Vec<f64>,
 }
 
@@ -195,8 +195,8 @@ impl Diagonal {
         collect::broadcast(col, x, self.home)
     }
 
-    /// Sends what is packed, a `width` for each of `count` own rows, to the rank that
-    /// gathers. There, where it returns true, everybody's lies behind its own.
+    /// Sends what is packed, `width` doubles for each of `count` own rows, to the rank that
+    /// gathers. Returns true on that rank, where the other ranks' rows then follow its own.
     fn bring_home<C: Comm>(&mut self, col: &C, count: usize, width: usize) -> Result<bool> {
         if self.me != self.home {
             if count > 0 {
@@ -220,12 +220,12 @@ impl Diagonal {
     }
 }
 
-/// The ranks but `me`, in the order in which theirs lie behind its own.
+/// The ranks except `me`, in the order in which their rows follow those of `me`.
 fn others(procs: usize, me: usize) -> impl Iterator<Item = usize> {
     (1..procs).map(move |step| (me + step) % procs)
 }
 
-/// Places in the block of all of its rows, in the order in which they come to `me`.
+/// The index in the block of each of its rows, in the order in which they arrive on `me`.
 fn homecoming(map: Cyclic, rows: &Range<usize>, me: usize) -> impl Iterator<Item = usize> {
     let first = rows.start;
     std::iter::once(me)

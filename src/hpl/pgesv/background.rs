@@ -1,15 +1,14 @@
-//! A second thread for the update, which progresses what goes on in the background
-//! of the factorization while the solver's own thread computes.
+//! A second thread for the update, which progresses checkpoints and messages while the solver's own
+//! thread computes.
 //!
-//! A message takes some calls of its transport to get going, and a product takes 30 ms and
-//! more. The thread that speaks to other ranks holds a *token*: the
-//! solver's thread holds it except where it computes, and gets it back as soon as it
-//! asks for it, before the other thread begins anything else.
+//! A message takes several calls of its transport to get going, and a product takes 30 ms and more.
+//! The thread that may call the transport holds a *token*: the solver's thread holds it except
+//! while it computes, and gets it back as soon as it asks for it, before the other thread begins
+//! anything else.
 //!
-//! A call costs the solver more than its own time, as it takes the solver's core and what is
-//! in its caches: tens of microseconds. So the calls for the solver's messages
-//! come soon after these have left, and then less and less often: after a product ten times
-//! as long there have been some ten calls more.
+//! A call takes the solver's core and what is in its caches, and so costs the solver tens of
+//! microseconds. So the calls for the solver's messages come soon after these were sent, and then
+//! less and less often: ten times the time needs about ten more calls.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,46 +23,46 @@ use crate::hpl::comm::{Comm, Tag};
 use crate::machine::environment::affinity;
 use crate::machine::tuning::TUNING;
 
-/// Between two calls while messages of the background are on their way; the least pause where
-/// they are the solver's.
+/// The pause between two calls while messages of the background are in progress; the shortest pause
+/// where they are the solver's.
 const PAUSE: Duration = Duration::from_micros(TUNING.pause_micros);
-/// Between two calls while there is nothing to do: only the solver, which wakes the
+/// The pause between two calls while there is nothing to do: only the solver, which wakes the
 /// thread, or another rank can change that. The longest pause.
 const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
 
-/// To ask for what nobody sends: the call itself lets the transport move messages on.
+/// The tag of a message that no rank sends: the probe for it lets the transport progress others.
 const TAG_OF_NO_MESSAGE: Tag = 0x126;
 
-/// What the two threads share.
+/// The state that the two threads share.
 struct Shared {
     token: Mutex<()>,
     /// Whether the solver waits for the token.
     is_wanted: AtomicBool,
     is_over: AtomicBool,
     stretch: Stretch,
-    /// What is final: more and more rows of it.
+    /// The final part of the matrix at the start; `rows` has its rows now.
     done: Final,
     rows: AtomicUsize,
     start: Instant,
-    /// When messages of the solver last left, from `start` on.
+    /// When the solver last sent messages, in nanoseconds from `start` on.
     left_nanos: AtomicU64,
 }
 
-/// The pause before the next call for messages that left `since` ago. None waits for longer
-/// than for this share of the time for which it has been on its way.
+/// The pause before the next call for messages that were sent `since` ago: a fixed share of that
+/// time, within bounds.
 fn pause(since: Duration) -> Duration {
     (since / TUNING.pauses_on_the_way).clamp(PAUSE, LONG_PAUSE)
 }
 
 /// The solver's right to speak to other ranks.
 pub(super) struct Token<'c> {
-    /// What is shared with the second thread, if there is one.
+    /// The state shared with the second thread, if there is one.
     shared: Option<(&'c Shared, Thread)>,
     held: Option<MutexGuard<'c, ()>>,
     waited_seconds: f64,
 }
 
-/// Ends the second thread, however the solver's part ends.
+/// Ends the second thread when dropped, whatever way the solver's part ends.
 struct End<'c>(&'c AtomicBool, Thread);
 
 impl Drop for End<'_> {
@@ -73,22 +72,22 @@ impl Drop for End<'_> {
     }
 }
 
-/// What the second thread progresses.
+/// The work that the second thread progresses.
 struct Lent<'b, C> {
     background: &'b mut dyn Background,
-    /// Where messages of the solver are on their way.
+    /// The group of ranks, where messages of the solver are in progress.
     messages: Option<&'b C>,
 }
 
-// SAFETY: `Lent` does nothing but call `Background::progress` and `Comm::probe`, one call at
-// a time, with the token held, without which no other thread of the rank speaks to other
-// ranks. An implementation of that unsafe trait allows its call on any thread, and the
-// transport allows its own one at a time.
+// SAFETY: `Lent` only calls `Background::progress` and `Comm::probe`, one call at a time, with the
+// token held, without which no other thread of the rank speaks to other ranks. `Background` is an
+// unsafe trait whose implementations allow this call on any thread, and the transport allows its
+// own, one at a time.
 unsafe impl<C> Send for Lent<'_, C> {}
 
 impl<C: Comm> Lent<'_, C> {
-    /// One call of the background, if anything goes on there, and one into the transport,
-    /// which moves all messages on.
+    /// Calls the background once, if anything runs there, and the transport once, which progresses
+    /// all messages.
     fn progress_once(&mut self, shared: &Shared) -> Result<Remaining, SolveError> {
         let _token = shared.acquire();
         let mut remaining = Remaining::Nothing;
@@ -123,7 +122,7 @@ impl<C: Comm> Lent<'_, C> {
 
 impl Shared {
     fn acquire(&self) -> MutexGuard<'_, ()> {
-        // There is nothing behind it that a panic could leave half done.
+        // The mutex protects no data that a panic could leave half changed.
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -131,7 +130,7 @@ impl Shared {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Until the next call for messages of the solver.
+    /// The time until the next call for messages of the solver.
     fn pause(&self) -> Duration {
         let left = self.left_nanos.load(Ordering::Relaxed);
         pause(Duration::from_nanos(self.elapsed_nanos().saturating_sub(left)))
@@ -144,7 +143,7 @@ impl Token<'_> {
         Self { shared: None, held: None, waited_seconds: 0.0 }
     }
 
-    /// Releases the token: the solver speaks to no rank until it acquires it again.
+    /// Releases the token. The solver then calls no transport until it acquires it again.
     pub fn release(&mut self) {
         self.held = None;
     }
@@ -161,7 +160,7 @@ impl Token<'_> {
         }
     }
 
-    /// Acquires the token unless it would have to wait. Whether it is held.
+    /// Acquires the token unless that would wait. Returns whether it is held.
     pub fn try_acquire(&mut self) -> bool {
         let Some((shared, _)) = &self.shared else { return true };
         if self.held.is_none() {
@@ -174,7 +173,7 @@ impl Token<'_> {
         self.held.is_some()
     }
 
-    /// Tells the second thread that messages of the solver have left.
+    /// Tells the second thread that the solver has sent messages.
     pub fn messages_have_left(&self) {
         let Some((shared, thread)) = &self.shared else { return };
         shared.left_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
@@ -193,21 +192,21 @@ impl Token<'_> {
     }
 }
 
-/// What goes on in the background up to the next cut, and how it learns of the steps.
+/// What runs in the background up to the next cut, and how it learns of the steps.
 pub(super) struct Watch<'b> {
     pub background: &'b mut dyn Background,
     pub stretch: Stretch,
-    /// The CPU that is kept for the second thread, if one is; else it runs where the solver's
+    /// The CPU that is kept for the second thread, if any; else the thread runs where the solver's
     /// own thread does.
     pub helper_cpu: Option<usize>,
 }
 
 impl Watch<'_> {
-    /// Progresses the background, if anything goes on there, until `is_over`. The
-    /// factorization has come to `reached`.
+    /// Progresses the background, if anything runs there, until `is_over`. The factorization has
+    /// come to `reached`.
     ///
     /// # Errors
-    /// Those of the background and of `is_over`.
+    /// The errors of the background and of `is_over`.
     pub fn progress_until(
         &mut self,
         reached: Reached,
@@ -220,17 +219,20 @@ impl Watch<'_> {
             self.background.progress(done)?;
             call_seconds = start.elapsed().as_secs_f64();
         }
-        // It may have been over during the last call.
+        // `is_over` may have become true during the last call.
         self.background.add_stall(call_seconds);
         Ok(())
     }
 
-    /// Runs `body`, which begins with the token, while a second thread progresses the
-    /// background, if anything goes on there, and the messages that are on their way, if
-    /// `messages` names a group of ranks. The factorization has come to `reached`.
+    /// Runs `body`, which begins with the token. Meanwhile a second thread progresses the
+    /// background, if anything runs there, and the transport, if `messages` names a group of ranks.
+    /// The factorization has come to `reached`.
     ///
     /// # Errors
-    /// Those of `body`, else those of the background.
+    /// The errors of `body`, else those of the background.
+    ///
+    /// # Panics
+    /// When no thread can be started, or the second thread panicked.
     pub fn run_beside<C: Comm, R>(
         &mut self,
         reached: Reached,
@@ -284,7 +286,7 @@ impl Watch<'_> {
 mod tests {
     use super::*;
 
-    /// Calls for messages that are on their way for as long as `product`.
+    /// The number of calls for messages that are in progress for as long as `product`.
     fn calls(product: Duration) -> u32 {
         let mut since = Duration::ZERO;
         (0..)
@@ -299,7 +301,7 @@ mod tests {
     fn calls_come_soon_and_then_less_and_less_often() {
         assert_eq!(pause(Duration::ZERO), PAUSE);
         assert_eq!(pause(Duration::from_secs(10)), LONG_PAUSE);
-        // Enough of them that a message gets going, and few enough to cost next to nothing.
+        // Enough calls that a message gets going, and few enough to cost next to nothing.
         for (millis, least, most) in [(1, 4, 5), (10, 10, 15), (100, 20, 45), (1000, 180, 220)] {
             let calls = calls(Duration::from_millis(millis));
             assert!((least..=most).contains(&calls), "{calls} in {millis} ms");

@@ -1,4 +1,4 @@
-//! What the ranks of a process column keep for each other, where they share a node.
+//! The memory that the ranks of a process column share, where they are on one node.
 
 use super::SolveError;
 use crate::hpl::comm::Comm;
@@ -6,23 +6,26 @@ use crate::hpl::grid::Grid;
 use crate::hpl::pfact::pivot::SharedOffers;
 use crate::hpl::swap::node::{self, NodeRows};
 
-/// The memory of a process column: nothing, or for each rank
-/// `pivot offers | rows of the trailing columns | rows of the columns of one panel`,
-/// and on the first one `| U of the trailing columns | U of those of one panel`.
+/// The shared memory of a process column. Without it all fields are empty; else each rank has
+/// `pivot offers | rows of the trailing columns | rows of the columns of one panel`, and the first
+/// one also `| U of the trailing columns | U of the columns of one panel`.
 #[derive(Default)]
 pub(super) struct ColumnMemory {
-    /// Where pivots are exchanged.
+    /// Memory of the pivot exchange.
     pub offers: Option<SharedOffers>,
-    /// Where rows of the trailing columns are.
+    /// Memory of the row exchange on the trailing columns.
     pub trailing: Option<NodeRows>,
-    /// Where rows of the columns of one panel are.
+    /// Memory of the row exchange on the columns of one panel.
     pub ahead: Option<NodeRows>,
 }
 
 impl ColumnMemory {
-    /// For panels of up to `nb` columns and up to `cols` columns right of them, in
-    /// shared memory if `share` asks for it and all ranks of the process column
-    /// share a node. Collective over the process column.
+    /// Memory for panels of up to `nb` columns and up to `cols` columns right of them: shared if
+    /// `share` asks for it and all ranks of the process column are on one node, else empty.
+    /// Collective over the process column.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub(super) fn new<C: Comm>(
         grid: &Grid<C>,
         share: bool,
@@ -48,7 +51,7 @@ impl ColumnMemory {
         })
     }
 
-    /// Doubles of the part of process row `myrow`; at most `usize::MAX`.
+    /// Doubles of the part of the rank in process row `myrow`; at most `usize::MAX`.
     pub(super) fn doubles(nb: usize, cols: usize, myrow: usize) -> usize {
         let rows = |cols: usize| {
             let u = if myrow == 0 { NodeRows::u_doubles(nb, cols) } else { 0 };

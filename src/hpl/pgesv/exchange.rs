@@ -26,17 +26,18 @@ use crate::machine::tuning::TUNING;
 pub(super) enum RowExchange<C: Comm> {
     /// P = 1: in A.
     InPlace,
-    /// By messages; U comes to lie in the work space.
+    /// By messages; U is solved in the work space.
     Messages(swap::RowBuffers),
-    /// By messages that travel while this rank computes.
+    /// By messages that are sent while this rank computes.
     Half(Half<C>),
     /// In memory that all ranks of the process column see.
     Node(NodeRows),
 }
 
 impl<C: Comm> RowExchange<C> {
-    /// For panels of up to `nb` columns and up to `cols` columns at a time, on `p` process rows:
-    /// in `shared` memory, if there is any, else as [`Self::with_u`].
+    /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time, on `p`
+    /// process rows: in `shared` memory if there is any, in A with one process row, else by
+    /// messages.
     ///
     /// # Errors
     /// When there is no memory.
@@ -50,8 +51,8 @@ impl<C: Comm> RowExchange<C> {
         shared.map_or_else(by_messages, |rows| Ok(Self::Node(rows)))
     }
 
-    /// In A where there is one process row, else by messages, with a place of `nb cols` doubles
-    /// for U.
+    /// An exchange without shared memory: in A where there is one process row, else by messages,
+    /// with U in the buffer of `nb cols` doubles that `u` allocates.
     ///
     /// # Errors
     /// When there is no memory.
@@ -68,7 +69,7 @@ impl<C: Comm> RowExchange<C> {
         buffers.map(Self::Messages).map_err(memory_error("the row exchange"))
     }
 
-    /// By messages that travel while this rank computes.
+    /// An exchange by messages that are sent while this rank computes.
     ///
     /// # Errors
     /// When there is no memory.
@@ -81,8 +82,8 @@ impl<C: Comm> RowExchange<C> {
         matches!(self, Self::Node(_))
     }
 
-    /// Starts to exchange the rows of `panel` on the columns `cols`, where that goes on while
-    /// this rank computes, and they are not on their way yet. A does not change.
+    /// Starts to exchange the rows of `panel` on the columns `cols`, where the exchange runs while
+    /// this rank computes and is not in progress yet. A does not change.
     ///
     /// # Safety
     /// No other thread writes to these columns.
@@ -102,7 +103,7 @@ impl<C: Comm> RowExchange<C> {
         }
     }
 
-    /// Moves on what is on its way; never waits.
+    /// Progresses messages of this exchange; never waits.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -113,7 +114,7 @@ impl<C: Comm> RowExchange<C> {
         }
     }
 
-    /// Waits until no message is on its way.
+    /// Waits until no message is in progress.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -124,11 +125,11 @@ impl<C: Comm> RowExchange<C> {
         }
     }
 
-    /// Exchanges rows on the columns `cols` and solves for U there. Returns U,
-    /// `jb x cols`; this rank's rows of it are in A as well.
+    /// Exchanges rows on the columns `cols` and solves for U there. Returns U, `jb x cols`; this
+    /// rank's rows of it are in A as well.
     ///
     /// # Safety
-    /// No other thread uses these columns; U in A is not written to while it is in use.
+    /// No other thread uses these columns; U in A is not written to while the result is in use.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -169,8 +170,8 @@ impl<C: Comm> RowExchange<C> {
     }
 }
 
-/// Solves for U, whose rows of the columns `cols` have arrived. Returns it; this rank's rows
-/// of it are in A as well.
+/// Solves for U, whose rows of the columns `cols` have arrived. Returns U; this rank's rows of it
+/// are in A as well.
 ///
 /// # Safety
 /// No other thread uses these columns.
@@ -196,20 +197,19 @@ unsafe fn solve_arrived<'u, C: Comm>(
     // SAFETY: U is only read from here on.
     let u = unsafe { u.read(0..jb, 0..cols.len()) };
     for (row_here, row, len) in local.rows.spans(j..j + jb, grid.myrow) {
-        // SAFETY: the caller's promise; these rows of A are the place of this rank's
-        // rows of U.
+        // SAFETY: the caller's promise; these rows of A receive this rank's rows of U.
         let mut own = unsafe { a.block(row_here..row_here + len, cols.clone()) };
         (0..len).for_each(|i| own.row_mut(i).copy_from_slice(u.row(row - j + i)));
     }
     Ok(u)
 }
 
-/// P = 1: all rows are here. On a few columns at a time. Returns U, in A, and when the
-/// rows would have been exchanged, were that done first: as this thread saw it, which
-/// has the first part.
+/// P = 1: exchanges rows in A and solves for U, on a few columns at a time. Returns U, in A, and
+/// the time at which the exchange would have ended if it had all been done first, as measured by
+/// this thread, which has the first part.
 ///
 /// # Safety
-/// No other thread uses these columns; U in A is not written to while it is in use.
+/// No other thread uses these columns; U in A is not written to while the result is in use.
 unsafe fn in_place<'m, C: Comm>(
     local: &Local<'m, C>,
     panel: &Panel<C>,
@@ -230,7 +230,7 @@ unsafe fn in_place<'m, C: Comm>(
             if is_first {
                 swap_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
             }
-            // SAFETY: as above.
+            // SAFETY: the caller's promise; the team's parts do not overlap.
             update::solve(&operands, unsafe { a.block(top..below, part) });
         }
     });

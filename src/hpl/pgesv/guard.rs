@@ -1,5 +1,4 @@
-//! The owner of the matrix, which keeps it safe: all that the solver knows of
-//! checkpoints.
+//! The owner of the matrix, which protects it: all that the solver knows of checkpoints.
 
 use std::time::Instant;
 
@@ -9,12 +8,12 @@ use crate::hpl::comm::PanelBuf;
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 
-/// What is left to do in the background.
+/// What remains to be done in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remaining {
-    /// Nothing before more is final, or before another rank says something.
+    /// Nothing, until more is final or another rank sends something.
     Nothing,
-    /// To progress messages that are on their way.
+    /// Messages in progress, which have to be progressed.
     Messages,
     /// Work that can be done at once.
     Work,
@@ -23,28 +22,28 @@ pub enum Remaining {
 /// Work in the background of the factorization: a checkpoint that is being taken.
 ///
 /// # Safety
-/// The solver may call [`Background::progress`] on another thread than that which has
-/// lent the matrix, while that one computes and uses its team: the implementation must
-/// not touch what is bound to a thread. There is one call at a time, and none while
-/// another thread of the rank speaks to other ranks.
+/// The solver may call [`Background::progress`] on another thread than the one that lent the
+/// matrix, while that one computes and uses its team: an implementation must not use what is bound
+/// to a thread. The solver makes one call at a time, and none while another thread of the rank
+/// speaks to other ranks.
 pub unsafe trait Background {
-    /// Whether anything goes on.
+    /// Whether any work is in progress.
     fn is_active(&self) -> bool;
 
-    /// Does a little of it, on what is `done`. Never waits.
+    /// Does a small part of the work, on the part of the matrix that is `done`. Never waits.
     ///
     /// # Errors
     /// When a rank is lost.
     fn progress(&mut self, done: Final) -> Result<Remaining, SolveError>;
 
-    /// The solver has stood still for so long, until a call of `progress` ended.
+    /// Notes that the solver stood still for `seconds`, until a call of `progress` ended.
     fn add_stall(&mut self, seconds: f64);
 }
 
-/// Nothing goes on.
+/// A background without work.
 pub struct Nothing;
 
-// SAFETY: touches nothing.
+// SAFETY: it does nothing.
 unsafe impl Background for Nothing {
     fn is_active(&self) -> bool {
         false
@@ -62,28 +61,27 @@ pub trait Guard {
     /// The rank's memory: at least as many doubles as its part of [A|b] has.
     fn matrix(&mut self) -> &mut [f64];
 
-    /// The rank's part of [A|b], of shape `shape`, to be factored up to the next
-    /// cut, and what goes on in the background meanwhile.
+    /// The rank's part of [A|b], of shape `shape`, to be factored up to the next cut, and the work
+    /// in the background meanwhile.
     fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background);
 
-    /// The timed part begins. Returns the panel to go on from: 0, or after a
-    /// restart the one before which the last checkpoint was taken.
+    /// Begins the timed part. Returns the first panel to factor: 0, or after a restart the one
+    /// before which the last checkpoint was taken.
     fn start(&mut self) -> usize;
 
-    /// The factorization stands cut before panel `next`; `panels` of them if it
-    /// is complete. Takes a checkpoint where one is due. Returns the panel
-    /// before which to cut next. Collective; the same on all ranks.
+    /// Called at the cut before panel `next`, which is `panels` when the factorization is complete.
+    /// Takes a checkpoint if one is due. Returns the panel before which the next cut is.
+    /// Collective; the result is the same on all ranks.
     ///
     /// # Errors
     /// When a rank is lost, or the checkpoint cannot be taken.
     fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError>;
 
-    /// Seconds since the timed part began first: all restarts and what was
-    /// between them included.
+    /// Seconds since the timed part first began, including all restarts and the time between them.
     fn seconds(&self) -> f64;
 }
 
-/// No checkpoints: plain memory, one cut at the end.
+/// A guard without checkpoints: plain memory, one cut at the end.
 pub struct Unguarded {
     memory: PanelBuf,
     background: Nothing,
@@ -91,7 +89,7 @@ pub struct Unguarded {
 }
 
 impl Unguarded {
-    /// Memory of `doubles` zeros.
+    /// A guard with `doubles` doubles of memory, all 0.
     ///
     /// # Errors
     /// When the system has no such memory.

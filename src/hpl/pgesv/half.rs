@@ -1,5 +1,5 @@
-//! The row exchange of one half of the trailing columns, by messages that travel while the
-//! other half is multiplied.
+//! The row exchange of one half of the trailing columns, by messages that are sent while the other
+//! half is multiplied.
 
 use std::mem;
 use std::ops::Range;
@@ -12,26 +12,26 @@ use crate::hpl::comm::{Comm, PanelBuf};
 use crate::hpl::swap::direct::{Flight, Landed};
 use crate::hpl::swap::{Arrived, RowBuffers};
 
-/// The exchange of one half, with its work space.
+/// The row exchange of one half, with its work space.
 pub(super) struct Half<C: Comm> {
     rows: Rows<C>,
     u: PanelBuf,
 }
 
-/// Where the rows are.
+/// The state of the exchange.
 enum Rows<C: Comm> {
-    /// In A.
+    /// The rows are in A.
     Idle(PanelBuf),
-    /// On their way, for a panel.
+    /// The rows of a panel, by number, are being exchanged.
     UnderWay(usize, Flight<C>),
-    /// Here. Others may still read those of this rank.
+    /// The rows have arrived. Sends of this rank's rows may still be in progress.
     Landed(Landed<C>),
     /// An error has ended the exchange.
     Failed,
 }
 
 impl<C: Comm> Half<C> {
-    /// For panels of up to `nb` columns and up to `cols` columns at a time.
+    /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time.
     ///
     /// # Errors
     /// When there is no memory.
@@ -40,14 +40,17 @@ impl<C: Comm> Half<C> {
         Ok(Self { rows, u: PanelBuf::new(nb * cols)? })
     }
 
-    /// Starts to exchange the rows of `panel` on the columns `cols`, unless they are on
-    /// their way. Waits, if at all, for messages of the exchange before. A does not change.
+    /// Starts to exchange the rows of `panel` on the columns `cols`, unless the exchange is in
+    /// progress. Waits, if at all, for messages of the exchange before. A does not change.
     ///
     /// # Safety
     /// No other thread writes to these columns.
     ///
     /// # Errors
     /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When the rows of another panel are being exchanged, or an exchange has failed.
     pub unsafe fn start(
         &mut self,
         local: &Local<C>,
@@ -71,7 +74,7 @@ impl<C: Comm> Half<C> {
         Ok(())
     }
 
-    /// Moves the messages on; never waits.
+    /// Progresses the messages; never waits.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -82,13 +85,16 @@ impl<C: Comm> Half<C> {
         }
     }
 
-    /// Waits for the rows, which must be on their way. Returns them, with a place for U.
+    /// Waits for the rows, which must be in progress. Returns them, with the memory for U.
     ///
     /// # Safety
     /// No other thread uses these columns.
     ///
     /// # Errors
     /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When no exchange of the panel's rows is in progress.
     pub unsafe fn arrive(
         &mut self,
         local: &Local<C>,
@@ -107,13 +113,13 @@ impl<C: Comm> Half<C> {
         Ok(Arrived::on_this_rank(landed.rows(), &mut self.u, width))
     }
 
-    /// Waits until no message is on its way.
+    /// Waits until no message is in progress.
     ///
     /// # Errors
     /// When a rank cannot be reached.
     ///
     /// # Panics
-    /// When rows are on their way, which must be used first.
+    /// When an exchange is in progress: its rows must be used first.
     pub fn wait_all(&mut self) -> Result<(), SolveError> {
         self.rows = Rows::Idle(self.take_buffer()?);
         Ok(())

@@ -17,20 +17,20 @@ use crate::machine::team::Team;
 /// Shape of one rank's part of [A|b].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalShape {
-    /// Rows.
+    /// Local rows.
     pub rows: usize,
-    /// Columns, that of b included where this rank holds it.
+    /// Local columns, with that of b where this rank holds it.
     pub cols: usize,
-    /// Doubles from one row to the next: the same on all ranks.
+    /// Doubles from one row to the next, the same on all ranks.
     pub lda: usize,
-    /// Rows of the rank that has most.
+    /// Rows of the rank with the most rows.
     pub most_rows: usize,
 }
 
 impl LocalShape {
-    /// The part of process `(myrow, mycol)`.
+    /// The shape on process `(myrow, mycol)`.
     pub fn new(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
-        // Process 0 holds most, in each direction.
+        // Process 0 has the most rows and columns.
         Self {
             rows: rows.count_before(n, myrow),
             cols: cols.count_before(n + 1, mycol),
@@ -58,7 +58,7 @@ pub(super) struct Local<'m, C: Comm> {
 }
 
 impl<C: Comm> Local<'_, C> {
-    /// By the clock of the ranks.
+    /// Seconds since `start` on the clock of the ranks.
     pub fn seconds_since(&self, start: Instant) -> f64 {
         (self.grid.all.now() - start).as_secs_f64()
     }
@@ -68,7 +68,7 @@ impl<C: Comm> Local<'_, C> {
         k % self.grid.q == self.grid.mycol
     }
 
-    /// Local columns of panels `panels`, those of A alone; none of checksums.
+    /// Local columns of panels `panels`, without b; empty on a rank of checksums.
     pub fn columns_of(&self, panels: Range<usize>) -> Range<usize> {
         if self.grid.is_checksum() {
             return 0..0;
@@ -78,8 +78,8 @@ impl<C: Comm> Local<'_, C> {
         local(panels.start)..local(panels.end)
     }
 
-    /// Local columns right of panel `k`, with that of b where this rank holds it; of
-    /// checksums, those of its group and of all behind it.
+    /// Local columns right of panel `k`, with that of b where this rank holds it; on a rank of
+    /// checksums, the columns from the panel's group on.
     pub fn columns_right_of(&self, k: usize) -> Range<usize> {
         let first = match self.grid.is_checksum() {
             true => (k / self.grid.q * self.params.nb).min(self.shape.cols),
@@ -88,7 +88,7 @@ impl<C: Comm> Local<'_, C> {
         first..self.shape.cols
     }
 
-    /// What goes on in the `background` on this rank's way to the cut before panel `end`.
+    /// What runs in the `background` on this rank until the cut before panel `end`.
     pub fn watch<'b>(&self, background: &'b mut dyn Background, end: usize) -> Watch<'b> {
         let Self { grid, params, rows, cols, .. } = *self;
         let Params { n, nb, .. } = params;
@@ -97,17 +97,17 @@ impl<C: Comm> Local<'_, C> {
         Watch { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
-    /// Releases the token where what follows speaks to the process column alone, and
-    /// this rank is all of it.
+    /// Releases the token where the next calls speak only to the process column, and this rank is
+    /// all of it.
     pub fn release_if_alone(&self, token: &mut Token) {
         if self.grid.p == 1 {
             token.release();
         }
     }
 
-    /// Writes U1 of panel `k`, which is applied now, into its columns, where the back
-    /// substitution looks for it. Not earlier: as long as the panel is in the
-    /// look-ahead, its columns are as a checkpoint needs them.
+    /// Writes U1 of panel `k`, which is being applied, into its columns, where the back
+    /// substitution reads it. Not earlier: while the panel is in the look-ahead, its columns are as
+    /// a checkpoint needs them.
     pub fn store_u1(&self, k: usize, l1: MatRef) {
         if !self.owns(k) {
             return;

@@ -1,5 +1,5 @@
-//! The look-ahead: DEPTH panels that are factored, and on their way to the other
-//! process columns, before they are applied.
+//! The look-ahead: DEPTH panels that are factored, and being broadcast to the other process
+//! columns, before they are applied.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,24 +23,24 @@ use crate::hpl::swap::node::NodeRows;
 use crate::machine::blas::MatRef;
 use crate::machine::work;
 
-/// Panels that are factored and not yet applied everywhere, and work space for more.
+/// The panels that are factored and not yet applied everywhere, and work space for more.
 pub(super) struct LookAhead<C: Comm> {
-    /// In order.
+    /// The panels, in order.
     panels: VecDeque<Panel<C>>,
     buffers: PanelBuffers,
-    /// The panel that is being factored.
+    /// W, the work space of the panel that is being factored.
     w: PanelBuf,
     pivot_offers: pfact::pivot::Offers,
-    /// For the columns of one panel.
+    /// The row exchange on the columns of one panel.
     exchange: RowExchange<C>,
 }
 
 impl<C: Comm> LookAhead<C> {
-    /// Work space for `params`, with the memory of pivot offers and of the rows of one panel's
-    /// columns where the process column shares a node. Collective.
+    /// Work space for `params`, with the shared memory of pivot offers and of the rows of one
+    /// panel's columns where the process column shares a node. Collective.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// When there is no memory, or a rank cannot be reached.
     pub fn new(
         grid: &Grid<C>,
         params: &Params,
@@ -49,15 +49,15 @@ impl<C: Comm> LookAhead<C> {
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let (message, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
-        // Those in flight, and the one that is being applied.
+        // The panels of the look-ahead, and the one that is being applied.
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
         let exchange = RowExchange::new(grid.p, nb, nb, rows)?;
         let w = PanelBuf::new(w).map_err(memory_error("the panel"))?;
         Ok(Self::with_buffers(params, buffers, w, offers, exchange))
     }
 
-    /// The same with given buffers for panels and for the one that is factored, offers for pivots,
-    /// and row exchange for the columns of one panel.
+    /// A look-ahead with given memory: `buffers` for panels, `w` for the panel that is factored,
+    /// `offers` for pivots, and `exchange` for the columns of one panel.
     pub fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,
@@ -79,17 +79,17 @@ impl<C: Comm> LookAhead<C> {
         self.buffers.are_shared()
     }
 
-    /// Whether panels travel as messages, which have to be progressed.
+    /// Whether panels are sent as messages, which have to be progressed.
     pub fn has_messages(&self, grid: &Grid<C>) -> bool {
         grid.q > 1 && !self.is_shared()
     }
 
-    /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the
-    /// look-ahead is empty. At panel 0 each has to be updated by those before it; at
-    /// any later cut all are up to date.
+    /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the look-ahead is
+    /// empty. At panel 0 each one has to be updated by those before it; at any later cut all are up
+    /// to date.
     ///
     /// # Errors
-    /// On all ranks alike when a column has no usable pivot.
+    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn begin(
         &mut self,
         local: &Local<C>,
@@ -112,11 +112,10 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Takes panel `k`, the first, out of the look-ahead; with DEPTH 0 it is factored
-    /// only now.
+    /// Takes panel `k`, the first one, out of the look-ahead. With DEPTH 0 it is factored now.
     ///
     /// # Errors
-    /// On all ranks alike when a column has no usable pivot.
+    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn take(
         &mut self,
         local: &Local<C>,
@@ -138,7 +137,7 @@ impl<C: Comm> LookAhead<C> {
         self.panels.front()
     }
 
-    /// Gives back the buffer of a panel that has been applied.
+    /// Returns the buffer of a panel that has been applied.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -147,8 +146,9 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Updates the columns of panel `newest`, if there is one, by all panels before it, of
-    /// which `applied` is being applied; factors it, and starts to broadcast it.
+    /// Brings panel `newest`, if there is one, into the look-ahead: its owner updates its columns
+    /// by all panels before it, of which `applied` is being applied, and factors it; its broadcast
+    /// starts.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -168,8 +168,8 @@ impl<C: Comm> LookAhead<C> {
         self.factor_and_broadcast(local, newest, token, phases)
     }
 
-    /// Applies to the columns of panel `newest`, on their owner, the panel `applied` and
-    /// all of the look-ahead.
+    /// On the owner of panel `newest`: applies the panel `applied` and all of the look-ahead to its
+    /// columns.
     fn update_columns_of(
         &mut self,
         local: &Local<C>,
@@ -183,7 +183,7 @@ impl<C: Comm> LookAhead<C> {
             if cols.is_empty() {
                 return Ok(());
             }
-            // SAFETY: the team works on columns right of the look-ahead, if at all.
+            // SAFETY: the team uses only columns right of the look-ahead.
             unsafe { apply_to_columns(local, panel, cols.clone(), exchange, phases) }
         })
     }
@@ -207,7 +207,7 @@ impl<C: Comm> LookAhead<C> {
         let start = local.grid.all.now();
         if local.owns(newest) {
             let cols = local.columns_of(newest..newest + 1);
-            // SAFETY: the team works on columns right of the look-ahead, if at all.
+            // SAFETY: the team uses only columns right of the look-ahead.
             let columns = unsafe { local.a.read(0..local.shape.rows, cols) };
             local.release_if_alone(token);
             let factored = self.factor(local, &layout, columns, buffer.message());
@@ -223,8 +223,8 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Factors a panel into its message; its columns stay as they are. A panel that
-    /// breaks is marked so, for all ranks to learn of it from the message.
+    /// Factors a panel into its message; its columns stay as they are. A panel that breaks is
+    /// marked as broken, so that all ranks learn of it from the message.
     fn factor(
         &mut self,
         local: &Local<C>,
@@ -261,11 +261,11 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Waits for the newest panel, and progresses the background meanwhile. The
-    /// factorization has come to `reached`.
+    /// Waits for the newest panel, and progresses the background meanwhile. The factorization has
+    /// come to `reached`.
     ///
     /// # Errors
-    /// On all ranks alike when the panel has no usable pivot.
+    /// On all ranks alike when the panel has no usable pivot; when a rank cannot be reached.
     pub fn wait_for_newest(
         &mut self,
         local: &Local<C>,
@@ -281,8 +281,8 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Progresses the messages of the panel that is being applied, and of all others, and says
-    /// whether this rank is still to pass some of these on.
+    /// Progresses the messages of the panel that is being applied and of the look-ahead. Returns
+    /// whether this rank still has to forward some of the latter.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -296,7 +296,7 @@ impl<C: Comm> LookAhead<C> {
 /// Applies `panel` to the columns `cols` of another panel.
 ///
 /// # Safety
-/// Nobody else is on these columns.
+/// No other thread uses these columns.
 ///
 /// # Errors
 /// When a rank cannot be reached.

@@ -9,20 +9,18 @@
 //! back substitution                                                    back
 //! ```
 //!
-//! Between two panels the matrix is a *cut*: before panel k, panels 0 .. k - 1
-//! have been applied to all columns, and those of panels k .. k + DEPTH - 1, the look-ahead,
-//! are up to date: only their factorization is not in the matrix yet. So the look-ahead
-//! goes on across a cut, and a run that begins at one, from a checkpoint, factors those
-//! panels once more.
+//! Between two panels the matrix is a *cut*: before panel k, panels 0 .. k - 1 have been applied to
+//! all columns, and the columns of panels k .. k + DEPTH - 1, the look-ahead, are up to date: only
+//! their factorization is not in the matrix yet. So the look-ahead continues across a cut, and a
+//! run that begins at one, from a checkpoint, factors those panels once more.
 //!
-//! The local matrix is stored row by row. Row exchanges then stream contiguous
-//! memory, and finished rows of U are a prefix of each rank's memory. A panel,
-//! which wants columns, is copied into the work space W to be factored, and from
-//! there into its message. L is not kept: it is dead once its panel has been applied.
+//! The local matrix is stored row by row. Row exchanges then stream contiguous memory, and finished
+//! rows of U are a prefix of each rank's memory. A panel, which is better stored by columns, is
+//! copied into the work space W to be factored, and from there into its message. L is not kept:
+//! nothing reads it once its panel has been applied.
 //!
 //! Which columns are updated in one call depends on k, on the parameters and on the shapes alone,
-//! never on time or on where the loop was interrupted: the solution has the same bits
-//! every time.
+//! never on time or on where the loop was interrupted: the solution has the same bits every time.
 
 pub mod abft;
 mod back;
@@ -65,7 +63,7 @@ use steps::Reached;
 use trailing::TrailingExchange;
 use wrong::WrongNumbers;
 
-/// How to solve.
+/// The parameters of a solution.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
     /// Order of the matrix.
@@ -92,18 +90,18 @@ impl Params {
         self.n.div_ceil(self.nb)
     }
 
-    /// Columns of A before panel `k`; all of them behind the last one.
+    /// Columns of A before panel `k`, or all of them for `k` from [`Self::panels`] on.
     pub fn columns_before(&self, k: usize) -> usize {
         (k * self.nb).min(self.n)
     }
 
-    /// Columns of the widest panel.
+    /// Columns of the widest panel, at least 1.
     fn widest_panel(&self) -> usize {
         self.nb.min(self.n.max(1))
     }
 }
 
-/// Why there is no solution.
+/// Why a system has no solution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SolveError {
     /// No usable pivot: zero, infinite, or not a number.
@@ -111,7 +109,7 @@ pub enum SolveError {
     Pivot {
         /// Global column, from 0.
         column: usize,
-        /// What was found.
+        /// The value in place of a pivot.
         value: f64,
     },
     /// A rank could not be reached.
@@ -122,32 +120,32 @@ pub enum SolveError {
     Checkpoint {
         /// The panel before which it was to be taken.
         panel: usize,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
     /// The checksums contradict the matrix: a number was computed wrong, or has changed in
     /// memory.
     #[error("{0}")]
     Wrong(Box<WrongNumbers>),
-    /// The time that the job has ends, and what there is of the run is saved: all ranks know it.
+    /// The time of the job ends, and the state of the run is saved. All ranks return this error.
     #[error(
         "{when}: the run stands at column {column}, and is kept {kept}; the same \
          command goes on from there"
     )]
     TimeUp {
-        /// Columns that are eliminated.
+        /// Eliminated columns.
         column: usize,
-        /// Where what there is of it is kept.
+        /// Where the state is kept.
         kept: String,
-        /// How much time there is left, in words.
+        /// How much time is left, in words.
         when: String,
     },
     /// No memory for the work space.
     #[error("no memory for {what}: {why}")]
     Memory {
-        /// What it was for.
+        /// What the memory was for.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
 }
@@ -158,30 +156,30 @@ impl From<WrongNumbers> for SolveError {
     }
 }
 
-/// What the driver tells of its progress, on every rank.
+/// Called by the driver on every rank with the number of eliminated columns.
 pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
 
 fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
     move |e| SolveError::Memory { what, why: e.to_string() }
 }
 
-/// What a solver needs beside the matrix, allocated once: it outlives the cuts
-/// between which the matrix is lent to a [`Solver`].
+/// The work space of a solver, allocated once: it outlives the cuts between which the
+/// matrix is lent to a [`Solver`].
 pub struct Workspace<C: Comm> {
     look_ahead: LookAhead<C>,
-    /// For the trailing columns.
+    /// The row exchange on the trailing columns.
     exchange: TrailingExchange<C>,
-    /// Whether a second thread moves messages on while this one multiplies.
+    /// Whether a second thread progresses messages while this one multiplies.
     has_helper: bool,
-    /// Where this rank's time went so far.
+    /// The time this rank has spent so far, by phase.
     phases: Phases,
 }
 
 impl<C: Comm> Workspace<C> {
-    /// Work space for `params` on a rank whose part has `shape`. Collective.
+    /// Allocates the work space for `params` on a rank whose part has `shape`. Collective.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// When there is no memory, or a rank cannot be reached.
     pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let ColumnMemory { offers, trailing, ahead } =
@@ -198,12 +196,12 @@ impl<C: Comm> Workspace<C> {
         })
     }
 
-    /// Whether panels are read in their owner's memory.
+    /// Whether ranks read panels in their owner's memory.
     pub fn shares_panels(&self) -> bool {
         self.look_ahead.is_shared()
     }
 
-    /// Whether rows and pivots are.
+    /// Whether ranks read rows and candidates for pivots in each other's memory.
     pub fn shares_rows(&self) -> bool {
         self.exchange.is_shared()
     }
@@ -213,21 +211,45 @@ impl<C: Comm> Workspace<C> {
         self.exchange.has_messages()
     }
 
-    /// Where this rank's time went so far; `other` is for the caller to fill in.
+    /// The time this rank has spent so far, by phase; the caller fills in `other`.
     pub fn phases(&self) -> Phases {
         self.phases
     }
 }
 
 impl<C: Comm> Workspace<C> {
-    /// Whether messages are on their way during products.
+    /// Whether messages are in progress during products.
     fn has_messages(&self, local: &Local<C>) -> bool {
         self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
     }
 
-    /// Applies `panel` to all columns right of the look-ahead, in one part or two halves.
-    /// Meanwhile panel `newest` is brought up to date, factored and sent, and the rows of the
-    /// other half travel, and, unless a cut follows, those of the next step.
+    /// Applies `panel`, panel k, to all columns right of the look-ahead, in one part or two halves.
+    /// Meanwhile panel `newest`, k + DEPTH, is updated, factored and sent, and the rows of the
+    /// other half are exchanged; unless a cut follows, so are those of the next step.
+    ///
+    /// One step, with m = k + DEPTH:
+    ///
+    /// ```text
+    ///           process column of panel m       other process columns       waits for
+    /// advance   apply panels k .. m - 1 to      receive panel m             owner: rows and pivots
+    ///           its columns, factor panel m,                                of its process column
+    ///           start to broadcast it
+    /// exchange  part 1: rows of U and displaced rows go along the process   rows of part 1
+    ///           column, unless step k - 1 has sent them; solve
+    ///           U = L1^-1 A1
+    /// multiply  part 1: A2 -= L2 U on all threads; between calls of the     nothing
+    ///           BLAS the thread with the token forwards panels k + 1 .. m,
+    ///           and sends the rows of part 2
+    /// exchange  part 2, if there is one: solve U = L1^-1 A1                 late rows of part 2
+    /// multiply  part 2: the same, with the rows of part 1 for step k + 1    nothing
+    /// then      Solver::factor progresses the checkpoint                    panel m
+    /// ```
+    ///
+    /// With DEPTH 0 there is no panel m: panel k is factored and received before the step.
+    /// With one thread, and with a team near the end ([`advances_first`]), all threads of the owner
+    /// advance panel m before the first exchange. Otherwise the first thread of the owner does so
+    /// at the beginning of the first product, while the other threads multiply, and then joins
+    /// them.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -256,11 +278,11 @@ impl<C: Comm> Workspace<C> {
         for (part, cols) in parts.iter().enumerate() {
             // A1 = P A1,  U = L1^-1 A1
             let (exchange, mut other) = exchange.part(part, &parts, after);
-            // SAFETY: no other thread is on the columns right of the look-ahead.
+            // SAFETY: no other thread uses the columns right of the look-ahead.
             let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
             // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
-            // SAFETY: what the look-ahead writes to meanwhile is left of these columns, and
-            // of the other half rows are only read.
+            // SAFETY: meanwhile the look-ahead writes only left of these columns, and the rows of
+            // the other half are only read.
             let product = unsafe {
                 Product::new(
                     local,
@@ -278,7 +300,7 @@ impl<C: Comm> Workspace<C> {
                 token.messages_have_left();
                 let progress = |token: &Token| {
                     let passes_on = look_ahead.progress(local, panel)?;
-                    // SAFETY: the team is on the columns of this part.
+                    // SAFETY: the team uses only the columns of this part.
                     if unsafe { other.progress(local, panel, look_ahead.front()) }? {
                         token.messages_have_left();
                     }
@@ -319,12 +341,12 @@ impl<'m, C: Comm> Solver<'m, C> {
         Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
     }
 
-    /// Factors panels `range`, from one cut to another. The look-ahead goes on across
-    /// cuts. Tells `on_progress` of each panel applied, and `background` what part of
-    /// the matrix does not change any more up to the end of `range`.
+    /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
+    /// `on_progress` after each panel, and tells `background` which part of the matrix will not
+    /// change before the end of `range`.
     ///
     /// # Errors
-    /// On all ranks alike when a column has no usable pivot.
+    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn factor(
         &mut self,
         range: Range<usize>,
@@ -353,13 +375,12 @@ impl<'m, C: Comm> Solver<'m, C> {
             }
             on_progress((k + 1) * nb);
         }
-        // Nothing is on its way across a cut.
+        // No message of an exchange is in progress across a cut.
         work.exchange.wait_all()
     }
 
-    /// Solves U x = y in place of the factored system. Returns this rank's part
-    /// of x: one double for each of its columns of A, the same on all ranks of a
-    /// process column.
+    /// Solves U x = y on the factored system. Returns this rank's part of x: one double for each of
+    /// its columns of A, the same on all ranks of a process column.
     ///
     /// # Errors
     /// When a rank cannot be reached.

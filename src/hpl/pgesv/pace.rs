@@ -5,7 +5,7 @@
 //! their first signal. Fewer rows would cost speed, as the BLAS packs U anew for each call; so such
 //! calls are cut by columns, for which it packs the few rows of L2 anew.
 //!
-//! How long a call takes is known from the one before it. Where columns are cut changes no bit.
+//! The time of a call is predicted from the call before it. Where columns are cut changes no bit.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,20 +14,20 @@ use std::time::Duration;
 use super::product::short_ones_keep_bits;
 use crate::machine::tuning::TUNING;
 
-/// How long a call may take, and below which size that does not matter.
+/// How long a call may take, and the size below which calls are not cut.
 #[derive(Debug, Clone, Copy)]
 pub struct CallLimit {
-    /// Seconds.
+    /// The longest time of a call, in seconds.
     pub seconds: f64,
-    /// Columns: cuts are at multiples of as many, from the first column on.
+    /// Calls are cut at multiples of this many columns, from the first column on.
     pub grain_columns: usize,
-    /// Rows times columns times depth of the smallest call: a BLAS has other kernels for less,
-    /// which may round differently.
+    /// Rows times columns times depth of the smallest call: a BLAS has other kernels for smaller
+    /// ones, which may round differently.
     pub least_size: usize,
 }
 
 impl CallLimit {
-    /// That of a run. Probes the BLAS, see `short_ones_keep_bits`.
+    /// The limit of a run. Probes the BLAS at the first call in a process (`short_ones_keep_bits`).
     pub fn tuned() -> Self {
         let grain_columns = match short_ones_keep_bits() {
             true => TUNING.call_grain_columns,
@@ -40,23 +40,23 @@ impl CallLimit {
         }
     }
 
-    /// The fewest columns of a call on so many `rows`, of depth `depth`: a multiple of the grain.
+    /// The fewest columns of a call on `rows` rows, of depth `depth`: a multiple of the grain.
     fn least_columns(&self, rows: usize, depth: usize) -> usize {
         let least = self.least_size.div_ceil((rows * depth).max(1));
         least.next_multiple_of(self.grain_columns).max(self.grain_columns)
     }
 
-    /// Seconds of the longest call that cannot be cut, of depth `depth`, on a core of so many
-    /// floating-point operations a second.
+    /// The seconds that the longest call takes which cannot be cut, of depth `depth`, on a core
+    /// that does `flops` floating-point operations a second.
     pub fn shortest_seconds(&self, depth: usize, flops: f64) -> f64 {
         2.0 * (TUNING.product_rows * self.grain_columns * depth) as f64 / flops
     }
 }
 
-/// The limit of calls, and how fast the newest one was. All threads of a rank share it.
+/// The limit of calls, and the speed of the latest one. All threads of a rank share it.
 pub(super) struct Pace {
     limit: CallLimit,
-    /// Seconds of a multiplication and addition, as bits; those of 0 as long as none is known.
+    /// Seconds of a multiplication and addition, as the bits of a double; 0 while none is known.
     newest: AtomicU64,
 }
 
@@ -65,8 +65,8 @@ impl Pace {
         Self { limit, newest: AtomicU64::new(0) }
     }
 
-    /// The columns of the next call, from the first on, of those that are `left` to so many
-    /// `rows` of a product of depth `depth`. The first call of a process is short.
+    /// The columns of the next call: the first of those that are `left` to `rows` rows of a product
+    /// of depth `depth`. The first call of a process is short.
     pub fn next_columns(&self, rows: usize, depth: usize, left: Range<usize>) -> Range<usize> {
         let grain = self.limit.least_columns(rows, depth);
         let grain_seconds = f64::from_bits(self.newest.load(Ordering::Relaxed))
@@ -75,14 +75,14 @@ impl Pace {
             true => ((self.limit.seconds / grain_seconds) as usize).max(1),
             false => 1,
         };
-        // What is left behind the last whole grain is no call of its own.
+        // A part of a grain at the end is never a call of its own.
         match grains < left.len() / grain {
             true => left.start..left.start + grains * grain,
             false => left,
         }
     }
 
-    /// A call of `size` multiplications and additions took so long.
+    /// Notes that a call of `size` multiplications and additions took `time`.
     pub fn took(&self, size: usize, time: Duration) {
         if size >= self.limit.least_size {
             let seconds = time.as_secs_f64() / size as f64;
@@ -95,7 +95,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The columns of all calls on one part, at so many multiplications a second.
+    /// The columns of all calls on one part, at `rate` multiplications a second.
     fn calls(rows: usize, depth: usize, columns: usize, rate: f64) -> Vec<Range<usize>> {
         let pace = Pace::new(CallLimit::tuned());
         let (mut done, mut calls) = (0, Vec::new());
@@ -109,7 +109,7 @@ mod tests {
         calls
     }
 
-    /// 192 GiB a rank, 50 Gflop/s a core; the same a hundred times slower; a small matrix.
+    /// 192 GiB a rank at 50 Gflop/s a core; a hundred times slower; a small matrix.
     #[test]
     fn no_call_takes_longer_than_the_limit_unless_it_is_short() {
         let (most, grain) = (TUNING.product_rows, TUNING.call_grain_columns);
@@ -123,12 +123,12 @@ mod tests {
             let ends = calls.iter().map(|call| call.end);
             assert!(ends.eq(calls.iter().skip(1).map(|call| call.start).chain([columns])));
             for call in calls {
-                // The last one may have a part of a grain more.
+                // The last call may have a part of a grain more.
                 let takes = (rows * 384 * (call.len() / grain * grain)) as f64 / rate;
                 assert!(takes <= seconds || call.len() < 2 * grain, "{takes} s: {call:?}");
             }
         }
-        // But for the first, as long as the rate allows.
+        // All calls but the first are as long as the rate allows.
         let calls = calls(most, 384, 160_000, 25e9);
         assert_eq!((calls[0].len(), calls[1].len()), (grain, 32 * grain));
         assert_eq!(self::calls(192, 384, grain * 2 - 1, 25e9).len(), 1);
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(pace.next_columns(192, 384, long.clone()).len(), TUNING.call_grain_columns);
         pace.took(size, Duration::from_millis(50));
         assert_eq!(pace.next_columns(192, 384, long.clone()), usual);
-        // What is over in an instant tells nothing.
+        // A call that is too small is not measured.
         pace.took(10, Duration::from_millis(50));
         assert_eq!(pace.next_columns(192, 384, long), usual);
     }

@@ -4,9 +4,9 @@
 //! head (8) | ipiv (jb, padded) | L1, column by column (ld1 x jb) | L2, row by row (rows x ld2)
 //! ```
 //!
-//! Each part lies as the update reads it: the triangular solve runs down columns
-//! of L1, the product along rows of L2. The owner factors the panel W column by
-//! column in a place of its own, and `look_ahead` then writes L1 and L2 into the message.
+//! Each part is stored as the update reads it: the triangular solve runs down columns of L1, the
+//! product along rows of L2. The owner factors the panel column by column in the work space W, and
+//! `look_ahead` then writes L1 and L2 into the message.
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +36,7 @@ const BROKE_PIVOT: usize = 2;
 /// The first column of the panel.
 const FIRST_COLUMN: usize = 3;
 
-/// Which panel, and how it lies on one rank.
+/// A panel's number and its layout on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Global index of its first column and row.
@@ -103,7 +103,7 @@ impl Layout {
         MatMut::col_major(&mut room[..self.w_doubles()], self.w_rows(), self.jb, self.ld)
     }
 
-    /// Head and pivots of a message to be made.
+    /// The head and the pivots of a message that is being written.
     pub fn head_and_ipiv<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64]) {
         let (head, rest) = data.split_at_mut(LINE);
         (head, &mut rest[..self.jb])
@@ -127,7 +127,7 @@ impl Layout {
         &data[LINE..LINE + self.jb]
     }
 
-    /// The first column of the panel that a message has.
+    /// The first column of the panel in a message.
     pub fn first_column(&self, data: &[f64]) -> usize {
         data[FIRST_COLUMN] as usize
     }
@@ -172,9 +172,8 @@ pub fn mark_sound(head: &mut [f64], j: usize) {
     head[FIRST_COLUMN] = j as f64;
 }
 
-/// Doubles of the largest panel message of a matrix on a process row, and of the
-/// largest W: those of the first panel or, where it has many of a rank's rows on the
-/// diagonal, of the second.
+/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. The
+/// first panel has both or, where many of a rank's rows are in its diagonal block, the second.
 pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
     let panels = (0..n.div_ceil(nb).min(2)).map(|k| Layout::new(k, (n, nb), rows, myrow));
     panels.fold((LINE, 0), |(message, w), layout| {
@@ -182,17 +181,17 @@ pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize
     })
 }
 
-/// An odd number of cache lines: elements of a row of W, which a pivot exchanges, lie
-/// in different cache sets.
+/// Rounds up to an odd number of cache lines, so that the elements of a row of W, which a pivot
+/// exchange copies, are in different cache sets.
 fn odd_lines(doubles: usize) -> usize {
     doubles.div_ceil(LINE) / 2 * 2 * LINE + LINE
 }
 
-/// A factored panel (HPL_T_panel): on its way along the process row, or arrived.
+/// A factored panel (HPL_T_panel): being broadcast along the process row, or arrived.
 pub struct Panel<C: Comm> {
-    /// Its number: column over NB.
+    /// The panel's number: its first column over NB.
     pub k: usize,
-    /// How it lies on this rank.
+    /// The panel's layout on this rank.
     pub layout: Layout,
     message: Message<C>,
     /// Made when the first rows are exchanged.
@@ -208,6 +207,9 @@ enum Message<C: Comm> {
 
 impl<C: Comm> Panel<C> {
     /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn start_broadcast(
         grid: &Grid<C>,
         topology: crate::config::Bcast,
@@ -228,7 +230,10 @@ impl<C: Comm> Panel<C> {
         Ok(Self { k, layout, message, plan: OnceLock::new() })
     }
 
-    /// Passes on what has arrived; never waits.
+    /// Forwards what has arrived; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress(&grid.row)?),
@@ -236,12 +241,15 @@ impl<C: Comm> Panel<C> {
         }
     }
 
-    /// Whether this rank is still to send some of the panel to others.
+    /// Whether this rank still has to send some of the panel to others.
     pub fn is_to_pass_on(&self) -> bool {
         matches!(&self.message, Message::Broadcast(bcast) if bcast.is_to_pass_on())
     }
 
-    /// Progresses what this rank passes on, while the panel is read; never waits.
+    /// Progresses the sends of this rank while the panel is read; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn progress_sends(&self) -> Result<(), SolveError> {
         match &self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress_sends()?),
@@ -249,7 +257,10 @@ impl<C: Comm> Panel<C> {
         }
     }
 
-    /// Passes on what has arrived, and says whether all of the panel has come. Never waits.
+    /// Forwards what has arrived, and returns whether the whole panel has. Never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn has_come(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
         self.progress(grid)?;
         Ok(match &self.message {
@@ -258,7 +269,7 @@ impl<C: Comm> Panel<C> {
         })
     }
 
-    /// Whether all of the panel is here and sound, so that it may be read before
+    /// Whether the whole panel has arrived and is sound, so that it may be read before
     /// [`Self::wait`]. Never waits.
     ///
     /// # Errors
@@ -274,7 +285,7 @@ impl<C: Comm> Panel<C> {
     /// Waits for the panel.
     ///
     /// # Errors
-    /// On all ranks alike when it could not be factored.
+    /// On all ranks alike when the panel could not be factored; when a rank cannot be reached.
     pub fn wait(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => bcast.finish(&grid.row)?,
@@ -288,7 +299,7 @@ impl<C: Comm> Panel<C> {
         Ok(())
     }
 
-    /// The message.
+    /// The message of the panel.
     ///
     /// # Panics
     /// Before [`Self::wait`].
@@ -299,7 +310,7 @@ impl<C: Comm> Panel<C> {
         }
     }
 
-    /// What the update needs of the panel.
+    /// The operands of the panel's update.
     ///
     /// # Panics
     /// Before [`Self::wait`].
@@ -307,7 +318,7 @@ impl<C: Comm> Panel<C> {
         self.layout.operands(self.data())
     }
 
-    /// Where the rows of the columns right of the panel go, as process row `myrow` sees it.
+    /// The row exchange on the columns right of the panel, as process row `myrow` sees it.
     ///
     /// # Panics
     /// Before [`Self::wait`].
@@ -316,7 +327,10 @@ impl<C: Comm> Panel<C> {
         self.plan.get_or_init(|| Arc::new(Plan::new(j, ipiv, rows, myrow)))
     }
 
-    /// Ends the use of the panel: gives its buffer back once it has been passed on.
+    /// Ends the use of the panel: waits until it has been forwarded, and returns its buffer.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
     pub fn release(self) -> Result<PanelBuffer, SolveError> {
         Ok(match self.message {
             Message::Broadcast(bcast) => PanelBuffer::Message(bcast.reclaim()?),

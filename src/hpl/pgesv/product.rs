@@ -22,28 +22,28 @@ use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::heartbeat;
 
-/// A listener that is told of each call of the BLAS for a product: on some rows of A2, one part
-/// or several that adjoin, and on all columns of the product or some of them.
+/// A listener that is told of each call of the BLAS for a product. A call computes some rows of A2,
+/// one part or several adjoining ones, on all columns of the product or some of them.
 pub(super) trait Parts: Sync {
-    /// The rows are computed from now on, on their next columns.
+    /// A call on these rows, and on their next columns, is about to begin.
     ///
     /// # Errors
-    /// When they must not be.
+    /// When it must not begin.
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError>;
 
-    /// The rows have been computed on all columns or, if it says so, on the first `columns`.
+    /// The call is over: the rows are computed on all columns or, if given, on the first `columns`.
     ///
     /// # Errors
-    /// When nothing more must be.
+    /// When no further call may begin.
     fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError>;
 
-    /// Where calls are not to take long: how fast they are.
+    /// How fast calls are, where none may take long; else `None`.
     fn pace(&self) -> Option<&Pace> {
         None
     }
 }
 
-/// Nobody is told.
+/// A listener that records nothing.
 pub(super) struct Unrecorded;
 
 impl Parts for Unrecorded {
@@ -57,14 +57,14 @@ impl Parts for Unrecorded {
 }
 
 /// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, the first `done` of
-/// which have their product: in one call of the BLAS or, where `parts` has a pace, in as many as
-/// that takes.
+/// which are computed already: in one call of the BLAS or, where `parts` has a pace, in as many as
+/// that requires.
 ///
 /// # Safety
-/// Nobody else is on these elements, and nobody writes to U.
+/// No other thread uses these elements, and no thread writes to U.
 ///
 /// # Errors
-/// Those of `parts`.
+/// The errors of `parts`.
 pub(super) unsafe fn multiply_part(
     (a, cols): (&SharedMat, &Range<usize>),
     panel: &Operands,
@@ -96,14 +96,14 @@ pub(super) unsafe fn multiply_part(
     }
 }
 
-/// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while that is out,
-/// by this thread. `recorder` is told of each part, which are those of [`narrow_parts`].
+/// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while the team is
+/// busy, by this thread. `recorder` is told of each part; the parts are those of [`narrow_parts`].
 ///
 /// # Safety
-/// Nobody else is on these elements, and nobody writes to U.
+/// No other thread uses these elements, and no thread writes to U.
 ///
 /// # Errors
-/// Those of `recorder`: then no part is begun any more.
+/// The errors of `recorder`; no part begins after one.
 pub(super) unsafe fn multiply_narrow<C: Comm>(
     local: &Local<C>,
     cols: &Range<usize>,
@@ -130,25 +130,25 @@ pub(super) unsafe fn multiply_narrow<C: Comm>(
     failure.into_inner().map_or(Ok(()), Err)
 }
 
-/// The parts of a product on the columns of one panel, of `rows` rows of A2: one or more for
-/// each of `threads` threads, unless these are too short for that.
+/// The parts of a product on the columns of one panel, of `rows` rows of A2: one or more for each
+/// of `threads` threads, or fewer where such parts would be too short.
 pub(super) fn narrow_parts(rows: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
     let share = rows.div_ceil(threads).next_multiple_of(TUNING.product_row_grain);
     let least = TUNING.shortest_narrow_part_rows;
     cut(0..rows, share.clamp(least, TUNING.narrow_product_rows), TUNING.product_row_grain)
 }
 
-/// More parts than a step has on a rank of `rows` rows, on the columns of the next panel
+/// An upper bound of the parts of a step on a rank of `rows` rows, on the columns of the next panel
 /// and on the rest.
 ///
-/// On the first, parts have 96 rows or more. On the rest a piece has 96 rows or more, and a
-/// part of it 192 unless the piece is shorter; only the last of each may have fewer.
+/// On the columns of the next panel, parts have 96 rows or more. On the rest a piece has 96 rows or
+/// more, and a part of it 192 unless the piece is shorter. Only the last of each may have fewer.
 pub(super) fn most_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
 
-/// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows
-/// that the threads of a rank take from a queue.
+/// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows that the
+/// threads of a rank take from a queue.
 pub(super) struct Product<'p, 'm, R: Parts> {
     panel: Operands<'p>,
     /// `jb` x columns.
@@ -159,18 +159,18 @@ pub(super) struct Product<'p, 'm, R: Parts> {
     most_rows: usize,
     queue: ProductQueue,
     parts: &'p R,
-    /// Why it is not computed any further.
+    /// The error that has ended the product.
     failure: OnceLock<SolveError>,
 }
 
 impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
-    /// The product of `panel` and `u` on the local columns `cols`, while which this rank
-    /// advances panel `meanwhile`. `has_messages`: between calls of the BLAS messages are
-    /// to be progressed. `parts` is told of each.
+    /// The product of `panel` and `u` on the local columns `cols`. Meanwhile this rank advances
+    /// panel `meanwhile`. With `has_messages`, messages are progressed between calls of the BLAS.
+    /// `parts` is told of each call.
     ///
     /// # Safety
-    /// As long as the product is in use, nobody else is on these columns of the panel's
-    /// A2, and nobody writes to U.
+    /// While the product is in use, no other thread uses these columns of the panel's A2, and no
+    /// thread writes to U.
     pub unsafe fn new<C: Comm>(
         local: &Local<'m, C>,
         panel: &'p Panel<C>,
@@ -193,7 +193,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         Self { panel: operands, u, a: local.a, cols, most_rows, queue, parts, failure }
     }
 
-    /// The parts, in the order of the rows of A2.
+    /// The parts of the product, in the order of the rows of A2.
     pub fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         self.queue.pieces.iter().cloned().flat_map(parts_of_piece)
     }
@@ -201,7 +201,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// Runs `meanwhile` while the team computes pieces, until none is left.
     ///
     /// # Errors
-    /// Those of `meanwhile` and of who is told of the parts: then nobody begins another.
+    /// The errors of `meanwhile` and of the listener; no piece begins after one.
     pub fn compute_beside(
         &self,
         team: &Team,
@@ -220,8 +220,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         self.failure.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// `A2 = A2 - L2 U` on the rows `rows` of A2, part of a piece that this thread has
-    /// taken.
+    /// `A2 = A2 - L2 U` on the rows `rows` of A2, part of a piece that this thread has taken.
     fn multiply(&self, rows: Range<usize>) -> Result<(), SolveError> {
         self.check()?;
         let place = (self.a, &self.cols);
@@ -229,16 +228,16 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.parts) }
     }
 
-    /// Whether a short product may come before the others of so many rows. A BLAS has other
-    /// kernels for small products, which may round differently: no product is to be one only
-    /// because a panel came late.
+    /// Whether a short product may precede the others of `rows` rows. A BLAS has other kernels for
+    /// small products, which may round differently: a panel that comes late must not make a product
+    /// small.
     fn may_be_short(&self, rows: usize) -> bool {
         let short = TUNING.product_rows_while_passing_on;
         let size = short * self.cols.len() * self.u.rows();
         rows >= 2 * short && size >= TUNING.least_size_of_short_product && short_ones_keep_bits()
     }
 
-    /// Computes pieces until none is left.
+    /// Computes pieces until none is left. For all threads but the one that holds the token.
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
             in_parts(piece.rows.clone(), self.most_rows)
@@ -248,14 +247,14 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         Ok(())
     }
 
-    /// The same for the thread that speaks to other ranks, once it has advanced the next
-    /// panel: calls `progress` with `token`, which it has, before the first product and between
-    /// two if it is free, releases it while it multiplies, and tells `on_rows` how many rows of
-    /// A2, from its first on, have their product. As long as this rank is to pass on messages,
-    /// which is what `progress` returns, products are short.
+    /// Computes pieces until none is left, on the thread that speaks to other ranks, once it has
+    /// advanced the next panel. Calls `progress` with `token` before the first product, and between
+    /// two products if the token is free; releases the token while it multiplies. Tells `on_rows`
+    /// how many rows of A2, from the first on, have their product. While `progress` reports
+    /// messages still to forward, products are kept short.
     ///
     /// # Errors
-    /// Those of `progress` and of who is told of the parts.
+    /// The errors of `progress` and of the listener.
     pub fn compute_between_messages(
         &self,
         token: &mut Token,
@@ -267,7 +266,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
             let so_far = piece.rows.start..rows.end;
             token.release();
             self.multiply(rows)?;
-            // The thread that has the token now progresses all messages.
+            // Else the thread that holds the token progresses all messages.
             if token.try_acquire() {
                 passes_on.set(progress(token)?);
             }
@@ -289,17 +288,17 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     }
 }
 
-/// Whether a product has the same bits with a short one before the rest as in one call of the
-/// BLAS in use: else none is short because a panel came late. Found by a probe, at the first
-/// call in a process; call it before time counts.
+/// Whether a product has the same bits in one call of the BLAS as with a short call before the
+/// rest. If not, no call is short because a panel comes late. Probes the BLAS at the first call in
+/// a process; call it before time counts.
 ///
-/// BLIS 0.9.0 has two algorithms, which round differently, and chooses by the size.
+/// BLIS 0.9.0 chooses by the size between two algorithms that round differently.
 pub(super) fn short_ones_keep_bits() -> bool {
     static KEEP_BITS: OnceLock<bool> = OnceLock::new();
     *KEEP_BITS.get_or_init(|| keeps_bits(|l, u, a2| gemm(-1.0, l, u, 1.0, a2)))
 }
 
-/// The same of `multiply`, which is to compute `A2 = A2 - L U`.
+/// Whether `multiply`, which computes `A2 = A2 - L U`, gives the same bits with a short call first.
 fn keeps_bits(multiply: impl Fn(MatRef, MatRef, MatMut)) -> bool {
     let short = TUNING.product_rows_while_passing_on;
     let (rows, cols, k) = (TUNING.product_rows_between_messages, 512, 64);
@@ -332,15 +331,15 @@ impl ProductClock {
         Self { start, phases_seconds: phases.sum() }
     }
 
-    /// What since the start is not in another phase was the product, or waiting for its
-    /// end.
+    /// Adds to the product's phase the time since the start that is in no other phase: the product,
+    /// and the wait for its end.
     pub fn stop(self, end: Instant, phases: &mut Phases) {
         let other_seconds = phases.sum() - self.phases_seconds;
         phases.update += (end - self.start).as_secs_f64() - other_seconds;
     }
 }
 
-/// Rows of A2 in pieces, which the threads of a rank take in order.
+/// The rows of A2 in pieces, which the threads of a rank take in order.
 struct ProductQueue {
     pieces: Vec<Range<usize>>,
     done: Vec<AtomicBool>,
@@ -354,7 +353,7 @@ struct Piece {
 }
 
 impl ProductQueue {
-    /// `rows` rows for `threads` threads, the last of which comes later than the others
+    /// A queue of `rows` rows for `threads` threads, the last of which comes later than the others
     /// by the time of `late` rows.
     fn new(rows: usize, threads: usize, late: usize) -> Self {
         let pieces = row_pieces(rows, threads, late);
@@ -362,19 +361,19 @@ impl ProductQueue {
         Self { pieces, done, next: AtomicUsize::new(0) }
     }
 
-    /// The next piece that nobody has taken.
+    /// Takes the next piece that no thread has taken.
     fn take(&self) -> Option<Piece> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         Some(Piece { index, rows: self.pieces.get(index)?.clone() })
     }
 
-    /// A piece has its product.
+    /// Notes that a piece has its product.
     fn finish(&self, piece: &Piece) {
         self.done[piece.index].store(true, Ordering::Release);
     }
 
-    /// Rows, from the first on, that have their product, where those of the unfinished
-    /// piece `part` have it too.
+    /// The number of rows, from the first on, that have their product, given that the part `part`
+    /// of an unfinished piece has it.
     fn rows_done(&self, part: Range<usize>) -> usize {
         let unfinished = self.done.iter().position(|done| !done.load(Ordering::Acquire));
         let rows = unfinished.map_or(part.end, |piece| self.pieces[piece].start);
@@ -382,8 +381,8 @@ impl ProductQueue {
     }
 }
 
-/// Rows of the trailing product, `width` columns wide, that take as long as it takes
-/// to update the next panel, `rows` long and `jb` wide, and to factor it:
+/// The rows of the trailing product, `width` columns wide, that take as long as it takes to update
+/// and factor the next panel, `rows` long and `jb` wide:
 ///
 /// ```text
 /// update, at 3/4 of the rate of the product      2 NB^2 rows
@@ -396,20 +395,20 @@ fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
 }
 
 /// Whether a rank of `threads` threads advances the next panel, `jb` wide, before the product on
-/// `width` columns, and not beside it: one of a single thread, so that the panel is on its way
-/// early; and a team, with all of its threads, if it is done earlier than if one thread advances
-/// the panel while the others multiply.
+/// `width` columns, and not during it. A rank with one thread always does, so that the panel is
+/// sent early. A team does so, with all of its threads, if that ends earlier than when one thread
+/// advances the panel while the others multiply.
 ///
-/// The panel takes one thread as long as the product on `late` of `rows` rows,
-/// [`rows_of_advance`]. Of that a team takes its share and a loss: the passes over single columns
-/// are too short to be cut up.
+/// The panel takes one thread as long as the product on `late` of `rows` rows, [`rows_of_advance`].
+/// It takes a team its share of that and a loss: the passes over single columns are too short to be
+/// cut.
 ///
 /// ```text
-/// beside, the others being done with the product before    late
-/// before                                                   late (1 / threads + loss) + rows / threads
+/// during, if the others finish earlier    late
+/// before                                  late (1 / threads + loss) + rows / threads
 /// ```
 ///
-/// `late / rows` does not depend on the rows: so all ranks of a process column say the same.
+/// `late / rows` does not depend on the rows, so all ranks of a process column decide alike.
 pub(super) fn advances_first(threads: usize, jb: usize, width: usize) -> bool {
     let Ratio { times, over } = TUNING.team_panel_loss;
     let rows = TUNING.advance_cost.over * width.max(1);
@@ -417,12 +416,11 @@ pub(super) fn advances_first(threads: usize, jb: usize, width: usize) -> bool {
     threads == 1 || (threads - 1) * late * over > threads * late * times + rows * over
 }
 
-/// Cuts the rows of the trailing product into pieces. Each thread of a team gets one
-/// long piece first, such that all are done with theirs at about the same time; the
-/// last of these is for the thread that comes late from the next panel, by the time of
-/// `late` rows. The rest follows in short pieces for the threads that are free. So
-/// there are few pieces, as the BLAS packs U anew for each, and yet no thread waits
-/// long at the end.
+/// Cuts the rows of the trailing product into pieces. Each thread of a team first gets one long
+/// piece, so that all end at about the same time; the last of these is for the thread that comes
+/// late from the next panel, by the time of `late` rows. The rest follows in short pieces for the
+/// threads that are free. So there are few pieces, as the BLAS packs U anew for each, and yet no
+/// thread waits long at the end.
 fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -446,41 +444,41 @@ fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     pieces
 }
 
-/// Rows of the first piece of one of `threads`, two or more: of the last one, which
-/// comes late, or of one of the others.
+/// Rows of the first piece of one of `threads` threads, two or more: of the last one, which comes
+/// late, or of one of the others.
 fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize {
     let share = (rows + late) / threads;
     let share = match (share.checked_sub(late), is_last) {
         (Some(last), true) => last,
         (Some(_), false) => share,
-        // All others are done before it comes.
+        // All others finish before it comes.
         (None, true) => 0,
         (None, false) => rows / (threads - 1),
     };
     share * TUNING.first_piece_percent / 100
 }
 
-/// Where a part ends that is to end at `end`: at `last`, the end of all rows, where one row
-/// or none is left. To some BLAS (OpenBLAS on Arm) a product of one row is one with a vector,
+/// Where a part that is to end at `end` ends: at `last`, the end of all rows, if one row or none
+/// would be left. Some BLAS (OpenBLAS on Arm) compute a product of one row as one with a vector,
 /// which rounds differently.
 fn end_of_part(end: usize, last: usize) -> usize {
     if end + 1 >= last { last } else { end }
 }
 
-/// The parts of a piece: the shortest products, at the ends of which all others end.
+/// The parts of a piece: the shortest products. All longer ones end where a part ends.
 fn parts_of_piece(piece: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let short = TUNING.product_rows_while_passing_on;
     cut(piece, short, short)
 }
 
-/// Cuts rows of a piece, from the start of one of its parts to the end of the piece, into about
-/// equally long products of whole parts, of at most `most` rows.
+/// Cuts the rows from the start of one part of a piece to the end of the piece into products of
+/// about equal length, of whole parts, and of at most `most` rows.
 fn in_parts(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     cut(rows, most, TUNING.product_rows_while_passing_on)
 }
 
-/// Cuts rows about equally into multiples of `grain`, of at most `most` rows, which is one too,
-/// and one more in the last.
+/// Cuts rows into about equal multiples of `grain`, of at most `most` rows, itself a multiple; the
+/// last may have one row more.
 fn cut(rows: Range<usize>, most: usize, grain: usize) -> impl Iterator<Item = Range<usize>> {
     let count = rows.len().div_ceil(most).max(1);
     let length = rows.len().div_ceil(count).next_multiple_of(grain).max(grain);
@@ -513,7 +511,7 @@ mod tests {
         }
     }
 
-    /// Short ones as long as a panel is to be passed on, and then long ones.
+    /// Products are short while a panel is to be forwarded, and long afterwards.
     #[test]
     fn products_are_of_whole_parts() {
         let short = TUNING.product_rows_while_passing_on;
@@ -537,8 +535,8 @@ mod tests {
         }
     }
 
-    /// The rule against the times that it compares, and how many blocks are left when a team
-    /// begins to advance panels with all of its threads.
+    /// The rule agrees with the times that it compares, and with how many blocks are left when a
+    /// team begins to advance panels with all of its threads.
     #[test]
     fn a_team_advances_panels_first_where_little_is_left() {
         assert!(advances_first(1, 192, 1_000_000) && advances_first(1, 192, 0));
@@ -557,12 +555,12 @@ mod tests {
         }
     }
 
-    /// One that sums in another order where there are few rows, as BLIS does, and one that does
-    /// not.
+    /// A product that sums in another order where there are few rows, as BLIS does, and one that
+    /// does not.
     #[test]
     fn a_blas_that_rounds_short_products_differently_is_known() {
         let multiply = |l: MatRef, u: MatRef, mut a2: MatMut, backwards: bool| {
-            // One column tells.
+            // One column is enough to tell.
             for i in 0..l.rows() {
                 let term = |k: usize| l.at(i, k) * u.at(k, 0);
                 let sum: f64 = match backwards {
@@ -581,10 +579,10 @@ mod tests {
         assert!(short_ones_keep_bits(), "the BLAS of the tests does");
     }
 
-    /// Whatever kernel the BLAS has for this processor.
+    /// Holds for whatever kernel the BLAS has for this processor.
     #[test]
     fn cutting_changes_no_bit() {
-        // A BLAS with threads of its own cuts, too.
+        // A BLAS with threads of its own cuts products, too.
         use_one_thread();
         let (cols, k) = (130, 64);
         let numbers = |len: usize, seed: u64| -> Vec<f64> {
@@ -619,8 +617,8 @@ mod tests {
         }
     }
 
-    /// The thread that advances the panel needs as long for that and its piece as the
-    /// others need for theirs.
+    /// The thread that advances the panel needs as long for that and its piece as the others need
+    /// for theirs.
     #[test]
     fn first_pieces_end_together() {
         for (rows, threads, late) in [(8000, 2, 0), (8000, 2, 450), (8000, 4, 450), (500, 2, 450)] {
@@ -641,7 +639,7 @@ mod tests {
         assert!(pieces[15].len() <= shortest, "{pieces:?}");
     }
 
-    /// Pieces are finished in any order; rows are told in theirs.
+    /// Pieces are finished in any order; rows are reported in theirs.
     #[test]
     fn rows_are_done_when_all_before_them_are() {
         let queue = ProductQueue::new(8000, 3, 0);

@@ -1,11 +1,10 @@
-//! Where panels lie: in buffers that messages fill, or, where all ranks of the
-//! process row share a node, in slots of their owner's memory.
+//! Where panels are stored: in buffers that messages fill, or, where all ranks of the process row
+//! share a node, in slots of their owner's memory.
 //!
-//! Then a panel does not travel. Its owner writes the message into the next of its
-//! slots and raises a flag; the others apply the panel from where it lies, and
-//! raise a flag of theirs when they have done so. The owner comes back to a slot
-//! when DEPTH + 1 panels of its own, so Q times as many of all, have gone by:
-//! it all but never waits.
+//! With slots a panel is not sent. Its owner writes it into the next of its slots and raises a
+//! flag; the others apply the panel straight from the slot, and then raise a flag of their own. The
+//! owner uses a slot again after DEPTH + 1 of its own panels, that is, after Q times as many panels
+//! of all: it hardly ever waits.
 //!
 //! ```text
 //! panel k:   owner k mod Q,   slot (k div Q) mod (DEPTH + 1)
@@ -27,17 +26,17 @@ const APPLIED: usize = 1;
 /// Slots begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
-/// Where the panels of the look-ahead lie.
+/// The memory of the panels of the look-ahead.
 pub enum PanelBuffers {
-    /// In buffers, which messages fill: those that are free.
+    /// Free buffers of this rank, which messages fill.
     Messages(VecDeque<PanelBuf>),
-    /// In their owners' memory.
+    /// Slots in the owners' memory.
     Shared(SharedPanels),
 }
 
 impl PanelBuffers {
-    /// Room for `count` panels of up to `doubles` in flight at a time, in shared
-    /// memory if all of the process row share a node and `share` asks for it. Collective.
+    /// Memory for `count` panels of up to `doubles` doubles at a time, shared if `share` asks for
+    /// it and all ranks of the process row are on one node. Collective over the process row.
     ///
     /// # Errors
     /// When there is no memory, or a rank cannot be reached.
@@ -58,15 +57,15 @@ impl PanelBuffers {
         buffers.map(Self::Messages).map_err(memory_error("panels"))
     }
 
-    /// Whether they lie in shared memory.
+    /// Whether the panels are in shared memory.
     pub fn are_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
 
-    /// To be called when no panel is in use: the next one is panel `k`.
+    /// Makes panel `k` the next one. Called while no panel is in use.
     ///
     /// # Panics
-    /// When a panel is in use, or panel `k` was.
+    /// When a panel is in use, or panel `k` has been taken before.
     pub fn begin_at(&mut self, k: usize) {
         if let Self::Shared(panels) = self {
             assert!(panels.taken.is_empty() && k >= panels.taken.end, "{k}: {:?}", panels.taken);
@@ -75,7 +74,7 @@ impl PanelBuffers {
         }
     }
 
-    /// A buffer for panel `k`, the next one. Waits until no rank needs the panel that was
+    /// Takes the buffer of panel `k`, the next one. Waits until no rank needs the panel that was
     /// there.
     ///
     /// # Errors
@@ -92,10 +91,10 @@ impl PanelBuffers {
         })
     }
 
-    /// Takes back the buffer of a panel that has been applied: of the oldest.
+    /// Takes back the buffer of the oldest panel in use, once that has been applied.
     ///
     /// # Panics
-    /// When the buffer is not one of these, or not that of the oldest panel.
+    /// When the buffer belongs elsewhere, or is not that of the oldest panel.
     pub fn put_back(&mut self, buffer: PanelBuffer) {
         match (self, buffer) {
             (Self::Messages(free), PanelBuffer::Message(buffer)) => free.push_back(buffer),
@@ -105,8 +104,8 @@ impl PanelBuffers {
     }
 }
 
-/// The panels of a process row that have a slot on this rank. Each has one once, and they
-/// come and go in order.
+/// The panels of a process row that have a slot, as one rank takes and returns them. Each has its
+/// slot once, in order.
 pub struct SharedPanels {
     slots: Arc<Slots>,
     taken: Range<usize>,
@@ -122,7 +121,7 @@ impl SharedPanels {
         Ok(slot)
     }
 
-    /// Says that this rank has applied the panel.
+    /// Announces that this rank has applied the panel.
     fn put_back(&mut self, slot: Slot) {
         assert!(Arc::ptr_eq(&slot.slots, &self.slots), "a slot of other panels");
         assert!(!self.taken.is_empty() && slot.k == self.taken.start, "panels go in order");
@@ -131,16 +130,19 @@ impl SharedPanels {
     }
 }
 
-/// Where one panel lies.
+/// The memory of one panel.
 pub enum PanelBuffer {
-    /// In a buffer of this rank.
+    /// A buffer of this rank.
     Message(PanelBuf),
-    /// In its owner's memory.
+    /// A slot in the owner's memory.
     Shared(Slot),
 }
 
 impl PanelBuffer {
     /// The message, for the owner of the panel to write.
+    ///
+    /// # Panics
+    /// When the panel is in shared memory, and this rank is not its owner or has published it.
     pub fn message(&mut self) -> &mut [f64] {
         match self {
             Self::Message(buffer) => buffer,
@@ -157,8 +159,8 @@ pub struct Slots {
     slot_doubles: usize,
 }
 
-/// The slot of one panel, as one rank sees it: it has no other for that panel, and none for
-/// the panel that was there before.
+/// The slot of one panel, as one rank sees it. The rank has no other `Slot` for that panel, nor one
+/// for the panel that was there before.
 pub struct Slot {
     slots: Arc<Slots>,
     k: usize,
@@ -179,7 +181,7 @@ impl Slot {
         start..start + slot_doubles
     }
 
-    /// On the owner: waits until all have applied the panel that was here before.
+    /// On the owner: waits until all have applied the panel that was in this slot before.
     fn wait_for_room<C: Comm>(&self, row: &C) -> Result<()> {
         let Slots { node, count, .. } = &*self.slots;
         match (self.k + 1).checked_sub(node.size() * count) {
@@ -190,20 +192,20 @@ impl Slot {
 
     fn write(&mut self) -> &mut [f64] {
         assert!(self.is_owner() && !self.is_there(), "a panel is written by its owner, once");
-        // SAFETY: this is the one `Slot` of these doubles on this rank, and borrowed to be
-        // changed. All others have applied the panel that was here, and do not look at this
-        // one before the flag, which is not raised.
+        // SAFETY: this is the only `Slot` of these doubles on this rank, and it is borrowed
+        // mutably. All others have applied the panel that was here, and do not read this one before
+        // the flag, which is not raised.
         unsafe { self.slots.node.mine(self.doubles()) }
     }
 
-    /// On the owner: lets the others read.
+    /// On the owner: allows the others to read the panel.
     pub fn publish(&self) {
         if self.is_owner() {
             self.slots.node.raise(READY, self.k as u64 + 1);
         }
     }
 
-    /// Whether the panel is there; never waits.
+    /// Whether the panel has been published; never waits.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -211,7 +213,7 @@ impl Slot {
         self.slots.node.look(row, self.owner(), READY, self.k as u64 + 1)
     }
 
-    /// Waits until the panel is there.
+    /// Waits until the panel is published.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -219,14 +221,14 @@ impl Slot {
         self.slots.node.wait(row, self.owner(), READY, self.k as u64 + 1)
     }
 
-    /// The message.
+    /// The panel's message.
     ///
     /// # Panics
-    /// Before it is there.
+    /// Before the panel is published.
     pub fn read(&self) -> &[f64] {
         assert!(self.is_there(), "a panel used before it is there");
-        // SAFETY: its owner wrote it before the flag, and does so again once this rank has
-        // said that it has applied the panel, which takes this slot.
+        // SAFETY: its owner wrote it before the flag, and writes here again only after this rank
+        // has announced that it has applied the panel, which takes this `Slot`.
         unsafe { self.slots.node.part(self.owner(), self.doubles()) }
     }
 

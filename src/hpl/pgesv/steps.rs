@@ -14,17 +14,18 @@ pub struct Final {
 }
 
 impl Final {
-    /// Local rows; `usize::MAX`: all, those included that only other ranks have.
+    /// Local rows before which all is final; `usize::MAX`: all rows, also those that only other
+    /// ranks have.
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// Local columns.
+    /// Local columns before which all is final.
     pub fn cols(self) -> usize {
         self.cols
     }
 
-    /// The same with the rows before `rows`.
+    /// This final part with `rows` in place of its rows.
     pub(super) fn with_rows(self, rows: usize) -> Self {
         Self { rows, ..self }
     }
@@ -60,7 +61,7 @@ pub(super) enum Reached {
     },
 }
 
-/// The way of one process from a cut to the cut before panel `end`.
+/// The panels of one process from one cut to the next, which is before panel `end`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
     /// Order of the matrix.
@@ -121,8 +122,8 @@ mod tests {
         Writes(Range<usize>, Range<usize>),
     }
 
-    /// The way of `Solver::factor` from panel `start` on, written down from the formulas
-    /// of its header.
+    /// The events of `Solver::factor` from panel `start` on, written down from the formulas in the
+    /// header of its module.
     fn events(stretch: &Stretch, start: usize, depth: usize) -> Vec<Event> {
         let Stretch { n, nb, rows, cols, myrow, mycol, end } = *stretch;
         let panels = n.div_ceil(nb);

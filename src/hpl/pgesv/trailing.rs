@@ -1,15 +1,15 @@
-//! The row exchange of the trailing columns. Where it is by messages, it is cut in two
-//! halves: the rows of one travel while the other is multiplied.
+//! The row exchange of the trailing columns. Where it goes by messages, the columns are cut in two
+//! halves: the rows of one half are exchanged while the other is multiplied.
 //!
 //! ```text
-//! multiplied              meanwhile on their way
+//! product                 messages meanwhile
 //! left,  step k           rows of the right half, step k
-//! right, step k           rows of the left half, step k + 1, once panel k + 1 is here
+//! right, step k           rows of the left half, step k + 1, once panel k + 1 has arrived
 //! ```
 //!
-//! The rows are taken out of A when they leave, and written to A when the half is
-//! solved for, in its own step: A changes in the order in which it would change
-//! without halves, and nothing is on its way across a cut.
+//! The rows are copied out of A when they are sent, and written to A when the half is solved for,
+//! in its own step: A changes in the same order as without halves, and no message is in progress
+//! across a cut.
 
 use std::ops::Range;
 
@@ -24,19 +24,19 @@ use crate::hpl::swap::RowBuffers;
 use crate::hpl::swap::node::NodeRows;
 use crate::machine::tuning::TUNING;
 
-/// Columns of the whole exchange and of each half, at most.
+/// The most columns of the whole exchange and of each half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Widths {
     whole: usize,
     halves: Option<[usize; 2]>,
 }
 
-/// Where the columns from `first` on, of `cols` local columns, are cut, `None` where they are
-/// not: each half has `least` or more.
+/// The border at which the columns from `first` on, of `cols` local columns, are cut into halves of
+/// at least `least` columns, or `None` where they are not cut.
 ///
-/// The left half shrinks, and the border stays until less than a quarter of the columns is
-/// left of it: then the rest is halved anew, about. It depends on `first` alone, so that all
-/// ranks of a process column, and all starts of a run, cut alike.
+/// The left half shrinks, and the border stays until less than a quarter of the columns is left of
+/// it: then the rest is cut into about equal halves again. The border depends on `first` alone, so
+/// that all ranks of a process column, and all starts of a run, have the same.
 fn border(first: usize, cols: usize, nb: usize, least: usize) -> Option<usize> {
     let mut right = cols / 2;
     while right >= least.max(1) {
@@ -65,15 +65,15 @@ fn widths(cols: usize, nb: usize, least: usize) -> Widths {
     widths
 }
 
-/// Columns of a half, at least: never one alone, as to some BLAS (OpenBLAS on Arm) a product
-/// of one column is one with a vector, which rounds differently from that of the whole.
+/// The fewest columns of a half. Never one: some BLAS (OpenBLAS on Arm) compute a product of one
+/// column as one with a vector, which rounds differently.
 fn least(swap_threshold: usize) -> usize {
     swap_threshold.saturating_mul(TUNING.half_columns).max(2)
 }
 
 impl Widths {
-    /// For `params` and `cols` local columns, by messages: `mix` cuts them, if panels are
-    /// known before the step in which they are applied.
+    /// The widths for `params` and `cols` local columns, by messages. `mix` cuts the columns if
+    /// panels are known before the step in which they are applied.
     fn of(params: &Params, cols: usize) -> Self {
         match params.swap == Swap::Mix && params.depth > 0 {
             true => widths(cols, params.widest_panel(), least(params.swap_threshold)),
@@ -82,7 +82,7 @@ impl Widths {
     }
 }
 
-/// Doubles of work space by messages, for `cols` local columns; at most `usize::MAX`.
+/// Doubles of work space for an exchange by messages on `cols` local columns; at most `usize::MAX`.
 pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
     let Widths { whole, halves } = Widths::of(params, cols);
     let nb = params.widest_panel();
@@ -93,7 +93,7 @@ pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
 /// The row exchange of the trailing columns.
 pub(super) struct TrailingExchange<C: Comm> {
     whole: RowExchange<C>,
-    /// Left and right.
+    /// The left and the right half.
     halves: Option<[RowExchange<C>; 2]>,
     nb: usize,
     cols: usize,
@@ -101,7 +101,7 @@ pub(super) struct TrailingExchange<C: Comm> {
 }
 
 impl<C: Comm> TrailingExchange<C> {
-    /// For up to `cols` local columns; in `shared` memory, if there is any.
+    /// An exchange for up to `cols` local columns, in `shared` memory if there is any.
     ///
     /// # Errors
     /// When there is no memory.
@@ -132,12 +132,15 @@ impl<C: Comm> TrailingExchange<C> {
         self.whole.is_shared()
     }
 
-    /// Whether rows are on their way during products.
+    /// Whether rows are sent during products.
     pub fn has_messages(&self) -> bool {
         self.halves.is_some()
     }
 
-    /// The columns `cols`, up to the last one, in parts: one, or two halves.
+    /// The parts of the columns `cols`, which end with the last one: one part, or two halves.
+    ///
+    /// # Panics
+    /// When `cols` ends elsewhere.
     pub fn parts(&self, cols: Range<usize>) -> Vec<Range<usize>> {
         assert_eq!(cols.end, self.cols, "the trailing columns");
         let border = border(cols.start, self.cols, self.nb, self.least);
@@ -147,8 +150,8 @@ impl<C: Comm> TrailingExchange<C> {
         }
     }
 
-    /// The exchange of part `index` of `parts`, and that of the other one. `next`: the parts
-    /// of the next step, whose rows may leave in this one.
+    /// The exchange of part `index` of `parts`, and that of the other half. `next` has the parts of
+    /// the next step, whose rows may be sent in this one.
     pub fn part<'e>(
         &'e mut self,
         index: usize,
@@ -171,7 +174,7 @@ impl<C: Comm> TrailingExchange<C> {
         }
     }
 
-    /// Waits until no message is on its way.
+    /// Waits until no message is in progress.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -180,23 +183,23 @@ impl<C: Comm> TrailingExchange<C> {
     }
 }
 
-/// The step that needs the rows which leave now.
+/// The step that needs the rows which are sent now.
 enum NeededIn {
     ThisStep,
     NextStep,
 }
 
-/// The half that is not multiplied.
+/// The half that is not being multiplied.
 pub(super) struct Other<'e, C: Comm> {
     half: Option<&'e mut RowExchange<C>>,
-    /// Its columns, if their rows have not left.
+    /// The columns of this half, until their rows have been sent.
     leaving: Option<(NeededIn, Range<usize>)>,
 }
 
 impl<C: Comm> Other<'_, C> {
-    /// Starts to send its rows as soon as the panel whose pivots move them has arrived, of this
-    /// step or of the next one, and moves them on. Never waits for a message of this step.
-    /// Returns whether they have left now.
+    /// Starts to send the rows of this half as soon as the panel with their pivots, of this step or
+    /// the next one, has arrived; progresses their messages. Never waits for a message of this
+    /// step. Returns whether the rows were sent by this call.
     ///
     /// # Safety
     /// No other thread writes to the columns of this half.

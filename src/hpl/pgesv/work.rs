@@ -1,4 +1,4 @@
-//! The work space that a rank needs beside its part of the matrix.
+//! The work space that a rank needs besides its part of the matrix.
 
 use super::Params;
 use super::column::ColumnMemory;
@@ -8,15 +8,15 @@ use crate::hpl::grid::Cyclic;
 use crate::hpl::swap;
 
 impl LocalShape {
-    /// Doubles of work space beside the matrix, for `params` on a grid of `p` rows; at
-    /// most `usize::MAX`.
+    /// Doubles of work space besides the matrix, for `params` and the distribution `rows`, on
+    /// process row `myrow`; at most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
         let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
         let messages = message.saturating_mul(params.depth + 1);
         messages.saturating_add(w).saturating_add(self.exchange_doubles(params, rows, myrow))
     }
 
-    /// Those of them in which rows are exchanged.
+    /// Doubles of the work space of the row exchange, a part of [`Self::work_doubles`].
     pub(super) fn exchange_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
         let nb = params.widest_panel();
         match rows.procs {

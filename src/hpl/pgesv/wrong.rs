@@ -1,61 +1,62 @@
-//! Wrong numbers in the matrix that its checksums notice and do not mend.
+//! Wrong numbers in the matrix that the checksums notice but cannot mend.
 
 use std::fmt;
 
-/// More suspects than this are told as a number: a line has room for no more.
+/// Most suspects that a message lists by name, as a longer list would not fit into a line.
 const MOST_NAMED: usize = 16;
 
-/// Wrong numbers in the matrix that are not mended, which ends the run.
+/// Wrong numbers in the matrix that have not been mended, which ends the run.
 ///
-/// A wrong number stays in its process column, and spreads to lower rows there, and the exchange of
-/// rows takes rows to other process rows. So the process column is certain where the checksums tell
-/// it; of its ranks, those count as suspects in which rows are wrong now.
+/// A wrong number stays in its process column, but spreads to lower rows there, and row exchanges
+/// move rows to other process rows. So the process column is certain if the checksums locate it;
+/// the suspects are those of its ranks that have wrong rows now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WrongNumbers {
-    /// Columns that were eliminated when they were noticed.
+    /// Columns eliminated when the wrong numbers were noticed.
     pub column: usize,
-    /// The global row, from 0, that is wrong by most.
+    /// The global row, from 0, with the largest deviation.
     pub row: usize,
-    /// By how much, in units of rounding.
+    /// The deviation of that row, in units of rounding.
     pub units: f64,
-    /// The process row that has it.
+    /// The process row that holds that row.
     pub process_row: usize,
-    /// How many rows are known to be wrong, on all process rows.
+    /// Rows that are known to be wrong, in all process rows.
     pub rows: usize,
-    /// The process column that has given them, Q or more for a checksum; none: the checksums do
-    /// not tell.
+    /// The process column that the wrong numbers come from, Q or more for a rank of checksums;
+    /// `None` if the checksums cannot locate it.
     pub process_column: Option<usize>,
-    /// The ranks of the grid that may have given them, in ascending order; none: any.
+    /// The ranks of the grid that the wrong numbers may come from, in ascending order; if empty,
+    /// any rank.
     pub suspects: Vec<usize>,
-    /// The rank of the grid whose checksums have noticed them.
+    /// The rank of the grid whose checksums have noticed the wrong numbers.
     pub noticed_by: usize,
-    /// Why they are not mended.
+    /// Why the wrong numbers have not been mended.
     pub why: NotMended,
-    /// Whether all ranks of the grid return this error; else `noticed_by` alone does.
+    /// Whether all ranks of the grid return this error; else only `noticed_by` does.
     pub is_known_to_all: bool,
 }
 
-/// Why wrong numbers are not mended.
+/// Why wrong numbers have not been mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotMended {
-    /// There is one checksum.
+    /// There is only one checksum.
     OneChecksum,
-    /// The ranks that are lost leave one checksum to look with.
+    /// The lost ranks leave only one checksum to check with.
     OneIsLeft,
-    /// Something was rebuilt, and no check has agreed since.
+    /// Data was rebuilt, and no check has agreed since.
     Rebuilt,
-    /// No single process column explains them.
+    /// No single process column explains the wrong numbers.
     Scattered,
-    /// What was computed anew is wrong again.
+    /// Recomputed rows are wrong again.
     Again,
-    /// Their column was eliminated before anybody looked.
+    /// The column was eliminated before a check.
     Eliminated,
-    /// A rebuilding gives something else than a rank has that is left.
+    /// A rebuilding gives other numbers than a surviving rank has.
     Rebuilding,
 }
 
 impl NotMended {
-    /// All of them: a message has the position of one.
+    /// All reasons. Messages between ranks have the position of a reason in this list.
     pub(super) const ALL: [Self; 7] = [
         Self::OneChecksum,
         Self::OneIsLeft,
@@ -91,7 +92,7 @@ impl fmt::Display for NotMended {
 }
 
 impl WrongNumbers {
-    /// What is wrong, in words, with ranks of the grid as `name` calls them.
+    /// Describes the wrong numbers in words; `name` names a rank of the grid.
     pub fn told(&self, name: impl Fn(usize) -> String) -> String {
         let Self { column, row, units, process_row, rows, noticed_by, why, .. } = self;
         let more = match rows.saturating_sub(1) {
@@ -107,7 +108,7 @@ impl WrongNumbers {
         )
     }
 
-    /// Where the wrong numbers come from.
+    /// Names the ranks that the wrong numbers may come from.
     fn origin(&self, name: &impl Fn(usize) -> String) -> String {
         let who = match &self.suspects[..] {
             [] => return "Any rank may have given the wrong number".to_owned(),

@@ -1,7 +1,19 @@
-//! Recursive doubling: log2 P exchanges, after which all ranks have all rows,
-//! those of U and the displaced ones that go to another rank (HPL_pdlaswp00). For few
-//! columns, where the number of messages counts; and for P = 2, where no row travels in
-//! vain.
+//! Recursive doubling: log2 P exchanges, after which all ranks have all rows, those of U and the
+//! displaced ones that go to another rank (HPL_pdlaswp00). For few columns, where the number of
+//! messages counts, and for P = 2, where no rank receives a row that it does not need.
+//!
+//! With D the rows of the diagonal block that go to another rank (at most NB, about (1 - 1/P) NB
+//! where pivots are spread evenly), LocQ the columns, and links that carry `bandwidth` elements a
+//! second in each direction, an exchange takes about
+//!
+//! ```text
+//! P = 2^r    log2(P) latency             +  (1 - 1/P) (NB + D) LocQ / bandwidth
+//! else       (floor(log2 P) + 2) latency +  at most 7/3 (NB + D) LocQ / bandwidth
+//! ```
+//!
+//! In round s = 0, 1, .. a rank sends and receives what 2^s ranks offer, (NB + D) 2^s / P rows.
+//! Where P is not a power of two, a folded rank first sends its own rows, and in the end receives
+//! all NB + D. HPL's header has log2(P) (latency + NB LocQ(N) / bandwidth) for its own.
 
 use std::ops::Range;
 
@@ -11,7 +23,8 @@ use crate::machine::blas::MatMut;
 
 const TAG_EXCHANGE: Tag = 0x120;
 
-/// Rows of the exchange buffer before each place of the recursive doubling, and of all.
+/// Where the rows of each position of the recursive doubling begin in the exchange buffer, and the
+/// end of all.
 struct Places(Vec<usize>);
 
 impl Places {
@@ -31,19 +44,19 @@ impl Places {
         self.0[self.size()]
     }
 
-    /// Rows of one rank.
+    /// Rows of `rank` in the exchange buffer.
     fn of(&self, rank: usize) -> Range<usize> {
         let place = doubling::place(rank, self.size());
         self.0[place]..self.0[place + 1]
     }
 
-    /// Doubles of some places, with rows of `width` columns.
+    /// The doubles of a range of positions, for rows of `width` columns.
     fn doubles(&self, places: &Range<usize>, width: usize) -> Range<usize> {
         self.0[places.start] * width..self.0[places.end] * width
     }
 }
 
-/// Returns where in the buffer each row of U has arrived.
+/// Exchanges the rows by recursive doubling. Returns where in `buffer` each row of U has arrived.
 pub(super) fn exchange<C: Comm>(
     col: &C,
     plan: &Plan,

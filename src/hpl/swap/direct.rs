@@ -1,9 +1,12 @@
-//! The exchange that nobody waits for: each rank sends each other its rows of U and the
-//! displaced rows that go there, all at once, and may compute until they are needed.
+//! The row exchange that overlaps with products: each rank sends each other rank its rows of U and
+//! the displaced rows that go there, all at once, and computes until the rows are needed.
 //!
-//! No rank passes anything on, so no message depends on another rank's attention. Each row
-//! of U is sent P - 1 times by the rank that has it, as often as the ranks of a ring pass
-//! it on.
+//! No rank forwards anything, so no message depends on another rank's attention. Each row of U is
+//! sent P - 1 times by the rank that has it, as often as the ranks of a ring forward it.
+//!
+//! A rank sends up to 2 (P - 1) messages at once, with about ((1 - 1/P) NB + D/P) LocQ elements in
+//! all, D and LocQ as in `binary_exchange`. An exchange takes one latency and these elements over
+//! the bandwidth, and costs the solver only what the product of the other half does not hide.
 
 use std::sync::Arc;
 
@@ -14,31 +17,31 @@ use crate::machine::blas::{MatMut, MatRef};
 const TAG_U: Tag = 0x124;
 const TAG_DISPLACED: Tag = 0x125;
 
-/// An exchange under way. Its rows in A stay as they are until [`Flight::land`].
+/// An exchange in progress. Its rows in A must not change until [`Flight::land`].
 pub struct Flight<C: Comm> {
     plan: Arc<Plan>,
     width: usize,
-    /// Own rows of U, and those that leave, which others still read.
+    /// This rank's rows of U, and its displaced rows that leave it; other ranks still receive them.
     own: [Arc<PanelBuf>; 2],
     sends: Vec<C::Send>,
-    /// Of each rank in order: rows of U, and rows that come here.
+    /// For each rank in order: its rows of U, and its displaced rows that come to this rank.
     coming: Vec<Coming<C>>,
-    /// What is left of the buffer.
+    /// The unused end of the buffer.
     rest: PanelBuf,
 }
 
 /// A message to this rank.
 enum Coming<C: Comm> {
     UnderWay(C::Recv),
-    /// Of no rows, or from this rank itself.
+    /// A message without rows, or from this rank to itself.
     Nothing(PanelBuf),
 }
 
-/// An exchange whose rows are all here; others may still read those of this rank.
+/// An exchange whose rows have all arrived. Sends of this rank's rows may still be in progress.
 pub struct Landed<C: Comm> {
     own: [Arc<PanelBuf>; 2],
     sends: Vec<C::Send>,
-    /// As [`Flight::coming`].
+    /// For each rank in order: its rows of U, and its displaced rows that came to this rank.
     coming: Vec<PanelBuf>,
     rest: PanelBuf,
     plan: Arc<Plan>,
@@ -47,7 +50,8 @@ pub struct Landed<C: Comm> {
 
 impl<C: Comm> Flight<C> {
     /// Starts to exchange the rows of the columns `a`. `buffer` has
-    /// [`super::RowBuffers::rows_doubles`] for them. Collective over the process column; never waits.
+    /// [`super::RowBuffers::rows_doubles`] doubles for them. Collective over the process column;
+    /// never waits.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -75,12 +79,12 @@ impl<C: Comm> Flight<C> {
         gather(a, plan.leaving(me).iter().map(|row| row.from), &mut leaving);
         let mut flight =
             Self { plan, width, own: [u, leaving].map(Arc::new), sends: Vec::new(), coming, rest };
-        // The neighbours first, so that not all send to one rank at a time.
+        // The next rank first, so that the ranks do not all send to one rank at a time.
         ranks.skip(1).try_for_each(|step| flight.send(col, (me + step) % col.size()))?;
         Ok(flight)
     }
 
-    /// Starts to send rank `rank` what it needs of this one.
+    /// Starts to send rank `rank` the rows of this rank that it needs.
     fn send(&mut self, col: &C, rank: usize) -> Result<()> {
         let leaving = self.plan.leaving(self.plan.me);
         let first = leaving.partition_point(|row| row.taker < rank);
@@ -98,7 +102,7 @@ impl<C: Comm> Flight<C> {
         Ok(())
     }
 
-    /// Moves the messages on; never waits.
+    /// Progresses the messages; never waits.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -111,8 +115,8 @@ impl<C: Comm> Flight<C> {
         self.sends.iter_mut().try_for_each(|message| message.test().map(drop))
     }
 
-    /// Waits for the rows, and puts the displaced ones in their places in `a`, the same
-    /// columns as before. The rows of the diagonal block are left stale.
+    /// Waits for the rows, and writes the displaced ones to their rows in `a`, the columns that
+    /// [`Flight::start`] had. The rows of the diagonal block stay stale.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -142,7 +146,7 @@ impl<C: Comm> Coming<C> {
 }
 
 impl<C: Comm> Landed<C> {
-    /// The rows of U.
+    /// The rows of U, in order.
     pub fn rows(&self) -> Vec<&[f64]> {
         let mut rows: Vec<&[f64]> = vec![&[]; self.plan.u_rows.len()];
         for (rank, coming) in self.coming.iter().step_by(2).enumerate() {
@@ -153,7 +157,7 @@ impl<C: Comm> Landed<C> {
         rows
     }
 
-    /// Waits until all have this rank's rows, and gives the buffer back.
+    /// Waits until this rank's sends are complete, and returns the buffer.
     ///
     /// # Errors
     /// When a rank cannot be reached.

@@ -1,10 +1,10 @@
-//! P = 1: the rows are exchanged in place, one pair after the other
-//! (HPL_dlaswp). Rows are contiguous, so each exchange streams two rows.
+//! P = 1: the rows are exchanged in place, one pair after the other (HPL_dlaswp). Rows are
+//! contiguous, so each exchange streams two rows.
 
 use crate::machine::blas::MatMut;
 use crate::machine::blas::kernels;
 
-/// Exchanges row `first + i` of `a` with row `ipiv[i]`, for each i in turn.
+/// Exchanges row `first + i` of `a` with row `ipiv[i]`, for each i in order.
 pub fn exchange(mut a: MatMut, first: usize, ipiv: &[f64]) {
     for (i, &pivot) in ipiv.iter().enumerate() {
         let (row, pivot) = (first + i, pivot as usize);

@@ -1,14 +1,19 @@
-//! The row exchange of a panel on the columns right of it, and the spread of the
-//! rows of U over the process column (HPL_dlaswp, HPL_pdlaswp00, HPL_pdlaswp01).
+//! The row exchange of a panel on the columns right of it, and the spread of the rows of U over the
+//! process column (HPL_dlaswp, HPL_pdlaswp00, HPL_pdlaswp01).
 //!
-//! A panel of `jb` pivots moves at most `2 jb` rows: rows come up to become the
-//! `jb` rows of U, and rows of the diagonal block are displaced to the places
-//! that those leave. [`Plan`] is that permutation. With P = 1 it is done in
-//! place (`local`); else the rows of U go to all ranks of the process column,
-//! by recursive doubling (`binary_exchange`), by spread and roll
-//! (`spread_roll`), straight and while this rank computes (`direct`), or read where they
-//! are (`node`). Which one: `node` where the process column shares memory on one node,
-//! `direct` for columns in two halves (`pgesv::trailing`), else as SWAP says.
+//! A panel of `jb` pivots moves at most `2 jb` rows: rows come up to become the `jb` rows of U, and
+//! rows of the diagonal block are displaced to the rows that those leave. [`Plan`] is that
+//! permutation. With P = 1 it is done in place (`local`). Else the rows of U go to all ranks of the
+//! process column in one of four ways:
+//!
+//! | module | how | where |
+//! |---|---|---|
+//! | `node` | each rank reads the others' rows in shared memory | all ranks on one node |
+//! | `direct` | messages to all ranks during products | columns in halves (`pgesv::trailing`) |
+//! | `binary_exchange` | recursive doubling | `SWAP` 0, and `mix` with few columns or P = 2 |
+//! | `spread_roll` | spread, then a ring | `SWAP` 1, and `mix` with many columns |
+//!
+//! The cost of each is in the comment of its module.
 
 mod binary_exchange;
 pub mod direct;
@@ -38,18 +43,17 @@ use node::NodeRows;
 pub struct Plan {
     /// This rank.
     me: usize,
-    /// Where each rank's rows of U begin among `u_rows`, and their end.
+    /// Where the rows of U of each rank begin among `u_rows`, and the end of the last rank's.
     starts: Vec<usize>,
     /// Rows of U, in the order of the rank that has them.
     u_rows: Vec<usize>,
-    /// Local rows at which this rank has its own.
+    /// Local rows of this rank's own rows of U.
     mine: Vec<usize>,
-    /// Displaced rows that go to another rank, in the order of the rank that has
-    /// them, then of the one that gets them.
+    /// Displaced rows that go to another rank, in the order of their owner, then of their taker.
     leaving: Vec<Displaced>,
-    /// For each rank, and the end, where its own begin among `leaving`.
+    /// Where the rows of each rank begin among `leaving`, and the end of the last rank's.
     leaving_starts: Vec<usize>,
-    /// Displaced rows that stay on this rank: local rows, from and to.
+    /// Displaced rows that stay on this rank, as pairs of local rows: from, to.
     staying: Vec<(usize, usize)>,
 }
 
@@ -104,8 +108,8 @@ impl Plan {
         &self.leaving[self.leaving_starts[rank]..self.leaving_starts[rank + 1]]
     }
 
-    /// Displaced rows that come to this rank from `rank`, and where they begin
-    /// among the rows that leave that one.
+    /// The displaced rows that come to this rank from `rank`, and where they begin among the rows
+    /// that leave `rank`.
     fn coming(&self, rank: usize) -> (usize, &[Displaced]) {
         let leaving = self.leaving(rank);
         let first = leaving.partition_point(|row| row.taker < self.me);
@@ -123,7 +127,7 @@ impl Plan {
         self.u_rows_from(rank).len() + self.leaving(rank).len()
     }
 
-    /// Puts the displaced rows that stay on this rank in their places.
+    /// Moves the displaced rows that stay on this rank.
     fn move_staying(&self, a: &mut MatMut) {
         for &(from, to) in &self.staying {
             let (from, to) = a.two_rows_mut(from, to);
@@ -131,7 +135,7 @@ impl Plan {
         }
     }
 
-    /// Takes the rows that come to this rank out of the offer of `rank`.
+    /// Copies the rows that come to this rank from the offer of `rank` into `a`.
     fn take_coming(&self, rank: usize, offer: &[f64], mut a: MatMut) {
         let width = a.cols();
         let (first, coming) = self.coming(rank);
@@ -142,9 +146,9 @@ impl Plan {
     }
 }
 
-/// Local rows of process row `me` that change when the rows of a panel are exchanged and U
-/// is solved for, in order: those of the diagonal block and all pivot rows below it. The
-/// panel begins at global row `j` and has pivots `ipiv`; at most `2 jb` rows.
+/// The local rows of process row `me` that change when the rows of a panel are exchanged and U is
+/// solved for, in order: those of the diagonal block and all pivot rows below it. The panel begins
+/// at global row `j` and has pivots `ipiv`; at most `2 jb` rows change.
 pub fn rows_written(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Vec<usize> {
     let end = j + ipiv.len();
     let is_mine = |&row: &usize| row >= end && rows.owner(row) == me;
@@ -202,38 +206,52 @@ pub struct RowBuffers {
 
 impl RowBuffers {
     /// Buffers to exchange the rows of panels of up to `nb` columns on up to `cols` columns at a
-    /// time, with `u` as the place for U, of `nb cols` doubles.
+    /// time. `u`, of `nb cols` doubles, receives U.
     ///
     /// # Errors
     /// When there is no memory for the rows.
+    ///
+    /// # Panics
+    /// When `u` has another length.
     pub fn new(nb: usize, cols: usize, u: PanelBuf) -> std::io::Result<Self> {
         assert_eq!(u.len(), nb * cols, "the place for U");
         Ok(Self { rows: PanelBuf::new(Self::rows_doubles(nb, cols))?, u })
     }
 
-    /// Doubles that it takes: the rows, and U once solved.
+    /// Doubles of both buffers: the rows, and the solved U.
     pub fn doubles(nb: usize, cols: usize) -> usize {
         Self::rows_doubles(nb, cols).saturating_add(nb.saturating_mul(cols))
     }
 
-    /// Doubles of the rows of U and the displaced rows alone.
+    /// Doubles of the buffer of the rows of U and the displaced rows.
     pub fn rows_doubles(nb: usize, cols: usize) -> usize {
         nb.saturating_mul(2).saturating_mul(cols)
     }
 }
 
-/// How rows are exchanged.
+/// How rows are exchanged by messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
-    /// By which messages, where it is by messages.
+    /// Which messages carry the rows.
     pub swap: Swap,
-    /// Columns above which [`Swap::Mix`] takes spread-roll.
+    /// Columns above which [`Swap::Mix`] takes spread-roll, where P > 2.
     pub threshold: usize,
 }
 
-/// Exchanges rows of the columns `a` along the process column, by messages. All rows of U
-/// arrive on every rank, to be solved for there. The rows of the diagonal block in `a` are left
-/// stale: U goes there once it is solved. Collective over the process column.
+/// Exchanges rows of the columns `a` along the process column, by messages. All rows of U arrive on
+/// every rank, to be solved for there. The rows of the diagonal block in `a` stay stale: U is
+/// written there once it is solved. Collective over the process column.
+///
+/// With NB rows of U, D displaced rows that change ranks (at most NB) and LocQ columns, it takes
+/// about
+///
+/// ```text
+/// binary exchange   log2(P) latency + (1 - 1/P) (NB + D) LocQ / bandwidth,    P a power of two
+/// spread-roll       P latency       + ((1 - 1/P) NB + D/P) LocQ / bandwidth
+/// mix               binary exchange where P = 2 or LocQ is at most the threshold, else spread-roll
+/// ```
+///
+/// on links of `bandwidth` elements a second in each direction.
 ///
 /// # Errors
 /// When a rank cannot be reached.
@@ -251,7 +269,8 @@ pub fn exchange<'r, C: Comm>(
     let long = match way.swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
-        // Of two ranks, each sends the other what it needs in one message.
+        // With two ranks, binary exchange is one message each way, with just the rows the other
+        // needs.
         Swap::Mix => col.size() > 2 && width > way.threshold,
     };
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
@@ -261,7 +280,7 @@ pub fn exchange<'r, C: Comm>(
     Ok(Arrived::on_this_rank(rows, u, width))
 }
 
-/// The rows of U where an exchange has left them, and the place of the solved U.
+/// The rows of U as an exchange delivers them, and the memory for the solved U.
 pub struct Arrived<'r> {
     rows: Vec<&'r [f64]>,
     u: SharedMat<'r>,
@@ -270,38 +289,38 @@ pub struct Arrived<'r> {
 }
 
 impl<'r> Arrived<'r> {
-    /// Rows of `width` columns in this rank's memory, with a place for U.
+    /// Rows of `width` columns in this rank's memory, with `u` for the solved U.
     ///
     /// # Panics
-    /// When there is no space for U there.
+    /// When `u` is shorter than U.
     pub fn on_this_rank(rows: Vec<&'r [f64]>, u: &'r mut [f64], width: usize) -> Self {
         let jb = rows.len();
         let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
         Self { rows, u, share: 0..width, shared: None }
     }
 
-    /// The rows of no columns.
+    /// The result of an exchange of no columns.
     fn nothing(plan: &Plan) -> Self {
         Self::on_this_rank(vec![&[]; plan.u_rows.len()], &mut [], 0)
     }
 
-    /// The columns for which this rank is to solve.
+    /// The columns for which this rank solves.
     pub fn share(&self) -> Range<usize> {
         self.share.clone()
     }
 
-    /// The rows, their columns `cols`.
+    /// The columns `cols` of the rows.
     pub fn columns(&self, cols: Range<usize>) -> Rows<'_> {
         Rows { rows: &self.rows, cols }
     }
 
-    /// Where U goes.
+    /// The memory that U is solved into.
     pub fn u(&self) -> &SharedMat<'r> {
         &self.u
     }
 
-    /// To be called when U is solved for this rank's share: waits for the others'.
-    /// Returns U.
+    /// Ends the solve: called when U is solved for this rank's share, it waits for the other ranks'
+    /// shares. Returns U.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -313,8 +332,8 @@ impl<'r> Arrived<'r> {
     }
 }
 
-/// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: another core
-/// reads them next, or nobody does.
+/// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: the next
+/// reader is another core, or there is none.
 pub fn stream_rows(team: &Team, a: MatRef, from: &[usize], to: MatMut) {
     let (width, to) = (a.cols(), to.share());
     team.split(from.len(), TUNING.exchange_grain_rows, |part| {
@@ -346,7 +365,7 @@ mod tests {
     use crate::hpl::comm::threads::run;
     use proptest::prelude::*;
 
-    /// What the sequence of exchanges `i <-> ipiv[i]` does to whole rows.
+    /// The whole rows after the exchanges `i <-> ipiv[i]`, in order.
     fn swapped(rows: usize, j: usize, ipiv: &[usize]) -> Vec<usize> {
         let mut content: Vec<usize> = (0..rows).collect();
         for (i, &pivot) in ipiv.iter().enumerate() {
@@ -418,12 +437,12 @@ mod tests {
             let (share, of) = (arrived.share(), if how == How::Node { 0 } else { width });
             assert!(share.len() >= of);
             for c in share {
-                // SAFETY: this rank's share.
+                // SAFETY: these columns are this rank's share.
                 let mut column = unsafe { arrived.u().block(0..jb, c..c + 1) };
                 (0..jb).for_each(|i| column.set(i, 0, value(i, c)));
             }
             let u = arrived.solved(&comm)?;
-            // SAFETY: nobody writes it any more.
+            // SAFETY: all ranks have solved; U is only read.
             let u = unsafe { u.block(0..jb, 0..width) };
             for (i, c) in (0..jb).flat_map(|i| (0..width).map(move |c| (i, c))) {
                 assert_eq!(u.as_ref().at(i, c), value(i, c), "U where all have solved");

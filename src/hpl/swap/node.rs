@@ -1,19 +1,22 @@
-//! The exchange where all ranks of the process column share a node: each puts the
-//! rows that others need into its own memory, and all read them there.
+//! The exchange where all ranks of the process column share a node: each writes the rows that
+//! others need into its own shared memory, and all read them there.
 //!
-//! U, which every rank needs whole, is there once: each rank solves for some of its
-//! columns, in the memory of the first rank.
+//! U, which every rank needs whole, exists once: each rank solves for some of its columns, in the
+//! memory of the first rank.
 //!
 //! ```text
 //! gather    own rows of U, and displaced rows that leave      raise WRITTEN
-//! solve     own share of the columns, from everybody's rows   raise SOLVED
+//! solve     own share of the columns, from all ranks' rows    raise SOLVED
 //! ```
 //!
-//! A rank that has raised WRITTEN no longer reads the U of the exchange before; a rank
-//! that has raised SOLVED no longer reads the others' rows.
+//! A rank that has raised WRITTEN no longer reads the U of the exchange before; a rank that has
+//! raised SOLVED no longer reads the others' rows.
 //!
-//! Rows are written past the caches: the other core has just read what was there,
-//! and would have to give back each line of it, one by one.
+//! No message is sent. A rank waits twice for the flags of all others, writes its NB/P rows of U
+//! and its displaced rows once, and reads all NB rows of U in its 1/P of the columns.
+//!
+//! Rows are written past the caches: the cores of other ranks have just read what was there, and
+//! would have to give back each line of it, one by one.
 
 use std::ops::Range;
 
@@ -27,45 +30,49 @@ use crate::machine::team::Team;
 /// Shares begin on a cache line.
 const LINE: usize = 8;
 
-/// A rank's part in the exchanges of one range of columns.
+/// One rank's side of the exchanges on one range of columns.
 pub struct NodeRows {
-    /// Rows, in each part, and the flags.
+    /// The exchanged rows, in each rank's part, and the flags.
     node: NodeMemory,
     /// U, in the part of the first rank.
     u: NodeMemory,
     nb: usize,
     cols: usize,
-    /// Exchanges begun.
+    /// Exchanges begun so far.
     count: u64,
 }
 
-/// Flags that the exchange of rows takes.
+/// Flags that the row exchange takes.
 pub const FLAGS: usize = 2;
 const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 
 impl NodeRows {
-    /// Rows of panels of up to `nb` columns on up to `cols` columns: the rows in `node`,
-    /// with [`NodeRows::rows_doubles`] of each part and [`FLAGS`] flags, and U in `u`, with
-    /// [`NodeRows::u_doubles`] of the part of the first rank.
+    /// An exchange for panels of up to `nb` columns on up to `cols` columns. The rows are in
+    /// `node`, with [`NodeRows::rows_doubles`] in each rank's part and [`FLAGS`] flags; U is in
+    /// `u`, with [`NodeRows::u_doubles`] in the part of the first rank.
     pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
         Self { node, u, nb, cols, count: 0 }
     }
 
-    /// Doubles that it takes of each part: rows of U, and displaced ones.
+    /// Doubles of each rank's part for the rows of U and the displaced rows.
     pub fn rows_doubles(nb: usize, cols: usize) -> usize {
         nb.saturating_mul(2).saturating_mul(cols)
     }
 
-    /// Doubles that U takes.
+    /// Doubles of the first rank's part for U.
     pub fn u_doubles(nb: usize, cols: usize) -> usize {
         nb.saturating_mul(cols)
     }
 
-    /// As [`super::exchange`], without messages: this rank solves for its share of the columns.
+    /// Exchanges rows of the columns `a` in shared memory, without messages. This rank is to solve
+    /// for its share of the columns of U. Collective over the process column.
     ///
     /// # Errors
     /// When the job has been aborted.
+    ///
+    /// # Panics
+    /// When the columns or the panel are wider than the memory, or the last exchange is not over.
     pub fn exchange<C: Comm>(
         &mut self,
         col: &C,
@@ -82,8 +89,8 @@ impl NodeRows {
         Ok(Arrived { rows, u: self.u(jb, width), share: self.share(width), shared: Some(self) })
     }
 
-    /// Begins the next exchange: writes the rows that others need, and puts in their
-    /// places those that stay on this rank.
+    /// Begins the next exchange: writes the rows that other ranks need, and moves the displaced
+    /// rows that stay on this rank.
     fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
         let width = a.cols();
         assert!(
@@ -95,8 +102,8 @@ impl NodeRows {
         assert!(is_solved, "an exchange before the last one is over");
         self.count += 1;
         let from: Vec<usize> = plan.offer().collect();
-        // SAFETY: this memory is this exchange's alone, and `self` is borrowed to be changed. All
-        // others have solved with what was here, and look again after the flag.
+        // SAFETY: this memory is used by this exchange alone, and `self` is borrowed mutably. All
+        // other ranks have solved with the rows that were here, and read again only after the flag.
         let part = unsafe { self.node.mine(0..from.len() * width) };
         let part = MatMut::row_major(part, from.len(), width, width);
         stream_rows(team, a.as_ref(), &from, part);
@@ -104,8 +111,8 @@ impl NodeRows {
         plan.move_staying(a);
     }
 
-    /// Waits for the rows of all, and takes those that come to this rank. Returns the
-    /// rows of U.
+    /// Waits for the rows of all ranks, and copies those that come to this rank. Returns the rows
+    /// of U.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -114,8 +121,8 @@ impl NodeRows {
         let width = a.cols();
         let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
         for rank in 0..self.node.size() {
-            // SAFETY: its rank has raised WRITTEN, and writes here again once this one has
-            // raised SOLVED; this rank does so with `self` borrowed to be changed.
+            // SAFETY: its rank has raised WRITTEN, and writes here again only after this one has
+            // raised SOLVED; this rank does so with `self` borrowed mutably.
             let offer = unsafe { self.node.part(rank, 0..plan.offered(rank) * width) };
             if rank != self.node.rank() {
                 plan.take_coming(rank, offer, a.rb());
@@ -126,7 +133,7 @@ impl NodeRows {
         Ok(rows)
     }
 
-    /// The columns of `width` for which this rank solves.
+    /// The columns of `width` for which this rank solves, which begin on a cache line.
     fn share(&self, width: usize) -> Range<usize> {
         let (me, size) = (self.node.rank(), self.node.size());
         let bound = |rank: usize| match rank == size {
@@ -136,18 +143,18 @@ impl NodeRows {
         bound(me)..bound(me + 1)
     }
 
-    /// The U of all, `jb x width`.
+    /// The shared U, `jb x width`.
     fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
         let doubles = 0..jb * width;
         let first = self.u.address(0, &doubles);
-        // SAFETY: within the part of rank 0, which all have mapped to write, and in memory
-        // that is this exchange's alone. Each rank writes its own share, after it has seen all
-        // flags WRITTEN: nobody looks at the last U any more. All read it after all flags
-        // SOLVED.
+        // SAFETY: the doubles are within the part of rank 0, which all ranks have mapped to write,
+        // and in memory that this exchange alone uses. Each rank writes its own share, after it has
+        // seen all flags WRITTEN: no rank reads the last U any more. All ranks read it after all
+        // flags SOLVED.
         unsafe { MatMut::row_major_at(first, doubles.len(), jb, width, width) }.share()
     }
 
-    /// Says that this rank's share is solved, and waits for those of the others.
+    /// Announces that this rank's share is solved, and waits for those of the others.
     ///
     /// # Errors
     /// When the job has been aborted.

@@ -1,9 +1,24 @@
-//! Spread and roll: displaced rows go to their places, then all roll rows of U around the
-//! ring (HPL_pdlaswp01). Each rank passes on each row of U once: for many columns, where bytes
-//! count.
+//! Spread and roll: the displaced rows go to their new ranks, then the rows of U roll around the
+//! ring of ranks (HPL_pdlaswp01). Each rank forwards each row of U once: for many columns, where
+//! bytes count.
 //!
-//! The rank that rolls most rows holds up all others in each step. So ranks with more rows
-//! of U than others first hand some over to them (HPL_equil), beside the displaced rows.
+//! The rank that rolls the most rows delays all others in each step. So ranks with more rows of U
+//! than others first hand some over to them (HPL_equil), at the same time as the displaced rows.
+//!
+//! With NB rows of U, D displaced rows that change ranks (at most NB), LocQ columns, and links that
+//! carry `bandwidth` elements a second in each direction, an exchange takes about
+//!
+//! ```text
+//! spread    1 latency       + (D / P + H) LocQ / bandwidth      H: most rows one rank hands over
+//! roll      (P - 1) latency + (1 - 1/P) NB LocQ / bandwidth     P - 1 messages of NB / P rows
+//! total     P latency       + ((1 - 1/P) NB + D / P + H) LocQ / bandwidth
+//! ```
+//!
+//! The spread sends all of a rank's messages at once, up to P - 1 of displaced rows and P - 1 of
+//! rows handed over. D / P holds where the displaced rows are spread evenly: a rank sends at most
+//! the rows that it has in the diagonal block, about NB / P, and receives at most NB, where it has
+//! all pivots. HPL's spread goes down a binary tree, for (log2 P + P - 1) latency + K NB LocQ(N) /
+//! bandwidth.
 
 use std::ops::Range;
 
@@ -15,11 +30,11 @@ const TAG_SPREAD: Tag = 0x121;
 const TAG_ROLL: Tag = 0x122;
 const TAG_DEAL: Tag = 0x123;
 
-/// Messages, with the other rank.
+/// A message to another rank: its bytes, that rank, the tag.
 type Leaving<'r> = (&'r [u8], usize, Tag);
 type Coming<'r> = (&'r mut [u8], usize, Tag);
 
-/// Which rank rolls which rows of U: all of them equally many, or one more.
+/// Which rank rolls which rows of U: all roll the same number, or one more.
 struct Deal {
     /// Where each rank's rows begin in the roll, and their end.
     starts: Vec<usize>,
@@ -28,8 +43,8 @@ struct Deal {
 }
 
 impl Deal {
-    /// Each rank keeps of its rows as many as it rolls. The rest fills the gaps of the others, in
-    /// the order of the ranks: what one hands over to another lies together.
+    /// Each rank keeps as many of its rows as it rolls. The rest fills the gaps of the others in
+    /// the order of the ranks, so the rows that one rank hands over to another are contiguous.
     fn new(plan: &Plan, size: usize) -> Self {
         let rows = plan.u_rows.len();
         let starts: Vec<usize> = (0..=size).map(|rank| rows * rank / size).collect();
@@ -48,20 +63,20 @@ impl Deal {
         Self { starts, places }
     }
 
-    /// Rows of the roll that are `rank`'s.
+    /// The rows of the roll that begin on `rank`.
     fn of(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]
     }
 
-    /// Rows of the roll that `from` hands over to `to`, another rank.
+    /// The rows of the roll that `from` hands over to `to`, another rank.
     fn handed_over(&self, plan: &Plan, from: usize, to: usize) -> Range<usize> {
         let places = &self.places[plan.u_rows_from(from)];
         let mut there = places.iter().filter(|at| self.of(to).contains(at));
         there.next().map_or(0..0, |&first| first..first + 1 + there.count())
     }
 
-    /// What this rank hands over, and what it gets: rows of `width` columns, on both ranks at
-    /// their places in the roll.
+    /// The messages of rows that this rank hands over, and of those it gets: rows of `width`
+    /// columns, on both ranks at their positions in the roll.
     fn messages<'r>(
         &self,
         plan: &Plan,
@@ -92,7 +107,7 @@ impl Deal {
     }
 }
 
-/// Returns where in the buffer each row of U has arrived.
+/// Exchanges the rows by spread and roll. Returns where in `buffer` each row of U has arrived.
 pub(super) fn exchange<C: Comm>(
     col: &C,
     plan: &Plan,
@@ -102,7 +117,7 @@ pub(super) fn exchange<C: Comm>(
     let (me, width) = (col.rank(), a.cols());
     let deal = Deal::new(plan, col.size());
     let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * width);
-    // Own rows of U first: the displaced rows go to the places they leave.
+    // Own rows of U first: displaced rows overwrite the rows that they leave.
     for (&row, &place) in plan.mine.iter().zip(&deal.places[plan.u_rows_from(me)]) {
         rolling[place * width..(place + 1) * width].copy_from_slice(a.as_ref().row(row));
     }
@@ -113,9 +128,9 @@ pub(super) fn exchange<C: Comm>(
     Ok(order)
 }
 
-/// Sends the displaced rows straight to the ranks that get them, and rows of U to those that
-/// roll them for this rank, all at once. Of `jb` rows each rank has about `jb / P`: few
-/// messages, and none is passed on.
+/// Sends the displaced rows straight to the ranks that get them, and rows of U to those that roll
+/// them for this rank, all at once. Each rank has about `jb / P` of the `jb` rows: the messages are
+/// few, and none is forwarded.
 fn spread<C: Comm>(
     col: &C,
     plan: &Plan,
@@ -149,7 +164,7 @@ fn spread<C: Comm>(
         into = rest;
     }
     col.exchange_bytes(&sends, &mut recvs)?;
-    // One message lies behind the other.
+    // The messages are stored one after the other.
     let arrived = buffer[leaving.len() * width..].chunks_exact(width);
     for (row, content) in coming.iter().zip(arrived) {
         a.row_mut(row.to).copy_from_slice(content);
@@ -157,8 +172,8 @@ fn spread<C: Comm>(
     Ok(())
 }
 
-/// In step s a rank sends the rows of rank `me - s` to its right and gets those
-/// of rank `me - 1 - s` from its left.
+/// Rolls the rows around the ring: in step s a rank sends the rows of rank `me - s` to its right
+/// and gets those of rank `me - 1 - s` from its left.
 fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], width: usize) -> Result<()> {
     let (me, size) = (col.rank(), col.size());
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
@@ -179,7 +194,7 @@ fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], width: usize) -> Result
 mod tests {
     use super::*;
 
-    /// The plan, for `me`, of ranks that have so many rows of U each.
+    /// The plan, for `me`, of ranks that have `counts` rows of U.
     fn plan(counts: &[usize], me: usize) -> Plan {
         let starts = (0..=counts.len()).map(|rank| counts[..rank].iter().sum()).collect();
         let rows = counts.iter().sum();

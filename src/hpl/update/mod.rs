@@ -47,8 +47,8 @@ pub fn multiply(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     gemm(-1.0, l2, u, 1.0, a2);
 }
 
-/// `A2 = A2 + L2 U` on rows `rows` of A2, which takes [`multiply`] back, but for
-/// rounding; `a2` is those rows.
+/// `A2 = A2 + L2 U` on rows `rows` of A2, which takes [`multiply`] back except for rounding; `a2`
+/// is those rows.
 pub fn take_back(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
     gemm(1.0, l2, u, 1.0, a2);

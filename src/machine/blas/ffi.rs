@@ -1,14 +1,14 @@
 //! The Fortran interface of the BLAS.
 //!
-//! The trailing lengths of character arguments are part of that interface;
-//! libraries written in C ignore them.
+//! The lengths of character arguments, at the end, are part of that interface; libraries written in
+//! C ignore them.
 
 use std::ffi::c_int;
 
 /// Integers of the BLAS (LP64).
 pub type BlasInt = c_int;
 
-/// A dimension as the BLAS wants it.
+/// A dimension as the BLAS counts it.
 ///
 /// # Panics
 /// Beyond 2^31 - 1, which no local matrix of a real machine reaches.

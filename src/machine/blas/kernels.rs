@@ -1,26 +1,26 @@
 //! Loops over contiguous doubles, compiled for several instruction sets.
 //!
-//! Each is one plain loop; the compiler vectorizes it for AVX-512, for AVX2 with
-//! FMA, and for the baseline, NEON among them, and the best that the CPU has is called.
+//! Each is one plain loop. The compiler vectorizes it for AVX-512, for AVX2 with FMA, and for the
+//! baseline (on Arm with NEON); the best version for the CPU is called.
 
 #[cfg(target_arch = "x86_64")]
 use crate::machine::blas::vectors::Vectors;
 
-/// The largest magnitude of a range, and where it is.
+/// The largest magnitude of a range, and its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Best {
-    /// Magnitude; 0 of an empty range; NaN where an element was not finite.
+    /// Magnitude; 0 for an empty range; NaN if an element is not finite.
     pub magnitude: f64,
-    /// Index of the (first) element that has it.
+    /// Index of the first element with this magnitude.
     pub index: usize,
 }
 
 impl Best {
-    /// Of nothing.
+    /// The result for an empty range.
     pub const NONE: Self = Self { magnitude: 0.0, index: usize::MAX };
 
-    /// The better of two; at a tie the lower index, so that the cut into
-    /// chunks and threads makes no difference. What is not finite wins.
+    /// The better of two results; at a tie the one with the lower index, so that it makes no
+    /// difference how the range is cut for chunks and threads. An element that is not finite wins.
     pub fn or(self, other: Self) -> Self {
         match self.magnitude.partial_cmp(&other.magnitude) {
             None if self.magnitude.is_nan() => self,
@@ -32,14 +32,14 @@ impl Best {
         }
     }
 
-    /// The same with its index counted from `offset` before.
+    /// The result with its index increased by `offset`.
     pub fn moved(self, offset: usize) -> Self {
         Self { index: self.index.saturating_add(offset), ..self }
     }
 }
 
-/// Defines `$name` over the loop `$body`, which takes `FUSED`: whether the
-/// instruction set multiplies and adds at once.
+/// Defines `$name` over the loop `$body`, whose parameter `FUSED` says whether the instruction set
+/// has fused multiply-add.
 macro_rules! multiversion {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $ret:ty = $body:ident) => {
         $(#[$doc])*
@@ -53,7 +53,7 @@ macro_rules! multiversion {
                 match Vectors::here() {
                     // SAFETY: the processor has them.
                     Vectors::Avx512 => return unsafe { avx512($($arg),*) },
-                    // SAFETY: as above.
+                    // SAFETY: the processor has these instructions.
                     Vectors::Avx2 => return unsafe { avx2($($arg),*) },
                     Vectors::Baseline => {}
                 }
@@ -87,13 +87,13 @@ multiversion! {
 }
 
 multiversion! {
-    /// The largest magnitude of `x`; NaN when any element is.
+    /// The largest magnitude of `x`; NaN if any element is NaN.
     largest(x: &[f64]) -> f64 = largest_loop
 }
 
 multiversion! {
-    /// `x v` for a `v` of +1 and -1, and the largest magnitude of `x`. Each product is exact, so
-    /// all instruction sets have the same bits.
+    /// The product `x v` with a vector `v` of +1 and -1, and the largest magnitude of `x`. Each
+    /// product of elements is exact, so all instruction sets give the same bits.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -138,8 +138,9 @@ fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
     }
 }
 
-/// The bits of a magnitude. They are ordered as magnitudes are, with infinity above all finite
-/// ones and NaN above infinity. Without the sign, signed comparisons do, which AVX2 and NEON have.
+/// The bits of a magnitude. They are ordered like magnitudes, with infinity above all finite ones
+/// and NaN above infinity. As the sign bit is 0, they can be compared as signed integers, as AVX2
+/// and NEON do.
 #[inline(always)]
 fn magnitude_bits(x: f64) -> i64 {
     x.abs().to_bits().cast_signed()
@@ -221,7 +222,7 @@ mod tests {
             (&[tiny, -f64::MIN_POSITIVE, 0.0], 1),
         ];
         for (x, index) in cases {
-            // In the lanes and behind them.
+            // In the lanes and after them.
             for before in [0, 31, 32, 100] {
                 let padded = [&vec![0.0; before], x].concat();
                 let (found, want) = (search(&padded), plain_search(&padded));

@@ -1,11 +1,10 @@
 //! The few BLAS calls that LU needs, safe, on matrix views.
 //!
-//! The products are the library's. One triangular solve is our own (`solve_rows`), as
-//! the library's is much slower than its DGEMM.
+//! The products are the library's. One triangular solve is our own (`solve_rows`), as the library's
+//! is much slower than its DGEMM.
 //!
-//! Any BLAS with the Fortran interface and 32-bit integers serves; see
-//! `build.rs` for how to choose one. Each view knows its own layout, so that
-//! calls read like the mathematics they do.
+//! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` says how to choose
+//! one. Each view knows its own layout, so that calls read like the mathematics they do.
 
 mod ffi;
 pub mod kernels;
@@ -36,8 +35,8 @@ pub fn gemm(alpha: f64, a: MatRef, b: MatRef, beta: f64, mut c: MatMut) {
     let (trans_b, ldb) = op(b);
     let (m, n, k) = (int(c.rows()), int(c.cols()), int(a.cols()));
     let ldc = int(c.ld());
-    // SAFETY: the views guarantee that every element named by these shapes and
-    // leading dimensions lies in borrowed memory, C's exclusively.
+    // SAFETY: the views guarantee that every element that these shapes and leading dimensions name
+    // is in borrowed memory, C's exclusively.
     unsafe {
         ffi::dgemm_(
             &trans_a,
@@ -102,17 +101,17 @@ pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
     }
 }
 
-/// Rows of a matrix, wherever each of them lies.
+/// Rows of a matrix, each at an address of its own.
 #[derive(Clone)]
 pub struct Rows<'a> {
-    /// Each row.
+    /// The rows.
     pub rows: &'a [&'a [f64]],
-    /// Which of their elements.
+    /// The elements of each row that are meant.
     pub cols: std::ops::Range<usize>,
 }
 
-/// `B := L^-1 R` with L the unit lower triangle of the square matrix `l`, and R
-/// the rows `from`; B row-major.
+/// `B := L^-1 R` with L the unit lower triangle of the square matrix `l`, and R the rows `from`. B
+/// is row-major.
 ///
 /// # Panics
 /// When the shapes do not fit.
@@ -191,7 +190,7 @@ pub fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
     }
 }
 
-/// BLAS's `trans` letter and leading dimension for a view.
+/// The `trans` letter of the BLAS and the leading dimension of a view.
 fn op(a: MatRef) -> (u8, BlasInt) {
     (if a.is_col_major() { b'N' } else { b'T' }, int(a.ld()))
 }
@@ -266,7 +265,7 @@ mod tests {
             }
         }
 
-        /// To the bit, as if the rows had been copied first.
+        /// The bits are those of a solve after a copy of the rows.
         #[test]
         fn rows_are_solved_from_where_they_are(
             n in 0usize..20, spare in 0usize..5, w in 0usize..60, by_row: bool, seed: u64,

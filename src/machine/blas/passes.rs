@@ -1,23 +1,22 @@
-//! The two passes over the rows of a panel's last columns, which also find the largest
-//! element of the next column.
+//! The two passes over the rows of a panel's last columns, which also find the largest element of
+//! the next column.
 //!
 //! ```text
 //! subtract_columns   y -= sum of u_k l_k over columns l_k       left, Crout
 //! rank1              l *= 1/pivot;  y_k -= u_k l                right
 //! ```
 //!
-//! A few vectors of rows stay in registers for up to eight columns: `y`, or `l`, is
-//! read and written once, not once for each column. The largest element is kept as the
-//! bits of its magnitude, which are ordered as magnitudes are, with infinity above all
-//! finite ones and NaN above infinity: one maximum finds the pivot and what is wrong.
+//! A few vectors of rows stay in registers for up to eight columns: `y`, or `l`, is read and
+//! written once, not once for each column. The largest element is kept as the bits of its
+//! magnitude, which are ordered like magnitudes, with infinity above all finite ones and NaN above
+//! infinity: one maximum finds the pivot and what is wrong.
 //!
-//! Each element takes the same operations in the same order wherever the rows
-//! are cut.
+//! Each element takes the same operations in the same order wherever the rows are cut.
 
 use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 
-/// Most columns that go by at once: for each, a register holds its `u_k`.
+/// The most columns that one pass takes: a register holds the `u_k` of each.
 const COLUMNS: usize = 8;
 
 /// The bits of `|x|`.
@@ -25,8 +24,8 @@ fn magnitude_bits(x: f64) -> u64 {
     x.to_bits() & (u64::MAX >> 1)
 }
 
-/// `y -= sum of u_k l_k`, with `l_k` the columns of `left`, in their order.
-/// Returns the bits of the largest magnitude in `y`, 0 of an empty one.
+/// `y -= sum of u_k l_k`, with `l_k` the columns of `left`, in their order. Returns the bits of the
+/// largest magnitude in `y`, or 0 if it is empty.
 ///
 /// # Panics
 /// When the shapes do not fit, or `left` is not column-major.
@@ -34,7 +33,7 @@ pub fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
     assert_eq!((left.rows(), left.cols()), (y.len(), u.len()), "shapes");
     assert!(left.is_col_major(), "layout");
     let mut bits = 0;
-    // Once even without columns: for the largest element.
+    // One pass even without columns, to find the largest element.
     for start in (0..u.len().max(1)).step_by(COLUMNS) {
         let end = u.len().min(start + COLUMNS);
         let pass = Pass {
@@ -45,14 +44,14 @@ pub fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
             rows: y.len(),
             u: &u[start..end],
         };
-        // SAFETY: `line` is `y`, `columns` are only read by this kind of pass.
+        // SAFETY: `line` is `y`; this kind of pass only reads `columns`.
         bits = unsafe { pass.run::<false>() };
     }
     bits
 }
 
-/// `l *= inverse`, and then `y_k -= u_k l` with `y_k` the columns of `right`.
-/// Returns the bits of the largest magnitude in `y_0`; 0 if there is none.
+/// `l *= inverse`, and then `y_k -= u_k l` with `y_k` the columns of `right`. Returns the bits of
+/// the largest magnitude in `y_0`, or 0 if there is none.
 ///
 /// # Panics
 /// When the shapes do not fit, or `right` is not column-major.
@@ -71,7 +70,7 @@ pub fn rank1(l: &mut [f64], inverse: f64, u: &[f64], mut right: MatMut) -> u64 {
             rows: l.len(),
             u: &u[start..end],
         };
-        // SAFETY: `l` and the columns are borrowed to be written, and do not overlap.
+        // SAFETY: `l` and the columns are borrowed mutably, and do not overlap.
         let bits = unsafe { pass.run::<true>() };
         first.get_or_insert(bits);
     }
@@ -80,9 +79,9 @@ pub fn rank1(l: &mut [f64], inverse: f64, u: &[f64], mut right: MatMut) -> u64 {
 
 /// One pass: a line and up to [`COLUMNS`] columns, `ld` apart, with a factor for each.
 struct Pass<'u> {
-    /// `l` of a rank-1 pass, else `y`.
+    /// `l` in a rank-1 pass, else `y`.
     line: *mut f64,
-    /// What `l` is multiplied by.
+    /// The factor that multiplies `l`.
     factor: f64,
     columns: *mut f64,
     ld: usize,
@@ -91,20 +90,21 @@ struct Pass<'u> {
 }
 
 impl Pass<'_> {
-    /// The pass with the best instructions of this CPU.
+    /// Runs the pass with the best instructions of this CPU.
     ///
     /// # Safety
-    /// `line` and `columns` name valid memory; no other reference to what the pass
-    /// writes is in use: `line`, and with `RANK1` the columns.
+    /// `line` and `columns` name valid memory; no other reference to what the pass writes is in
+    /// use: `line`, and with `RANK1` the columns.
     unsafe fn run<const RANK1: bool>(&self) -> u64 {
         match Vectors::here() {
-            // SAFETY: the processor has them; the rest is our caller's.
+            // SAFETY: the processor has these instructions; the rest is the caller's promise.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx512 => return unsafe { avx512::run::<RANK1>(self) },
-            // SAFETY: as above.
+            // SAFETY: the processor has these instructions; the rest is the caller's promise.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => return unsafe { avx2::run::<RANK1>(self) },
-            // SAFETY: as above.
+            // SAFETY: every processor of the architecture has NEON; the rest is the caller's
+            // promise.
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => return unsafe { neon::run::<RANK1>(self) },
             Vectors::Baseline => {}
@@ -116,10 +116,10 @@ impl Pass<'_> {
         (0..self.rows).map(bits).fold(0, u64::max)
     }
 
-    /// Row `i` of the pass. `fnmadd(a, b, c)` is `c - a b`.
+    /// Computes row `i` of the pass. `fnmadd(a, b, c)` is `c - a b`.
     ///
     /// # Safety
-    /// As [`Pass::run`].
+    /// The conditions of [`Pass::run`].
     #[inline(always)]
     unsafe fn row<const RANK1: bool>(
         &self,
@@ -127,7 +127,7 @@ impl Pass<'_> {
         fnmadd: impl Fn(f64, f64, f64) -> f64,
     ) -> u64 {
         let mut bits = 0;
-        // SAFETY: our caller's.
+        // SAFETY: the caller's promise.
         unsafe {
             let line = self.line.add(i);
             if RANK1 {
@@ -149,8 +149,8 @@ impl Pass<'_> {
     }
 }
 
-/// The passes for one instruction set: blocks of `$wide` vectors of rows, then of
-/// one vector, then single rows.
+/// The passes for one instruction set: blocks of `$wide` vectors of rows, then of one vector, then
+/// single rows.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! passes {
     ($module:ident, $arch:ident, $features:literal, $lanes:literal, $wide:literal, $vector:ty, $bits:ty,
@@ -162,11 +162,13 @@ macro_rules! passes {
             use super::{COLUMNS, Pass};
             use std::arch::$arch::*;
 
+            /// Runs the pass.
+            ///
             /// # Safety
-            /// As [`Pass::run`], and the CPU has the features.
+            /// The conditions of [`Pass::run`], and the CPU has the features.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn run<const RANK1: bool>(pass: &Pass) -> u64 {
-                // SAFETY: the caller's.
+                // SAFETY: the caller's promise.
                 unsafe {
                     match pass.u.len() {
                         0 => all_rows::<RANK1, 0>(pass),
@@ -192,7 +194,7 @@ macro_rules! passes {
                 }
                 let mut largest = $splat_bits(0);
                 let mut i = 0;
-                // SAFETY: rows of the pass.
+                // SAFETY: these are rows of the pass.
                 unsafe {
                     while i + $wide * $lanes <= pass.rows {
                         largest = block::<RANK1, K, $wide>(pass, &u, i, largest);
@@ -202,7 +204,7 @@ macro_rules! passes {
                         largest = block::<RANK1, K, 1>(pass, &u, i, largest);
                         i += $lanes;
                     }
-                    // SAFETY: a vector of bits is that many numbers.
+                    // SAFETY: a vector of bits has this number of integers.
                     let lanes: [u64; $lanes] = std::mem::transmute(largest);
                     let rest =
                         (i..pass.rows).map(|i| pass.row::<RANK1>(i, |a, b, c| (-a).mul_add(b, c)));
@@ -210,8 +212,8 @@ macro_rules! passes {
                 }
             }
 
-            /// Rows `i..i + WIDE vectors`. Plain loops over constant ranges: only
-            /// those are unrolled, and keep their vectors in registers.
+            /// Computes rows `i..i + WIDE vectors`. Only plain loops over constant ranges are
+            /// unrolled, and keep their vectors in registers.
             #[allow(clippy::needless_range_loop)]
             #[inline]
             #[target_feature(enable = $features)]
@@ -224,7 +226,7 @@ macro_rules! passes {
                 let magnitude = $splat_bits(i64::MAX);
                 let larger = $larger;
                 let mut line = [$splat(0.0); WIDE];
-                // SAFETY: the caller's.
+                // SAFETY: the caller's promise.
                 unsafe {
                     for v in 0..WIDE {
                         line[v] = $load(pass.line.add(i + v * $lanes));
@@ -280,7 +282,7 @@ passes!(
     |a, b| _mm512_max_epu64(a, b)
 );
 
-// Magnitudes have no sign bit: signed numbers compare as well.
+// Magnitudes have no sign bit, so they compare as signed numbers.
 #[cfg(target_arch = "x86_64")]
 passes!(
     avx2,
@@ -301,7 +303,7 @@ passes!(
     |a, b| _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(b, a))
 );
 
-// Registers for twice the rows: a block of four would be half a cache line of many.
+// Registers suffice for twice the rows: a block of four would be half a cache line of many columns.
 #[cfg(target_arch = "aarch64")]
 passes!(
     neon,
@@ -327,7 +329,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All that this CPU has, and the plain loop.
+    /// All kinds that this CPU has, and the plain loop.
     unsafe fn kinds<const RANK1: bool>() -> Vec<unsafe fn(&Pass) -> u64> {
         unsafe fn plain<const RANK1: bool>(pass: &Pass) -> u64 {
             let bits = |i| unsafe { pass.row::<RANK1>(i, |a, b, c| c - a * b) };
@@ -358,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// From a row on that is not on a cache line, as pivots come.
+        /// The first row need not be on a cache line, as after pivots.
         #[test]
         fn passes_do_what_their_formulas_say(
             rows in 0usize..150, k in 0usize..20, from in 0usize..9, inverse in -2.0..2.0f64, seed: u64,
@@ -421,7 +423,7 @@ mod tests {
             let close = |a: &[f64], b: &[f64]| {
                 a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-14 || !a.is_finite() && !b.is_finite())
             };
-            // SAFETY: only asks for the functions.
+            // SAFETY: this only gets the functions.
             let (subtract, rank1) = unsafe { (kinds::<false>(), kinds::<true>()) };
             for (kinds, sees_line) in [(subtract, true), (rank1, k > 0)] {
                 let want = run(kinds[0]);

@@ -1,29 +1,29 @@
 //! `A1 := L1^-1 A1`, the triangular solve of the update, in registers.
 //!
-//! L1 is column-major and unit lower, A1 row-major. A strip of a few vectors of columns
-//! is solved eight rows at a time: the contribution of the rows above is a product with
-//! its sums in registers, and the solve among the eight rows is done in registers, too.
+//! L1 is column-major and unit lower, A1 row-major. A strip of a few vectors of columns is solved
+//! eight rows at a time: the contribution of the rows above is a product with its sums in
+//! registers, and the solve among the eight rows is done in registers, too.
 //!
 //! ```text
 //! X(I, s) = L(I,I)^-1 ( A(I, s) - L(I, 0..I) X(0..I, s) )      I: 8 rows, s: a strip
 //! ```
 //!
-//! Nothing is packed: a step reads 8 consecutive elements of a column of L1 and
-//! one row of the strip, both of which stay in the caches. That runs at the rate
-//! of DGEMM, where OpenBLAS's DTRSM reaches half of it.
+//! Nothing is packed: a step reads 8 consecutive elements of a column of L1 and one row of the
+//! strip, both of which stay in the caches. This runs at the rate of DGEMM, where OpenBLAS's DTRSM
+//! reaches half of it.
 //!
-//! The rows of A1 may be read from another buffer, in any order: rows of a row exchange
-//! are solved from the buffer of the exchange into U, without a copy.
+//! The rows of A1 may be read from another buffer, in any order: rows of a row exchange are solved
+//! from the buffer of the exchange into U, without a copy.
 //!
-//! An element of U is the same sum in the same order in whatever strip it is, so
-//! its bits do not depend on how the columns are cut up among threads.
+//! An element of U is the same sum in the same order in any strip, so its bits do not depend on how
+//! the columns are cut among threads.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::vectors::Vectors;
 use super::{MatMut, MatRef, Rows};
 
-/// Solves in place, or for the rows `from`, if there is a kernel for these layouts
-/// on this CPU; else leaves `a` as it is and returns false.
+/// Solves in place, or for the rows `from`, if there is a kernel for these layouts on this CPU.
+/// Else leaves `a` as it is and returns false.
 pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
     debug_assert_eq!((l.rows(), l.cols()), (a.rows(), a.rows()));
     if !l.is_col_major() || a.is_col_major() {
@@ -36,13 +36,14 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
         let from = from.map(|from| (from.rows, from.cols.start));
         let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
         match Vectors::here() {
-            // SAFETY: the processor has them; the views cover what they name.
+            // SAFETY: the processor has these instructions; the views cover what the system names.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx512 => unsafe { avx512::solve(&system) },
-            // SAFETY: as above.
+            // SAFETY: the processor has these instructions; the views cover what the system names.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { avx2::solve(&system) },
-            // SAFETY: as above.
+            // SAFETY: every processor of the architecture has NEON; the views cover what the system
+            // names.
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => unsafe { neon::solve(&system) },
             Vectors::Baseline => return false,
@@ -56,19 +57,18 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
     }
 }
 
-/// L, column by column, and A, row by row.
+/// The operands of a solve: L, column by column, and A, row by row.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 struct System<'o> {
     l: *const f64,
     ldl: usize,
-    /// Order of L, rows of A.
+    /// The order of L, and the rows of A.
     n: usize,
     a: *mut f64,
     lda: usize,
     /// Columns of A.
     width: usize,
-    /// The right side where it is not in A: its rows, and where the columns begin
-    /// in each.
+    /// The right side, if it is not in A: its rows, and the index of the first column in each.
     from: Option<(&'o [&'o [f64]], usize)>,
 }
 
@@ -80,7 +80,7 @@ impl System<'_> {
     /// There is such a row.
     #[inline(always)]
     unsafe fn right_side(&self, i: usize) -> *const f64 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe {
             match self.from {
                 None => self.a.add(i * self.lda),
@@ -90,8 +90,8 @@ impl System<'_> {
     }
 }
 
-/// The kernel for one instruction set: `$rows` x (`$wide` vectors) sums, then
-/// strips of one vector, then single columns.
+/// The kernel for one instruction set: `$rows` x (`$wide` vectors) sums, then strips of one vector,
+/// then single columns.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernel {
     ($module:ident, $arch:ident, $features:literal, $lanes:literal, $rows:literal, $wide:literal,
@@ -102,24 +102,26 @@ macro_rules! kernel {
             use super::System;
             use std::arch::$arch::*;
 
+            /// Solves the system in A.
+            ///
             /// # Safety
-            /// The CPU has the features, and `system` names valid memory; no other reference to
+            /// The CPU has the features, `system` names valid memory, and no other reference to
             /// that of A is in use.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn solve(system: &System) {
                 let mut at = 0;
                 while at + $wide * $lanes <= system.width {
-                    // SAFETY: the strip lies in A.
+                    // SAFETY: the strip is within A.
                     unsafe { strip::<$wide>(system, at) };
                     at += $wide * $lanes;
                 }
                 while at + $lanes <= system.width {
-                    // SAFETY: as above.
+                    // SAFETY: the strip is within A.
                     unsafe { strip::<1>(system, at) };
                     at += $lanes;
                 }
                 for column in at..system.width {
-                    // SAFETY: as above.
+                    // SAFETY: the column is within A.
                     unsafe { single(system, column) };
                 }
             }
@@ -128,18 +130,17 @@ macro_rules! kernel {
             unsafe fn strip<const WIDE: usize>(system: &System, at: usize) {
                 let whole = system.n - system.n % $rows;
                 for i in (0..whole).step_by($rows) {
-                    // SAFETY: rows of A and L.
+                    // SAFETY: these are rows of A and L.
                     unsafe { block::<$rows, WIDE>(system, at, i) };
                 }
                 for i in whole..system.n {
-                    // SAFETY: as above.
+                    // SAFETY: these are rows of A and L.
                     unsafe { block::<1, WIDE>(system, at, i) };
                 }
             }
 
-            /// Rows `i..i + ROWS` of a strip, those above being solved. Plain
-            /// loops over constant ranges: only those are unrolled, and keep the
-            /// sums in registers.
+            /// Solves for rows `i..i + ROWS` of a strip, once those above are solved. Only plain
+            /// loops over constant ranges are unrolled, and keep the sums in registers.
             #[allow(clippy::needless_range_loop)]
             #[inline]
             #[target_feature(enable = $features)]
@@ -193,7 +194,7 @@ macro_rules! kernel {
             unsafe fn single(system: &System, column: usize) {
                 let System { l, ldl, a, lda, n, .. } = *system;
                 for i in 0..n {
-                    // SAFETY: elements of L and A.
+                    // SAFETY: these are elements of L and A.
                     unsafe {
                         let mut sum = *system.right_side(i).add(column);
                         for k in 0..i {
@@ -235,7 +236,7 @@ kernel!(
     _mm256_set1_pd,
     _mm256_fnmadd_pd
 );
-// As many registers as AVX-512 has, so as many sums.
+// NEON has as many registers as AVX-512, so as many sums.
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, aarch64, "neon", 2, 8, 3, zero, vld1q_f64, vst1q_f64, vdupq_n_f64, fnmadd);
 
@@ -244,8 +245,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A unit lower triangle with small elements, junk above its diagonal, and
-    /// a right side.
+    /// Numbers for a unit lower triangle with small elements and junk above its diagonal, or for a
+    /// right side.
     fn numbers(seed: u64, len: usize, scale: f64) -> Vec<f64> {
         let mut x = seed;
         (0..len)
@@ -282,7 +283,7 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             {
                 if Vectors::here() >= Vectors::Avx2 {
-                    // SAFETY: asked; the arrays are as large as said.
+                    // SAFETY: the CPU was asked; the arrays have the sizes that the system names.
                     unsafe { avx2::solve(&system(&l, ldl, n, &mut ways[1], lda, width)) };
                     // All instruction sets sum in the same order.
                     prop_assert_eq!(&ways[0], &ways[1]);
@@ -303,7 +304,7 @@ mod tests {
             }
         }
 
-        /// However the columns are cut up, the bits are the same.
+        /// The bits are the same however the columns are cut.
         #[test]
         fn cuts_change_no_bit(n in 1usize..40, width in 1usize..60, cut in 0usize..60, seed: u64) {
             let cut = cut.min(width);

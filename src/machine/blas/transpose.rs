@@ -16,7 +16,7 @@ pub fn copy(source: MatRef, mut target: MatMut) {
         return;
     }
     assert_ne!(source.is_col_major(), target.is_col_major(), "copy layouts");
-    // `lines` of `length`, contiguous in the source, crossing those of the target.
+    // `lines` of this `length` are contiguous in the source, and cross those of the target.
     let (lines, length) = if source.is_col_major() {
         (source.cols(), source.rows())
     } else {
@@ -32,7 +32,7 @@ pub fn copy(source: MatRef, mut target: MatMut) {
     let longer = lines.max(length);
     for start in (0..longer).step_by(TUNING.transpose_lines) {
         let end = (start + TUNING.transpose_lines).min(longer);
-        // SAFETY: within the two views, of which the target's is exclusive.
+        // SAFETY: within the two views; the target's is exclusive.
         unsafe {
             if rows_are_lines {
                 job.block(start..end, 0..length);
@@ -43,7 +43,7 @@ pub fn copy(source: MatRef, mut target: MatMut) {
     }
 }
 
-/// Element (line, at) of `from` goes to (at, line) of `to`.
+/// A copy of element (line, at) of `from` to (at, line) of `to`, for all of both.
 struct Job {
     from: *const f64,
     from_ld: usize,
@@ -51,17 +51,19 @@ struct Job {
     to_ld: usize,
 }
 
-/// A block in squares of 8 x 8 in registers, the edges one by one, for one instruction set.
+/// Copies a block in squares of 8 x 8 in registers, its edges one by one, for one instruction set.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! block_of_squares {
     ($name:ident, $square:ident, $features:literal) => {
+        /// Copies a block.
+        ///
         /// # Safety
-        /// As [`Job::block`], and the CPU has the features.
+        /// The conditions of [`Job::block`], and the CPU has the features.
         #[target_feature(enable = $features)]
         unsafe fn $name(&self, lines: Range<usize>, places: Range<usize>) {
             let whole = |r: &Range<usize>| r.start..r.start + r.len() / 8 * 8;
             let (lines8, places8) = (whole(&lines), whole(&places));
-            // SAFETY: our caller's.
+            // SAFETY: the caller's promise.
             unsafe {
                 for at in places8.clone().step_by(8) {
                     for line in lines8.clone().step_by(8) {
@@ -76,30 +78,35 @@ macro_rules! block_of_squares {
 }
 
 impl Job {
+    /// Copies a block with the best instructions of this CPU.
+    ///
     /// # Safety
     /// These lines and places are in both matrices.
     unsafe fn block(&self, lines: Range<usize>, places: Range<usize>) {
         match Vectors::here() {
-            // SAFETY: the processor has them; the rest is our caller's.
+            // SAFETY: the processor has these instructions; the rest is the caller's promise.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx512 => unsafe { self.block_avx512(lines, places) },
-            // SAFETY: as above.
+            // SAFETY: the processor has these instructions; the rest is the caller's promise.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { self.block_avx2(lines, places) },
-            // SAFETY: as above.
+            // SAFETY: every processor of the architecture has NEON; the rest is the caller's
+            // promise.
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => unsafe { self.block_neon(lines, places) },
-            // SAFETY: our caller's.
+            // SAFETY: the caller's promise.
             Vectors::Baseline => unsafe { self.block_plain(lines, places) },
         }
     }
 
+    /// Copies a block element by element.
+    ///
     /// # Safety
-    /// As [`Job::block`].
+    /// The conditions of [`Job::block`].
     unsafe fn block_plain(&self, lines: Range<usize>, places: Range<usize>) {
         for at in places {
             for line in lines.clone() {
-                // SAFETY: our caller's.
+                // SAFETY: the caller's promise.
                 unsafe {
                     *self.to.add(at * self.to_ld + line) = *self.from.add(line * self.from_ld + at);
                 }
@@ -114,17 +121,19 @@ impl Job {
     #[cfg(target_arch = "aarch64")]
     block_of_squares!(block_neon, square_neon, "neon");
 
+    /// Copies a square of 8 x 8.
+    ///
     /// # Safety
-    /// As [`Job::block_avx512`].
+    /// The conditions of [`Job::block_avx512`].
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn square_avx512(&self, line: usize, at: usize) {
         use std::arch::x86_64::*;
-        // SAFETY: our caller's.
+        // SAFETY: the caller's promise.
         let load =
             |i: usize| unsafe { _mm512_loadu_pd(self.from.add((line + i) * self.from_ld + at)) };
-        // SAFETY: our caller's.
+        // SAFETY: the caller's promise.
         let store = |i: usize, v: __m512d| unsafe {
             _mm512_storeu_pd(self.to.add((at + i) * self.to_ld + line), v);
         };
@@ -147,10 +156,10 @@ impl Job {
         quarters(p.1, q.1, r.1, s.1, 1);
     }
 
-    /// Squares of 4 x 4, one behind the other.
+    /// Copies a square of 8 x 8 as squares of 4 x 4.
     ///
     /// # Safety
-    /// As [`Job::block_avx2`].
+    /// The conditions of [`Job::block_avx2`].
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -158,11 +167,11 @@ impl Job {
         use std::arch::x86_64::*;
         for at in [at, at + 4] {
             for line in [line, line + 4] {
-                // SAFETY: our caller's.
+                // SAFETY: the caller's promise.
                 let load = |i: usize| unsafe {
                     _mm256_loadu_pd(self.from.add((line + i) * self.from_ld + at))
                 };
-                // SAFETY: our caller's.
+                // SAFETY: the caller's promise.
                 let store = |i: usize, v: __m256d| unsafe {
                     _mm256_storeu_pd(self.to.add((at + i) * self.to_ld + line), v);
                 };
@@ -177,11 +186,11 @@ impl Job {
         }
     }
 
-    /// Squares of 2 x 2, one behind the other. Plain loops over constant ranges: only those
-    /// are unrolled.
+    /// Copies a square of 8 x 8 as squares of 2 x 2. Only plain loops over constant ranges are
+    /// unrolled.
     ///
     /// # Safety
-    /// As [`Job::block_neon`].
+    /// The conditions of [`Job::block_neon`].
     #[cfg(target_arch = "aarch64")]
     #[inline]
     #[target_feature(enable = "neon")]
@@ -190,7 +199,7 @@ impl Job {
         for i in 0..4 {
             for j in 0..4 {
                 let (at, line) = (at + 2 * i, line + 2 * j);
-                // SAFETY: our caller's.
+                // SAFETY: the caller's promise.
                 unsafe {
                     let from = self.from.add(line * self.from_ld + at);
                     let (a, b) = (vld1q_f64(from), vld1q_f64(from.add(self.from_ld)));

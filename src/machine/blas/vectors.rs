@@ -2,24 +2,24 @@
 
 use std::sync::OnceLock;
 
-/// Sets of vector instructions for which there are kernels, from the least on.
+/// Sets of vector instructions that have kernels, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vectors {
-    /// Those that every processor of the architecture has.
+    /// The instructions that every processor of the architecture has.
     Baseline,
-    /// AVX2 with FMA: 4 doubles, multiplied and added at once.
+    /// AVX2 with FMA: 4 doubles, with fused multiply-add.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 F: 8 doubles.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// NEON: 2 doubles, multiplied and added at once. All of the architecture have it.
+    /// NEON: 2 doubles, with fused multiply-add. Every processor of the architecture has it.
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
 
 impl Vectors {
-    /// The best that this processor has.
+    /// The best set that this processor has.
     pub fn here() -> Self {
         static HERE: OnceLock<Vectors> = OnceLock::new();
         *HERE.get_or_init(|| {
@@ -41,12 +41,12 @@ impl Vectors {
     }
 }
 
-/// NEON's instructions as the kernels that are written once for all vectors call them.
+/// NEON's instructions, under the names that kernels for all instruction sets use.
 #[cfg(target_arch = "aarch64")]
 pub mod neon {
     use std::arch::aarch64::*;
 
-    /// Zeros.
+    /// A vector of zeros.
     #[target_feature(enable = "neon")]
     #[inline]
     pub fn zero() -> float64x2_t {
@@ -60,7 +60,7 @@ pub mod neon {
         vfmsq_f64(c, a, b)
     }
 
-    /// The larger of each two numbers.
+    /// The larger number in each lane.
     #[target_feature(enable = "neon")]
     #[inline]
     pub fn larger(a: int64x2_t, b: int64x2_t) -> int64x2_t {

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use crate::pages;
 
-/// Rows that [`MatRef::fetched_rows`] is ahead: while one is read, the next one comes.
+/// How many rows ahead [`MatRef::fetched_rows`] fetches: while one row is read, the next one
+/// arrives.
 const ROWS_AHEAD: usize = 2;
 
-/// Which index runs through contiguous memory.
+/// The index that runs through contiguous memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Row,
@@ -24,8 +25,8 @@ impl Layout {
     }
 }
 
-/// A matrix to read: `rows x cols`, contiguous along one index, `ld` doubles
-/// from one line to the next along the other.
+/// A read-only matrix of `rows x cols` doubles, contiguous along one index, with `ld` doubles from
+/// one line to the next along the other.
 #[derive(Clone, Copy)]
 pub struct MatRef<'a> {
     ptr: *const f64,
@@ -36,7 +37,8 @@ pub struct MatRef<'a> {
     memory: PhantomData<&'a [f64]>,
 }
 
-/// A matrix to write, else as [`MatRef`].
+/// A writable matrix of `rows x cols` doubles, contiguous along one index, with `ld` doubles from
+/// one line to the next along the other.
 pub struct MatMut<'a> {
     ptr: *mut f64,
     rows: usize,
@@ -48,9 +50,9 @@ pub struct MatMut<'a> {
 
 // SAFETY: a MatRef is a shared borrow of doubles, a MatMut an exclusive one.
 unsafe impl Send for MatRef<'_> {}
-// SAFETY: as above.
+// SAFETY: a MatRef is a shared borrow of doubles.
 unsafe impl Sync for MatRef<'_> {}
-// SAFETY: as above.
+// SAFETY: a MatMut is an exclusive borrow of doubles.
 unsafe impl Send for MatMut<'_> {}
 // SAFETY: a shared MatMut only reads.
 unsafe impl Sync for MatMut<'_> {}
@@ -91,8 +93,8 @@ macro_rules! shape {
             }
         }
 
-        /// Offset of a non-empty block's first element; 0 of an empty one, whose
-        /// corner may lie outside of the memory.
+        /// The offset of a block's first element; 0 for an empty block, whose corner may be outside
+        /// of the memory.
         fn block_offset(&self, rows: &Range<usize>, cols: &Range<usize>) -> usize {
             assert!(rows.start <= rows.end && rows.end <= self.rows, "rows beyond the view");
             assert!(cols.start <= cols.end && cols.end <= self.cols, "columns beyond the view");
@@ -127,7 +129,7 @@ impl<'a> MatRef<'a> {
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
     }
 
-    /// The transpose, over the same memory.
+    /// The transpose, in the same memory.
     pub fn t(self) -> Self {
         Self { rows: self.cols, cols: self.rows, layout: self.layout.flipped(), ..self }
     }
@@ -146,7 +148,7 @@ impl<'a> MatRef<'a> {
     /// One element.
     ///
     /// # Panics
-    /// When it lies outside of the matrix.
+    /// When it is outside of the matrix.
     pub fn at(self, i: usize, j: usize) -> f64 {
         assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
         // SAFETY: an element of the view.
@@ -163,9 +165,9 @@ impl<'a> MatRef<'a> {
         unsafe { std::slice::from_raw_parts(self.ptr.add(i * self.ld), self.cols) }
     }
 
-    /// The rows of a row-major matrix, in order. Each is fetched into the caches before its turn:
-    /// the processor does so by itself within a row, but not from a short row to one that lies
-    /// far behind it.
+    /// The rows of a row-major matrix, in order. Each row is fetched into the caches before it is
+    /// returned: the processor prefetches within a row, but not from a short row to one that is
+    /// stored far after it.
     ///
     /// # Panics
     /// When the matrix is column-major.
@@ -196,7 +198,7 @@ impl<'a> MatRef<'a> {
 impl<'a> MatMut<'a> {
     shape!();
 
-    /// A matrix whose rows are contiguous.
+    /// A writable matrix whose rows are contiguous.
     ///
     /// # Panics
     /// When `data` is too short for the shape.
@@ -205,14 +207,14 @@ impl<'a> MatMut<'a> {
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
-    /// A matrix whose rows are contiguous, from `ptr` on.
+    /// A writable matrix whose rows are contiguous, from `ptr` on.
     ///
     /// # Safety
-    /// The memory outlives the matrix; other readers and writers keep to elements of
-    /// which no block is in use.
+    /// `doubles` doubles exist at `ptr`, and outlive the matrix; other readers and writers use only
+    /// elements of which no block is in use.
     ///
     /// # Panics
-    /// When `doubles`, which are there, are too few for the shape.
+    /// When `doubles` are too few for the shape.
     pub unsafe fn row_major_at(
         ptr: *mut f64,
         doubles: usize,
@@ -224,7 +226,7 @@ impl<'a> MatMut<'a> {
         Self { ptr, rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
-    /// A matrix whose columns are contiguous.
+    /// A writable matrix whose columns are contiguous.
     ///
     /// # Panics
     /// When `data` is too short for the shape.
@@ -238,12 +240,12 @@ impl<'a> MatMut<'a> {
         MatMut { memory: PhantomData, ..*self }
     }
 
-    /// The same matrix to read.
+    /// The matrix to read.
     pub fn as_ref(&self) -> MatRef<'_> {
         MatMut { memory: PhantomData, ..*self }.into_ref()
     }
 
-    /// The same matrix to read, for the whole time of the borrow.
+    /// The matrix to read, for the whole time of the borrow.
     pub fn into_ref(self) -> MatRef<'a> {
         let Self { ptr, rows, cols, ld, layout, .. } = self;
         MatRef { ptr, rows, cols, ld, layout, memory: PhantomData }
@@ -253,7 +255,7 @@ impl<'a> MatMut<'a> {
         Self { rows: self.cols, cols: self.rows, layout: self.layout.flipped(), ..self }
     }
 
-    /// A block of the matrix.
+    /// A writable block of the matrix.
     ///
     /// # Panics
     /// When it reaches beyond the matrix.
@@ -286,13 +288,15 @@ impl<'a> MatMut<'a> {
         (self.block(0..rows, 0..j), again.block(0..rows, j..cols))
     }
 
-    /// The same matrix, for threads that each take a block of their own.
+    /// The matrix, for threads that each use blocks of their own.
     pub fn share(self) -> SharedMat<'a> {
         SharedMat(self)
     }
 
+    /// A second view of the matrix.
+    ///
     /// # Safety
-    /// The two views must not be used on the same element.
+    /// The two views are never used on the same element.
     unsafe fn alias(&self) -> Self {
         Self { memory: PhantomData, ..*self }
     }
@@ -300,14 +304,14 @@ impl<'a> MatMut<'a> {
     /// Sets one element.
     ///
     /// # Panics
-    /// When it lies outside of the matrix.
+    /// When it is outside of the matrix.
     pub fn set(&mut self, i: usize, j: usize, value: f64) {
         assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
         // SAFETY: an element of the view.
         unsafe { *self.ptr.add(self.offset(i, j)) = value }
     }
 
-    /// Row `i` of a row-major matrix.
+    /// Row `i` of a row-major matrix, to write.
     ///
     /// # Panics
     /// When there is none, or the matrix is column-major.
@@ -317,10 +321,10 @@ impl<'a> MatMut<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(i * self.ld), self.cols) }
     }
 
-    /// Two different rows of a row-major matrix.
+    /// Rows `i` and `k` of a row-major matrix, to write.
     ///
     /// # Panics
-    /// When there are none such, or the matrix is column-major.
+    /// When one of them does not exist, they are the same, or the matrix is column-major.
     pub fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [f64], &mut [f64]) {
         self.check_line(Layout::Row, i, self.rows);
         self.check_line(Layout::Row, k, self.rows);
@@ -334,7 +338,7 @@ impl<'a> MatMut<'a> {
         }
     }
 
-    /// Column `j` of a column-major matrix.
+    /// Column `j` of a column-major matrix, to write.
     ///
     /// # Panics
     /// When there is none, or the matrix is row-major.
@@ -349,7 +353,7 @@ impl<'a> MatMut<'a> {
     }
 }
 
-/// A matrix that several threads write, each its own blocks.
+/// A matrix that several threads write, each of them blocks of its own.
 pub struct SharedMat<'a>(MatMut<'a>);
 
 impl<'a> SharedMat<'a> {
@@ -376,7 +380,7 @@ impl<'a> SharedMat<'a> {
     /// A block to read, on any number of threads.
     ///
     /// # Safety
-    /// No block to write that is in use at the same time may share an element with it.
+    /// No block to write that is in use at the same time shares an element with it.
     ///
     /// # Panics
     /// When it reaches beyond the matrix.

@@ -1,8 +1,7 @@
 //! Which processors a rank's threads run on.
 //!
-//! A thread that wanders between cores loses its caches, and its memory ends up
-//! on another NUMA node. So threads are pinned, one to a physical core, unless
-//! the launcher has already decided.
+//! A thread that moves between cores loses its caches, and its memory ends up on another NUMA node.
+//! So threads are pinned, one to a physical core, unless the launcher has already decided.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,15 +10,15 @@ use std::io;
 /// A logical CPU and the physical core it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// The kernel's number of it.
+    /// The kernel's number of the CPU.
     pub id: usize,
     /// The lowest CPU number of the same physical core.
     pub core: usize,
-    /// Socket.
+    /// The socket of the CPU.
     pub package: usize,
 }
 
-/// Where the threads of a rank go.
+/// The placement of a rank's threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// Thread `t` is pinned to the `t`-th of these CPUs.
@@ -28,7 +27,7 @@ pub enum Plan {
     Leave(WhyNot),
 }
 
-/// Why nothing is pinned.
+/// Why no thread is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhyNot {
     /// The launcher gave this rank as many cores as it has threads.
@@ -39,7 +38,7 @@ pub enum WhyNot {
     LauncherTooTight {
         /// Cores this rank may use.
         cores: usize,
-        /// Threads it has.
+        /// Threads of the rank.
         threads: usize,
     },
     /// More threads than cores among the ranks that share a set of CPUs.
@@ -49,9 +48,9 @@ pub enum WhyNot {
     Oversubscribed {
         /// Ranks that may use the same CPUs.
         ranks: usize,
-        /// Threads of each.
+        /// Threads of each rank.
         threads: usize,
-        /// Cores they share.
+        /// Cores that the ranks share.
         cores: usize,
     },
     /// Ranks whose sets of CPUs differ and overlap.
@@ -62,14 +61,14 @@ pub enum WhyNot {
     Overlap,
 }
 
-/// Plans for rank `index` of the ranks on this host. `masks` are the CPUs that
-/// each of these ranks may use, `cpus` are all that are online.
+/// Plans for rank `index` of the ranks on this host. `masks` has the CPUs that each of these ranks
+/// may use, `cpus` all that are online.
 ///
-/// Ranks with the same mask divide its cores evenly, in the order of sockets;
-/// each takes its first `threads` ones, so that few ranks spread over sockets.
+/// Ranks with the same mask divide its cores evenly, in the order of sockets; each takes the first
+/// `threads` cores of its share, so that few ranks spread over sockets.
 ///
 /// # Panics
-/// `index` is no rank of this host.
+/// When `index` is no rank of this host.
 pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) -> Plan {
     let mask = &masks[index];
     let cores = cores_in(cpus, mask);
@@ -94,17 +93,17 @@ pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) ->
     Plan::Pin(share(&cores, place, ranks, threads).to_vec())
 }
 
-/// The first `wanted` cores of the share of rank `place` of `ranks`, which divide `cores`
-/// evenly, in their order.
+/// The first `wanted` cores in the share of rank `place` of `ranks`, which divide `cores` evenly,
+/// in order.
 ///
 /// # Panics
-/// Fewer than `wanted` cores are left there.
+/// When the share and what follows it have fewer than `wanted` cores.
 pub(super) fn share(cores: &[usize], place: usize, ranks: usize, wanted: usize) -> &[usize] {
     let first = place * cores.len() / ranks;
     &cores[first..first + wanted]
 }
 
-/// One CPU of each physical core that the mask touches, socket by socket.
+/// One CPU of each physical core in the mask, socket by socket.
 pub(super) fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
     let mut cores = BTreeMap::new();
     for cpu in cpus.iter().filter(|cpu| mask.contains(&cpu.id)) {
@@ -114,15 +113,15 @@ pub(super) fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
     cores.into_values().collect()
 }
 
-/// CPUs in words: `0,1,4`.
+/// A list of CPUs as text: `0,1,4`.
 pub fn list(cpus: &[usize]) -> String {
     cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// All CPUs that are online, and how they form cores and sockets.
+/// All CPUs that are online, with their cores and sockets.
 ///
 /// # Errors
-/// The kernel does not tell (no `/sys`).
+/// When the kernel does not tell (no `/sys`).
 pub fn online() -> io::Result<Vec<Cpu>> {
     const FOLDER: &str = "/sys/devices/system/cpu";
     let list = fs::read_to_string(format!("{FOLDER}/online"))?;
@@ -145,7 +144,7 @@ pub fn online() -> io::Result<Vec<Cpu>> {
         .collect())
 }
 
-/// `0-3,8,10-11`; `None` for anything else.
+/// Parses `0-3,8,10-11`; `None` for anything else.
 fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut ids = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -164,10 +163,9 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// The CPUs that the calling thread may run on.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn current_mask() -> io::Result<Vec<usize>> {
-    // The kernel refuses a buffer that is shorter than its own mask, and tells
-    // nowhere how long that is.
+    // The kernel refuses a buffer shorter than its own mask, and does not tell how long that is.
     let mut words = vec![0u64; 16];
     loop {
         // SAFETY: the buffer has the length that is passed along.
@@ -194,23 +192,23 @@ fn bits_set(words: &[u64]) -> Vec<usize> {
 /// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// What the system says; `EINVAL` if the CPU is not there or not allowed.
+/// The system's error; `EINVAL` if the CPU does not exist or is not allowed.
 fn pin_thread(cpu: usize) -> io::Result<()> {
     set_mask(&[cpu])
 }
 
-/// Pins the calling thread as it was planned, if it was.
+/// Pins the calling thread to the planned CPU, if there is one.
 pub fn pin_as_planned(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
-        // A refusal costs speed, not correctness; the report tells the plan.
+        // A refusal costs speed, not correctness; the report has the plan.
         let _ = pin_thread(cpu);
     }
 }
 
-/// Has the calling thread run on these CPUs alone.
+/// Restricts the calling thread to these CPUs.
 ///
 /// # Errors
-/// What the system says; `EINVAL` if none of them is there and allowed.
+/// The system's error; `EINVAL` if none of them exists and is allowed.
 pub fn set_mask(cpus: &[usize]) -> io::Result<()> {
     let highest = cpus.iter().max().copied().unwrap_or(0);
     let mut words = vec![0u64; (highest / WORD_BITS + 1).max(16)];
@@ -227,8 +225,8 @@ pub fn set_mask(cpus: &[usize]) -> io::Result<()> {
 pub(super) mod tests {
     use super::*;
 
-    /// Sockets of `cores` cores with two CPUs each, numbered as Linux does on
-    /// x86: all cores first, then their siblings.
+    /// Sockets of `cores` cores with two CPUs each, numbered as by Linux on x86: all cores first,
+    /// then their siblings.
     pub fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
         let all = sockets * cores;
         (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()

@@ -1,7 +1,7 @@
 //! Which BLAS is loaded, and setting its own threads.
 //!
-//! The libraries tell about themselves by functions that only they have; these
-//! are looked up at run time, so that one binary works with any of them.
+//! The libraries describe themselves by functions that only they have; these are looked up at run
+//! time, so that one binary works with any library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use crate::machine::tuning::TUNING;
 /// The BLAS that this process calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BlasInfo {
-    /// `OpenBLAS`, `oneMKL`, `BLIS`, or the file's name; `unknown` if there is
-    /// no file (a static library).
+    /// `OpenBLAS`, `oneMKL`, `BLIS`, or the file's name; `unknown` if there is no file (a static
+    /// library).
     pub library: String,
-    /// File it was loaded from.
+    /// The file that the library was loaded from.
     pub path: Option<PathBuf>,
-    /// What the library says of its version and build.
+    /// The library's text about its version and build.
     pub version: Option<String>,
     /// The kernel it picked for this processor, e.g. `SkylakeX`, `zen3`.
     pub kernel: Option<String>,
 }
 
-/// A library that tells about itself, by a function that only it has.
+/// Libraries that describe themselves, and a function that only each has.
 const KNOWN: [(&str, &CStr); 3] = [
     ("OpenBLAS", c"openblas_get_config"),
     ("oneMKL", c"MKL_Get_Version_String"),
     ("BLIS", c"bli_info_get_version_str"),
 ];
 
-/// A BLAS in words: the library once, however its version begins, and the kernel once, whether or
-/// not the version names it.
+/// Describes a BLAS in words. The library is named once, even if its version begins with the name,
+/// and so is the kernel, even if the version has it.
 pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> String {
-    // OpenBLAS begins with its name, BLIS gives its number alone.
+    // OpenBLAS's version begins with its name, BLIS's is only a number.
     let mut words = match version {
         Some(version) if version.contains(library) => version.to_owned(),
         Some(version) => format!("{library} {version}"),
@@ -50,8 +50,8 @@ pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> Stri
     words
 }
 
-/// Asks the loaded library: the one whose `dgemm_` we call, should several be
-/// loaded (an MPI or a profiler may bring its own).
+/// Describes the loaded library whose `dgemm_` we call. Several may be loaded, as an MPI or a
+/// profiler may have its own.
 pub fn loaded() -> BlasInfo {
     let path = symbol(c"dgemm_").and_then(file_of);
     let present: Vec<_> =
@@ -79,8 +79,8 @@ pub fn loaded() -> BlasInfo {
     BlasInfo { library, path, version, kernel }
 }
 
-/// Lets the BLAS use one thread in a call: we call it from threads of our own. All libraries
-/// that are loaded are told; whether there was any that could be.
+/// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
+/// libraries that are loaded. Returns whether there was any to set.
 pub fn use_one_thread() -> bool {
     let addresses = [symbol(c"openblas_set_num_threads"), mkl_symbol(c"MKL_Set_Num_Threads")];
     addresses.into_iter().flatten().for_each(|address| call_with_int(address, 1));
@@ -98,17 +98,17 @@ pub fn blas_threads() -> Option<usize> {
     usize::try_from(count).ok()
 }
 
-/// Address of a function in any of the loaded libraries.
+/// The address of a function in any loaded library.
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name is NUL-terminated; RTLD_DEFAULT searches what is loaded.
+    // SAFETY: the name is NUL-terminated; RTLD_DEFAULT searches the loaded libraries.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }
 
 /// The file that an address was loaded from.
 fn file_of(address: *mut c_void) -> Option<PathBuf> {
-    // SAFETY: `info` is plain data for which zeros are a value; dladdr writes
-    // to it only, and the name it gives lives as long as the library is loaded.
+    // SAFETY: `info` is plain data for which zeros are a value; dladdr only writes to it, and the
+    // name in it exists as long as the library is loaded.
     let name = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
@@ -123,21 +123,23 @@ fn file_of(address: *mut c_void) -> Option<PathBuf> {
 /// Calls a `const char *f(void)`.
 fn text_from(name: &CStr) -> Option<String> {
     let address = symbol(name)?;
-    // SAFETY: all names passed here are functions of that type in their
-    // libraries' headers, and give a static NUL-terminated text or NULL.
+    // SAFETY: all names passed here are functions of that type in their libraries' headers, and
+    // return a static NUL-terminated text or NULL.
     unsafe {
         let function: extern "C" fn() -> *const c_char = std::mem::transmute(address);
         text_at(function())
     }
 }
 
+/// Copies a text.
+///
 /// # Safety
 /// `text` is NULL or points to a NUL-terminated text.
 unsafe fn text_at(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     let text = text.to_string_lossy().trim().to_string();
     (!text.is_empty()).then_some(text)
@@ -146,8 +148,8 @@ unsafe fn text_at(text: *const c_char) -> Option<String> {
 fn mkl_version() -> Option<String> {
     let address = mkl_symbol(c"MKL_Get_Version_String")?;
     let mut buffer = [0u8; 256];
-    // SAFETY: `void MKL_Get_Version_String(char *buffer, int length)`; one byte
-    // less is offered than there is, so that the text ends.
+    // SAFETY: `void MKL_Get_Version_String(char *buffer, int length)`; the length is one byte less
+    // than the buffer's, so that the text ends.
     unsafe {
         let function: extern "C" fn(*mut c_char, c_int) = std::mem::transmute(address);
         function(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
@@ -167,10 +169,9 @@ fn blis_kernel() -> Option<String> {
     }
 }
 
-/// Address of a function of MKL that is to be called. At the first call of any, `mkl_rt` loads
-/// its layers; the one for threads that it takes by itself needs an OpenMP library, and ends the
-/// process where there is none. So it is told to take the one without threads, unless the
-/// user has named another.
+/// The address of a function of MKL. At the first call of any, `mkl_rt` loads its layers; its
+/// default layer for threads needs an OpenMP library, and ends the process if there is none. So it
+/// is told to use the layer without threads, unless the user has named one.
 fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
     static LAYER: Once = Once::new();
     const MKL_THREADING_SEQUENTIAL: c_int = 1;
@@ -186,19 +187,17 @@ fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 fn call_with_int(address: *mut c_void, value: c_int) {
-    // SAFETY: `openblas_set_num_threads` and `MKL_Set_Num_Threads` take an int
-    // and give nothing.
+    // SAFETY: `openblas_set_num_threads` and `MKL_Set_Num_Threads` take an int and return nothing.
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(address)(value) }
 }
 
 fn call_with_blis_int(address: *mut c_void, value: i64) {
-    // SAFETY: `void bli_thread_set_num_threads(dim_t)`. dim_t has 64 bits
-    // unless BLIS was built for 32; both are passed in one register, of which
-    // the narrow one is the lower half.
+    // SAFETY: `void bli_thread_set_num_threads(dim_t)`. dim_t has 64 bits unless BLIS was built for
+    // 32; both are passed in one register, whose lower half is the narrow one.
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(value) }
 }
 
-/// There is no room for the work space of the BLAS.
+/// The system has no address space for the work space of the BLAS.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no {} of address space for the work space of the BLAS in {threads} thread(s): {why}; raise \
@@ -206,20 +205,20 @@ fn call_with_blis_int(address: *mut c_void, value: i64) {
     units::bytes(*bytes as u64)
 )]
 pub struct NoWorkSpace {
-    /// Threads that were to have it.
+    /// Threads that need it.
     pub threads: usize,
-    /// Of all of them together.
+    /// Bytes for all of these threads.
     pub bytes: usize,
-    /// The answer of the system.
+    /// The system's error.
     pub why: std::io::Error,
 }
 
-/// Whether the BLAS can have its work space in `threads` threads that call it. To be
-/// asked right before the first call, when all else that it needs is there: OpenBLAS asks
-/// the system for ever for what it does not get.
+/// Checks that the BLAS can have its work space in `threads` threads that call it. Called right
+/// before the first BLAS call, when all other memory is allocated: OpenBLAS retries forever if the
+/// system refuses its work space.
 ///
 /// # Errors
-/// When the system does not map so much.
+/// When the system does not map as many bytes.
 pub(super) fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
     // Mapped, never touched.

@@ -1,14 +1,14 @@
-//! Cores of a host that are kept from the solver, for the threads beside it: the one that
-//! writes images, and the one that encodes while the solver computes.
+//! Cores of a host that are kept from the solver, for other threads: the one that writes images,
+//! and the one that encodes while the solver computes.
 
 use super::affinity::{Cpu, cores_in, share};
 
-/// Where the threads of a rank go on a host with helper cores.
+/// The placement of a rank's threads on a host with helper cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelperCores {
     /// Thread `t` of the solver is pinned to the `t`-th of these CPUs.
     pub solver: Vec<usize>,
-    /// Threads beside it are pinned to this CPU, which ranks may share.
+    /// Other threads are pinned to this CPU, which ranks may share.
     pub helper: usize,
     /// One CPU of each core that is kept, for all ranks of the host.
     pub kept: Vec<usize>,
@@ -17,13 +17,13 @@ pub struct HelperCores {
 /// Why there are no helper cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotGiven {
-    /// Ranks that may not use the same CPUs.
+    /// The ranks may not use the same CPUs.
     #[error(
         "the launcher has bound its ranks to different cores; start them unbound (Open MPI: \
          --bind-to none; srun: --cpu-bind=none), and skt-hpl pins their threads"
     )]
     Bound,
-    /// Ranks, threads and helper cores take more cores than there are.
+    /// Ranks, threads and helper cores need more cores than there are.
     #[error(
         "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and {}; \
          start fewer ranks there, or lower --threads",
@@ -32,13 +32,13 @@ pub enum NotGiven {
     TooFew {
         /// Ranks of the host.
         ranks: usize,
-        /// Threads of each.
+        /// Threads of each rank.
         threads: usize,
-        /// Helper cores that were asked for.
+        /// Helper cores that were requested.
         helpers: usize,
         /// Cores that the ranks may use.
         cores: usize,
-        /// Whether the host has more.
+        /// Whether the host has more cores.
         is_bound: bool,
     },
 }
@@ -54,17 +54,17 @@ fn cores_words(cores: usize, is_bound: bool) -> String {
 }
 
 /// Plans for rank `index` of the ranks on this host, of `threads` threads each, which keep
-/// `helpers` of its cores from the solver. `masks` are the CPUs that each of these ranks may
-/// use, `cpus` are all that are online.
+/// `helpers` of its cores from the solver. `masks` has the CPUs that each of these ranks may use,
+/// `cpus` all that are online.
 ///
-/// The cores that are kept are the last ones of equal parts of all, so that each socket has
-/// its part of them, and a rank gets one near its own cores.
+/// The helper cores are the last ones of equal parts of all cores, so that each socket has its part
+/// of them, and a rank gets one near its own cores.
 ///
 /// # Errors
-/// There are too few cores, or the launcher has dealt them out.
+/// When there are too few cores, or the launcher has bound ranks to different ones.
 ///
 /// # Panics
-/// `index` is no rank of this host, or `helpers` is 0.
+/// When `index` is no rank of this host, or `helpers` is 0.
 pub fn plan(
     cpus: &[Cpu],
     masks: &[Vec<usize>],
@@ -165,7 +165,7 @@ mod tests {
         let want = "4 rank(s) of 1 thread(s) and 1 helper core(s) take 5 cores, and it has 4; start \
                     fewer ranks there, or lower --threads";
         assert_eq!(why, want);
-        // A part of the host that all ranks may use is as good as all of it.
+        // A part of the host that all ranks may use works like a whole host.
         let half = vec![vec![0, 1, 2, 4, 5, 6]; 2];
         let given = plan(&cpus, &half, 1, 1, 1).unwrap();
         assert_eq!(given, HelperCores { solver: vec![1], helper: 2, kept: vec![2] });

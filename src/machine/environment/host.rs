@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::memory;
 
-/// What a host is. A field is `None` where the system does not tell.
+/// The description of a host. A field is `None` where the system does not tell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostInfo {
     /// Host name.
@@ -63,7 +63,7 @@ pub fn this_host() -> HostInfo {
     }
 }
 
-/// What `/proc/cpuinfo` says.
+/// The content of `/proc/cpuinfo`.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Cpu {
     model: Option<String>,
@@ -71,8 +71,8 @@ struct Cpu {
     cores: Option<usize>,
     cpus: Option<usize>,
     has_avx2: Option<bool>,
-    /// From the model's name (`@ 2.60GHz`), which is nominal; else what the
-    /// first CPU runs at now.
+    /// The nominal frequency in the model's name (`@ 2.60GHz`), else the current one of the first
+    /// CPU.
     gigahertz: Option<f64>,
 }
 
@@ -85,7 +85,7 @@ fn parse_cpuinfo(text: &str) -> Cpu {
             continue;
         }
         cpus += 1;
-        // Virtual machines and other architectures may name neither.
+        // Virtual machines and other architectures may have neither.
         if let Some(socket) = field(block, "physical id") {
             sockets.insert(socket);
             if let Some(core) = field(block, "core id") {
@@ -117,7 +117,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz` tells 2.6.
+/// The frequency in a name: 2.6 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
 fn gigahertz_in_name(model: &str) -> Option<f64> {
     model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()
 }

@@ -1,10 +1,10 @@
-//! A kernel of OpenBLAS that fits the processor.
+//! Chooses a kernel of OpenBLAS that fits the processor.
 //!
-//! OpenBLAS chooses its kernel by the model of the processor, when it is loaded. A model
-//! newer than the library gets the kernel of an old processor, whatever vectors it has:
-//! OpenBLAS 0.3.21 takes `Prescott` for Emerald Rapids and does a sixth of the rate. The
-//! only way to name another kernel is its environment variable, which it reads before
-//! `main`; so the process begins once more with that variable.
+//! OpenBLAS chooses its kernel by the model of the processor, when it is loaded. A model newer than
+//! the library gets the kernel of an old processor, whatever vectors it has: OpenBLAS 0.3.21 takes
+//! `Prescott` for Emerald Rapids and reaches a sixth of the rate. The only way to name another
+//! kernel is its environment variable, which it reads before `main`; so the process executes itself
+//! again with that variable.
 
 use std::env;
 use std::os::fd::RawFd;
@@ -13,11 +13,10 @@ use std::process::Command;
 
 use super::blas::{self, BlasInfo};
 
-/// Names the kernel that OpenBLAS takes.
+/// The variable that names OpenBLAS's kernel.
 const VARIABLE: &str = "OPENBLAS_CORETYPE";
 
-/// Names that OpenBLAS and BLIS give their kernels for processors before AVX2
-/// and FMA, and their generic code.
+/// Names in OpenBLAS and BLIS of kernels for processors before AVX2 and FMA, and of generic code.
 const OLD: [&str; 21] = [
     "generic",
     "katmai",
@@ -47,18 +46,17 @@ pub fn is_old(kernel: &str) -> bool {
     OLD.contains(&kernel.to_lowercase().as_str())
 }
 
-/// Begins this process once more, with its arguments and the same process id, where OpenBLAS
-/// has chosen a kernel for processors before AVX2 and this one has AVX2. `closed`: standard
-/// descriptors that were closed when it began, and are to be so again. To be called
-/// first, by processes that compute: before MPI, threads and files. Returns where
-/// the kernel fits, where the variable is set already, and where the system does not
-/// let the process begin anew; [`super::selftest::warnings`] tells then.
+/// Executes this program again, with its arguments and the same process id, if OpenBLAS has chosen
+/// a kernel for processors before AVX2 and this processor has AVX2. `closed` has the standard
+/// descriptors that were closed when the process began, and must be so again. Called first by
+/// processes that compute: before MPI, threads and files. Returns if the kernel fits, if the
+/// variable is set already, or if the system refuses; [`super::selftest::warnings`] reports that.
 pub fn take_one_that_fits(closed: &[RawFd]) {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
     let Some(kernel) = fitting(&blas::loaded(), best_here()) else { return };
-    // By its path, after which the system names the process.
+    // The path names the program, after which the system names the process.
     let Ok(program) = env::current_exe() else { return };
     for &fd in closed {
         // SAFETY: sets a flag of a descriptor that Rust's runtime has opened.
@@ -70,17 +68,16 @@ pub fn take_one_that_fits(closed: &[RawFd]) {
     let _why_not = again.exec();
 }
 
-/// The kernel to name in place of the one in use; `best`: that for the vectors of this
-/// processor.
+/// The kernel to name instead of the one in use, if that is old. `best` is the kernel for the
+/// vectors of this processor.
 fn fitting(blas: &BlasInfo, best: Option<&'static str>) -> Option<&'static str> {
     let has_several = blas.version.as_ref().is_some_and(|text| text.contains("DYNAMIC_ARCH"));
     let is_old = blas.kernel.as_deref().is_some_and(is_old);
     if blas.library == "OpenBLAS" && has_several && is_old { best } else { None }
 }
 
-/// The kernel of OpenBLAS for the vectors of this processor; `None` without AVX2, and on
-/// Arm, where its kernels for processors that it does not know, `ARMV8` and `ARMV8SVE`, have
-/// the vectors of all.
+/// The kernel of OpenBLAS for the vectors of this processor. `None` without AVX2, and on Arm, where
+/// the kernels for unknown processors, `ARMV8` and `ARMV8SVE`, have the vectors of all.
 fn best_here() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {

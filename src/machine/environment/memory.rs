@@ -1,16 +1,16 @@
-//! How much memory this process may still take.
+//! How much more memory this process may use.
 //!
-//! There are two bounds: what the kernel can give without swapping (`MemAvailable`),
-//! and what is left under the limit of every control group above the process, version 1
-//! or 2. A limit of an outer group binds like one of the own group.
+//! There are two bounds: what the kernel can give without swapping (`MemAvailable`), and what is
+//! left under the limit of every control group above the process, version 1 or 2. A limit of an
+//! outer group binds like one of the process's own group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Version 1 writes "no limit" as the largest multiple of the page size in an
-/// i64; any limit beyond this is none.
+/// Version 1 writes "no limit" as the largest multiple of the page size in an i64; any limit from
+/// this number on is none.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
 
 /// Memory of this host, as this process may use it.
@@ -20,34 +20,34 @@ pub struct MemoryInfo {
     pub total_bytes: Option<u64>,
     /// `MemAvailable`: free, or cache that can be dropped.
     pub available_bytes: Option<u64>,
-    /// The control group that leaves least, if any limits.
+    /// The control group that leaves the least, if any has a limit.
     pub cgroup: Option<CgroupLimit>,
 }
 
 /// A control group's memory limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CgroupLimit {
-    /// Folder of the group.
+    /// The group's folder.
     pub path: PathBuf,
-    /// Its limit.
+    /// The group's limit.
     pub limit_bytes: u64,
-    /// Used by it now, without file cache that can be dropped.
+    /// Bytes that the group uses now, without file cache that can be dropped.
     pub used_bytes: u64,
 }
 
 impl CgroupLimit {
-    /// What is left under the limit.
+    /// Bytes left under the limit.
     pub fn left_bytes(&self) -> u64 {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 }
 
-/// Asks the system.
+/// The memory of this process's host, from the system.
 pub fn this_process() -> MemoryInfo {
     read_under(Path::new("/"))
 }
 
-/// As [`this_process`], with another folder for `/` (tests).
+/// The memory in `/proc` and `/sys` under the folder `root`, for tests.
 fn read_under(root: &Path) -> MemoryInfo {
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -80,18 +80,17 @@ enum Version {
     V2,
 }
 
-/// A hierarchy of control groups that may limit memory: where it is mounted,
-/// and the folders from that of the process up to the mount.
+/// A hierarchy of control groups that may limit memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
     mount: PathBuf,
-    /// Of the process, relative to `mount`.
+    /// The group of the process, relative to `mount`.
     group: PathBuf,
 }
 
-/// The hierarchies of a process, from `/proc/self/cgroup` (lines
-/// `id:controllers:path`) and `/proc/self/mountinfo`.
+/// The hierarchies of a process, from `/proc/self/cgroup` (lines `id:controllers:path`) and
+/// `/proc/self/mountinfo`.
 fn hierarchies(cgroups: &str, mountinfo: &str) -> Vec<Hierarchy> {
     let mut found = Vec::new();
     for line in cgroups.lines() {
@@ -108,8 +107,8 @@ fn hierarchies(cgroups: &str, mountinfo: &str) -> Vec<Hierarchy> {
             continue;
         };
         if let Some((mount_root, mount)) = mount_of(version, mountinfo) {
-            // In a container the mount may show a part of the tree only, and
-            // the path may be told from the host's root or from the mount's.
+            // In a container the mount may show only a part of the tree, and the path may start at
+            // the host's root or at the mount's.
             let path = Path::new(path);
             let group = path.strip_prefix(&mount_root).unwrap_or(path);
             let group = group.strip_prefix("/").unwrap_or(group).to_path_buf();
@@ -119,8 +118,8 @@ fn hierarchies(cgroups: &str, mountinfo: &str) -> Vec<Hierarchy> {
     found
 }
 
-/// Root within the hierarchy, and mount point. A line of mountinfo is
-/// `id parent major:minor root mountpoint options [optional...] - type source super`.
+/// The root within the hierarchy, and the mount point. A line of mountinfo is `id parent
+/// major:minor root mountpoint options [optional...] - type source super`.
 fn mount_of(version: Version, mountinfo: &str) -> Option<(String, PathBuf)> {
     mountinfo.lines().find_map(|line| {
         let (front, back) = line.split_once(" - ")?;
@@ -137,7 +136,7 @@ fn mount_of(version: Version, mountinfo: &str) -> Option<(String, PathBuf)> {
     })
 }
 
-/// mountinfo writes blanks as `\040`.
+/// Decodes mountinfo's escapes, as `\040` for a blank.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
@@ -169,12 +168,12 @@ fn limit_in(folder: &Path, version: Version) -> Option<CgroupLimit> {
     })
 }
 
-/// `None` for "no limit": `max`, or a number beyond any machine.
+/// Parses a limit; `None` for "no limit": `max`, or a number beyond any machine.
 fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse::<u64>().ok().filter(|&bytes| bytes < NO_LIMIT_BYTES)
 }
 
-/// A line `name bytes` of memory.stat.
+/// The value of a line `name bytes` of memory.stat.
 fn stat_bytes(stat: &str, name: &str) -> Option<u64> {
     stat.lines().find_map(|line| {
         let (key, value) = line.split_once(' ')?;
@@ -196,7 +195,7 @@ mod tests {
 35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
 ";
 
-    /// A folder that plays the part of `/`.
+    /// A folder in place of `/`.
     struct Root(tempfile::TempDir);
 
     impl Root {

@@ -19,36 +19,36 @@ pub use host::HostInfo;
 pub use memory::MemoryInfo;
 pub use selftest::DgemmSelfTest;
 
-/// A host of the job.
+/// A host of the job, with its ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostRanks {
     /// Host name.
     pub host: String,
-    /// Ranks of the job on it.
+    /// Ranks of the job on the host.
     pub ranks: usize,
 }
 
-/// Where the job runs, as rank 0 sees it.
+/// The hosts and libraries of the job, as rank 0 sees them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Environment {
     /// The host of rank 0.
     pub host: HostInfo,
-    /// Its memory.
+    /// The memory of the host of rank 0.
     pub memory: MemoryInfo,
     /// The BLAS that rank 0 calls.
     pub blas: BlasInfo,
-    /// What the MPI library says of its version, if the job runs on MPI.
+    /// The MPI library's text about its version, if the job runs on MPI.
     pub mpi_library: Option<String>,
     /// All hosts of the job.
     pub hosts: Vec<HostRanks>,
-    /// Where the threads run, in words.
+    /// The placement of the threads, in words.
     pub pinning: String,
     /// CPUs of the host of rank 0 that are kept from the solver, one of each helper core.
     pub helper_cpus: Vec<usize>,
 }
 
 impl Environment {
-    /// Lines for the header of the report.
+    /// The lines for the header of the report.
     pub fn notes(&self) -> Vec<String> {
         let ranks: usize = self.hosts.iter().map(|host| host.ranks).sum();
         let mut notes = vec![
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(blis.blas_words(), "BLIS 0.9.0, kernel SkylakeX, /lib/libopenblas.so.0");
     }
 
-    /// As Debian's OpenBLAS tells of itself, it names the kernel twice.
+    /// The version of Debian's OpenBLAS names the kernel, too.
     #[test]
     fn a_kernel_is_named_once() {
         let mut openblas = environment();

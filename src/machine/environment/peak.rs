@@ -1,27 +1,26 @@
 //! The most floating-point operations that a core does in a second, measured.
 //!
-//! No table says it for each processor: the clock under load is not the nominal one, and units
-//! and widths differ between models of one family. So a loop of independent fused
-//! multiply-adds, in registers alone, is timed in windows so short that another thread on
-//! the same core seldom falls into all of them. Threads that share a core, other programs, and a
-//! BLAS that is not made for the processor all do less than this in DGEMM.
+//! No table has it for each processor: the clock under load is not the nominal one, and units and
+//! widths differ between models of one family. So a loop of independent fused multiply-adds, in
+//! registers only, is timed in windows so short that another thread on the same core seldom runs in
+//! all of them. Threads that share a core, other programs, and a BLAS that is not made for the
+//! processor all reach less than this in DGEMM.
 
 use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::machine::team::Team;
 
-/// Chains of multiply-adds that do not wait for each other: more than two units with a latency
-/// of five need, and no more than the registers hold.
+/// Chains of multiply-adds that do not wait for each other: more than two units with a latency of
+/// five need, and no more than the registers hold.
 const CHAINS: usize = 12;
-/// Links of a chain in a window: some tens of microseconds.
+/// Links of each chain in a window, which takes some tens of microseconds.
 const LINKS: usize = 8 * 1024;
-/// Windows that are timed: together a millisecond.
+/// Windows that are timed; together they take a millisecond.
 const WINDOWS: usize = 32;
 
-/// The best rate of a core in Gflop/s, in the mean over the threads of `team`, all at once;
-/// `None` where this program knows no instruction that reaches it (it knows AVX-512 and AVX2
-/// with FMA).
+/// The best rate of a core in Gflop/s, as the mean over the threads of `team`, all at once. `None`
+/// where this program has no instruction that reaches it (it has AVX-512, and AVX2 with FMA).
 pub fn gflops_per_core(team: &Team) -> Option<f64> {
     let window = window()?;
     let sum = Mutex::new(0.0);
@@ -41,7 +40,7 @@ pub fn gflops_per_core(team: &Team) -> Option<f64> {
     Some(sum.into_inner().expect("no thread panics") / team.threads() as f64)
 }
 
-/// The multiply-adds of a window, whose instructions this processor has.
+/// A window of multiply-adds, with instructions that this processor has.
 #[derive(Debug, Clone, Copy)]
 enum Window {
     #[cfg(target_arch = "x86_64")]
@@ -66,7 +65,7 @@ fn window() -> Option<Window> {
 }
 
 impl Window {
-    /// Runs it; the floating-point operations that it did.
+    /// Runs the window. Returns the floating-point operations that it did.
     #[cfg(target_arch = "x86_64")]
     fn run(self) -> f64 {
         let lanes = match self {
@@ -91,11 +90,11 @@ mod x86 {
 
     use super::{CHAINS, LINKS};
 
-    // The chains tend to b / (1 - a): no overflow, no denormal number.
+    // The chains tend to b / (1 - a): no overflow, no subnormal number.
     const A: f64 = 0.5;
     const B: f64 = 1.0;
 
-    /// The lanes of a vector.
+    /// Runs the chains. Returns the lanes of a vector.
     #[target_feature(enable = "avx512f")]
     pub fn avx512() -> usize {
         let (a, b) = (_mm512_set1_pd(black_box(A)), _mm512_set1_pd(black_box(B)));
@@ -109,7 +108,7 @@ mod x86 {
         8
     }
 
-    /// The lanes of a vector.
+    /// Runs the chains. Returns the lanes of a vector.
     #[target_feature(enable = "avx2,fma")]
     pub fn avx2() -> usize {
         let (a, b) = (_mm256_set1_pd(black_box(A)), _mm256_set1_pd(black_box(B)));
@@ -133,7 +132,7 @@ mod tests {
     fn no_product_is_faster_than_the_units() {
         let team = Team::solo();
         let Some(peak) = gflops_per_core(&team) else { return };
-        // Windows before and after the products: the clock may change.
+        // Windows before and after the products, as the clock may change.
         let dgemm = dgemm_gflops(&team, 0.05).expect("memory");
         let peak = peak.max(gflops_per_core(&team).expect("as before"));
         assert!(dgemm < 1.1 * peak, "DGEMM {dgemm}, peak {peak}");

@@ -2,7 +2,7 @@
 
 use skt_terms::units;
 
-/// The ranks on one host, and what they may take together.
+/// The ranks on one host, and the memory that they may use together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostShare {
     /// Host name.
@@ -11,12 +11,12 @@ pub struct HostShare {
     pub ranks: usize,
     /// Free memory of the host, if it is known.
     pub available_bytes: Option<u64>,
-    /// What the control groups leave, if they limit.
+    /// Bytes that the control groups leave, if they have limits.
     pub limit_bytes: Option<u64>,
 }
 
 impl HostShare {
-    /// The tighter of the two bounds; `None` where nothing is known.
+    /// The tighter of the two bounds; `None` if neither is known.
     fn usable_bytes(&self) -> Option<u64> {
         match (self.available_bytes, self.limit_bytes) {
             (Some(available), Some(limit)) => Some(available.min(limit)),
@@ -41,23 +41,23 @@ impl HostShare {
     advice(*largest_n)
 )]
 pub struct DoesNotFit {
-    /// Order that was asked for.
+    /// The requested order.
     pub n: usize,
-    /// Host that lacks most.
+    /// The host with the largest lack.
     pub host: String,
-    /// Ranks there.
+    /// Ranks on that host.
     pub ranks: usize,
-    /// Bytes these ranks need.
+    /// Bytes that these ranks need.
     pub need_bytes: u64,
-    /// Bytes they may take.
+    /// Bytes that these ranks may use.
     pub usable_bytes: u64,
     /// Whether the control group's limit is the tighter bound.
     pub limited_by_cgroup: bool,
-    /// Largest order that fits on all hosts with the same grid and blocks.
+    /// The largest order that fits on all hosts with the same grid and blocks, if any does.
     pub largest_n: Option<usize>,
 }
 
-/// Bytes in a short unit, unless that would hide the difference.
+/// Bytes in a short unit, unless that would hide the difference from `other`.
 fn amount(bytes: u64, other: u64) -> String {
     let short = units::bytes(bytes);
     if short == units::bytes(other) { format!("{bytes} B") } else { short }
@@ -72,12 +72,12 @@ fn advice(largest_n: Option<usize>) -> String {
     }
 }
 
-/// Checks order `n` against the memory of all hosts. `bytes_for` tells the
-/// bytes of the largest rank for an order, and must not fall as the order
-/// grows. A host whose memory is unknown is taken to be large enough.
+/// Checks order `n` against the memory of all hosts. `bytes_for` gives the bytes of the largest
+/// rank for an order, and must not decrease as the order grows. A host whose memory is unknown
+/// counts as large enough.
 ///
 /// # Errors
-/// The host that lacks most, and the largest order that fits everywhere.
+/// The host with the largest lack, and the largest order that fits everywhere.
 pub fn check(
     n: usize,
     hosts: &[HostShare],
@@ -106,7 +106,7 @@ pub fn check(
     })
 }
 
-/// The largest order below `bound`, which does not fit, that fits.
+/// The largest order below `bound` that fits. `bound` itself does not fit.
 fn largest_that(fits: impl Fn(usize) -> bool, bound: usize) -> Option<usize> {
     if bound == 0 || !fits(0) {
         return None;
@@ -132,7 +132,7 @@ mod tests {
         HostShare { host: name.to_string(), ranks, available_bytes: available, limit_bytes: limit }
     }
 
-    /// Four ranks share an N x N matrix; 1000 bytes of work space each.
+    /// Four ranks share an N x N matrix, with 1000 bytes of work space each.
     fn bytes_for(n: usize) -> u64 {
         (8 * n * n / 4 + 1000) as u64
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(check(100, &[host("a", 2, Some(exact), None)], bytes_for), Ok(()));
         let error = check(100, &[host("a", 2, Some(exact - 1), None)], bytes_for).unwrap_err();
         assert_eq!(error.largest_n, Some(99));
-        // 41.0 KiB both: that would explain nothing.
+        // Both would be 41.0 KiB, which explains nothing.
         assert!(error.to_string().contains("42000 B for 2 ranks, and has 41999 B"), "{error}");
     }
 

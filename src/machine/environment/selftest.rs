@@ -1,4 +1,4 @@
-//! A short DGEMM at the start: the rate of the cores, and whether the BLAS has chosen a
+//! A short DGEMM at the start: measures the rate of the cores, and whether the BLAS has chosen a
 //! kernel that fits them.
 
 use std::sync::Mutex;
@@ -14,33 +14,33 @@ use super::kernel::is_old;
 use crate::machine::blas::{MatMut, MatRef, gemm};
 use crate::machine::team::Team;
 
-/// What the self-test found.
+/// The result of the self-test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DgemmSelfTest {
-    /// Best rate on one core.
+    /// The best rate on one core.
     pub gflops_per_core: f64,
-    /// The most that a core can do, where that is known; see [`super::peak`].
+    /// The peak rate of a core, where it is known ([`super::peak`]).
     pub peak_gflops_per_core: Option<f64>,
-    /// What looks wrong; see [`warnings`].
+    /// What looks wrong ([`warnings`]).
     pub warnings: Vec<String>,
 }
 
-/// Calls at least this often, however long one takes: the first touches memory
-/// and wakes the core up.
+/// The least number of calls, however long one takes: the first touches memory and wakes the core
+/// up.
 const LEAST_CALLS: usize = 3;
 
-/// SSE2 does 4 flop a cycle at most. A processor with AVX2 does at least 8, and
-/// runs up to half as fast again as its nominal frequency.
+/// SSE2 does at most 4 flop a cycle. A processor with AVX2 does at least 8, and runs at up to one
+/// and a half times its nominal frequency.
 const LEAST_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
-/// Any processor of this century.
+/// The least rate of any processor of this century.
 const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
 
-/// The rate of DGEMM in the shape of the trailing update, in Gflop/s, of all threads of
-/// `team` together: the best of the calls that begin within `budget_seconds`. These are the
-/// first calls of the BLAS in a process: each thread has its work space behind them.
+/// The rate in Gflop/s of DGEMM in the shape of the trailing update, of all threads of `team`
+/// together: the best of the calls that begin within `budget_seconds`. These are the first BLAS
+/// calls of a process: afterwards each thread has its work space.
 ///
 /// # Errors
-/// The system does not map what the products need.
+/// When the system does not map what the products need.
 pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace> {
     const ROWS: usize = 768;
     const COLS: usize = 768;
@@ -62,7 +62,7 @@ pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace
         let b = MatRef::row_major(b, DEPTH, COLS, COLS);
         gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
     };
-    // Nothing is mapped from here to the first product.
+    // From here to the first product nothing is mapped.
     blas::check_work_space(threads)?;
     let start = Instant::now();
     let products = || {
@@ -72,8 +72,8 @@ pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace
     Ok(measure_by(|| start.elapsed().as_secs_f64(), products, budget_seconds))
 }
 
-/// Runs `run`, which gives the floating-point operations it did, until
-/// `budget_seconds` are spent; the best rate in Gflop/s.
+/// Calls `run`, which returns its floating-point operations, until `budget_seconds` have passed.
+/// Returns the best rate in Gflop/s.
 fn measure_by(
     mut clock_seconds: impl FnMut() -> f64,
     mut run: impl FnMut() -> f64,
@@ -86,7 +86,7 @@ fn measure_by(
     while calls < LEAST_CALLS || before - start < budget_seconds {
         let flops = run();
         let after = clock_seconds();
-        // A clock too coarse to see the call tells nothing of its rate.
+        // A clock too coarse to see the call says nothing about its rate.
         if after > before {
             best = best.max(flops / (after - before) / 1e9);
         }
@@ -96,12 +96,11 @@ fn measure_by(
     best
 }
 
-/// Part of the peak that DGEMM does at least, where the BLAS is made for the processor and no
-/// one else uses the cores: such a BLAS does nine tenths, two threads on a core do half.
+/// The least share of the peak that DGEMM reaches if the BLAS is made for the processor and nothing
+/// else uses the cores: such a BLAS reaches nine tenths, two threads on a core half.
 const LEAST_OF_PEAK: f64 = 0.6;
 
-/// What is wrong with the BLAS or the cores, if anything, given the rate on one core and the most
-/// that it can do.
+/// What is wrong with the BLAS or the cores, if anything, given the rate on one core and its peak.
 pub fn warnings(
     gflops_per_core: f64,
     peak_gflops_per_core: Option<f64>,

@@ -1,11 +1,11 @@
 //! How a job reaches the workers of a team, and how the caller learns of its end.
 //!
-//! The caller raises the generation of a job under the lock that a worker holds from
-//! its last read of the generation until it sleeps, so that no worker misses a job. A
-//! worker first reads it without the lock for a while, which makes a fork cheap.
+//! The caller increases the generation of a job under the lock that a worker holds from its last
+//! read of the generation until it sleeps, so that no worker misses a job. A worker first reads it
+//! without the lock for a while, which makes a fork cheap.
 //!
-//! `super::sync` names the types: those of the standard library or, in the model
-//! check, those that try all interleavings (`tests/team_model.rs`).
+//! `super::sync` names the types: those of the standard library or, in the model check, those that
+//! try all interleavings (`tests/team_model.rs`).
 
 use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, SPINS, pause};
 
@@ -16,7 +16,7 @@ pub struct Gate<J> {
     /// The job posted last.
     job: Mutex<Option<J>>,
     posted: Condvar,
-    /// Workers that have not finished it.
+    /// Workers that have not finished the job.
     busy: AtomicUsize,
 }
 
@@ -31,7 +31,7 @@ impl<J: Copy> Gate<J> {
         }
     }
 
-    /// Posts `job` to all of `workers` workers, which have finished the one before.
+    /// Posts `job` to `workers` workers, which have finished the one before.
     pub fn post(&self, job: J, workers: usize) {
         self.busy.store(workers, Ordering::Relaxed);
         let mut posted = self.job.lock().expect("team lock");
@@ -41,7 +41,7 @@ impl<J: Copy> Gate<J> {
         self.posted.notify_all();
     }
 
-    /// On a worker: waits for the job that follows the first `seen` ones.
+    /// On a worker: waits for the job after the first `seen` ones.
     pub fn next(&self, seen: usize) -> J {
         for spin in 1..=SPINS {
             if self.generation.load(Ordering::Acquire) != seen {
@@ -56,12 +56,12 @@ impl<J: Copy> Gate<J> {
         job.expect("a posted job")
     }
 
-    /// On a worker: the job is done, as far as it goes here.
+    /// On a worker: reports that it has finished the job.
     pub fn finish(&self) {
         self.busy.fetch_sub(1, Ordering::Release);
     }
 
-    /// Waits until all workers have finished the job, and sees what they wrote.
+    /// Waits until all workers have finished the job. Their writes are visible afterwards.
     pub fn wait(&self) {
         let mut spin = 0;
         while self.busy.load(Ordering::Acquire) != 0 {

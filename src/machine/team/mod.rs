@@ -1,9 +1,9 @@
 //! The threads of a rank.
 //!
-//! A fork and join of two pinned threads costs 0.3 to 0.6 us here, against 13 us and
-//! more in rayon's pool (`broadcast`), because idle workers spin a while before they
-//! sleep: a panel forks several times a column. How a job reaches a worker is in
-//! `gate`, where a model check tries all interleavings of it.
+//! A fork and join of two pinned threads costs 0.3 to 0.6 us here, against 13 us and more in
+//! rayon's pool (`broadcast`), because idle workers spin a while before they sleep: a panel forks
+//! several times a column. `gate` passes jobs to workers; a model check tries all its
+//! interleavings.
 
 mod gate;
 
@@ -16,19 +16,19 @@ use std::thread::JoinHandle;
 
 use gate::Gate;
 
-/// What the protocol between a caller and its workers is built of.
+/// The parts of the protocol between a caller and its workers.
 mod sync {
     pub use std::sync::atomic::{AtomicUsize, Ordering};
     pub use std::sync::{Condvar, Mutex};
 
     use crate::machine::tuning::TUNING;
 
-    /// Turns that an idle worker spins before it sleeps.
+    /// How many times an idle worker spins before it sleeps.
     pub const SPINS: u32 = TUNING.idle_spins;
 
-    /// Turn `spin` of a loop that waits for another thread.
+    /// Step `spin` of a loop that waits for another thread.
     pub fn pause(spin: u32) {
-        // On a machine with fewer cores than threads that one needs this core.
+        // On a machine with fewer cores than threads that thread needs this core.
         if spin.is_multiple_of(TUNING.spins_a_yield) {
             std::thread::yield_now()
         } else {
@@ -37,17 +37,17 @@ mod sync {
     }
 }
 
-/// What workers run: called with the worker's number, `1..threads`.
+/// A job of the workers: called with the worker's number, `1..threads`.
 type Job = *const (dyn Fn(usize) + Sync);
 
 #[derive(Clone, Copy)]
 struct SendJob(Job);
 
-// SAFETY: the closure is Sync, and `Team::fork` keeps it alive until all are done.
+// SAFETY: the closure is Sync, and `Team::fork` keeps it alive until all workers are done.
 unsafe impl Send for SendJob {}
 
 struct Shared {
-    /// Passes jobs on; none at the end.
+    /// Passes jobs on; `None` ends a worker.
     gate: Gate<Option<SendJob>>,
     panicked: AtomicBool,
 }
@@ -56,23 +56,23 @@ struct Shared {
 pub struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Set while workers are out on a job: work forked meanwhile runs on the caller.
+    /// Whether workers are busy: work forked meanwhile runs on the caller.
     out: Cell<bool>,
     helper_cpu: Option<usize>,
 }
 
 impl Team {
-    /// A team of `threads` (at least 1). `on_start` runs on each worker first,
-    /// with its number `1..threads`, for instance to pin it.
+    /// A team of `threads` threads, at least 1. `on_start` runs on each worker first, with its
+    /// number `1..threads`, for instance to pin it.
     ///
     /// # Errors
-    /// When the system gives no more threads.
+    /// When the system starts no more threads.
     pub fn new(
         threads: usize,
         on_start: impl Fn(usize) + Send + Clone + 'static,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { gate: Gate::new(), panicked: AtomicBool::new(false) });
-        // Dropped on an error, it ends those that it has.
+        // If it is dropped on an error, it ends its workers.
         let (workers, out) = (Vec::new(), Cell::new(false));
         let mut team = Self { shared, workers, out, helper_cpu: None };
         for id in 1..threads {
@@ -86,30 +86,30 @@ impl Team {
         Ok(team)
     }
 
-    /// A team of the caller alone.
+    /// A team of only the caller.
     pub fn solo() -> Self {
         Self::new(1, |_| ()).expect("no thread is started")
     }
 
-    /// The same team, with a CPU that is kept for threads beside it.
+    /// Sets the CPU that is kept for other threads than the team's.
     pub fn with_helper_cpu(mut self, cpu: Option<usize>) -> Self {
         self.helper_cpu = cpu;
         self
     }
 
-    /// The CPU that is kept for threads beside the team, if one is.
+    /// The CPU that is kept for other threads than the team's, if any.
     pub fn helper_cpu(&self) -> Option<usize> {
         self.helper_cpu
     }
 
-    /// Number of threads, the caller included.
+    /// The number of threads, including the caller.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Runs `job` on every worker while the caller runs `meanwhile`, then on the
-    /// caller too (as number 0); returns when all are done. While the workers
-    /// are out already, the caller does all of it alone.
+    /// Runs `job` on every worker while the caller runs `meanwhile`, then on the caller too (as
+    /// number 0). Returns when all are done. If the workers are busy already, the caller does all
+    /// of it alone.
     ///
     /// # Panics
     /// When a worker panicked.
@@ -119,8 +119,8 @@ impl Team {
             job(0);
             return result;
         }
-        // SAFETY: `Join` waits for all workers before this frame goes, also on
-        // a panic, so the erased lifetime is never outlived.
+        // SAFETY: `Join` waits for all workers before this frame ends, even on a panic, so the
+        // closure outlives its erased lifetime.
         let erased: Job =
             unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(job) };
         self.out.set(true);
@@ -133,12 +133,12 @@ impl Team {
         result
     }
 
-    /// Cuts `0..len` into a contiguous range for each thread, each a multiple of
-    /// `grain` long but for the last, and runs `body` on them in parallel.
+    /// Cuts `0..len` into a contiguous range for each thread, each but the last a multiple of
+    /// `grain` long, and runs `body` on them in parallel.
     ///
-    /// The ranges depend on `len`, `grain` and the number of threads alone: while the
-    /// workers are out the caller takes one after the other, so that a product that
-    /// is cut up has the same bits as when they are not.
+    /// The ranges depend only on `len`, `grain` and the number of threads: while the workers are
+    /// busy, the caller takes one range after the other, so that a product has the same bits in
+    /// both cases.
     pub fn split(&self, len: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
         let grains = len.div_ceil(grain);
@@ -160,7 +160,7 @@ impl Team {
     }
 }
 
-/// Waits for the workers when it goes.
+/// Waits for the workers when it is dropped.
 struct Join<'a>(&'a Team);
 
 impl Drop for Join<'_> {
@@ -183,7 +183,7 @@ fn work(shared: &Shared, id: usize) {
     let mut seen = 0;
     while let Some(job) = shared.gate.next(seen) {
         seen += 1;
-        // SAFETY: alive until this worker has finished, see `Team::fork`.
+        // SAFETY: the closure is alive until this worker has finished, see `Team::fork`.
         let job = unsafe { &*job.0 };
         if catch_unwind(AssertUnwindSafe(|| job(id))).is_err() {
             shared.panicked.store(true, Ordering::Relaxed);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 3);
     }
 
-    /// What is done in a piece has bits of its own.
+    /// The bits depend on how the work is cut into pieces.
     #[test]
     fn pieces_are_the_same_inside_of_a_fork_and_outside() {
         for threads in 1..6 {

@@ -1,4 +1,4 @@
-//! Why a job could not be run, and how it ends then.
+//! Why a job could not run, and the exit code that follows.
 
 use skt_terms::exit::Exit;
 
@@ -14,25 +14,25 @@ use crate::run::protect::Wrong;
 use crate::run::protect::abft::Unsolved;
 use crate::run::protect::ledger::LedgerError;
 
-/// Why a job could not be run.
+/// Why a job could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A rank could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// Rank 0 sent something that is no run.
+    /// Rank 0 sent data that describes no run.
     #[error("the run that rank 0 sent cannot be read: {0}; do all ranks run the same program?")]
     Spec(String),
-    /// The checkpoints.
+    /// The checkpoints failed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The store of the checkpoints.
+    /// The store of the checkpoints failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What an earlier start has kept of the results.
+    /// The ledger of earlier starts could not be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// It has kept results of other tests.
+    /// The ledger has results of other tests.
     #[error(
         "run {run} was started with other settings: the result that an earlier start kept for test \
          {test} is of another test. Restart with the settings of that run, name this one with \
@@ -44,25 +44,26 @@ pub enum JobError {
         /// Number of the test, from 1.
         test: usize,
     },
-    /// The job does not fit its hosts, or another holds what it needs: all ranks know it.
+    /// The job does not fit its hosts, or another job holds what it needs. All ranks return this
+    /// error.
     #[error("{0}")]
     Refused(String),
     /// The solver stopped for a reason that is not in the matrix.
     #[error(transparent)]
     Solve(#[from] SolveError),
-    /// Too much is lost of what carries checksums.
+    /// Too many ranks are lost for the checksums.
     #[error("{0}")]
     Abft(abft::Refusal),
-    /// Numbers of the matrix are wrong, and not mended.
+    /// Numbers of the matrix are wrong, and have not been mended.
     #[error(transparent)]
     Wrong(Wrong),
-    /// The job ends so, as the ranks of the grid know and have said.
+    /// The ranks of the grid have ended the job, and have said how it exits.
     #[error("the ranks of the grid have ended the run")]
     Ended(Exit),
     /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] std::io::Error),
-    /// The BLAS could not have what it needs.
+    /// The BLAS could not allocate its work space.
     #[error(transparent)]
     Blas(#[from] NoWorkSpace),
     /// Threads could not be started.
@@ -70,7 +71,7 @@ pub enum JobError {
     Threads {
         /// Threads a rank.
         threads: usize,
-        /// What the system said.
+        /// The system's error.
         why: std::io::Error,
     },
 }
@@ -94,19 +95,19 @@ impl From<Unsolved> for JobError {
 }
 
 impl JobError {
-    /// What the supervisor is told of a refusal that is not for a person to resolve.
+    /// The sign of life for the supervisor, if this is a refusal that the supervisor can act on.
     pub(super) fn sign(&self) -> Option<&'static str> {
         let refusal = match self {
             Self::Abft(abft::Refusal::Scattered { .. }) => return None,
             Self::Abft(_) => return Some(heartbeat::REFUSED),
-            // Nothing is left to go on from.
+            // The run cannot continue from anything.
             Self::Wrong(Wrong { goes_back: false, .. }) => return Some(heartbeat::REFUSED),
             _ if self.is_time_up() => return Some(heartbeat::TIME_UP),
             Self::Checkpoint(CheckpointError::Refused(refusal)) => refusal,
             _ => return None,
         };
         match refusal {
-            // The supervisor asks for what it knows to have been there.
+            // For these the supervisor decides by what it knows to have been there.
             Refusal::Unrecoverable { .. }
             | Refusal::Damaged { .. }
             | Refusal::RottenImages { .. }
@@ -122,15 +123,15 @@ impl JobError {
         matches!(self, Self::Solve(SolveError::TimeUp { .. }))
     }
 
-    /// Whether it ends the run on all ranks of the grid, which know it alike; those beyond are to
-    /// be told.
+    /// Whether all ranks of the grid have this error, which ends the run. Ranks beyond the grid
+    /// must be told.
     pub(super) fn ends_all(&self) -> bool {
         let is_wrong_for_all = matches!(self, Self::Wrong(wrong) if wrong.is_known_to_all);
         is_wrong_for_all || self.is_time_up()
     }
 
-    /// Whether this rank alone knows of it, so that it must end the others.
-    /// Refusals are agreed upon: all ranks have them.
+    /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are
+    /// agreed upon: all ranks return them.
     pub fn is_known_here_alone(&self) -> bool {
         let is_agreed = matches!(
             self,
@@ -143,7 +144,7 @@ impl JobError {
         !is_agreed && !self.ends_all()
     }
 
-    /// How a job ends whose ranks all know of it.
+    /// The exit code of a job whose ranks all return this error.
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Ended(exit) => *exit,
@@ -155,7 +156,7 @@ impl JobError {
         }
     }
 
-    /// Whether another rank is gone, or has turned away because one is.
+    /// Whether another rank is lost, or has failed because one is.
     pub fn is_loss(&self) -> bool {
         let why = match self {
             Self::Comm(why)
@@ -167,8 +168,7 @@ impl JobError {
         matches!(why, CommError::Transport { .. })
     }
 
-    /// Whether the same command fails again until something else is changed: a
-    /// limit, a setting.
+    /// Whether the same command fails again until something else is changed: a limit or a setting.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),

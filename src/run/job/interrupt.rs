@@ -1,8 +1,8 @@
 //! The message of a job that a signal ends, about the memory that it leaves.
 //!
-//! Ctrl-C and SIGTERM end a rank as they always did, and launchers see the same
-//! signal; rank 0 writes a line before that. Under method `abft` every rank first ends
-//! the piece of the matrix that it is changing.
+//! Ctrl-C and SIGTERM still end a rank, and launchers see the same signal; rank 0 writes a line
+//! first. With the method `abft` every rank first finishes the piece of the matrix that it is
+//! changing.
 
 use skt_terms::units;
 
@@ -12,9 +12,10 @@ use crate::machine::grace;
 use crate::report::heartbeat;
 use crate::run::protect::{self, Settings};
 
-/// From now on SIGINT and SIGTERM say on rank 0, `is_first`, what of the run stays, while
-/// [`keep`] says that something does. Under a supervisor, which speaks itself, nothing is
-/// said. The others listen, too: a launcher kills all of a node when one of them has ended.
+/// Installs handlers for SIGINT and SIGTERM. On rank 0, `is_first`, they print what of the run
+/// stays, as long as [`keep`] says that something does; not under a supervisor, which prints that
+/// itself. The other ranks handle signals, too, as a launcher kills all ranks of a node when one of
+/// them has ended.
 pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
     let is_supervised = std::env::var_os(heartbeat::ENV).is_some();
     if !is_supervised || settings.method == Method::Abft {
@@ -23,12 +24,12 @@ pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
     }
 }
 
-/// Whether shared memory of the run would stay if it ended now.
+/// Sets whether shared memory of the run would stay if the job ended now.
 pub fn keep(is_kept: bool) {
     grace::say_last_words(is_kept);
 }
 
-/// What stays, how to go on, and how to remove it.
+/// The line that says what stays, how to continue, and how to remove it.
 fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = spec.tests().into_iter().map(|test| {
         let hosts = std::iter::repeat_n("", test.ranks());
@@ -41,7 +42,7 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
     let store = protect::store_flag(&settings.store);
     let levels = settings.levels.0.iter();
     let goes_on = match settings.method {
-        // Another rank may have noticed wrong numbers, or more is lost than can be rebuilt.
+        // Another rank may have noticed wrong numbers, or more may be lost than can be rebuilt.
         Method::Abft => "from the column that it has reached, or says why it cannot",
         _ => "from its last checkpoint (from the beginning, if there is none yet)",
     };
@@ -49,6 +50,7 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
         levels.map(|level| format!(" --images {}", level.folder.display())).collect();
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
-         hosts: the same command goes on {goes_on}; `skt-hpl store clean --run {run}{store}{images}` on each host removes it.\n"
+         hosts: the same command goes on {goes_on}; `skt-hpl store clean --run \
+         {run}{store}{images}` on each host removes it.\n"
     )
 }

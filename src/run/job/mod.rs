@@ -1,4 +1,4 @@
-//! A job: all tests of a run, on all its ranks, with everything around them.
+//! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
 
 mod error;
 mod interrupt;
@@ -36,30 +36,30 @@ use crate::report::progress::Progress;
 use crate::report::{heartbeat, output, text};
 use crate::run::protect::{self, Settings};
 
-/// A job that has come to an end, with all its ranks.
+/// The result of a job that has ended with all its ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
-    /// How it ends.
+    /// The exit code of the job.
     pub exit: Exit,
-    /// Whether the report is whole: nothing of the run is to be computed again.
+    /// Whether the report is complete, so that no test has to be repeated.
     pub is_reported: bool,
-    /// Whether all that it has left was removed. Where a rank was lost meanwhile, some may be
-    /// left, see [`remove_rest`].
+    /// Whether all data that the job left was removed. If a rank was lost meanwhile, some may be
+    /// left ([`remove_rest`]).
     pub is_cleared: bool,
 }
 
 impl Finished {
-    /// Without a whole report.
+    /// A job that ends without a complete report.
     pub fn short(exit: Exit) -> Self {
         Self { exit, is_reported: false, is_cleared: true }
     }
 }
 
-/// Runs all tests. Collective; every rank gets the same answer.
+/// Runs all tests. Collective; every rank gets the same result. If the job itself is refused, rank
+/// 0 prints why, and the result has the exit code.
 ///
 /// # Errors
-/// A rank is lost. What is wrong with the job itself is said by rank 0, and is
-/// in the answer.
+/// When a rank is lost.
 pub fn run<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -98,9 +98,9 @@ pub fn run<C: Comm>(
     (tests.progress, tests.reports) = (progress, reports);
     let ran = match tests.run(world) {
         Err(why) if !why.is_known_here_alone() => {
-            // Rank 0 says itself what becomes of the memory.
+            // Rank 0 itself says what becomes of the memory.
             interrupt::keep(false);
-            // What is too much for an attempt after a loss need not be so for the next start.
+            // A problem after a loss need not be one for the next start.
             let counts = options.lost_at.is_none() || why.ends_all();
             if let Some(sign) = why.sign().filter(|_| counts) {
                 heartbeat::step(sign);
@@ -118,13 +118,12 @@ pub fn run<C: Comm>(
     };
     let Tests { mut progress, reports, .. } = tests;
     progress.clear();
-    // What the last test came to stays until the report is whole.
+    // The last test's result stays in memory until the report is complete.
     let (is_closed, exit) = close(world, reports.filter(|_| ran.is_reported))?;
     if !is_closed {
         return Ok(Finished::short(exit));
     }
-    // Before the first segment goes: a start that finds none would compute all
-    // of it again.
+    // Reported before the first segment is removed: a start that finds none would repeat all tests.
     heartbeat::reported(exit, text::lines_on_stdout());
     let is_cleared = match clear(world, spec, settings, &setup, ran) {
         Err(why) if settings.on_loss.is_outlived() && why.is_loss() => false,
@@ -133,7 +132,7 @@ pub fn run<C: Comm>(
     Ok(Finished { exit, is_reported: true, is_cleared })
 }
 
-/// What the end of the job's time means to a run that keeps nothing beyond it.
+/// A warning if the job's time is limited and nothing of the run outlives it.
 fn time_warnings(settings: &Settings) -> Vec<String> {
     let ends = settings.time_limit.end().is_some();
     let warning = "the time of this job is limited, and checkpoints are in memory alone, which may \
@@ -142,7 +141,7 @@ fn time_warnings(settings: &Settings) -> Vec<String> {
     is_meant.then(|| warning.to_owned()).into_iter().collect()
 }
 
-/// What it means to a run with checksums where even the shortest calls of the BLAS take long.
+/// A warning for runs with checksums if even the shortest BLAS calls take long.
 fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<String> {
     let limit = CallLimit::tuned();
     let nb = spec.nb.iter().copied().max().unwrap_or(0);
@@ -156,7 +155,7 @@ fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> V
     is_meant.then_some(warning).into_iter().collect()
 }
 
-/// A job whose ranks all know `why` it ends; rank 0 says it.
+/// Ends a job whose ranks all know `why`; rank 0 prints it.
 fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
     if world.rank() == 0 {
         output::say(format_args!("error: {why}"));
@@ -164,7 +163,7 @@ fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
     Finished::short(exit)
 }
 
-/// Opens the reports on rank 0; `None` on all ranks, where that cannot be. Collective.
+/// Opens the reports on rank 0. Returns `None` on all ranks if that fails. Collective.
 fn open_reports<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -191,8 +190,8 @@ fn open_reports<C: Comm>(
     Ok((opened[0] != 0).then_some(reports))
 }
 
-/// Writes the summary, where rank 0 has `reports` of all tests: whether the report is whole, and
-/// how the job ends. Collective.
+/// Writes the summary, if rank 0 has `reports` of all tests. Returns whether the report is
+/// complete, and the exit code of the job. Collective.
 fn close<C: Comm>(world: &C, reports: Option<Reports>) -> Result<(bool, Exit), CommError> {
     let closed = reports.and_then(Reports::close);
     let mut answer = [u8::from(closed.is_some()), closed.unwrap_or(Exit::BadInput).code()];
@@ -200,7 +199,7 @@ fn close<C: Comm>(world: &C, reports: Option<Reports>) -> Result<(bool, Exit), C
     Ok((answer[0] != 0, Exit::from_code(answer[1])))
 }
 
-/// Removes what is left of a run whose report is whole. Collective.
+/// Removes what is left of a run whose report is complete. Collective.
 fn clear<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -209,13 +208,13 @@ fn clear<C: Comm>(
     ran: Ran<C>,
 ) -> Result<(), JobError> {
     if let Some(done) = ran.last {
-        // A disk that keeps images is asked once more, below.
+        // A disk that keeps images is tried once more, below.
         let _stay = done.clear()?;
     }
     if settings.is_on() {
         world.barrier()?;
-        // None of what the run still needs is left; what is out of reach is to be
-        // known when it comes back.
+        // The run needs none of these any more; those out of reach must be recognized when they
+        // come back.
         if setup.is_first_on_host && !ran.left.is_empty() {
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
         }
@@ -223,14 +222,14 @@ fn clear<C: Comm>(
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
         settings.close_levels();
         interrupt::keep(false);
-        // All have let go of theirs.
+        // All ranks have unmapped their segments.
         setup::warn(&protect::tidy(setup.store)?);
     }
     Ok(())
 }
 
-/// Removes from this process's host what is left of a run whose report is whole, where the
-/// loss of a rank has kept the job from removing it.
+/// Removes from this process's host what is left of a run whose report is complete, after the loss
+/// of a rank kept the job from doing so.
 ///
 /// # Errors
 /// When the store refuses.

@@ -1,4 +1,4 @@
-//! One test of a job, protected or not, up to where its result is known.
+//! One test of a job, with or without protection, until its result is known.
 
 use super::error::JobError;
 use super::watcher::Watcher;
@@ -14,8 +14,8 @@ use crate::report::record::TestRecord;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, Surroundings};
 use crate::run::ptest;
 
-/// Runs a test under checkpoints, up to where its result is in shared memory; whether an
-/// earlier start had left it there.
+/// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an
+/// earlier start had left the result there.
 pub(super) fn run_with_checkpoints<'a, C: Comm>(
     ranks: &C,
     test: &TestSpec,
@@ -23,7 +23,7 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
     surroundings: Surroundings<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.team();
+    let team = surroundings.memory.process();
     match protect::open(ranks, test, settings, surroundings)? {
         Opened::Ready { guard, found, resumed } => {
             warn_of_levels(ranks, settings, &found, watcher);
@@ -36,7 +36,8 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
     }
 }
 
-/// The same of a test whose elimination carries checksums.
+/// Runs a test whose elimination carries checksums, until its result is in shared memory. Also
+/// returns whether an earlier start had left the result there.
 pub(super) fn run_with_checksums<'a, C: Comm>(
     ranks: &C,
     test: &TestSpec,
@@ -44,7 +45,7 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
     surroundings: Surroundings<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.team();
+    let team = surroundings.memory.process();
     match protect::abft::open(ranks, test, settings, surroundings)? {
         protect::abft::Opened::Ready(carried, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
@@ -60,7 +61,7 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
     }
 }
 
-/// Says on rank 0 which levels a start has given up.
+/// Prints on rank 0 which levels a start has given up.
 fn warn_of_levels<C: Comm>(ranks: &C, settings: &Settings, found: &Found, watcher: &mut Watcher) {
     if ranks.rank() != 0 {
         return;
@@ -76,7 +77,7 @@ fn warn_of_levels<C: Comm>(ranks: &C, settings: &Settings, found: &Found, watche
     }
 }
 
-/// That a start goes on from the images of a level, in words.
+/// Says that a start resumes from the images of a level.
 fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
     [
         format!("memory is not enough to go on: {}", load.why),
@@ -84,7 +85,7 @@ fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
     ]
 }
 
-/// What the loss of nodes would mean to a test with checksums.
+/// Says what the loss of nodes would mean to a test with checksums.
 fn placement_line(test: &TestSpec, found: &Found) -> String {
     let many = if test.checksums == 1 { "rank" } else { "ranks" };
     let bears = format!("each process row bears the loss of {} {many}", test.checksums);
@@ -97,7 +98,7 @@ fn placement_line(test: &TestSpec, found: &Found) -> String {
     }
 }
 
-/// Runs a test under checkpoints, up to where its result is in shared memory.
+/// Runs a test under checkpoints, until its result is in shared memory.
 fn run_protected<'a, C: Comm>(
     mut guard: Protected<'a, C>,
     team: &Team,
@@ -107,12 +108,12 @@ fn run_protected<'a, C: Comm>(
 ) -> Result<Done<'a, C>, JobError> {
     let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
     let record = ptest::run(&grid, team, test, &mut guard, resumed, watcher)?;
-    // It is known on rank 0 of the grid, whose result counts.
+    // Rank 0 of the grid has the record; its result counts.
     let result = record.map(|record| guard.result(record, &watcher.samples.list()));
     Ok(guard.finish(&result.unwrap_or_default())?)
 }
 
-/// What a start has found, in words.
+/// Says what a start has found.
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
@@ -143,7 +144,7 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) ->
     lines
 }
 
-/// Runs a test that is not protected.
+/// Runs a test without protection.
 pub(super) fn run_plain<C: Comm>(
     grid: &Grid<C>,
     team: &Team,

@@ -1,4 +1,4 @@
-//! What a job is told besides the run itself.
+//! The options of a job that are not part of the run.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -6,19 +6,19 @@ use std::time::Instant;
 use crate::report::progress::ProgressMode;
 use crate::run::protect::RankInRun;
 
-/// What a job is told besides the run itself.
+/// The options of a job that are not part of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where the JSON report goes.
+    /// The path of the JSON report.
     pub json: Option<PathBuf>,
     /// How progress is shown.
     pub progress: ProgressMode,
-    /// Whether the head of the report has the values that were found by measurement.
+    /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
-    /// What the MPI library calls itself.
+    /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
-    /// When this process noticed a loss that it has outlived: the last one.
+    /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
-    /// The rank that it has in the run.
+    /// The rank of this process in the run.
     pub rank_in_run: RankInRun,
 }

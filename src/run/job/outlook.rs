@@ -6,17 +6,17 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::tuning::TUNING;
 use crate::run::protect::{self, Every, Outlook, Settings};
 
-/// Operations a second that a test is thought to do, at so many 10^9 a second of
-/// DGEMM on a core.
+/// The predicted rate of a test, in operations a second, when DGEMM reaches `gflops_per_core` 10^9
+/// operations a second on a core.
 pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
     TUNING.test_efficiency * 1e9 * gflops_per_core * (test.ranks() * test.threads) as f64
 }
 
-/// Whether each test will have checkpoints, as rank 0 sees it: on all ranks.
-/// `None` for those that are not protected. Collective.
+/// Predicts on rank 0 whether each test will have checkpoints. Returns the predictions on all
+/// ranks; `None` for tests without protection. Collective.
 ///
 /// # Errors
-/// A rank is lost.
+/// When a rank is lost.
 pub fn outlooks<C: Comm>(
     world: &C,
     tests: &[TestSpec],
@@ -30,7 +30,7 @@ pub fn outlooks<C: Comm>(
         match method {
             _ if test.n == 0 => None,
             Method::None => None,
-            // However short the test is.
+            // Checksums are there however short the test is.
             Method::Abft => Some(Outlook::Due),
             _ => {
                 let rate = guessed_rate(test, gflops_per_core);
@@ -47,7 +47,7 @@ pub fn outlooks<C: Comm>(
     Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
 }
 
-/// What is said of tests that will have no checkpoint, if there are any.
+/// The note about tests that will have no checkpoint, if there are any.
 pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String> {
     let is_without =
         |outlook: &&Option<Outlook>| matches!(outlook, Some(Outlook::NoneDue | Outlook::TooShort));

@@ -1,4 +1,4 @@
-//! Where the threads of a rank go.
+//! The cores of a rank's threads.
 
 use super::places::{self, Place};
 use crate::machine::environment::affinity::{self, Plan, WhyNot};
@@ -6,22 +6,22 @@ use crate::machine::environment::helper_cores::{self, HelperCores};
 use crate::machine::starter::Starter;
 use crate::machine::team::Team;
 
-/// Where the threads of a rank go.
+/// The cores of a rank's threads.
 #[derive(Debug)]
 pub struct Pinning {
-    /// Those of the solver; `None` where the system does not tell which processors there are.
+    /// The plan of the solver's threads; `None` where the system does not list its processors.
     solver: Option<Plan>,
-    /// The CPU of the threads beside them, if one is kept.
+    /// The CPU of the other threads, if one is kept for them.
     helper_cpu: Option<usize>,
-    /// The CPUs that are kept on this host.
+    /// The CPUs of this host that are kept from the solver.
     kept: Vec<usize>,
-    /// Why there are no helper cores where they were asked for.
+    /// Why there are no helper cores although they were requested.
     refusal: Option<String>,
 }
 
 impl Pinning {
-    /// Of a rank of `threads` threads, on hosts that each keep `helper_cores` cores from the
-    /// solver.
+    /// Plans the cores of a rank of `threads` threads, on hosts that each keep `helper_cores` cores
+    /// from the solver.
     pub fn new(places: &[Place], rank: usize, threads: usize, helper_cores: usize) -> Self {
         let (here, index) = places::neighbours(places, rank);
         let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
@@ -46,20 +46,20 @@ impl Pinning {
         }
     }
 
-    /// Why there are no helper cores where they were asked for.
+    /// Why there are no helper cores although they were requested.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// The CPUs that are kept from the solver on this host.
+    /// The CPUs of this host that are kept from the solver.
     pub fn kept(&self) -> &[usize] {
         &self.kept
     }
 
-    /// Starts the threads of the solver, of which the calling one is the first.
+    /// Starts the solver's threads; the calling one is the first.
     ///
     /// # Errors
-    /// When the system gives no more threads.
+    /// When the system starts no more threads.
     pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
         let cpus = match &self.solver {
             Some(Plan::Pin(cpus)) => cpus.clone(),
@@ -70,8 +70,8 @@ impl Pinning {
         Ok(Team::new(threads, pin)?.with_helper_cpu(self.helper_cpu))
     }
 
-    /// That the threads of a rank on `host` have fewer cores than they are, and what mends it;
-    /// empty where they have enough.
+    /// Says that the threads of a rank on `host` have fewer cores than threads, and what to change;
+    /// empty if they have enough.
     pub fn lack(&self, host: &str) -> String {
         match &self.solver {
             Some(Plan::Leave(WhyNot::LauncherTooTight { cores, threads })) => format!(
@@ -87,7 +87,7 @@ impl Pinning {
         }
     }
 
-    /// Where the threads of the solver go, for the report.
+    /// The placement of the solver's threads, for the report.
     pub fn words(&self) -> String {
         match &self.solver {
             None => "not pinned: the system does not tell which processors there are".into(),

@@ -10,24 +10,27 @@ use crate::machine::environment::HostRanks;
 use crate::machine::environment::memory;
 use crate::machine::environment::preflight::HostShare;
 
-/// What a rank tells the others of its place.
+/// A rank's host, and what it has there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Place {
-    /// Its host.
+    /// The rank's host.
     pub host: String,
-    /// CPUs it may use.
+    /// CPUs that the rank may use.
     pub mask: Vec<usize>,
-    /// Memory that outlives it, if the job is protected.
+    /// The store that outlives the rank, if the job is protected.
     pub store: Option<StoreId>,
-    /// Memory that is free on the host.
+    /// Bytes of memory that are free on the host.
     available_bytes: Option<u64>,
-    /// Memory that its control groups leave.
+    /// Bytes of memory that the rank's control groups leave.
     limit_bytes: Option<u64>,
 }
 
-/// The places of all ranks, in their order. `store` is where this rank has its
-/// segments, if the job is protected; `held_bytes` is what the run holds
-/// on this host already, from an earlier start: as good as free. Collective.
+/// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
+/// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as free.
+/// Collective.
+///
+/// # Errors
+/// When a rank is lost.
 pub fn gather<C: Comm>(
     world: &C,
     mask: Vec<usize>,
@@ -47,7 +50,7 @@ pub fn gather<C: Comm>(
     Ok(all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent")).collect())
 }
 
-/// Ranks on the host of `rank`, in order, and the place of `rank` among them.
+/// The ranks on the host of `rank`, in order, and the index of `rank` among them.
 pub fn neighbours(places: &[Place], rank: usize) -> (Vec<usize>, usize) {
     let here: Vec<usize> =
         (0..places.len()).filter(|&other| places[other].host == places[rank].host).collect();
@@ -55,15 +58,15 @@ pub fn neighbours(places: &[Place], rank: usize) -> (Vec<usize>, usize) {
     (here, index)
 }
 
-/// Place of `rank` among the ranks that see the same segments.
+/// The index of `rank` among the ranks that see the same segments.
 pub fn index_in_store(places: &[Place], rank: usize) -> usize {
     let memory = |place: &Place| place.store.as_ref().map(|store| store.memory.clone());
     let own = memory(&places[rank]);
     places[..rank].iter().filter(|place| memory(place) == own).count()
 }
 
-/// Why ranks must not share their store, if they do through several kernels: the
-/// memory of one machine, into which files are mapped, is not that of another.
+/// Why ranks must not share their store, if hosts with different kernels share it: memory of one
+/// machine into which files are mapped is not visible to another machine.
 pub fn store_of_several_kernels(places: &[Place], store: &str) -> Option<String> {
     let stores = || places.iter().filter_map(|place| Some((&place.host, place.store.as_ref()?)));
     let (host, other) = stores().find_map(|(host, id)| {
@@ -78,8 +81,8 @@ pub fn store_of_several_kernels(places: &[Place], store: &str) -> Option<String>
     ))
 }
 
-/// Hosts that see the same segments as another one: what takes one of them away may
-/// take all.
+/// Hosts that see the same segments as another host: a failure of one of them may destroy the
+/// segments of all.
 pub fn hosts_of_one_store(places: &[Place]) -> Vec<String> {
     let mut hosts = BTreeSet::new();
     for place in places.iter().filter(|place| place.store.is_some()) {
@@ -91,7 +94,7 @@ pub fn hosts_of_one_store(places: &[Place]) -> Vec<String> {
     hosts.into_iter().collect()
 }
 
-/// Hosts in the order of their first ranks, with what `ranks` of them share.
+/// The hosts in the order of their first ranks, each with its memory and its number of ranks.
 pub fn shares(places: &[Place]) -> Vec<HostShare> {
     let mut shares: Vec<HostShare> = Vec::new();
     for place in places {
@@ -108,7 +111,7 @@ pub fn shares(places: &[Place]) -> Vec<HostShare> {
     shares
 }
 
-/// The same for the report.
+/// The hosts in the order of their first ranks, for the report.
 pub fn hosts(places: &[Place]) -> Vec<HostRanks> {
     shares(places)
         .into_iter()

@@ -16,7 +16,7 @@ use crate::report::text::{self, Counts, Report};
 pub(super) struct Reports {
     pub text: Report<'static, Box<dyn Write + Send>>,
     json: Option<JsonReport>,
-    /// Whether a test could not be added to it, which is said once.
+    /// Whether a test could not be added to the JSON report, which is printed once.
     is_json_behind: bool,
 }
 
@@ -58,7 +58,7 @@ impl Reports {
             None => None,
         };
         let out = text::open(&spec.output)?;
-        // One run a process: its description lives as long.
+        // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
         let mut text = Report::new(out, spec)
             .with_dgemm(self_test.map(|test| test.gflops_per_core))
@@ -72,8 +72,8 @@ impl Reports {
             self.text.note(note)?;
         }
         self.text.test(record)?;
-        // The report comes first; the document is written whole each time, the next
-        // time with this test.
+        // The text report comes first; the JSON document is written whole each time, so the next
+        // test adds this one, too.
         if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record))
             && !std::mem::replace(&mut self.is_json_behind, true)
         {
@@ -82,8 +82,7 @@ impl Reports {
         Ok(())
     }
 
-    /// Writes the summary; how the job ends, or nothing where the report cannot be
-    /// written.
+    /// Writes the summary. Returns the exit code, or `None` if the report cannot be written.
     pub fn close(mut self) -> Option<Exit> {
         let counts = match self.text.summary() {
             Ok(counts) => counts,

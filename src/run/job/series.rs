@@ -1,7 +1,8 @@
-//! The tests of a job, one by one: which are done already, what is kept of the results, and what
-//! goes when a test is over.
+//! The tests of a job, one by one: which of them are done, where their results are kept, and what
+//! is removed after a test.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,18 +31,18 @@ use crate::run::protect::{
     TestSegments,
 };
 
-/// Between additions to the ledger of results of tests that are not protected: a
-/// loss costs that much of them, and an addition less than a thousandth of it.
+/// The time between additions of unprotected tests to the ledger: a loss costs results of that
+/// time, and an addition takes less than a thousandth of it.
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The results of the tests of a job.
+/// The outcome of the tests of a job.
 pub(super) struct Ran<'a, C: Comm> {
-    /// Whether all are reported; a report may refuse to be written.
+    /// Whether all tests are reported; a report may fail to be written.
     pub is_reported: bool,
-    /// The starts that segments of the run may name which were out of reach.
+    /// The starts that unreachable segments of the run may belong to.
     pub left: Vec<StartId>,
-    /// The result of the last one, still in shared memory, if it was protected
-    /// and this rank had a part in it.
+    /// The result of the last test, still in shared memory, if it was protected and this rank took
+    /// part.
     pub last: Option<Done<'a, C>>,
 }
 
@@ -56,42 +57,43 @@ pub(super) struct Tests<'a> {
     spec: &'a RunSpec,
     settings: &'a Settings,
     setup: &'a Setup<'a>,
-    /// When a loss was noticed that this process has outlived.
+    /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
-    /// The rank that this process has in the run.
+    /// The rank of this process in the run.
     pub rank_in_run: RankInRun,
     pub progress: Progress,
     pub reports: Option<Reports>,
-    /// Results of the tests that are done, where there are several, and when the next one began,
-    /// where they are protected.
+    /// The results of finished tests, if there are several, and when the next protected one began.
     ledger: Option<Rc<RefCell<Ledger<'a>>>>,
     /// The test of which an earlier start has left data, on any rank.
     found: Option<usize>,
+    /// The tests too short for checkpoints of which some rank sees images of an earlier start.
+    with_images: BTreeSet<usize>,
     /// On rank 0: results that are reported and not in the ledger yet.
     unkept: Results,
-    /// When the ledger got the last ones.
+    /// When results were last added to the ledger.
     kept_at: Instant,
 }
 
-/// The ranks of a grid, kept from one test to the next of the same grid.
+/// The ranks of a grid, kept from one test to the next on the same grid.
 pub(super) struct Ranks<C: Comm> {
     pub size: usize,
-    /// Nothing on ranks beyond the grid, which stay idle.
+    /// `None` on ranks beyond the grid, which stay idle.
     pub comm: Option<C>,
     grid: Option<(Pmap, Grid<C>)>,
 }
 
 impl<C: Comm> Ranks<C> {
-    /// The first `size` of the ranks of `world`. Collective.
+    /// The first `size` ranks of `world`. Collective.
     pub fn new(world: &C, size: usize) -> Result<Self, CommError> {
         let color = (world.rank() < size).then_some(0);
         Ok(Self { size, comm: world.split(color, world.rank() as u32)?, grid: None })
     }
 
-    /// Their grid for a test.
+    /// The grid of these ranks for a test.
     ///
     /// # Panics
-    /// On a rank beyond it.
+    /// On a rank beyond the grid.
     fn grid(&mut self, test: &TestSpec) -> Result<&Grid<C>, CommError> {
         let &TestSpec { p, q, pmap, .. } = test;
         let is_same = |(order, grid): &(Pmap, Grid<C>)| (*order, grid.p, grid.q) == (pmap, p, q);
@@ -103,16 +105,16 @@ impl<C: Comm> Ranks<C> {
     }
 }
 
-/// What rank 0 has all ranks do behind a test.
+/// What rank 0 has all ranks do after a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It could not be reported.
+    /// Stop: the test could not be reported.
     Stop,
-    /// The next test.
+    /// Continue with the next test.
     GoOn,
-    /// Results go to the ledger first.
+    /// Add results to the ledger first.
     Keep,
-    /// The run ends here, on all ranks.
+    /// The run ends here on all ranks, with this exit.
     End(Exit),
 }
 
@@ -137,7 +139,7 @@ impl Verdict {
 }
 
 impl<'a> Tests<'a> {
-    /// Those of `spec`, none of them run or found yet; nothing is shown or reported.
+    /// The tests of `spec`, before any of them runs; nothing is printed or reported.
     pub fn new(spec: &'a RunSpec, settings: &'a Settings, setup: &'a Setup<'a>) -> Self {
         Self {
             spec,
@@ -149,19 +151,24 @@ impl<'a> Tests<'a> {
             reports: None,
             ledger: None,
             found: None,
+            with_images: BTreeSet::new(),
             unkept: Results::new(),
             kept_at: Instant::now(),
         }
     }
 
-    /// Runs the tests one by one, from the one that an earlier start has left
-    /// unfinished or not reported. The same on all ranks.
+    /// Runs the tests one by one, from the first one that earlier starts have not finished and
+    /// reported. The result is the same on all ranks.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the job is refused.
     pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
         self.remove_left_over(world)?;
         self.remove_later_tests(world)?;
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
+        self.with_images = self.find_images(world)?;
         let nothing_later = self.has_no_later_images(world, first)?;
         let mut told = [u8::from(self.tell(first))];
         collect::broadcast(world, &mut told, 0)?;
@@ -172,7 +179,7 @@ impl<'a> Tests<'a> {
         let mut announced = Instant::now();
         let (mut last, mut left) = (None, Vec::new());
         for (index, test) in tests.iter().enumerate().skip(first) {
-            // One that is not protected has no checksums.
+            // An unprotected test has no checksums.
             let is_protected = self.is_protected(index, self.settings.resume);
             let size = if is_protected { test.ranks() } else { test.p * test.q };
             if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
@@ -180,8 +187,7 @@ impl<'a> Tests<'a> {
             }
             let (mut is_written, mut done, mut ended) = (true, None, None);
             if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
-                // An earlier start has left something of the first test alone, or
-                // of those before it.
+                // An earlier start has left data only of the first test, or of tests before it.
                 let is_behind = index > first || self.done() > 0;
                 let resume = match self.settings.resume {
                     Resume::Require if is_behind => Resume::Auto,
@@ -198,15 +204,15 @@ impl<'a> Tests<'a> {
                     Err(why) => return Err(why),
                 }
             } else {
-                // Others may need the processor of a rank that has nothing to do.
+                // Other ranks may need the processor of a rank that has nothing to do.
                 collect::await_broadcast(world, 0)?;
             }
             let end = ended.as_ref().map(JobError::exit);
             match self.verdict(world, index, (is_written, end), done.is_some())? {
-                // A result that cannot be kept is no result: all stop, and the next
+                // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
                 Verdict::Stop => return Ok(Ran::unreported()),
-                // Ranks beyond the grid hear of it here.
+                // Ranks beyond the grid learn of it here.
                 Verdict::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
                 Verdict::GoOn => {}
                 Verdict::Keep => {
@@ -214,7 +220,7 @@ impl<'a> Tests<'a> {
                 }
             }
             match done {
-                // A disk that keeps images is asked once more at the end of the run.
+                // A disk that keeps images is tried once more at the end of the run.
                 Some(done) if index + 1 < tests.len() => _ = done.clear()?,
                 done => last = done,
             }
@@ -223,7 +229,7 @@ impl<'a> Tests<'a> {
         Ok(Ran { is_reported: true, left, last })
     }
 
-    /// Removes what is known to be left over of runs that have ended.
+    /// Removes the segments that are known to be left over of runs that have ended.
     fn remove_left_over<C: Comm>(&self, world: &C) -> Result<(), JobError> {
         if !self.settings.is_on() {
             return Ok(());
@@ -243,9 +249,9 @@ impl<'a> Tests<'a> {
         Ok(())
     }
 
-    /// Where all begins anew: removes what earlier starts have left of tests behind the first one.
-    /// A start finds data of a test only where all before it are done, and what is left of the
-    /// first test goes when that is opened. Collective.
+    /// With `--resume never`, removes the data that earlier starts left of every test after the
+    /// first. A start finds data of a test only where all tests before it are done; data of the
+    /// first test is removed when that test is opened. Collective.
     fn remove_later_tests<C: Comm>(&self, world: &C) -> Result<(), JobError> {
         if !self.settings.is_on() || self.settings.resume != Resume::Never {
             return Ok(());
@@ -253,8 +259,8 @@ impl<'a> Tests<'a> {
         self.remove_tests(world, |test| test > 0)
     }
 
-    /// Removes what earlier starts have left of tests that `is_meant`, images first. Collective:
-    /// nobody makes any before.
+    /// Removes what earlier starts have left of tests that `is_meant` selects, images first.
+    /// Collective: no rank creates any before all have returned.
     fn remove_tests<C: Comm>(
         &self,
         world: &C,
@@ -267,8 +273,10 @@ impl<'a> Tests<'a> {
         Ok(world.barrier()?)
     }
 
-    /// Finds the results that earlier starts have kept, which must be of the same
-    /// tests.
+    /// Opens the results that earlier starts have kept, which must be of the same tests.
+    ///
+    /// # Errors
+    /// [`JobError::OtherTests`] when they are not.
     fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
         let tests = self.spec.tests();
         if !self.settings.is_on() {
@@ -289,30 +297,49 @@ impl<'a> Tests<'a> {
         Ok(())
     }
 
-    /// The test to begin with: behind those whose results are kept, and not before
-    /// the one of which an earlier start has left data.
+    /// The first test to run: after those whose results are kept, and not before the one of which
+    /// an earlier start has left data.
     fn first_test<C: Comm>(&mut self, world: &C) -> Result<usize, JobError> {
         if !self.settings.is_on() || self.settings.resume == Resume::Never {
             return Ok(0);
         }
         let found = protect::found_test(self.setup.store, &self.settings.run_id)?;
-        // One more than its number: 0 where nothing is found.
+        // The number of the test plus 1, or 0 if none is found.
         let mut found = [found.map_or(0, |test| 1 + test as u64)];
         collect::all_reduce(world, &mut found, u64::max)?;
         self.found = (found[0] as usize).checked_sub(1);
         let done = self.done();
         if done > 0 {
-            // A death may have come before all of it was removed.
+            // A death may have come before all of their data was removed.
             self.remove_tests(world, |test| test < done)?;
         }
         Ok(done.max(self.found.unwrap_or(0)))
     }
 
-    /// Whether no earlier start has left images of a test behind `first`: then a level that fails
-    /// later hides none. Where a level cannot tell, as it fails now, the ledger may know from an
-    /// earlier start of the same levels: images of a later test come only when the ledger has a
-    /// result more.
-    /// Collective.
+    /// The tests too short for checkpoints of which an earlier start left images all the same: a
+    /// signal or the end of its time made it save. Such a test is protected again, so that it
+    /// resumes from them. Collective.
+    fn find_images<C: Comm>(&self, world: &C) -> Result<BTreeSet<usize>, CommError> {
+        let (settings, outlooks) = (self.settings, &self.setup.outlooks);
+        let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
+        let has_short = (0..outlooks.len()).any(is_short);
+        if !has_short || settings.levels.0.is_empty() || settings.resume == Resume::Never {
+            return Ok(BTreeSet::new());
+        }
+        let mut seen = vec![0; outlooks.len()];
+        if self.setup.is_first_on_host {
+            for test in settings.tests_with_images().into_iter().filter(|test| is_short(*test)) {
+                seen[test] = 1;
+            }
+        }
+        collect::all_reduce(world, &mut seen, u8::max)?;
+        Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
+    }
+
+    /// Whether earlier starts left no images of tests after `first`, so that a level failing later
+    /// cannot hide any. If a level is unreadable now, the ledger's note from an earlier start with
+    /// the same levels decides: images of a later test appear only after the ledger has one more
+    /// result. Collective.
     fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
         let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
         let has_levels = !settings.levels.0.is_empty() && self.spec.tests().len() > 1;
@@ -339,13 +366,13 @@ impl<'a> Tests<'a> {
         }
     }
 
-    /// Tests whose results are kept, from the first on.
+    /// The number of tests whose results are kept, from the first on.
     fn done(&self) -> usize {
         self.ledger.as_ref().map_or(0, |ledger| ledger.borrow().done())
     }
 
-    /// Reports the tests before `first`, which earlier starts have done; whether
-    /// that was possible.
+    /// Reports the tests before `first`, which earlier starts have done. Returns whether that
+    /// succeeded.
     fn tell(&mut self, first: usize) -> bool {
         let (1.., Some(reports)) = (first, self.reports.as_mut()) else { return true };
         let known: Vec<TestRecord> = self.ledger.as_ref().map_or(Vec::new(), |ledger| {
@@ -367,18 +394,21 @@ impl<'a> Tests<'a> {
         told.is_ok()
     }
 
-    /// Whether a test runs under checkpoints: not where none is due by far, for
-    /// hundreds of them may follow; but where an earlier start did, or the user wants
-    /// to go on from it.
+    /// Whether a test runs under checkpoints. A test that is much shorter than the first interval
+    /// does not, as hundreds of them may follow, unless an earlier start protected it or the user
+    /// requires to resume it.
     pub fn is_protected(&self, index: usize, resume: Resume) -> bool {
         match self.setup.outlooks[index] {
             None => false,
-            Some(Outlook::TooShort) => resume == Resume::Require || self.found == Some(index),
+            Some(Outlook::TooShort) => {
+                let has_data = self.found == Some(index) || self.with_images.contains(&index);
+                resume == Resume::Require || has_data
+            }
             Some(Outlook::Due | Outlook::NoneDue) => true,
         }
     }
 
-    /// What all do behind test `index`, as rank 0 says. Collective.
+    /// What all ranks do after test `index`, as rank 0 decides. Collective.
     fn verdict<C: Comm>(
         &self,
         world: &C,
@@ -388,7 +418,7 @@ impl<'a> Tests<'a> {
     ) -> Result<Verdict, CommError> {
         let next = index + 1;
         let is_last = next == self.setup.outlooks.len();
-        // A start finds data of the next test only where all before it are kept.
+        // A start finds data of the next test only if the results of all tests before it are kept.
         let is_kept_now = is_protected
             || self.ledger.is_some()
                 && (is_last
@@ -404,9 +434,9 @@ impl<'a> Tests<'a> {
         Ok(Verdict::of_bytes(said))
     }
 
-    /// Keeps the results that rank 0 has until the whole report is written, and
-    /// which starts segments of them may name that are out of reach: all ranks get
-    /// these. Collective.
+    /// Adds the results that rank 0 has to the ledger, where they stay until the report is
+    /// complete, and notes the starts that their unreachable segments may belong to. Without a
+    /// ledger it returns these on all ranks. Collective.
     fn keep_results<C: Comm>(
         &mut self,
         world: &C,
@@ -414,7 +444,7 @@ impl<'a> Tests<'a> {
     ) -> Result<Vec<StartId>, JobError> {
         let mut results = std::mem::take(&mut self.unkept);
         if self.spec.tests().len() < 2 {
-            // The result of the only test stays in its own segments.
+            // The result of a run's only test stays in its own segments.
             results.clear();
         }
         self.kept_at = Instant::now();
@@ -424,7 +454,7 @@ impl<'a> Tests<'a> {
             return Ok(serde_json::from_slice(&bytes).expect("written just now"));
         };
         if let Err(why) = ledger.borrow_mut().add(world, results, missed)? {
-            // The run itself goes on; a later start may have to do without them.
+            // The run continues; a later start may lack these results.
             output::say(format_args!(
                 "warning: results so far are not kept for later starts: {why}"
             ));
@@ -490,14 +520,14 @@ impl<'a> Tests<'a> {
         let number = index + 1;
         let words = "was done by an earlier start, which ended before it removed the result";
         let note = is_found.then(|| format!("test {number} {words}"));
-        // The same bytes, whichever start has computed them.
+        // The bytes are the same whichever start has computed them.
         let record = protect::result::read(done.result());
         let reports = (ranks.rank() == 0).then_some(&record);
         let is_written = self.report(reports, note.as_deref());
         Ok(Reported { is_written, result: done.result().to_vec(), done: Some(done) })
     }
 
-    /// Reports a record, after a note; whether that was possible.
+    /// Reports a record, after a note. Returns whether that succeeded.
     fn report(&mut self, record: Option<&TestRecord>, note: Option<&str>) -> bool {
         if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
             self.progress.clear();
@@ -510,31 +540,31 @@ impl<'a> Tests<'a> {
     }
 }
 
-/// A test that has been run.
+/// A test that has run.
 pub(super) struct Reported<'a, C: Comm> {
-    /// Whether this rank could report it, if it was to.
+    /// Whether the report succeeded, or was not this rank's to write.
     pub is_written: bool,
-    /// What it came to, on rank 0, as [`protect::result::read`] reads it.
+    /// On rank 0: the result, to be read by [`protect::result::read`].
     pub result: Vec<u8>,
-    /// The same in shared memory, if it was protected.
+    /// The result in shared memory, if the test was protected.
     pub done: Option<Done<'a, C>>,
 }
 
 /// The position of a test in its run.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
-    /// From 0.
+    /// The index of the test, from 0.
     pub index: usize,
-    /// Of so many.
+    /// The number of tests.
     pub tests: usize,
-    /// What to do with what an earlier start has left of it.
+    /// How to treat data that an earlier start has left of the test.
     pub resume: Resume,
-    /// Whether no earlier start has left images of it.
+    /// Whether no earlier start has left images of the test.
     pub nothing_hidden: bool,
 }
 
-/// Removes the images of tests that `is_meant`, before anything goes that says that they are of no
-/// use. Collective.
+/// Removes the images of tests that `is_meant` selects, before other data that marks them as
+/// useless is removed. Collective.
 pub(super) fn remove_images<C: Comm>(
     world: &C,
     settings: &Settings,

@@ -1,5 +1,4 @@
-//! What is done before the first test: threads, pinning, the DGEMM self-test,
-//! the check of the memory.
+//! The setup before the first test: threads, pinning, the DGEMM self-test, the memory check.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,21 +22,21 @@ use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
 use crate::run::protect::{self, Outlook, Settings, Target};
 
-/// Seconds that the DGEMM self-test takes, where tests take longer.
+/// Seconds of the DGEMM self-test, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
-/// That it takes where they are over in an instant.
+/// Seconds of the DGEMM self-test where the tests take next to no time.
 const SELF_TEST_SECONDS_MIN: f64 = 0.01;
 
 /// Why a job cannot run.
 pub struct Refused {
-    /// In words.
+    /// The reason, in words.
     pub why: String,
-    /// Whether the same start can run later: what keeps it away ends by itself.
+    /// Whether the same start can succeed later, because the obstacle ends by itself.
     pub passes: bool,
 }
 
 impl Refused {
-    /// Until something is changed.
+    /// A refusal that holds until something is changed.
     fn for_good(why: String) -> Self {
         Self { why, passes: false }
     }
@@ -47,32 +46,31 @@ impl Refused {
 pub struct Setup<'a> {
     /// The rank's threads.
     pub team: Team,
-    /// Where the job runs.
+    /// The hosts, libraries and pinning of the job.
     pub environment: Environment,
-    /// How fast DGEMM is, with all cores in use: the mean over ranks.
+    /// The rate of DGEMM with all cores in use, as the mean over ranks.
     pub self_test: DgemmSelfTest,
     /// Why the job cannot run, if it cannot.
     pub refusal: Option<Refused>,
-    /// What the protection costs of the memory, in words.
+    /// The cost of the protection in memory, in words.
     pub memory_note: Option<String>,
-    /// Memory that outlives the process.
+    /// The store, which outlives the process.
     pub store: &'a (dyn Store + Send + Sync),
     /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
     /// Faults to inject into this process.
     pub target: Arc<Target>,
-    /// Keeps other jobs of the same name away.
+    /// The lock that keeps other jobs of the same run away.
     pub lock: Option<Arc<RunLock>>,
-    /// Whether each test will have checkpoints, if it is protected: the same on all
-    /// ranks.
+    /// Whether each protected test will have checkpoints; the same on all ranks.
     pub outlooks: Vec<Option<Outlook>>,
-    /// What the set-up took on this rank, in words.
+    /// The time of each part of the setup on this rank, in words.
     pub steps: String,
-    /// Where all ranks are.
+    /// The places of all ranks.
     places: Vec<Place>,
 }
 
-/// What the parts of the set-up take.
+/// The time that each part of the setup takes.
 struct StopWatch {
     since: Instant,
     steps: Vec<(&'static str, f64)>,
@@ -83,7 +81,7 @@ impl StopWatch {
         Self { since: Instant::now(), steps: Vec::new() }
     }
 
-    /// The part of that name ends here.
+    /// Ends the part named `name`.
     fn lap(&mut self, name: &'static str) {
         let now = Instant::now();
         self.steps.push((name, (now - self.since).as_secs_f64()));
@@ -98,7 +96,7 @@ impl StopWatch {
     }
 }
 
-/// Where all ranks are, and what earlier starts of the run hold there. Collective.
+/// The places of all ranks, with what earlier starts of the run hold there. Collective.
 fn all_places<C: Comm>(
     world: &C,
     settings: &Settings,
@@ -107,7 +105,7 @@ fn all_places<C: Comm>(
     let mask = affinity::current_mask().unwrap_or_default();
     let (mut id, mut held_bytes) = (None, 0);
     if settings.is_on() {
-        // Those of all runs: no run can go on from them.
+        // Removes leftovers of all runs: no run can resume from them.
         warn(&protect::tidy(store)?);
         held_bytes = protect::run_bytes(store, &settings.run_id)?;
         id = Some(store.id()?);
@@ -127,8 +125,8 @@ fn environment(options: &Options, places: &[Place], pinning: &Pinning) -> Enviro
     }
 }
 
-/// Why the tests do not fit into the memory of the hosts, if they do not, and what of other runs
-/// is in it. Collective.
+/// Why the tests do not fit into the memory of the hosts, if they do not, and what other runs hold
+/// there. Collective.
 fn lack_of_memory<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -146,8 +144,8 @@ fn lack_of_memory<C: Comm>(
     Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
 }
 
-/// Waits for memory that lacks as long as processes end, on any host, that may give it back; not
-/// longer than that takes. Collective.
+/// Waits for missing memory while processes are ending, on any host, that may free it; at most as
+/// long as that takes. Collective.
 fn wait_for_memory<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -160,8 +158,8 @@ fn wait_for_memory<C: Comm>(
         check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
     };
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
-    let bytes = || bytes;
-    let (mut patience, mut pause) = (Patience::new(&bytes), PAUSES.0);
+    let (bytes, team) = (|| bytes, Team::solo());
+    let (mut patience, mut pause) = (Patience::new(&bytes, &team), PAUSES.0);
     while lacking_bytes(places).is_some() {
         let is_over = patience.is_over(true);
         let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
@@ -176,7 +174,7 @@ fn wait_for_memory<C: Comm>(
     Ok(())
 }
 
-/// Takes hold of the run, if it is protected; and why that cannot be on all ranks. Collective.
+/// Takes the lock of the run, if it is protected. Returns on all ranks why that fails. Collective.
 fn take_lock<C: Comm>(
     world: &C,
     settings: &Settings,
@@ -186,7 +184,7 @@ fn take_lock<C: Comm>(
     if !settings.is_on() {
         return Ok((None, None));
     }
-    let taken = RunLock::take(store, &settings.run_id, &world.host(), index)?;
+    let taken = RunLock::take(store, &settings.run_id, &world.host(), index, &Team::solo())?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
     let why = first_text(world, &in_use.unwrap_or_default())?;
     let mut stays = [u64::from(taken.as_ref().is_err_and(|why| !why.passes()))];
@@ -195,7 +193,7 @@ fn take_lock<C: Comm>(
     Ok((taken.ok().map(Arc::new), refusal))
 }
 
-/// Tells of the first of what there is to be told: another user may have planted
+/// Prints the first lines as warnings, and the number of the others: another user may have planted
 /// thousands.
 pub fn warn(lines: &[String]) {
     const LINES: usize = 4;
@@ -208,7 +206,7 @@ pub fn warn(lines: &[String]) {
     }
 }
 
-/// Says on the first rank which hosts are one to a failure of their memory.
+/// Warns on the first rank of hosts that share one memory, and so fail together.
 fn warn_of_one_store(places: &[Place], rank: usize) {
     let hosts = places::hosts_of_one_store(places);
     if rank == 0 && !hosts.is_empty() {
@@ -227,17 +225,17 @@ fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommErro
     Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// What is said first.
+/// The first line that a job prints.
 pub fn starting_line(ranks: usize, spec: &RunSpec) -> String {
     let (tests, threads) = (spec.tests().len(), spec.threads);
     format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
 }
 
 impl<'a> Setup<'a> {
-    /// Sets the job up, whose segments are in `store`. Collective.
+    /// Sets up a job whose segments are in `store`. Collective.
     ///
     /// # Errors
-    /// A rank is lost, threads cannot be started, or the BLAS has no work space.
+    /// When a rank is lost, threads cannot be started, or the BLAS has no work space.
     pub fn new<C: Comm>(
         world: &C,
         spec: &RunSpec,
@@ -260,7 +258,7 @@ impl<'a> Setup<'a> {
         watch.lap("threads and BLAS");
         let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
         if let Some(why) = first_text(world, &pinning.lack(&places[world.rank()].host))? {
-            // It is why DGEMM is slow.
+            // This explains why DGEMM is slow.
             self_test.warnings = vec![why];
         }
         watch.lap("DGEMM self-test");
@@ -271,7 +269,7 @@ impl<'a> Setup<'a> {
         }
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
-        // The same on all ranks.
+        // The refusal is the same on all ranks.
         let (lock, mut refusal) = match refused {
             Some(why) => (None, Some(Refused::for_good(why))),
             None => take_lock(world, settings, store, index)?,
@@ -282,14 +280,14 @@ impl<'a> Setup<'a> {
             let lack = lack_of_memory(world, spec, settings, store, &places)?;
             refusal = lack.map(Refused::for_good);
         }
-        // The check of the memory says more of what others keep: it comes first.
+        // The memory check comes first, as it says more about what other runs hold.
         if refusal.is_none() && settings.is_on() {
             let trap = traps::look(world, spec, settings, store, (&places, index))?;
             refusal = trap.map(Refused::for_good);
         }
         let outlooks = match refusal {
             None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,
-            // Of no use, and what does not fit may not even be counted.
+            // The outlooks are not used, and tests that do not fit may be too large to count.
             Some(_) => Vec::new(),
         };
         watch.lap("lock and memory");
@@ -316,7 +314,7 @@ impl Setup<'_> {
         check_memory(spec, settings, &self.places)
     }
 
-    /// What the head of the report says of it.
+    /// The lines about the setup in the head of the report.
     pub fn notes(&self, settings: &Settings) -> Vec<String> {
         let mut notes = vec![format!("start    : {}", self.steps)];
         notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
@@ -326,7 +324,8 @@ impl Setup<'_> {
     }
 }
 
-/// A tenth of what the tests of a run take at 10^9 operations a second on a core.
+/// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
+/// core, within bounds.
 fn self_test_seconds(spec: &RunSpec) -> f64 {
     let seconds = |test: &TestSpec| {
         let cores = (test.ranks() * test.threads) as f64;
@@ -336,8 +335,7 @@ fn self_test_seconds(spec: &RunSpec) -> f64 {
     (0.1 * all).clamp(SELF_TEST_SECONDS_MIN, SELF_TEST_SECONDS)
 }
 
-/// Times DGEMM on all threads of all ranks at once: that is the rate that the benchmark
-/// could have.
+/// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach.
 fn self_test<C: Comm>(
     world: &C,
     team: &Team,
@@ -346,7 +344,7 @@ fn self_test<C: Comm>(
 ) -> Result<DgemmSelfTest, JobError> {
     world.barrier()?;
     let rate = selftest::dgemm_gflops(team, seconds)? / team.threads() as f64;
-    // NaN where one is unknown, of which the sum is NaN, too.
+    // NaN where a peak is unknown; the sum is NaN then, too.
     let mut sums = [rate, peak::gflops_per_core(team).unwrap_or(f64::NAN)];
     collect::all_sum(world, &mut sums)?;
     let [gflops_per_core, peak] = sums.map(|sum| sum / world.size() as f64);
@@ -362,12 +360,12 @@ fn self_test<C: Comm>(
     Ok(DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings })
 }
 
-/// The host that lacks most memory, if one does; why the job does not fit, and what
-/// would.
+/// The host with the largest lack of memory, if any host has one; why the job does not fit, and
+/// what would.
 fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<(String, String)> {
     let why = check_memory(spec, settings, places)?;
     let plain = check_memory(spec, &Settings::none(), places);
-    // Without checkpoints, or with ranks too few for any.
+    // Without checkpoints, or with too few ranks for any.
     if plain.as_ref() == Some(&why) {
         return Some((why.host.clone(), why.to_string()));
     }
@@ -378,12 +376,12 @@ fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<
     Some((why.host, text))
 }
 
-/// Checks all tests against the memory of all hosts; why the one that lacks
-/// most does not fit.
+/// Checks all tests against the memory of all hosts. Returns why the one with the largest lack does
+/// not fit.
 fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<DoesNotFit> {
     let lacking = spec.tests().into_iter().filter_map(|test| {
-        // Ranks beyond the grid stay idle and hold nothing.
-        // Of a job that goes on after a loss some may be missing.
+        // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a
+        // loss may be missing.
         let places = &places[..test.ranks().min(places.len())];
         let geometry = smallest_group(&test, settings, places);
         let bytes = |n: usize| {
@@ -399,8 +397,8 @@ fn smallest_group(spec: &TestSpec, settings: &Settings, places: &[Place]) -> Opt
     protect::smallest_group(spec, settings, places.iter().map(|place| place.host.as_str()))
 }
 
-/// What the protection of the test that needs most memory costs of it, in
-/// words; nothing without checkpoints.
+/// The memory that protection takes in the test with the largest memory, in words; `None` without
+/// checkpoints.
 fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
     let splits = spec.tests().into_iter().filter_map(|test| {
         let geometry = smallest_group(&test, settings, places.get(..test.ranks())?)?;

@@ -1,4 +1,4 @@
-//! Whether the stores of the hosts can keep what a job will put there, and what may take it away.
+//! Checks that the hosts' stores can keep the segments of a job, and warns of what may remove them.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::run::protect::{self, NodeStore, Settings};
 
-/// What one process of each store tells of it, and no other process.
+/// The report of one process of each store; those of other processes are empty.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Told {
     host: String,
-    /// What the store lacks.
+    /// Why the store cannot keep the segments.
     lack: Option<String>,
     warnings: Vec<String>,
 }
 
-/// Why a host's store cannot keep the segments of all tests, if so: the same on all ranks. Rank 0
-/// warns of what may take them away. `index`: the place of this rank among those that see
+/// Why a host's store cannot keep the segments of all tests, if so; the same on all ranks. Rank 0
+/// prints warnings of what may remove them. `index` is the index of this rank among those that see
 /// its store. Collective.
 ///
 /// # Errors
-/// A rank is lost.
+/// When a rank is lost.
 pub fn look<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -34,7 +34,7 @@ pub fn look<C: Comm>(
     (places, index): (&[Place], usize),
 ) -> Result<Option<String>, CommError> {
     let needs = needs(spec, settings, places, world.rank());
-    // No test is protected: that is known to all.
+    // No test is protected, which all ranks know.
     if needs.iter().all(|(_, rank_bytes)| *rank_bytes == 0) {
         return Ok(None);
     }
@@ -58,12 +58,13 @@ pub fn look<C: Comm>(
     Ok(lacking.map(|(host, lack)| format!("host {host}: {lack}")))
 }
 
-/// For each test: its ranks that see the store of `rank`, and the bytes of the largest segment.
+/// For each test: the number of its ranks that see the store of `rank`, and the bytes of the
+/// largest segment.
 fn needs(spec: &RunSpec, settings: &Settings, places: &[Place], rank: usize) -> Vec<(u64, u64)> {
     let memory = |place: &Place| place.store.as_ref().map(|store| store.memory.clone());
     let own = memory(&places[rank]);
     let of_test = |test: TestSpec| {
-        // Of a job that goes on after a loss some may be missing.
+        // Ranks of a job that continues after a loss may be missing.
         let places = &places[..places.len().min(test.ranks())];
         let ranks = places.iter().filter(|place| memory(place) == own).count();
         let hosts = places.iter().map(|place| place.host.as_str());
@@ -72,7 +73,7 @@ fn needs(spec: &RunSpec, settings: &Settings, places: &[Place], rank: usize) -> 
     spec.tests().into_iter().map(of_test).collect()
 }
 
-/// Each warning once, with the hosts that have it.
+/// Each warning once, with the hosts that it applies to.
 fn warnings(all: &[Told]) -> Vec<String> {
     const HOSTS: usize = 3;
     let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

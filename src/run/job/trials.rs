@@ -1,8 +1,8 @@
-//! A job whose tests are chosen one after the other while it runs: the trials of `tune`.
+//! A job whose tests are chosen while it runs: the trials of `tune`.
 //!
-//! Rank 0 chooses, the others follow. Each test runs as in [`super::run`], from the matrix
-//! to the residual, and under the same protection; nothing is reported, and nothing is kept
-//! for a later start.
+//! Rank 0 chooses, the others follow. Each test runs as in [`super::run`], from the matrix to the
+//! residual, and under the same protection; nothing is reported, and nothing is kept for a later
+//! start.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::machine::environment::preflight::DoesNotFit;
 use crate::report::record::TestRecord;
 use crate::run::protect::{self, Outlook, Settings};
 
-/// The ranks of such a job.
+/// The ranks of a job of trials.
 pub struct Trials<'a, C: Comm> {
     world: &'a C,
     spec: &'a RunSpec,
@@ -29,11 +29,11 @@ pub struct Trials<'a, C: Comm> {
 }
 
 impl<'a, C: Comm> Trials<'a, C> {
-    /// Sets the job up for tests such as those of `spec`, whose segments, if it is protected,
-    /// are in `store`. Collective.
+    /// Sets up a job for tests such as those of `spec`. If it is protected, their segments are in
+    /// `store`. Collective.
     ///
     /// # Errors
-    /// As [`super::run`]; [`JobError::Refused`] on all ranks alike.
+    /// The errors of [`super::run`]; [`JobError::Refused`] on all ranks alike.
     pub fn open(
         world: &'a C,
         spec: &'a RunSpec,
@@ -46,7 +46,7 @@ impl<'a, C: Comm> Trials<'a, C> {
             return Err(JobError::Refused(why));
         }
         if settings.is_on() {
-            // What trials that were killed have left, under the same name.
+            // Removes what trials of the same name have left when they were killed.
             protect::sweep(store, &settings.run_id, 0)?;
             world.barrier()?;
         }
@@ -56,29 +56,29 @@ impl<'a, C: Comm> Trials<'a, C> {
     /// Checks all tests of `spec` against the memory of the hosts.
     ///
     /// # Errors
-    /// They do not fit; the largest order that does.
+    /// When they do not fit: the largest order that does.
     pub fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
         self.setup.lack(spec, self.settings).map_or(Ok(()), Err)
     }
 
-    /// Operations a second that a test is thought to do, before one has been run.
+    /// The predicted rate of a test before any has run, in operations a second.
     pub fn guessed_rate(&self, test: &TestSpec) -> f64 {
         outlook::guessed_rate(test, self.setup.self_test.gflops_per_core)
     }
 
-    /// On rank 0: runs a test on all ranks.
+    /// On rank 0: runs a test on all ranks. What is wrong with the test itself is in its record.
     ///
     /// # Errors
-    /// As [`super::run`]. What is wrong with the test itself is in its record.
+    /// The errors of [`super::run`].
     pub fn lead(&mut self, test: &TestSpec) -> Result<TestRecord, JobError> {
         self.send(Some(test))?;
         Ok(self.run(test)?.expect("rank 0 has a place in each grid"))
     }
 
-    /// On all other ranks: runs what rank 0 chooses, until it ends the job.
+    /// On all other ranks: runs the tests that rank 0 chooses, until it ends the job.
     ///
     /// # Errors
-    /// As [`Trials::lead`].
+    /// The errors of [`Trials::lead`].
     pub fn follow(mut self) -> Result<(), JobError> {
         loop {
             collect::await_broadcast(self.world, 0)?;
@@ -96,7 +96,7 @@ impl<'a, C: Comm> Trials<'a, C> {
     /// On rank 0: ends the job on all ranks.
     ///
     /// # Errors
-    /// A rank is lost, or the store refuses.
+    /// When a rank is lost, or the store refuses.
     pub fn end(self) -> Result<(), JobError> {
         self.send(None)?;
         self.clear()
@@ -107,7 +107,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         Ok(collect::broadcast_bytes(self.world, &mut bytes, 0)?)
     }
 
-    /// Runs a test; its record on rank 0. Collective.
+    /// Runs a test. Returns its record on rank 0. Collective.
     fn run(&mut self, test: &TestSpec) -> Result<Option<TestRecord>, JobError> {
         let (alone, gflops) = (std::slice::from_ref(test), self.setup.self_test.gflops_per_core);
         self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, gflops)?;
@@ -129,7 +129,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         Ok(is_known.then(|| protect::result::read(&reported.result)))
     }
 
-    /// Whether tests such as `test` have checkpoints, or checksums: of the last one that ran.
+    /// Whether the last test that ran had checkpoints or checksums.
     pub fn is_protected(&self) -> bool {
         matches!(self.setup.outlooks.first(), Some(Some(Outlook::Due | Outlook::NoneDue)))
     }

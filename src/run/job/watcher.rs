@@ -1,4 +1,4 @@
-//! What a test shows while it runs.
+//! The progress that a test shows while it runs.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use crate::report::samples::Samples;
 use crate::run::protect::{self, Target};
 use crate::run::ptest::{Observer, Phase};
 
-/// Orders below this take next to no time; hundreds of them may follow.
+/// Tests of lower orders take next to no time, and hundreds of them may follow.
 const SMALL_N: usize = 2000;
-/// Between announcements of such tests.
+/// The shortest time between announcements of small tests.
 const SMALL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a test's progress.
@@ -21,24 +21,24 @@ pub(super) struct Watcher<'a> {
     pub test: &'a TestSpec,
     pub tests: usize,
     pub index: usize,
-    /// Operations a second that the job is thought to do.
+    /// The predicted rate of the job, in operations a second.
     pub guessed_rate: f64,
     pub announced: &'a mut Instant,
     /// Faults to inject into this rank.
     pub target: &'a Target,
-    /// For the report.
+    /// Samples of the progress, for the report.
     pub samples: Samples,
 }
 
 impl Watcher<'_> {
-    /// A line on what a test of some size does.
+    /// Prints a line about the test, unless it is small.
     pub fn say(&mut self, line: &str) {
         if self.test.n >= SMALL_N {
             self.progress.phase(&format!("N={}: {line}", self.test.n));
         }
     }
 
-    /// What the step that begins at this column is thought to take.
+    /// The predicted seconds of the step that begins at this column.
     fn step_seconds(&self, column: usize) -> f64 {
         protect::panel_flops(column / self.test.nb, self.test.n, self.test.nb) / self.guessed_rate
     }

@@ -1,10 +1,10 @@
-//! A test whose elimination carries checksums (`--ft abft`): where
-//! [`crate::hpl::pgesv::abft`] and the segments meet.
+//! A test whose elimination carries checksums (`--ft abft`): connects [`crate::hpl::pgesv::abft`]
+//! with the segments.
 //!
-//! The solver's memory *is* the segment: A, the panels, the log and the words that say how
-//! far each of them is. The protocol of the checkpoints keeps what goes around it: who has
-//! which rank, which start came last, when the run began, its restarts and its result; and
-//! images of what counts at a cut, on levels.
+//! The solver's memory *is* the segment: A, the panels, the log and the words that say what is
+//! valid. The checkpoint protocol keeps the rest: which process has which rank, which start was the
+//! latest, when the run began, its restarts and its result; and on levels, images of what matters
+//! at a cut.
 //!
 //! ```text
 //! segment   header | seconds so far | memory of pgesv::abft
@@ -52,24 +52,24 @@ use crate::report::record::{
 };
 use crate::run::ptest::{self, Observer, Phase};
 
-/// Raised when [`State`], or the order of what is in a segment, changes: a program reads its
-/// own alone.
+/// Increased when [`State`], or the order of the data in a segment, changes: a program reads only
+/// its own format.
 const STATE_FORMAT: u32 = 8;
 
-/// What a run knows beside its matrix. The same on all ranks.
+/// What a run keeps besides its matrix; the same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct State {
-    /// Of the run, all starts together, when this state was kept.
+    /// Seconds of the run, over all starts, when this state was kept.
     elapsed_seconds: f64,
-    /// What clocks said when the timed part began.
+    /// The clocks when the timed part began.
     origin: Origin,
     restarts: Vec<Restart>,
 }
 
-/// Why a test with checksums has not come to its end.
+/// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsolved {
-    /// Wrong numbers in the matrix.
+    /// Numbers of the matrix are wrong, and have not been mended.
     #[error(transparent)]
     Wrong(Wrong),
     /// Anything else.
@@ -77,11 +77,11 @@ pub enum Unsolved {
     Other(#[from] AbftError),
 }
 
-/// A test with checksums, opened.
+/// A test with checksums, after it is opened.
 pub enum Opened<'a, C: Comm> {
     /// There is work to do.
     Ready(Box<Carried<'a, C>>, Found),
-    /// An earlier start has done it.
+    /// An earlier start has finished the test.
     Done(Done<'a, C>),
 }
 
@@ -92,24 +92,24 @@ pub struct Carried<'a, C: Comm> {
     spec: TestSpec,
     survives_nodes: bool,
     start_id: u32,
-    /// The host of each rank of the test; empty of one that no process has.
+    /// The host of each rank of the test; empty for a rank that no process has.
     hosts: Vec<String>,
-    /// The ranks that no process has: of a job that goes on after a loss (`--on-loss replace`).
+    /// The ranks that no process has, in a job that continues after a loss (`--on-loss replace`).
     absent: Vec<Absent>,
-    /// What an earlier start has left.
+    /// The data that an earlier start has left.
     recovered: Option<Recovered>,
-    /// The level whose images it comes from, if it does.
+    /// The level whose images that data comes from, if any.
     level: Option<String>,
     clock: Clock,
     deadline: Deadline,
     pace: Pace,
-    /// When a loss was noticed that the job has outlived.
+    /// When the loss that the job has outlived was noticed.
     lost_at: Option<Instant>,
     started: Instant,
     open_seconds: f64,
 }
 
-/// The place of a rank of a test: process row and process column.
+/// The position of a rank of a test: process row and process column.
 fn place(spec: &TestSpec, rank: usize) -> (usize, usize) {
     let rows = process_rows(spec).into_iter().enumerate();
     let mut places =
@@ -117,15 +117,15 @@ fn place(spec: &TestSpec, rank: usize) -> (usize, usize) {
     places.next().expect("a rank of the test")
 }
 
-/// The ranks of each process column of a test, that of the checksums included.
+/// The ranks of each process column of a test, including those of checksums.
 fn process_columns(spec: &TestSpec) -> Vec<Vec<usize>> {
     let rows = process_rows(spec);
     (0..rows[0].len()).map(|col| rows.iter().map(|row| row[col]).collect()).collect()
 }
 
-/// Opens a test on the ranks of `comm`, one for each place of its grid and its checksum
-/// columns: finds what an earlier start has left, and makes the rest. After a loss there may be
-/// fewer: then those that are left keep their places. Collective.
+/// Opens a test on the ranks of `comm`, one for each position of its grid and its checksum columns:
+/// finds the data that an earlier start has left, and allocates the rest. After a loss there may be
+/// fewer ranks; those that are left keep their positions. Collective.
 ///
 /// # Errors
 /// See [`CheckpointError`].
@@ -145,16 +145,16 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
-        levels: settings.open_levels(memory.test(), spec.threads),
+        levels: settings.open_levels(memory.part(), spec.threads),
         nothing_hidden,
         abft_image_bytes: abft_image_bytes(spec),
-        // The matrix is to stand still meanwhile.
+        // The matrix must not change while an image is written.
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
         bears: is_short.then(|| process_columns(spec)),
         ..config(comm, spec, settings, &memory, &host, format)?
     };
-    let (shape, team) = (region_shape(spec, settings), memory.team());
+    let (shape, team) = (region_shape(spec, settings), memory.process());
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
         protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
@@ -191,7 +191,7 @@ pub fn open<'a, C: Comm>(
     Ok(Opened::Ready(Box::new(carried), found))
 }
 
-/// The host of each of `ranks` ranks; empty of one that no process has. Collective.
+/// The host of each of `ranks` ranks; empty for a rank that no process has. Collective.
 fn hosts<C: Comm>(
     checkpointer: &NodeCheckpointer<C>,
     ranks: usize,
@@ -206,9 +206,9 @@ fn hosts<C: Comm>(
     Ok(hosts)
 }
 
-/// What an earlier start has left: in memory or, where the solver cannot go on from that, in the
-/// newest images of which it can. Where there are none, and no level fails that may have some, the
-/// solver refuses. Collective.
+/// Recovers what an earlier start has left: from memory or, where the solver cannot resume from
+/// that, from the newest images that it can resume from. If there are none, and no unreadable level
+/// may have some, the solver refuses. Collective.
 fn recover<'a, C: Comm>(
     opened: Box<NodeCheckpointer<'a, C>>,
     spec: &TestSpec,
@@ -224,8 +224,8 @@ fn recover<'a, C: Comm>(
         }
         let Some(refusal) = refusal(&mut checkpointer, spec, settings, team)? else { break };
         let state: State = read_state(&there.state);
-        // These images have been gone on from, and no others are complete since: what is
-        // wrong may be so in them already.
+        // The run has resumed from these images before, and no others are complete since: the error
+        // may be in them already.
         let are_these = |restart: &Restart| {
             restart.level.is_some() && newest.is_some_and(|newest| restart.epoch == newest.epoch)
         };
@@ -236,7 +236,7 @@ fn recover<'a, C: Comm>(
     Ok((checkpointer, recovered))
 }
 
-/// Why the solver cannot go on from what is in memory. Collective.
+/// Why the solver cannot resume from what is in memory. Collective.
 fn refusal<C: Comm>(
     checkpointer: &mut NodeCheckpointer<C>,
     spec: &TestSpec,
@@ -248,7 +248,8 @@ fn refusal<C: Comm>(
     let (grid, weights) = (grid.expect("a place for each"), Weights::new(q, checksums));
     let entries = matgen::entries(n, generator);
     let system = system(&grid, team, spec, settings, &weights, &entries);
-    // SAFETY: the checkpointer is borrowed for longer than this is there, and not used meanwhile.
+    // SAFETY: the checkpointer is borrowed for longer than the memory exists, and not used
+    // meanwhile.
     let (mut memory, _) = unsafe { memory(checkpointer, system.doubles()) };
     match system.refusal(&mut memory) {
         Err(SolveError::Comm(error)) => Err(error.into()),
@@ -276,11 +277,11 @@ fn read_state(bytes: &[u8]) -> State {
     serde_json::from_slice(bytes).expect("a state that this program wrote")
 }
 
-/// The solver's memory, of so many doubles, and the seconds before it.
+/// The solver's memory, of this number of doubles, and the seconds stored before it.
 ///
 /// # Safety
-/// The checkpointer is there for as long as `'m`, and is asked neither for its region meanwhile
-/// nor for another recovery. This is called once for each solution.
+/// The checkpointer exists for as long as `'m`, and is asked neither for its region meanwhile nor
+/// for another recovery. This is called once for each solution.
 unsafe fn memory<'m, C: Comm>(
     checkpointer: &mut NodeCheckpointer<C>,
     doubles: usize,
@@ -288,10 +289,10 @@ unsafe fn memory<'m, C: Comm>(
     let (start, bytes) = checkpointer.region_at(0);
     let room = bytes - CLOCK_BYTES;
     assert!(doubles * size_of::<f64>() <= room, "room for the memory of each rank");
-    // SAFETY: the region begins on a page, ends on one, and stays where it is as long as the
-    // checkpointer. Of method `abft` that writes to the header alone before another recovery, and
-    // reads the region only in `checkpoint`, for which the solver stands still. The seconds and
-    // the memory do not overlap.
+    // SAFETY: the region begins and ends on a page, and stays at its address as long as the
+    // checkpointer exists. With the method `abft` the checkpointer writes only to the header before
+    // another recovery, and reads the region only in `checkpoint`, for which the solver stands
+    // still. The seconds and the memory do not overlap.
     unsafe {
         let memory = NonNull::new_unchecked(start.add(CLOCK_BYTES)).cast();
         (RankMemory::at(memory, doubles), Seconds(&*start.cast::<AtomicU64>()))
@@ -312,12 +313,12 @@ impl Seconds<'_> {
 }
 
 impl<'a, C: Comm> Carried<'a, C> {
-    /// Solves the test, from its system or from what is left of it, checks the solution,
-    /// and keeps the result in all segments. Collective over the grid.
+    /// Solves the test, from its system or from the data of an earlier start, checks the solution,
+    /// and stores the result in all segments. Collective over the grid.
     ///
     /// # Errors
-    /// [`AbftError::Refused`] on all ranks when too much is lost, with nothing changed.
-    /// [`Unsolved::Wrong`] when numbers are wrong and not mended. When a rank is lost.
+    /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
+    /// [`Unsolved::Wrong`] when numbers are wrong and have not been mended. When a rank is lost.
     pub fn run<O: Observer>(
         mut self,
         team: &Team,
@@ -337,7 +338,7 @@ impl<'a, C: Comm> Carried<'a, C> {
         }
     }
 
-    /// The checkpoints from whose images this start continues, or an earlier one has.
+    /// The epochs of the images that this start or an earlier one has resumed from.
     fn images_resumed_from(&self) -> Vec<u64> {
         let Some(recovered) = &self.recovered else { return Vec::new() };
         let restarts = read_state(&recovered.state).restarts.into_iter();
@@ -346,11 +347,11 @@ impl<'a, C: Comm> Carried<'a, C> {
         before.map(|restart| restart.epoch).chain(here).collect()
     }
 
-    /// What is told of wrong numbers, where starts have continued from the images of the checkpoints
-    /// `resumed`. Collective if all ranks know of them.
+    /// The error that tells the user of wrong numbers, in a run that has resumed from the images of
+    /// the epochs `resumed`. Collective if all ranks know of the wrong numbers.
     fn wrong(&mut self, wrong: &WrongNumbers, resumed: &[u64]) -> Result<Wrong, AbftError> {
         if wrong.is_known_to_all {
-            // Some that were begun may be whole now.
+            // Images that were begun may be complete now.
             let finished = self.checkpointer.finish_images();
             finished.map_err(|error| solve_error(0, error))?;
         }
@@ -364,7 +365,7 @@ impl<'a, C: Comm> Carried<'a, C> {
         Ok(Wrong::new(wrong, &self.hosts, &self.settings, images.as_ref()))
     }
 
-    /// Solves and checks: what is kept of it, on all ranks. Collective over the grid.
+    /// Solves and checks. Returns the result to keep, on all ranks. Collective over the grid.
     fn solve<O: Observer>(
         &mut self,
         team: &Team,
@@ -380,8 +381,8 @@ impl<'a, C: Comm> Carried<'a, C> {
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);
         let system = system(&grid, team, &spec, &self.settings, &weights, &entries);
-        // SAFETY: the checkpointer is given up behind all use of the memory, and until then it
-        // takes checkpoints alone.
+        // SAFETY: the checkpointer is consumed after the last use of the memory; until then it only
+        // takes checkpoints.
         let (mut memory, seconds) = unsafe { memory(&mut self.checkpointer, system.doubles()) };
         let memory = &mut memory;
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
@@ -416,7 +417,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                     result = self.result(record, told, &samples(observer));
                 }
             }
-            // Of a column without a pivot all ranks know alike.
+            // All ranks know of a column without a pivot.
             _ => match solved {
                 Ok(_) | Err(SolveError::Pivot { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -425,14 +426,13 @@ impl<'a, C: Comm> Carried<'a, C> {
         Ok(on_first(&grid.all, result)?)
     }
 
-    /// The grid of the ranks with data, as the check of the solution sees them; none on the
-    /// others. Collective.
+    /// The grid of the ranks with data, which check the solution; `None` on the others. Collective.
     fn data_grid(&self, grid: &Grid<C>) -> Result<Option<Grid<C>>, AbftError> {
         if let [absent, ..] = &self.absent[..] {
             return Ok(grid_without(grid, absent.col)?);
         }
         let comm = self.checkpointer.comm();
-        // In the same order.
+        // The ranks keep their order.
         let color = (!grid.is_checksum()).then_some(0);
         let Some(data) = comm.split(color, comm.rank() as u32)? else { return Ok(None) };
         let TestSpec { p, q, pmap, .. } = self.spec;
@@ -443,7 +443,7 @@ impl<'a, C: Comm> Carried<'a, C> {
         Geometry { members: self.spec.q + self.spec.checksums, parities: self.spec.checksums }
     }
 
-    /// What is kept of a test that is done.
+    /// The result of a finished test, as bytes.
     fn result(&self, mut record: TestRecord, told: Told, samples: &[Sample]) -> Vec<u8> {
         record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
         record.rank_bytes = record.memory.total();
@@ -475,19 +475,19 @@ impl<'a, C: Comm> Carried<'a, C> {
             unverified: told.unverified.clone(),
             checksum_costs: self.absent.is_empty().then_some(told.costs),
             levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
-            // Nothing is saved in memory.
+            // No checkpoint is kept in memory.
             ..Protection::default()
         }
     }
 }
 
-/// The elements of x for the columns that this rank of the grid `data` has.
+/// The elements of x for the columns of this rank of the grid `data`.
 fn own_part<C: Comm>(x: &[f64], data: &Grid<C>, spec: &TestSpec) -> Vec<f64> {
     let cols = data.cols(spec.nb);
     (0..spec.n).filter(|&j| cols.owner(j) == data.mycol).map(|j| x[j]).collect()
 }
 
-/// What one rank has, on the first one at least. Collective.
+/// Gives the first rank at least the bytes that some rank has. Collective.
 fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
     let mut from = [if bytes.is_empty() { 0 } else { comm.rank() as u64 }];
     collect::all_reduce(comm, &mut from, u64::max)?;
@@ -495,7 +495,7 @@ fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError>
     Ok(bytes)
 }
 
-/// Parts of the product are pieces in which the process does not end by a signal.
+/// The solver's hook: no signal ends the process while it changes part of the matrix in place.
 struct Pieces;
 
 impl abft::Hook for Pieces {
@@ -515,19 +515,19 @@ impl abft::Hook for Pieces {
     }
 }
 
-/// What the solver tells, and what is kept of it.
+/// The solver's watcher: times the run, reports its progress, and keeps its state.
 struct Timer<'t, 'a, C: Comm> {
     checkpointer: &'t mut NodeCheckpointer<'a, C>,
     recovered: Option<Recovered>,
-    /// The level whose images this start goes on from, if it does.
+    /// The level whose images this start resumes from, if any.
     level: Option<String>,
-    /// The host of each rank.
+    /// The host of each rank of the test.
     hosts: &'t [String],
     clock: &'t Clock,
     seconds: &'t Seconds<'t>,
     /// When this start began to open the test.
     opened: Instant,
-    /// When the loss was noticed that it goes on from.
+    /// When the loss was noticed after which this attempt continues.
     lost_at: Option<Instant>,
     spec: &'t TestSpec,
     /// When the clock of this start began.
@@ -540,32 +540,33 @@ struct Timer<'t, 'a, C: Comm> {
     /// When panel `self.next` began.
     step_at: Instant,
     next: usize,
-    /// Whether images were made due to know what they take.
+    /// Whether images have been written to measure their time.
     has_learnt: bool,
-    /// What the images of a cut take: of the rank that they take longest.
+    /// Seconds of the images of a cut, the most of any rank.
     image_seconds: f64,
 }
 
-/// What the solver has told.
+/// What the watcher has learned from the solver.
 #[derive(Default)]
 struct Told {
     state: State,
     /// Seconds of the run when the clock of this start began.
     before_seconds: f64,
     start_unix_seconds: i64,
-    /// Where the time of this start went.
+    /// The time of this start by phase.
     phases: Phases,
     costs: ChecksumCosts,
-    /// Checks in this start, and the rows that were computed anew in them.
+    /// Checks in this start, and the rows that they mended.
     checks: (u64, u64),
-    /// The ranks that had these rows.
+    /// The ranks whose wrong rows were recomputed.
     mended: Vec<Mended>,
-    /// Process rows with what could not be checked.
+    /// Process rows with data that could not be checked.
     unverified: Vec<Unverified>,
 }
 
 impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
-    /// Of the solver that is to go on from what `carried` has recovered, or to generate its system.
+    /// The watcher of a solver that resumes from what `carried` has recovered, or generates its
+    /// system.
     fn new(
         carried: &'t mut Carried<'a, C>,
         seconds: &'t Seconds<'t>,
@@ -573,7 +574,7 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         observer: &'t mut dyn Observer,
     ) -> Self {
         match carried.recovered {
-            // To generate would tell that there is nothing yet to go back to.
+            // The phase `generate` would say that there is nothing to go back to yet.
             Some(_) => heartbeat::step("restore"),
             None => observer.phase(ptest::generating(spec)),
         }
@@ -600,8 +601,8 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         }
     }
 
-    /// The timed part begins, or goes on. The state of a run that is interrupted before all
-    /// ranks have it is that of the start before, or none.
+    /// Begins or resumes the timed part. If the run is interrupted before all ranks have the new
+    /// state, the state is that of the start before, or none.
     fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
         let comm = self.checkpointer.comm();
         let (at, reading) = Reading::together(comm, self.clock)?;
@@ -618,8 +619,8 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         self.keep_state()
     }
 
-    /// Keeps the state on all ranks and, where one is due and this is not the first time in
-    /// this start, an image. Collective, at a cut.
+    /// Keeps the state on all ranks and, if one is due and this is not the first call in this
+    /// start, an image. Collective, at a cut.
     fn keep_state(&mut self) -> Result<(), CheckpointError> {
         let capacity_bytes = state_bytes(self.spec.ranks());
         let mut state = std::mem::take(&mut self.told.state);
@@ -630,8 +631,8 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         Ok(())
     }
 
-    /// Notes that this start goes on where others were when `known_seconds` of the run had
-    /// passed: from memory, or from images of `epoch`.
+    /// Notes that this start resumes from memory, or from images of `epoch`, when `known_seconds`
+    /// of the run had passed.
     fn resume(
         &mut self,
         beginning: &Beginning,
@@ -642,12 +643,13 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
         let comm = self.checkpointer.comm();
         let resumed = self.told.state.origin.resume(comm, reading, known_seconds + here_seconds)?;
-        // With x nothing is left to be timed.
+        // With x known nothing is left to be timed.
         self.told.before_seconds =
             if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
         if !beginning.is_solved {
-            // Of what goes on from a cut nothing has been replaced, although it was to be.
+            // A run that resumes from a cut has replaced no process column, although an earlier
+            // start was to.
             self.told.state.restarts.iter_mut().for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
@@ -673,8 +675,8 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         Ok(())
     }
 
-    /// Seconds since the loss was noticed that the job has outlived, the longest of any
-    /// rank; nothing where this is the first attempt of the job.
+    /// Seconds since the loss was noticed that the job has outlived, the most of any rank; `None`
+    /// in the first attempt of the job.
     fn mended_seconds(&self) -> Result<Option<f64>, CheckpointError> {
         let seconds = self.lost_at.map_or(-1.0, |at| at.elapsed().as_secs_f64());
         let mut longest = [seconds];
@@ -686,8 +688,8 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         self.told.before_seconds + self.start.elapsed().as_secs_f64()
     }
 
-    /// Whether the run is to stop at the next cut, as far as this rank knows: rank 0's clock
-    /// decides, and a signal on any rank.
+    /// Whether the run should stop at the next cut, as far as this rank knows: by rank 0's clock,
+    /// or by a signal on any rank.
     fn is_time_up(&self) -> bool {
         let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
         // The next cut is a step away.
@@ -697,8 +699,7 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         deadline::is_asked() || self.checkpointer.comm().rank() == 0 && is_over()
     }
 
-    /// Whether it is time to write the first images of a start whose time is limited, to know
-    /// what they take.
+    /// Whether a start with limited time should write its first images now, to measure their time.
     fn is_time_to_learn(&self) -> bool {
         let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 0.0 };
@@ -708,8 +709,8 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         self.deadline.is_set() && !self.has_learnt && is_time()
     }
 
-    /// Stops the run, if it is time to, on all ranks: images of the cut before panel `cut` are
-    /// whole where they can be. Collective.
+    /// Keeps the cut before panel `cut`. If the time is up, also makes its images complete, where
+    /// that is possible, and returns the error that stops the run, on all ranks. Collective.
     fn keep(&mut self, cut: usize) -> Result<Option<SolveError>, CheckpointError> {
         let mut stops = [f64::from(u8::from(self.is_time_up()))];
         collect::all_max(self.checkpointer.comm(), &mut stops)?;
@@ -778,7 +779,7 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {
         let done = (cut * self.spec.nb).min(self.spec.n);
-        // An exponent that is off by 16, about in the middle of what is left.
+        // An exponent that is off by 16, about in the middle of the rest of the matrix.
         let middle = self.spec.n / 2;
         self.observer.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
     }

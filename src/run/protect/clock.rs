@@ -1,9 +1,8 @@
 //! The time of a run over all of its starts.
 //!
-//! Within a start the monotonic clock measures the time. From one start to the next,
-//! the uptime of a node that has stayed up does: it cannot be set. The wall clock is
-//! used only where no such node is left, and it never shortens the time. Reports say
-//! when it was used, and when it was set.
+//! Within a start the monotonic clock measures the time. Between two starts, the uptime of a node
+//! that has stayed up does, as it cannot be set. The wall clock is used only if no such node is
+//! left, and it never shortens the time. Reports say when it was used, and when it was set.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,25 +14,23 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::codec::checksum;
 use crate::hpl::comm::{Comm, CommError, collect};
 
-/// Nodes whose uptime a checkpoint knows. They are in the header of each
-/// segment.
+/// The number of nodes whose uptime a checkpoint keeps, in the header of each segment.
 const UPTIMES_KEPT: usize = 16;
-/// Wall clock and uptime may differ by so much: clocks of nodes do.
+/// Wall clock and uptime may differ by this without a report, as clocks of nodes differ.
 const STEP_LEAST_SECONDS: f64 = 1.0;
 
 /// The clocks of a node at one instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
-    /// Which start of which kernel (and which time namespace) `uptime_seconds`
-    /// counts from.
+    /// Identifies the boot of a kernel (and the time namespace) from which `uptime_seconds` counts.
     pub boot: u64,
-    /// Seconds since then, those asleep included.
+    /// Seconds since the boot, including time asleep.
     pub uptime_seconds: f64,
     /// Seconds since 1970, by the wall clock.
     pub unix_seconds: f64,
 }
 
-/// Reads the clocks of this node.
+/// A function that reads the clocks of this node.
 pub type Clock = Arc<dyn Fn() -> Reading + Send + Sync>;
 
 impl Reading {
@@ -51,15 +48,14 @@ impl Reading {
         }
     }
 
-    /// The clocks of all ranks at one instant: that at which they leave a barrier.
-    /// Collective.
+    /// Reads the clocks of all ranks at one instant, when they leave a barrier. Collective.
     pub(super) fn together<C: Comm>(comm: &C, clock: &Clock) -> Result<(Instant, Self), CommError> {
         comm.barrier()?;
         Ok((Instant::now(), clock()))
     }
 }
 
-/// Seconds of the run so far, as the state of any method has them. Rank 0's count.
+/// Seconds of the run in the state of any method. Rank 0's count.
 pub(super) fn state_seconds(state: &[u8]) -> f64 {
     #[derive(Deserialize)]
     struct Elapsed {
@@ -69,29 +65,29 @@ pub(super) fn state_seconds(state: &[u8]) -> f64 {
     state.elapsed_seconds
 }
 
-/// What clocks said when the run began. The same on all ranks.
+/// The clocks when the run began; the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Origin {
     /// The wall clock of rank 0, in seconds since 1970.
     unix_seconds: f64,
-    /// Uptimes, see [`Reading`].
+    /// The boots of nodes, and their uptimes in seconds ([`Reading`]).
     uptimes: Vec<(u64, f64)>,
 }
 
-/// How long a run has taken by the time it is started again.
+/// How much time of a run has passed when it is resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Resumed {
     pub elapsed_seconds: f64,
-    /// No node has stayed up since the checkpoint.
+    /// Whether no node has stayed up since the checkpoint.
     pub is_by_wall_clock: bool,
-    /// Seconds by which the wall clock was set since the checkpoint, as far as
-    /// that is known, and 0 where it is too little to tell.
+    /// Seconds by which the wall clock was set since the checkpoint, as far as known; 0 if too
+    /// little to tell.
     pub wall_clock_step_seconds: f64,
 }
 
 impl Origin {
-    /// Of a run that has taken `elapsed_seconds` when all ranks took their
-    /// `reading`. Collective.
+    /// The origin of a run that has taken `elapsed_seconds` when all ranks took their `reading`.
+    /// Collective.
     pub fn new<C: Comm>(
         comm: &C,
         reading: &Reading,
@@ -111,16 +107,16 @@ impl Origin {
         Ok(Self { unix_seconds: unix_seconds[0], uptimes })
     }
 
-    /// The run begins so many seconds later.
+    /// Moves the beginning of the run later by `seconds`.
     pub fn put_off(&mut self, seconds: f64) {
         self.unix_seconds += seconds;
         self.uptimes.iter_mut().for_each(|(_, uptime)| *uptime += seconds);
     }
 
-    /// How long the run has taken when all ranks took their `reading`: not less
-    /// than `least_seconds`. From here on its origin is what the clocks of these nodes say of it,
-    /// which are the ones that may still be up at the next start: those that it began on need not
-    /// be. Collective; the same on all ranks.
+    /// How much time of the run had passed when all ranks took their `reading`, at least
+    /// `least_seconds`. The origin then refers to the clocks of the current nodes, which may still
+    /// be up at the next start; the nodes on which the run began need not be. Collective; the
+    /// result is the same on all ranks.
     pub fn resume<C: Comm>(
         &mut self,
         comm: &C,
@@ -140,7 +136,7 @@ impl Origin {
         let is_by_wall_clock = by_uptime == f64::NEG_INFINITY;
         let elapsed_seconds =
             if is_by_wall_clock { by_wall_clock } else { by_uptime }.max(least_seconds);
-        // Of a clock that counts alone no more is known than that it went back.
+        // Where only the wall clock counts, a step is known only if it went back.
         let step = by_wall_clock - elapsed_seconds;
         *self = Self::new(comm, reading, elapsed_seconds)?;
         Ok(Resumed {
@@ -158,8 +154,8 @@ mod tests {
 
     const DAY: f64 = 86400.0;
 
-    /// Node `node` of kernel `boot`, up for 1000 s and some when the run is
-    /// `run_seconds` old, with a wall clock that is `off` seconds wrong.
+    /// The clocks of node `node` with kernel `boot`, up for about 1000 s when the run is
+    /// `run_seconds` old, and a wall clock that is wrong by `off` seconds.
     fn at(node: usize, boot: u64, run_seconds: f64, off: f64) -> Reading {
         Reading {
             boot,
@@ -168,8 +164,8 @@ mod tests {
         }
     }
 
-    /// A run whose nodes' clocks say `first` 2 s after it began and `then` 20 s
-    /// after it, with a checkpoint after 10 s.
+    /// A run whose nodes' clocks read `first` 2 s after it began and `then` 20 s after it, with a
+    /// checkpoint after 10 s.
     fn resumed(first: &[Reading], then: &[Reading]) -> Resumed {
         let ran = threads::run(first.len(), |comm| {
             let mut origin = Origin::new(&comm, &first[comm.rank()], 2.5)?;
@@ -199,7 +195,7 @@ mod tests {
     #[test]
     fn any_node_that_stays_up_knows_the_time() {
         let first = [at(0, 7, 2.0, DAY), at(1, 8, 2.0, 0.0), at(2, 9, 2.0, 0.0)];
-        // Two are replaced, and the third has another rank now.
+        // Two nodes are replaced, and the third has another rank now.
         let then = [at(5, 3, 20.0, 0.0), at(2, 9, 20.0, 0.0), at(6, 4, 20.0, 0.0)];
         assert_eq!(told(resumed(&first, &then)), (20.0, false, -DAY));
     }
@@ -210,12 +206,12 @@ mod tests {
         let then = |off| [at(0, 17, 20.0, off), at(1, 18, 20.0, 0.0)];
         assert_eq!(told(resumed(&first, &then(0.0))), (20.0, true, 0.0));
         assert_eq!(told(resumed(&first, &then(DAY))), (DAY + 20.0, true, 0.0));
-        // 10 s had gone when the checkpoint was taken.
+        // 10 s had passed when the checkpoint was taken.
         assert_eq!(told(resumed(&first, &then(-DAY))), (10.0, true, 10.0 - DAY));
     }
 
-    /// One node after the other is replaced until none is left that the run began on, and in the
-    /// end one that the run began on comes back, with a wall clock that is wrong.
+    /// One node after the other is replaced until none is left that the run began on. In the end a
+    /// node that the run began on comes back, with a wrong wall clock.
     #[test]
     fn a_chain_of_replacements_keeps_the_time() {
         let nodes = [[7, 8], [9, 8], [9, 10], [11, 10], [11, 12]];

@@ -1,9 +1,9 @@
-//! The end of the time that a job has: of its allocation, or of `--time-limit`.
+//! The end of a job's time: of its allocation, or of `--time-limit`.
 //!
-//! A run that cannot come to its end before then stops at a cut, early enough that its last
-//! checkpoint, and images of it on all levels, are whole when the time ends. How long these take is
-//! known from those that this start has taken; so a start with a time limit takes the first ones
-//! early. The wall clock of rank 0 alone decides. SIGUSR1 on any rank says that the time ends now.
+//! A run that cannot finish before stops at a cut, early enough that its last checkpoint, and
+//! images of it on all levels, are complete when the time ends. The time of these is known from
+//! those that this start has taken; so a start with a time limit takes the first ones early. Only
+//! the wall clock of rank 0 decides. SIGUSR1 on any rank means that the time ends now.
 //!
 //! ```text
 //! now             last cut               end
@@ -23,38 +23,38 @@ use crate::hpl::pgesv::SolveError;
 use crate::machine::grace;
 use crate::report::clock::now_unix;
 
-/// Slurm's variable: when the allocation ends, in seconds since 1970.
+/// Slurm's variable for the end of the allocation, in seconds since 1970.
 pub const SLURM_END: &str = "SLURM_JOB_END_TIME";
-/// Checkpoints and images may take so many times what the last ones took.
+/// Checkpoints and images may take this many times as long as the last ones.
 const SPARE: f64 = 1.5;
-/// A run whose rest is thought to take the time that is left, divided by this, goes on to its end.
+/// A run continues to its end if the rest is predicted to take less than the time left, divided by
+/// this.
 const DOUBT: f64 = 1.5;
-/// The share of the time up to the last cut after which a run looks again.
+/// The share of the time up to the last cut after which a run checks its time again.
 const LOOK_AGAIN: f64 = 0.8;
-/// The share of the time that is left after which a start has its first checkpoint, to know what
-/// one takes.
+/// The share of the time left after which a start takes its first checkpoint, to measure its time.
 const LEARN: f64 = 1.0 / 8.0;
 
-/// Whether SIGUSR1 has come.
+/// Whether SIGUSR1 has arrived.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// How much time a run has, as a user says it.
+/// The time that a user gives a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub enum TimeLimit {
-    /// Up to the end of the Slurm job, if there is one.
+    /// The run has until the end of the Slurm job, if there is one.
     #[default]
     Auto,
-    /// As much as it needs.
+    /// The run has as much time as it needs.
     Never,
-    /// So many seconds from the start of the job.
+    /// The run has this many seconds from the start of the job.
     Seconds(f64),
-    /// Up to this time, in seconds since 1970.
+    /// The run has until this time, in seconds since 1970.
     At(f64),
-    /// What rank 0 has made of it, for all ranks: see [`TimeLimit::settled`].
+    /// The end that rank 0 has determined for all ranks ([`TimeLimit::settled`]).
     Until {
-        /// In seconds since 1970.
+        /// The end, in seconds since 1970.
         end_unix: f64,
-        /// Seconds up to there from when the job began.
+        /// Seconds from the beginning of the job to the end.
         seconds: f64,
     },
 }
@@ -85,8 +85,8 @@ impl fmt::Display for TimeLimit {
 }
 
 impl TimeLimit {
-    /// When the time of a job ends that has begun at `begun`, in seconds since 1970, given what
-    /// Slurm says of its end.
+    /// The end of the time of a job that began at `begun`, in seconds since 1970. `slurm` is the
+    /// value of [`SLURM_END`].
     pub fn end_unix(self, begun: f64, slurm: Option<&str>) -> Option<f64> {
         match self {
             Self::Auto => slurm?.trim().parse().ok().filter(|end: &f64| end.is_finite()),
@@ -96,15 +96,15 @@ impl TimeLimit {
         }
     }
 
-    /// What this process, rank 0 of a job that begins now, makes of it by its clock and its
-    /// environment: all ranks are to go by the same.
+    /// Determines the end on rank 0 of a job that begins now, from its clock and its environment.
+    /// All ranks use the result.
     pub fn settled(self) -> Self {
         let now = now_unix();
         let end = self.end_unix(now, std::env::var(SLURM_END).ok().as_deref());
         end.map_or(Self::Never, |end_unix| Self::Until { end_unix, seconds: end_unix - now })
     }
 
-    /// When the time ends, once it is settled, in seconds since 1970.
+    /// The end, in seconds since 1970, once it is settled.
     pub fn end(self) -> Option<f64> {
         match self {
             Self::Until { end_unix, .. } => Some(end_unix),
@@ -112,7 +112,7 @@ impl TimeLimit {
         }
     }
 
-    /// Seconds from the beginning of the job, once it is settled.
+    /// Seconds from the beginning of the job to the end, once it is settled.
     pub fn seconds(self) -> Option<f64> {
         match self {
             Self::Until { seconds, .. } => Some(seconds),
@@ -125,33 +125,33 @@ extern "C" fn note(_: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGUSR1 says that the time ends now, unless the signal is ignored or handled
-/// already.
+/// Installs a handler by which SIGUSR1 means that the time ends now, unless the signal is ignored
+/// or handled already.
 pub fn listen() {
     // SAFETY: the handler only stores a word, which is allowed in signal context.
     unsafe { grace::handle(Signal::SIGUSR1, note) };
 }
 
-/// Whether SIGUSR1 has come to this process.
+/// Whether SIGUSR1 has arrived at this process.
 pub fn is_asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// What a run knows of its pace at a cut, in seconds.
+/// The predicted times of a run at a cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ahead {
-    /// The next step.
+    /// Seconds of the next step.
     pub step_seconds: f64,
-    /// All that is left of the run.
+    /// Seconds of the rest of the run.
     pub rest_seconds: f64,
-    /// A checkpoint, and the images of one.
+    /// Seconds of a checkpoint and its images.
     pub save_seconds: f64,
 }
 
-/// The time that a start has.
+/// The end of the time of a start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Deadline {
-    /// In seconds since 1970.
+    /// The end, in seconds since 1970.
     end_unix: Option<f64>,
 }
 
@@ -160,26 +160,26 @@ impl Deadline {
         Self { end_unix }
     }
 
-    /// Whether there is one.
+    /// Whether the time is limited.
     pub fn is_set(&self) -> bool {
         self.end_unix.is_some()
     }
 
-    /// Seconds that are left at `now_unix`.
+    /// Seconds left at `now_unix`; infinite without a limit.
     pub fn seconds_left(&self, now_unix: f64) -> f64 {
         self.end_unix.map_or(f64::INFINITY, |end| end - now_unix)
     }
 
-    /// Whether the run is to stop here: after another step there would be no time to save what it
-    /// has, and it will not come to its end.
+    /// Whether the run must stop here: after another step there would be no time left to save its
+    /// state, and it cannot finish in time.
     pub fn is_over(&self, now_unix: f64, ahead: &Ahead) -> bool {
         let left = self.seconds_left(now_unix);
         let Ahead { step_seconds, rest_seconds, save_seconds } = *ahead;
         left < SPARE * (save_seconds + step_seconds) && DOUBT * rest_seconds > left
     }
 
-    /// Seconds after which the run is to look again; with `learns`, after which it is to take
-    /// a checkpoint.
+    /// Seconds after which the run checks its time again; with `learns`, after which it takes a
+    /// checkpoint.
     pub fn look_after(&self, now_unix: f64, ahead: &Ahead, learns: bool) -> f64 {
         let left = self.seconds_left(now_unix);
         let up_to_cut = LOOK_AGAIN * (left - SPARE * (ahead.save_seconds + ahead.step_seconds));
@@ -187,8 +187,8 @@ impl Deadline {
     }
 }
 
-/// The error that a run ends with at `column` as its time ends, of which so many seconds are `left`:
-/// images of it are `whole` on these levels or not.
+/// The error of a run that stops at `column` because its time ends in `left` seconds. `whole` says
+/// whether its images on each level are complete.
 pub(super) fn time_up(column: usize, levels: &Levels, whole: &[bool], left: f64) -> SolveError {
     let names = levels.0.iter().map(LevelSettings::name);
     let levels: Vec<_> = names.zip(whole.iter().copied()).collect();
@@ -200,8 +200,8 @@ pub(super) fn time_up(column: usize, levels: &Levels, whole: &[bool], left: f64)
     SolveError::TimeUp { column, kept: kept_words(&levels), when }
 }
 
-/// How much is kept of a run that stops as its time ends, in words. `levels`: their names,
-/// and whether images of the last epoch are whole there.
+/// Says in words what is kept of a run that stops because its time ends. `levels` has their names,
+/// and whether images of the last epoch are complete there.
 fn kept_words(levels: &[(String, bool)]) -> String {
     let names = |is_whole: bool| {
         let of = levels.iter().filter(|(_, whole)| *whole == is_whole);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     /// A run of a terabyte a rank: steps of 35 s, images of 15 minutes, 10 hours of work, 2 hours
-    /// of time. What it begins it ends, if nothing takes half as long again as it did.
+    /// of time. It completes what it begins, if nothing takes half as long again as before.
     #[test]
     fn what_is_saved_last_is_whole_before_the_end() {
         let deadline = Deadline::new(Some(7200.0));
@@ -263,7 +263,7 @@ mod tests {
                 if deadline.is_over(now, &ahead) {
                     break;
                 }
-                // The pace is that of the last stretch: the next one is slower.
+                // The pace is that of the last stretch; the next one is slower.
                 let seconds = deadline.look_after(now, &ahead, false);
                 now += ((seconds / step_seconds).ceil().max(1.0) * step_seconds) * slower.min(1.2);
                 looks += 1;

@@ -1,28 +1,28 @@
-//! The record on a node of runs that ended while some of their segments were out of
-//! reach: when those segments come back, they are recognized as left over, and do not
-//! block the next run of that name.
+//! A node's record of runs that ended while some of their segments were unreachable. When those
+//! segments come back, they are recognized as left over, and do not block the next run of that
+//! name.
 //!
-//! A mark is one small segment of each node. It names, exactly, starts that were
-//! superseded while a node was out of reach: a segment that still has one of them as
-//! its lineage has missed the rest of a run whose result is reported.
+//! A mark is one small segment on each node. It names the starts that were superseded while a node
+//! was unreachable: a segment whose lineage is one of them has missed the rest of a run whose
+//! result is reported.
 
 use super::ledger::{self, Content, LedgerError};
-use super::role::{ENDED, parse_role};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::record::StartId;
+use crate::checkpoint::segments::role::{ENDED, parse_role};
 use crate::checkpoint::store::{Store, StoreError};
 use crate::hpl::comm::{Comm, collect};
 
-/// Starts that a node remembers; of more, the latest.
+/// The number of starts that a node remembers, the latest ones.
 const ENDED_MAX: usize = 64;
 
-/// Finds the marks of all nodes, and removes what they say is left over, of the tests
-/// for which `header` knows the form of the segments' headers. Returns the number of
-/// segments removed. Collective, with the run held on all nodes; one process of each
-/// node `is_keeper`.
+/// Finds the marks of all nodes, and removes the segments that these mark as left over, of the
+/// tests for which `header` knows the layout of the segments' headers. Returns the number of
+/// segments removed. Collective, while all nodes hold the lock of the run; one process of each node
+/// `is_keeper`.
 ///
 /// # Errors
-/// A rank is lost, or the store refuses.
+/// When a rank is lost, or the store refuses.
 pub fn remove_left_over<C: Comm>(
     world: &C,
     store: &dyn Store,
@@ -43,22 +43,22 @@ pub fn remove_left_over<C: Comm>(
                 }),
                 None => ledger::life(store, &info)?,
             };
-            // What a process is attached to is not ours to take.
+            // A segment that a process is attached to is not removed.
             if of.is_some_and(|start| ended.contains(&start)) && store.remove_unused(&info.name)? {
                 removed[0] += 1;
             }
         }
     }
-    // No rank looks before all segments are removed.
+    // No rank looks for segments before all are removed.
     collect::all_reduce(world, &mut removed, |a, b| a + b)?;
     Ok(removed[0])
 }
 
-/// Remembers that the run of these starts has ended. `rank`: of this process, the one
-/// that keeps its node's marks.
+/// Remembers that the run of the starts `ended` has ended. `rank` is this process, which keeps its
+/// node's marks.
 ///
 /// # Errors
-/// When the store refuses; the mark before stays.
+/// When the store refuses; the earlier mark stays.
 pub fn remember(
     store: &dyn Store,
     run: &str,
@@ -73,14 +73,14 @@ pub fn remember(
     ledger::keep(store, run, ENDED, number.unwrap_or(0) + 1, rank, &content)
 }
 
-/// All that the marks of this node name.
+/// All starts that the marks of this node name.
 fn read(store: &dyn Store, run: &str) -> Result<Vec<StartId>, StoreError> {
     let found = ledger::found(store, run, ENDED)?;
     let contents = found.into_iter().filter_map(|(_, _, content)| content);
     Ok(newest(contents.flat_map(|content| content.left).collect()))
 }
 
-/// In order, each once; of very many the latest.
+/// The latest starts, in order and each once.
 fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
     starts.sort_unstable();
     starts.dedup();
@@ -108,16 +108,16 @@ mod tests {
     /// How a start ends.
     #[derive(Clone, Copy, PartialEq)]
     enum End {
-        /// After a checkpoint.
+        /// The start dies after a checkpoint.
         Dies,
-        /// In the instant between clearing and marking.
+        /// The start dies between clearing its segments and writing the mark.
         Clears,
-        /// In order.
+        /// The start completes.
         Marks,
     }
 
-    /// Starts a job on these nodes: the epoch that it goes on from and the segments that
-    /// it has removed as left over.
+    /// Starts a job on these nodes. Returns the epoch that it resumes from, and the number of
+    /// segments that it has removed as left over.
     fn start(nodes: &[&TempDir], resume: Resume, end: End) -> Result<(u64, u64), Refusal> {
         let ran = threads::run(RANKS, |world| {
             let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
@@ -160,7 +160,7 @@ mod tests {
         Files::in_folder(node.path()).list().unwrap().len()
     }
 
-    /// Node 0 drops out with epoch 1; the others end the run with node 4.
+    /// Node 0 is lost with epoch 1; the others end the run with node 4.
     fn without_node_0(all: &[TempDir], end: End) {
         let all: Vec<&TempDir> = all.iter().collect();
         assert_eq!(start(&all[..4], Resume::Auto, End::Dies), Ok((0, 0)));
@@ -209,15 +209,15 @@ mod tests {
         let all = nodes(6);
         without_node_0(&all, End::Marks);
         let all: Vec<&TempDir> = all.iter().collect();
-        // No node with a mark takes part: a person decides.
+        // If no node with a mark takes part, a person has to decide.
         let fresh = nodes(3);
         let next = [all[0], &fresh[0], &fresh[1], &fresh[2]];
         assert!(start(&next, Resume::Auto, End::Dies).is_err());
         assert_eq!(start(&next, Resume::Never, End::Dies), Ok((0, 0)));
-        // Then a node that remembers replaces one of them.
+        // Then a node with a mark replaces one of them.
         let next = [all[0], &fresh[0], &fresh[1], all[2]];
         assert_eq!(start(&next, Resume::Auto, End::Dies), Ok((1, 0)));
-        // So do all that were there always, where nothing is remembered.
+        // Nodes that were always there start, too, where nothing is remembered.
         let calm = nodes(4);
         let calm: Vec<&TempDir> = calm.iter().collect();
         assert_eq!(start(&calm, Resume::Auto, End::Dies), Ok((0, 0)));

@@ -4,31 +4,31 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Interval between checkpoints, as a user says it.
+/// The interval between checkpoints that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Every {
     /// Daly's optimum from the cost of the last checkpoint and the MTBF.
     Auto,
-    /// So many seconds.
+    /// This many seconds.
     Seconds(f64),
-    /// So many panels.
+    /// This many panels.
     Panels(usize),
-    /// So many panels, and at the end of the factorization: each of them,
-    /// whether or not it pays. For drills.
+    /// This many panels, and at the end of the factorization. All of these are taken, whether or
+    /// not they pay off: a drill.
     Drill(usize),
-    /// Never.
+    /// No checkpoints.
     Never,
 }
 
-/// A time or an interval that cannot be read.
+/// A text that is no time or no interval.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no {1}")]
 pub struct BadInterval(String, &'static str);
 
-/// Seconds of a text such as `90`, `90s`, `10min`, `24h`, `3d`.
+/// Parses seconds from texts such as `90`, `90s`, `10min`, `24h`, `3d`.
 ///
 /// # Errors
-/// When it is none, or not above zero.
+/// When the text is no time, or not above zero.
 pub fn parse_seconds(text: &str) -> Result<f64, BadInterval> {
     const UNITS: [(&str, f64); 6] =
         [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];

@@ -19,7 +19,6 @@ use super::result;
 use super::segments::TestSegments;
 use super::settings::Settings;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
-use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
@@ -42,23 +41,23 @@ use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::record::{LevelFacts, Protection, Restart, Sample, Stall, TestRecord};
 
-/// Raised when [`State`] or the result of a test changes its form: a program reads
-/// its own alone.
+/// Increased when the form of [`State`] or of the result of a test changes: a program reads only
+/// its own format.
 const STATE_FORMAT: u32 = 2;
 
-/// The form of the headers of a test's segments, in a job of `ranks`.
+/// The layout of the headers of a test's segments, in a job of `ranks`.
 pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
     HeaderLayout::new(run, ranks, state_bytes(ranks))
 }
 
-/// What a checkpoint has besides the matrix. The same on all ranks.
+/// What a checkpoint has besides the matrix; the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
     /// Panels that are factored and applied.
     panel: usize,
-    /// Of the timed part, all starts together, when this checkpoint was taken.
+    /// Seconds of the timed part, over all starts, when this checkpoint was taken.
     elapsed_seconds: f64,
-    /// What clocks said when the timed part began.
+    /// The clocks when the timed part began.
     origin: Origin,
     checkpoints: u64,
     checkpoint_seconds: f64,
@@ -72,103 +71,101 @@ struct State {
     restarts: Vec<Restart>,
 }
 
-/// Keeps one rank's matrix in shared memory, and saves it now and then.
+/// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
 pub struct Protected<'a, C: Comm> {
     checkpointer: Box<NodeCheckpointer<'a, C>>,
     settings: Settings,
-    /// Whether the solver goes on while parities are computed.
+    /// Whether the solver continues while parities are computed.
     overlaps: bool,
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
     state: State,
-    /// That it took to open the test.
+    /// Seconds it took to open the test.
     open_seconds: f64,
     /// Seconds of the run when the clock of this start, `start`, began.
     before_seconds: f64,
     start: Instant,
-    /// Since the last cut, to measure the pace.
+    /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
     pace: Pace,
-    /// Panel before which the next checkpoint is to be taken.
+    /// The panel before which the next checkpoint is due.
     due: usize,
-    /// When the time of this job ends.
+    /// The end of the time of this job.
     deadline: Deadline,
     clock: Clock,
-    /// Whether this start has taken a checkpoint, and so knows what one takes.
+    /// Whether this start has taken a checkpoint, and so knows how long one takes.
     has_taken: bool,
-    /// What the images of one take: of the rank that they take longest.
+    /// Seconds of the images of a checkpoint, the most of any rank.
     image_seconds: f64,
-    /// The checkpoint that is being encoded while the solver goes on.
+    /// The checkpoint that is being encoded while the solver continues.
     begun: Option<BegunCheckpoint>,
-    /// Where it is noted when the test began, until that is done.
+    /// The ledger's note about the beginning of the test, until it is written.
     beginning: Option<Beginning<'a>>,
 }
 
 /// A checkpoint that has begun.
 struct BegunCheckpoint {
     at: Instant,
-    /// For which the solver stood still so far.
+    /// How long the solver has stood still for it so far.
     stall: Stall,
 }
 
-/// A test whose result is in shared memory: [`super::result::read`] has it.
+/// A test whose result is in shared memory, to be read by [`super::result::read`].
 pub type Done<'a, C> = FinishedRun<C, TestSegments<'a>>;
 
-/// A test opened under checkpoints.
+/// A test under checkpoints, after it is opened.
 pub enum Opened<'a, C: Comm> {
     /// There is work to do.
     Ready {
         /// The guard.
         guard: Box<Protected<'a, C>>,
-        /// What an earlier start has left.
+        /// The data that earlier starts have left.
         found: Found,
         /// Whether the matrix comes from a checkpoint.
         resumed: bool,
     },
-    /// An earlier start has done it.
+    /// An earlier start has finished the test.
     Done(Done<'a, C>),
 }
 
-/// The rank that a process has in the run, from one attempt of its job to the next.
+/// The rank of a process in its run, which it keeps from one attempt of its job to the next.
 pub type RankInRun = Rc<Cell<Option<usize>>>;
 
-/// What `open` needs besides the test.
+/// The arguments of `open` besides the test.
 pub struct Surroundings<'a> {
-    /// Segments of this test on this node.
+    /// The segments of this test on this node.
     pub memory: TestSegments<'a>,
-    /// Whether no image of this test was there when the job began: see
-    /// [`Config::nothing_hidden`].
+    /// Whether no image of this test existed when the job began ([`Config::nothing_hidden`]).
     pub nothing_hidden: bool,
-    /// Host of this process.
+    /// The host of this process.
     pub host: String,
     /// Fault injection.
     pub hook: Arc<dyn Hook>,
-    /// Operations a second that the job is thought to do.
+    /// The predicted rate of the job, in operations a second.
     pub guessed_rate: f64,
-    /// When a loss was noticed that this process has outlived: the last one.
+    /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
-    /// The rank that this process has had, if it has outlived a loss, and has from now on.
+    /// The rank that this process had before a loss, if any; `open` sets its rank.
     pub rank_in_run: RankInRun,
-    /// What reads the clocks of this node: [`Reading::now`].
+    /// Reads the clocks of this node, as [`Reading::now`] does.
     pub clock: Clock,
-    /// When the time of the job ends, in seconds since 1970: rank 0's counts.
+    /// The end of the job's time, in seconds since 1970; rank 0's counts.
     pub end_unix: Option<f64>,
-    /// Where it is noted when the test began; with `abft` the state of each rank knows it.
+    /// The ledger's note about the beginning of the test. With `abft` the state of each rank has
+    /// it.
     pub beginning: Option<Beginning<'a>>,
 }
 
-/// The pace that a test is thought to have, of whose operations `rate` are done a
-/// second.
+/// The predicted pace of a test that does `rate` operations a second.
 pub fn guessed_pace(spec: &TestSpec, settings: &Settings, rate: f64) -> Pace {
     Pace::guess(spec, settings, rate, region_shape(spec, settings).bytes())
 }
 
-/// Opens a test on the ranks of `comm`, one for each place of its grid: finds
-/// what an earlier start has left, rebuilds what is lost, and makes the rest.
-/// Collective. The grid is to be built on [`Protected::comm`], where each rank
-/// has the place that its data belongs to.
+/// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
+/// earlier start has left, rebuilds what is lost, and allocates the rest. Collective. The grid must
+/// be built on [`Protected::comm`], where each rank has the position that its data belongs to.
 ///
 /// # Errors
 /// See [`CheckpointError`].
@@ -187,9 +184,9 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
-        levels: settings.open_levels(memory.test(), spec.threads),
+        levels: settings.open_levels(memory.part(), spec.threads),
         nothing_hidden,
-        image_writer: image_writer(memory.team()),
+        image_writer: image_writer(memory.process()),
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
@@ -235,14 +232,18 @@ pub fn open<'a, C: Comm>(
     Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
 }
 
-/// A thread beside those of `team`, on the core that is kept for it, if one is.
+/// Images are written by another thread than those of `team`, on the core that is kept for it, if
+/// any.
 fn image_writer(team: &Team) -> Writer {
     let cpu = team.helper_cpu();
     Writer::Thread(Arc::new(move || affinity::pin_as_planned(cpu)))
 }
 
-/// What the checkpointer of a test needs. `format`: name and number of the form that the
-/// state of its method has.
+/// The configuration of a test's checkpointer. `format` has the name and the number of the form of
+/// the method's state.
+///
+/// # Errors
+/// When the store cannot tell which memory it is.
 pub(super) fn config<C: Comm>(
     comm: &C,
     spec: &TestSpec,
@@ -250,7 +251,7 @@ pub(super) fn config<C: Comm>(
     memory: &TestSegments,
     host: &str,
     (format_name, format): (&str, u32),
-) -> Result<Config<AnyCode>, CheckpointError> {
+) -> Result<Config, CheckpointError> {
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();
     let refused = |source| {
@@ -264,7 +265,7 @@ pub(super) fn config<C: Comm>(
 }
 
 impl<'a, C: Comm> Protected<'a, C> {
-    /// All ranks, in the order of their places.
+    /// All ranks, in the order of their positions.
     pub fn comm(&self) -> &C {
         self.checkpointer.comm()
     }
@@ -274,8 +275,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.state.restarts.last()
     }
 
-    /// Notes that this start, which began at `started`, goes on from a checkpoint, or begins with
-    /// nothing but the clock of earlier ones; `known`: what they have noted.
+    /// Notes that this start, which began at `started`, resumes from a checkpoint, or begins with
+    /// only the clock of earlier starts. `known` is what these have noted.
     fn resume(
         &mut self,
         recovered: Option<&Recovered>,
@@ -299,7 +300,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let column = (state.panel * self.spec.nb).min(self.spec.n);
         let epoch = recovered.map_or(0, |recovered| recovered.epoch);
         if epoch > 0 {
-            // What it took was known after it was complete: too late to be in it.
+            // Its time was known only after it was complete, too late to be part of it.
             let seconds = 0.0;
             let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
             remember(&mut state.taken, last);
@@ -323,7 +324,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(())
     }
 
-    /// What has happened since the first start.
+    /// The history of the test since its first start.
     pub fn history(&self) -> History {
         History {
             taken: self.state.taken.clone(),
@@ -332,13 +333,13 @@ impl<'a, C: Comm> Protected<'a, C> {
         }
     }
 
-    /// Shape of the smallest group.
+    /// The geometry of the smallest group.
     pub fn geometry(&self) -> Geometry {
         let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
         Geometry { members, parities: self.settings.parities }
     }
 
-    /// What the protection was and did.
+    /// What the protection was and did, for the report.
     pub fn protection(&self) -> Protection {
         let Settings { method, codec, region, parities, .. } = &self.settings;
         Protection {
@@ -373,8 +374,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         }
     }
 
-    /// The result of the test for [`Protected::finish`]: its record, with the
-    /// samples of this start and all that has happened since the first.
+    /// The result of the test for [`Protected::finish`]: its record, with the samples of this start
+    /// and the events since the first one.
     pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
         record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
         record.rank_bytes = record.memory.total();
@@ -383,8 +384,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         result::write(record, samples, self.history(), capacity_bytes)
     }
 
-    /// The test is done: what rank 0 has as its result stays in shared memory
-    /// until it is reported. Collective.
+    /// Ends the test: rank 0's `result` stays in shared memory until it is reported. Collective.
     ///
     /// # Errors
     /// When a rank is lost, the system refuses, or the result is too large.
@@ -392,7 +392,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.checkpointer.finish(result)
     }
 
-    /// Rank 0's state on all ranks: what each has measured differs.
+    /// Gives all ranks rank 0's state, as each has measured different times.
     fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
         let mut bytes = serde_json::to_vec(&self.state).expect("plain data");
         collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
@@ -400,7 +400,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(())
     }
 
-    /// What may have changed since the last checkpoint, on all ranks alike.
+    /// What may have changed since the last checkpoint, the same on all ranks.
     fn active(&self) -> Active {
         let nb = self.spec.nb;
         let from = self.corner(self.state.panel * nb, self.state.panel * nb);
@@ -411,9 +411,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         }
     }
 
-    /// The local corner from global row `row` and column `column` on: the least of
-    /// any rank. More than what has changed does no harm, and what is final on all
-    /// is final on each.
+    /// The local corner from global row `row` and column `column` on: the least of any rank. More
+    /// than what has changed does no harm, and what is final on all ranks is final on each.
     fn corner(&self, row: usize, column: usize) -> Active {
         let TestSpec { nb, p, q, .. } = self.spec;
         let least = |map: Cyclic, from: usize| {
@@ -423,9 +422,9 @@ impl<'a, C: Comm> Protected<'a, C> {
         Active { row, byte: column * size_of::<f64>() }
     }
 
-    /// How the matrix becomes final from panel `next` on up to the cut before panel
-    /// `due`: in the update of a panel the rows above and the columns up to its own
-    /// are, and what is left in that of the last.
+    /// How the matrix becomes final from panel `next` on up to the cut before panel `due`. During
+    /// the update by a panel the rows above it and the columns up to its own are final; during the
+    /// last one the rest becomes final.
     fn stages(&self, next: usize, due: usize) -> Vec<Active> {
         let every = (due - next).div_ceil(TUNING.checkpoint_stages).max(1);
         let panels = (next..due).rev().step_by(every);
@@ -470,7 +469,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             }
         };
         let here_seconds = start.elapsed().as_secs_f64() - skew_seconds;
-        // What `begin` has copied counts there.
+        // What `begin` has copied is counted there.
         let (begun_at, mut stall, copy_seconds) = match begun {
             None => (start, Stall::default(), stats.copy_seconds),
             Some(begun) => (begun.at, begun.stall, stats.flush_seconds),
@@ -483,16 +482,16 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.count(state, &stats, [all_seconds, skew_seconds], stall)
     }
 
-    /// Seconds that this rank was at the cut before the last one came, given those
-    /// from there to the agreement, which all leave together.
+    /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
+    /// time from there to the agreement, which all ranks leave together.
     fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
         let mut last = [-agreed_seconds];
         collect::all_max(self.checkpointer.comm(), &mut last)?;
         Ok(agreed_seconds + last[0])
     }
 
-    /// Keeps in mind what a checkpoint has cost the rank that it cost most: it goes
-    /// into the next one, and into the report. `state` is of rank 0.
+    /// Adds the cost of a checkpoint, the most of any rank, to the state that goes into the next
+    /// checkpoint and into the report. `state` is rank 0's.
     fn count(
         &mut self,
         state: State,
@@ -543,7 +542,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(())
     }
 
-    /// Whether all take one before panel `panel`: rank 0 decides.
+    /// Whether all ranks take a checkpoint before panel `panel`, as rank 0 decides.
     fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
         let saved = self.state.panel;
         let is_due = panel > saved && panel >= self.due;
@@ -553,12 +552,11 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(take[0] != 0)
     }
 
-    /// Looks ahead from panel `panel` to the next one before which a checkpoint
-    /// may be due. Returns the one before which to cut: that, or one before it, to look
-    /// whether the time ends.
+    /// Looks ahead from panel `panel` to the next one before which a checkpoint may be due. Returns
+    /// the panel of the next cut: that one, or an earlier one at which to check the time.
     fn look_ahead(&mut self, panel: usize) -> Result<usize, CheckpointError> {
         let due = match panel < self.due && !self.overlaps {
-            // It was only looked whether the time ends.
+            // The last cut was made only to check the time.
             true => self.due,
             false => self.pace.next_due(panel),
         };
@@ -570,21 +568,21 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(self.due.min(agreed[1] as usize))
     }
 
-    /// Whether this start has yet to know what a checkpoint takes, as its time is limited. Rank
-    /// 0's word counts.
+    /// Whether this start has limited time and has not measured a checkpoint yet. Rank 0's answer
+    /// counts.
     fn learns(&self) -> bool {
         self.deadline.is_set() && !self.has_taken
     }
 
-    /// What is ahead of the run at the cut before panel `next`.
+    /// The predicted times at the cut before panel `next`.
     fn ahead(&self, next: usize) -> Ahead {
         let (step_seconds, rest_seconds) = self.pace.seconds_ahead(next);
         let save_seconds = self.pace.cost_seconds + self.image_seconds;
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
-    /// The panel before which to look again whether the time ends, seen from panel `next`. With
-    /// overlap there is a checkpoint, too, so a signal is seen at the next one.
+    /// The panel before which to check the time again, seen from panel `next`. With overlap that
+    /// takes a checkpoint, too, so a signal is seen at the next one.
     fn next_look(&self, next: usize) -> usize {
         let now_unix = (self.clock)().unix_seconds;
         let seconds = self.deadline.look_after(now_unix, &self.ahead(next), self.learns());
@@ -593,8 +591,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.pace.after(next, seconds)
     }
 
-    /// Whether the run is to stop before panel `next`, the same on all ranks: rank 0's clock says
-    /// so, or a signal on any. Collective.
+    /// Whether the run must stop before panel `next`: by rank 0's clock, or by a signal on any
+    /// rank. The result is the same on all ranks. Collective.
     fn is_time_up(&mut self, next: usize) -> Result<bool, CheckpointError> {
         let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
         collect::all_max(self.checkpointer.comm(), &mut most)?;
@@ -605,8 +603,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(stops[0] != 0)
     }
 
-    /// Saves what there is before panel `next`, with images on all levels, and waits until all is
-    /// whole. The error that the run ends with. Collective.
+    /// Saves the state before panel `next`, with images on all levels, and waits until all are
+    /// complete. Returns the error that the run ends with. Collective.
     fn stop(&mut self, next: usize) -> Result<SolveError, CheckpointError> {
         let has_levels = !self.settings.levels.0.is_empty();
         if has_levels || next > self.state.panel || self.begun.is_some() {
@@ -619,7 +617,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(deadline::time_up(column, &self.settings.levels, &whole, left))
     }
 
-    /// Notes once in a start when the test began.
+    /// Writes the note about the beginning of the test, once in a start.
     fn note_beginning(&mut self) -> Result<(), CheckpointError> {
         let Some(beginning) = self.beginning.take() else { return Ok(()) };
         let (origin, restarts) = (self.state.origin.clone(), self.state.restarts.clone());
@@ -656,8 +654,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(to)
     }
 
-    /// With overlap: a checkpoint begins as soon as it is known when the next one is
-    /// due, and has the company of all updates up to there.
+    /// With overlap, a checkpoint begins as soon as the next one is scheduled, and is encoded
+    /// during all updates until then.
     fn cut_ahead(&mut self, next: usize) -> Result<usize, CheckpointError> {
         if self.begun.is_some() {
             if self.learns() {
@@ -678,12 +676,12 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 }
 
-/// Whether parities are computed while the solver goes on: the same on all ranks.
+/// Whether parities are computed while the solver continues; the same on all ranks.
 fn overlaps<C: Comm>(
     settings: &Settings,
     checkpointer: &NodeCheckpointer<C>,
 ) -> Result<bool, CheckpointError> {
-    // The groups on one host encode in another way than those on several.
+    // Groups on one host may encode differently from those on several hosts.
     let mut overlaps = [u8::from(settings.overlaps(checkpointer.encoder()))];
     collect::all_reduce(checkpointer.comm(), &mut overlaps, u8::max)?;
     Ok(overlaps[0] > 0)
@@ -696,9 +694,8 @@ pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
     }
 }
 
-// SAFETY: what it calls of the checkpointer reads and writes memory of this process
-// and of its group's, and sends messages; it does not touch the store, whose team is
-// bound to its thread.
+// SAFETY: the methods of the checkpointer that it calls read and write memory of this process and
+// of its group, and send messages; they do not use the store, whose team is bound to its thread.
 unsafe impl<C: Comm> Background for Protected<'_, C> {
     fn is_active(&self) -> bool {
         self.begun.is_some()
@@ -710,7 +707,7 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
         }
         let byte = done.cols().saturating_mul(size_of::<f64>());
         let outside = Active { row: done.rows(), byte };
-        // SAFETY: nothing writes to what is final until the cut, nor then before `complete` has
+        // SAFETY: nothing writes to the final part before the cut, nor then before `complete` has
         // returned.
         unsafe { self.checkpointer.ready(0, outside) };
         match self.checkpointer.poll() {
@@ -736,9 +733,9 @@ impl<C: Comm> Guard for Protected<'_, C> {
     fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
         let (a, bytes) = self.checkpointer.region_at(0);
-        // SAFETY: the region stays where it is as long as the checkpointer is
-        // borrowed, on a page, and all of its bytes make doubles. Beside the solver
-        // it is read alone, and only where the solver has called rows final.
+        // SAFETY: the region stays at its address as long as the checkpointer is borrowed, begins
+        // on a page, and all of its bytes form doubles. While the solver runs it is only read, and
+        // only where the solver has called it final.
         let a =
             unsafe { MatMut::row_major_at(a.cast(), bytes / size_of::<f64>(), rows, cols, lda) };
         (a.share(), self)

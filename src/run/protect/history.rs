@@ -1,13 +1,13 @@
-//! What has happened to a test since its first start, for the reports.
+//! The history of a test since its first start, for the reports.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::record::{Event, Restart, Sample};
 
-/// Checkpoints that a history lists; of more, the latest. They travel in the
-/// header of each segment.
+/// The number of checkpoints that a history lists, the latest ones. They are in the header of each
+/// segment.
 const TAKEN_KEPT: usize = 60;
-/// Restarts that a report lists; of more, the latest.
+/// The number of restarts that a report lists, the latest ones.
 pub(super) const RESTARTS_KEPT: usize = 60;
 
 /// A checkpoint that was taken. In JSON a list without names, to be short.
@@ -16,14 +16,14 @@ pub(super) const RESTARTS_KEPT: usize = 60;
 pub(super) struct Taken {
     /// Seconds since the first start.
     pub start_seconds: f64,
-    /// What it took; 0 if it was the last before a restart: what it took is
-    /// known after it alone.
+    /// Seconds that the checkpoint took; 0 if it was the last before a restart, as its time is
+    /// known only after it is complete.
     pub seconds: f64,
-    /// Its number.
+    /// The checkpoint's number.
     pub epoch: u64,
-    /// Columns that were factored.
+    /// Columns that had been factored.
     pub column: usize,
-    /// Bytes of the matrix that a rank saved; 0 where `seconds` is.
+    /// Bytes of the matrix that a rank saved; 0 where `seconds` is 0.
     pub bytes: u64,
 }
 
@@ -40,17 +40,17 @@ impl From<Taken> for (f64, f64, u64, usize, u64) {
     }
 }
 
-/// To a millisecond: more digits would only take room.
+/// Rounds to a millisecond: more digits would only take space.
 fn milli(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }
 
-/// Adds a checkpoint, and forgets the oldest of too many.
+/// Adds a checkpoint, and drops the oldest ones beyond [`TAKEN_KEPT`].
 pub(super) fn remember(list: &mut Vec<Taken>, taken: Taken) {
     keep_latest(list, taken, TAKEN_KEPT);
 }
 
-/// Adds a restart, and forgets the oldest of too many.
+/// Adds a restart, and drops the oldest ones beyond [`RESTARTS_KEPT`].
 pub(super) fn remember_restart(list: &mut Vec<Restart>, restart: Restart) {
     keep_latest(list, restart, RESTARTS_KEPT);
 }
@@ -61,7 +61,7 @@ fn keep_latest<T>(list: &mut Vec<T>, entry: T, most: usize) {
     list.drain(..surplus);
 }
 
-/// What has happened to a test.
+/// The history of a test since its first start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     pub(super) taken: Vec<Taken>,
@@ -71,7 +71,7 @@ pub struct History {
 }
 
 impl History {
-    /// All events of a test that took `time_seconds`, in the order of time.
+    /// All events of a test that took `time_seconds`, ordered by time.
     pub fn events(&self, time_seconds: f64) -> Vec<Event> {
         let mut events = vec![Event {
             kind: "start".into(),
@@ -94,8 +94,8 @@ impl History {
         events
     }
 
-    /// The progress of all starts: of those before this one what checkpoints
-    /// and restarts tell, of this one its own samples.
+    /// The progress over all starts: before this start from its checkpoints and restarts, in this
+    /// start from its samples.
     pub fn progress(&self, of_this_start: &[Sample]) -> Vec<Sample> {
         let taken = self.taken.iter().map(|t| (t.start_seconds, t.column));
         let restarts = self.restarts.iter();
@@ -128,7 +128,7 @@ fn checkpoint(taken: &Taken) -> Event {
     }
 }
 
-/// The failure, which is as long as what it cost, and the recovery after it.
+/// The failure, as long as the time it cost, and the recovery after it.
 fn restart(restart: &Restart) -> [Event; 2] {
     let Restart { epoch, column, start_seconds, lost_seconds, recover_seconds, .. } = restart;
     let event = |kind: &str, start_seconds: f64, seconds: f64, detail: String| Event {

@@ -1,5 +1,6 @@
-//! The images that a run has on its levels: opened for a test, looked for, and removed.
+//! The images of a run on its levels: opens them for a test, looks for them, and removes them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::levels::LevelSettings;
@@ -12,7 +13,7 @@ use crate::checkpoint::methods::Method;
 
 impl Settings {
     /// Opens the levels for test `test` of the run, on a rank of `threads` threads. A folder that
-    /// cannot be opened stands for a disk that fails.
+    /// cannot be opened is treated as a disk that fails.
     pub fn open_levels(&self, test: usize, threads: usize) -> Vec<Level> {
         let open = |level: &LevelSettings| {
             let opened = Folder::open(&level.folder, &self.run_id, test, self.folder_number);
@@ -22,7 +23,8 @@ impl Settings {
             };
             let name = level.name();
             let &LevelSettings { reach, keep, when_busy, max_bytes_per_second, .. } = level;
-            // With `abft` the rank writes, and waits as long; a helper core is not the solver's.
+            // With `abft` the rank itself writes, and waits as long; a helper core does not belong
+            // to the solver.
             let shares = self.method != Method::Abft && self.helper_cores == 0;
             let every = level.images_every(threads, shares);
             Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second }
@@ -30,8 +32,8 @@ impl Settings {
         self.levels.0.iter().map(open).collect()
     }
 
-    /// Removes the images of tests that `is_meant` from what this node sees of the levels. A
-    /// line about each level that refuses.
+    /// Removes the images of tests that `is_meant` selects from the levels, as far as this node
+    /// sees them. Returns a line about each level that refuses.
     pub fn remove_images(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
         let refused = |level: &LevelSettings| {
             let why = remove_images_of(&level.folder, &self.run_id, &is_meant).err()?;
@@ -44,8 +46,17 @@ impl Settings {
         self.levels.0.iter().filter_map(refused).collect()
     }
 
-    /// Whether some level, as far as this node sees it, has images of tests that `is_meant`;
-    /// `None` where none is seen, and a level fails that may have some.
+    /// The tests of which some level has images, as far as this node sees it.
+    pub fn tests_with_images(&self) -> BTreeSet<usize> {
+        let of_level = |level: &LevelSettings| {
+            // A level that fails now shows none.
+            tests_with_images(&level.folder, &self.run_id).unwrap_or_default()
+        };
+        self.levels.0.iter().flat_map(of_level).collect()
+    }
+
+    /// Whether some level, as far as this node sees it, has images of tests that `is_meant`
+    /// selects. `None` if none is seen, and a level that fails may have some.
     pub fn has_images(&self, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
         let of_level = |level: &LevelSettings| {
             let tests = tests_with_images(&level.folder, &self.run_id).ok()?;
@@ -56,10 +67,10 @@ impl Settings {
         (has_some || !seen.contains(&None)).then_some(has_some)
     }
 
-    /// Removes the folders of the run, which has left nothing in them.
+    /// Removes the folders of the run, which are empty.
     pub fn close_levels(&self) {
         for level in &self.levels.0 {
-            // What cannot be seen now has been told of when images were removed.
+            // Levels that cannot be read now were reported when images were removed.
             let _ = close_folders(&level.folder, &self.run_id);
         }
     }
@@ -73,7 +84,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::level::{ImageCost, ImagesEvery};
 
-    /// Where its writer has cores of its own, what it takes of them is no cost.
+    /// Where the writer has cores of its own, the time that it takes on them is no cost.
     #[test]
     fn a_writer_costs_the_solver_what_it_takes_of_its_cores() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -89,11 +100,11 @@ mod tests {
         let method = Method::SelfCheckpoint;
         assert!(interval(method, 0, 1.0) > interval(method, 0, 0.0));
         assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
-        // The rank writes, and waits as long.
+        // The rank itself writes, and waits as long.
         assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
     }
 
-    /// What the start makes of it is decided when all ranks know.
+    /// What a start does about it is decided when all ranks know.
     #[test]
     fn a_folder_that_is_not_there_or_a_link_is_a_disk_that_fails() {
         let above = tempfile::tempdir().expect("a folder");

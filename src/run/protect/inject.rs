@@ -1,4 +1,4 @@
-//! Faults on purpose: a rank kills itself, as a node that dies would.
+//! Injected faults: a rank kills itself, as a node that fails would.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,35 +13,35 @@ use crate::checkpoint::store::{SegmentName, Store};
 use crate::hpl::comm::{self, Result};
 use crate::report::{heartbeat, output};
 
-/// Where a rank dies: `[RANK@]WHAT`, with WHAT a step of the protocol,
-/// `column:J`, `time:SECONDS`, or `back` (in the back substitution). Or
-/// `flip:RANK@column:J`: where a bit of its matrix flips.
+/// A fault that a user asks for. `[RANK@]WHAT` kills a rank, with WHAT a step of the protocol,
+/// `column:J`, `time:SECONDS`, or `back` (in the back substitution). `flip:RANK@column:J` flips a
+/// bit of its matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Inject {
     text: String,
     /// The process that dies, by its rank in the launcher's order.
     pub process: usize,
-    /// When.
+    /// When the fault happens.
     pub what: What,
 }
 
-/// When a rank dies.
+/// When a fault happens, and whether the rank dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// At a step of the checkpoint protocol.
     Step(StepPattern),
     /// When this column is eliminated.
     Column(usize),
-    /// So many milliseconds after the start of the factorization.
+    /// This number of milliseconds after the start of the factorization.
     Milliseconds(u64),
     /// At the beginning of the back substitution.
     Back,
-    /// Not at all: when this column is eliminated, a bit of the matrix flips.
+    /// The rank does not die: when this column is eliminated, a bit of the matrix flips.
     Flip(usize),
 }
 
-/// What is no fault to inject.
+/// A text that is no fault to inject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}`: {why}; say [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS, [RANK@]back or flip:RANK@column:J"
@@ -106,16 +106,17 @@ impl fmt::Display for Inject {
 /// A fault of this process.
 struct Fault {
     what: What,
-    /// As the user has given it.
+    /// The text that the user has given.
     text: String,
-    /// Name of its mark.
+    /// The name of the fault's mark in the store.
     mark: String,
-    /// Whether it has struck, in this start or, as its mark says, an earlier one.
+    /// Whether the fault has happened, in this start or, according to its mark, in an earlier one.
     has_struck: AtomicBool,
 }
 
-/// Faults of this process, which says what becomes of each. Each happens once a run: it leaves a mark in the
-/// store before it strikes, so that the same command started again goes on.
+/// The faults of this process. Each happens once a run: it leaves a mark in the store before it
+/// happens, so that the same command, started again, continues without it. What happens to each is
+/// printed.
 pub struct Target {
     faults: Vec<Fault>,
     store: Box<dyn Store + Send + Sync>,
@@ -151,7 +152,7 @@ impl Target {
         Self { faults, store, run: run.to_owned(), process, started }
     }
 
-    /// So many columns are eliminated.
+    /// Called when `done` columns are eliminated.
     pub fn columns(&self, done: usize) {
         let elapsed = self.started.get_or_init(Instant::now).elapsed();
         self.strike(|what| match what {
@@ -161,12 +162,12 @@ impl Target {
         });
     }
 
-    /// The back substitution begins.
+    /// Called when the back substitution begins.
     pub fn back(&self) {
         self.strike(|what| *what == What::Back);
     }
 
-    /// Whether a bit of the matrix flips, now that so many columns are eliminated.
+    /// Whether a bit of the matrix flips, now that `done` columns are eliminated.
     pub fn flips(&self, done: usize) -> bool {
         let is_now = |what: &What| matches!(what, What::Flip(column) if *column <= done);
         self.faults.iter().any(|fault| is_now(&fault.what) && self.takes(fault, "flips a bit"))
@@ -180,7 +181,8 @@ impl Target {
         }
     }
 
-    /// Whether this fault has not struck before; it says so, and leaves its mark.
+    /// Whether this fault has not happened before. If so, leaves its mark and prints that it
+    /// happens.
     fn takes(&self, fault: &Fault, does: &str) -> bool {
         if fault.has_struck.swap(true, Ordering::Relaxed) {
             return false;
@@ -195,7 +197,7 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// A drill that has passed without its fault is none.
+    /// Warns of faults that did not happen: such a drill has tested nothing.
     fn drop(&mut self) {
         for fault in self.faults.iter().filter(|fault| !fault.has_struck.load(Ordering::Relaxed)) {
             output::say(format_args!(
@@ -206,8 +208,8 @@ impl Drop for Target {
     }
 }
 
-/// Name of a fault's mark: of its text, and of how often the same stands `before`
-/// it, so that a start with other faults as well knows it again.
+/// The name of a fault's mark: made of its text and the number of equal faults `before` it, so that
+/// a start with other faults as well recognizes it.
 fn mark(before: &[Inject], inject: &Inject) -> String {
     let number = before.iter().filter(|other| other.text == inject.text).count();
     format!("struck{:016x}", checksum(format!("{}#{number}", inject.text).as_bytes()))
@@ -226,7 +228,7 @@ impl Hook for Target {
     }
 }
 
-/// Death without a word, as when the power fails.
+/// Dies without a message, as in a power failure.
 fn kill_self() -> ! {
     // SAFETY: a signal to this process; it does not return.
     unsafe {
@@ -246,7 +248,7 @@ mod tests {
         let [a, b]: [Inject; 2] = ["1@back", "1@encode"].map(|text| text.parse().unwrap());
         assert_eq!(mark(&[], &b), mark(std::slice::from_ref(&a), &b));
         assert_ne!(mark(&[], &a), mark(&[], &b));
-        // The same fault twice strikes twice.
+        // Two equal faults both happen.
         assert_ne!(mark(&[], &a), mark(std::slice::from_ref(&a), &a));
         assert!(SegmentName::new("run", &mark(&[], &a), 1).is_ok());
     }

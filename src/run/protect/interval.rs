@@ -8,40 +8,40 @@ use crate::config::TestSpec;
 use crate::machine::tuning::TUNING;
 use crate::model::tang::interval::daly_seconds;
 
-/// A test that is so many times slower than thought still has no checkpoint due
-/// before its end, if it is [`Outlook::TooShort`].
+/// A test that is [`Outlook::TooShort`] has no checkpoint due before its end even if it is this
+/// many times slower than predicted.
 const SLOWER: f64 = 10.0;
 
-/// What decides when checkpoints of a test are taken.
+/// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
     every: Every,
     mtbf_seconds: f64,
-    /// The time of the job, if it is limited.
+    /// Seconds that the job has, if its time is limited.
     time_seconds: Option<f64>,
     n: usize,
     nb: usize,
     ranks: usize,
-    /// Operations a second of the whole job: guessed, then measured.
+    /// Operations a second of the whole job: predicted, then measured.
     pub rate: f64,
-    /// Seconds of the last checkpoint: guessed, then measured.
+    /// Seconds of the last checkpoint: predicted, then measured.
     pub cost_seconds: f64,
 }
 
 /// Whether a test will have checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// At least one.
+    /// The test will have at least one.
     Due,
-    /// None, unless it is slower than thought.
+    /// The test will have none, unless it is slower than predicted.
     NoneDue,
-    /// None, were it ten times slower than thought.
+    /// The test would have none even if it were ten times slower than predicted.
     TooShort,
 }
 
 impl Pace {
-    /// The pace of a test at `rate` operations a second, of whose matrix a rank has
-    /// `rank_bytes` at most.
+    /// The predicted pace of a test at `rate` operations a second, with at most `rank_bytes` of the
+    /// matrix on a rank.
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
         let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, time_limit, .. } = settings;
@@ -54,13 +54,13 @@ impl Pace {
         self.n.div_ceil(self.nb)
     }
 
-    /// Operations of panels `range`.
+    /// Operations of the panels in `range`.
     pub fn flops(&self, range: Range<usize>) -> f64 {
         range.map(|k| panel_flops(k, self.n, self.nb)).sum()
     }
 
-    /// Whether a checkpoint before panel `next` is worth its time, the last one being
-    /// before panel `saved`.
+    /// Whether a checkpoint before panel `next` is worth its time, if the last one was before panel
+    /// `saved`.
     pub fn is_worth_it(&self, saved: usize, next: usize) -> bool {
         let (_, remaining) = self.seconds_ahead(next);
         match self.every {
@@ -71,7 +71,7 @@ impl Pace {
             Every::Panels(_) | Every::Seconds(_) if next < self.panels() => {
                 remaining > self.cost_seconds
             }
-            // At the end of the factorization little is left, but all is at risk.
+            // At the end of the factorization little is left to do, but all work is at risk.
             Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
                 let at_risk = self.flops(saved..next) / self.rate;
                 pays(self.cost_seconds, at_risk, remaining, self.mtbf_seconds)
@@ -79,14 +79,14 @@ impl Pace {
         }
     }
 
-    /// Seconds of panel `next`, and of all that is left from there on.
+    /// Seconds of panel `next`, and of the rest of the run from there on.
     pub fn seconds_ahead(&self, next: usize) -> (f64, f64) {
         let step_seconds = self.flops(next..(next + 1).min(self.panels())) / self.rate;
         (step_seconds, seconds_left(next, self.rate, self.n, self.nb) + self.back_seconds())
     }
 
-    /// The panel before which so many seconds are over, seen from panel `next`; at least one on,
-    /// where there is one.
+    /// The panel before which `seconds` have passed, seen from panel `next`: at least one panel
+    /// later, if there is one.
     pub fn after(&self, next: usize, seconds: f64) -> usize {
         panel_after(next, seconds, self.rate, self.n, self.nb)
     }
@@ -107,7 +107,7 @@ impl Pace {
         }
     }
 
-    /// Whether the test has a checkpoint at this pace.
+    /// Whether the test takes a checkpoint at this pace.
     fn takes_one(&self) -> bool {
         let mut next = 0;
         while next < self.panels() {
@@ -119,51 +119,51 @@ impl Pace {
         false
     }
 
-    /// Whether the time of the job may end before the test does.
+    /// Whether the job's time may end before the test does.
     fn may_run_out_of_time(&self) -> bool {
         let (_, seconds) = self.seconds_ahead(0);
         self.time_seconds.is_some_and(|limit| SLOWER * seconds > limit)
     }
 
-    /// Whether the test will have checkpoints.
+    /// Predicts whether the test will have checkpoints.
     pub fn outlook(&self) -> Outlook {
         let slow = Self { rate: self.rate / SLOWER, ..self.clone() };
         match (self.takes_one(), slow.takes_one()) {
             (true, _) => Outlook::Due,
-            // A user who asks for no checkpoints wants to have, and to measure, their set-up alone.
+            // A user who asks for no checkpoints wants to have, and to measure, their setup only.
             (false, _) if self.every == Every::Never => Outlook::NoneDue,
             (false, true) => Outlook::NoneDue,
-            // Its last one is due when the time ends.
+            // The last checkpoint is due when the time ends.
             (false, false) if self.may_run_out_of_time() => Outlook::NoneDue,
             (false, false) => Outlook::TooShort,
         }
     }
 }
 
-/// Daly's higher-order optimum of the time between checkpoints that take `cost_seconds`
-/// each: [`daly_seconds`].
+/// Daly's higher-order optimum of the time between checkpoints that take `cost_seconds` each
+/// ([`daly_seconds`]).
 ///
 /// # Panics
-/// When the MTBF is not above 0, or the cost is below it.
+/// When the MTBF is not above 0, or the cost is below 0.
 pub fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
     daly_seconds(mtbf_seconds, cost_seconds).expect("the MTBF was checked, and clocks go forward")
 }
 
-/// Whether a checkpoint pays: what it is expected to save, the work at risk
-/// times the chance of a failure in the time that remains, against its cost.
+/// Whether a checkpoint pays off: its expected saving, the work at risk times the probability of a
+/// failure in the remaining time, exceeds its cost.
 fn pays(cost: f64, at_risk: f64, remaining: f64, mtbf: f64) -> bool {
     at_risk * -(-remaining / mtbf).exp_m1() > cost
 }
 
-/// Operations of panel `k`: `2 jb (n-j)^2`, as good as exact for this purpose.
+/// Operations of panel `k`: `2 jb (n-j)^2`, which is accurate enough here.
 pub fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
     let j = (k * nb).min(n) as f64;
     let (n, jb) = (n as f64, ((k + 1) * nb).min(n) as f64 - j);
     2.0 * jb * (n - j) * (n - j)
 }
 
-/// The panel before which `seconds` from panel `from` on are over, at `rate`
-/// operations a second; at least one panel on.
+/// The panel before which `seconds` from panel `from` on have passed, at `rate` operations a
+/// second: at least one panel later.
 fn panel_after(from: usize, seconds: f64, rate: f64, n: usize, nb: usize) -> usize {
     let (panels, mut left) = (n.div_ceil(nb), seconds * rate);
     let mut k = from;
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn daly_is_between_young_and_the_mtbf() {
-        // One minute of checkpoint a day of MTBF: Young's sqrt(2 M d) is 3220 s.
+        // One minute of checkpoint, a day of MTBF: Young's sqrt(2 M d) is 3220 s.
         let tau = daly_interval_seconds(60.0, 86400.0);
         assert!((tau - 3180.1).abs() < 0.5, "{tau}");
         assert_eq!(daly_interval_seconds(300.0, 100.0), 100.0);

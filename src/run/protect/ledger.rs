@@ -1,11 +1,11 @@
-//! The results of the tests of a run that are done, kept on every node until the whole
-//! report is written, so that a death in a later test, or between two tests, loses none
-//! of them. And what is to be known of a test that is not done from its beginning on, when there
-//! is no checkpoint yet to know it by: when it began, and its restarts.
+//! The ledger of a run: the results of its finished tests, kept on every node until the whole
+//! report is written, so that a death in a later test, or between two tests, loses none of them. It
+//! also has what must be known of an unfinished test before it has a checkpoint: when it began, and
+//! its restarts.
 //!
-//! The segments of a test are removed when it is reported, as the next test needs their
-//! memory. Its result stays here, in one small segment of each node. Each result makes
-//! a new segment, and then removes the old one.
+//! The segments of a test are removed when it is reported, as the next test needs their memory. Its
+//! result stays in the ledger, one small segment on each node. Each result makes a new segment, and
+//! then removes the old one.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,40 +18,40 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::report::record::TestRecord;
 
 const ROLE: &str = "results.a";
-/// No run writes so many segments of a kind: one with such a number is not ours.
+/// No run writes this number of segments of a kind: one with such a number is not ours.
 const NUMBERS_MAX: u64 = 1 << 48;
 
-/// What the tests of a run came to, by their numbers.
+/// The results of the tests of a run, by their numbers.
 pub type Results = BTreeMap<usize, Vec<u8>>;
-/// For the lack of something that is known.
+/// The encoding of an unknown value.
 const NOTHING: [u64; 2] = [u64::MAX, 0];
 
-/// Results of the tests that are done, in this process and on its node.
+/// The results of finished tests, in this process and on its node.
 pub struct Ledger<'a> {
     store: &'a (dyn Store + Send + Sync),
     run: String,
-    /// Of this process in the job, if it is the one that keeps its node's.
+    /// This process's rank in the job, if it keeps its node's ledger.
     keeper: Option<usize>,
-    /// Of the newest segment.
+    /// The number of the newest segment.
     number: u64,
     content: Content,
 }
 
-/// What a segment holds.
+/// The content of a segment of the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Content {
-    /// When the run was begun, in nanoseconds since 1970: a node that comes back
-    /// may have results of a run of that name that was given up since.
+    /// When the run began, in nanoseconds since 1970: a node that comes back may have results of an
+    /// earlier run of that name, which was given up.
     pub(super) life: u64,
-    /// What segments and ledgers that are out of reach may name.
+    /// The starts that unreachable segments and ledgers may name.
     pub(super) left: Vec<StartId>,
     pub(super) results: Results,
-    /// A test behind which no test had images, when a start looked; and the levels at which it
-    /// looked, as a checksum of their names.
+    /// A test after which no test had images when a start looked, and the levels that it looked at,
+    /// as a checksum of their names.
     pub(super) no_images_behind: Option<[u64; 2]>,
-    /// How often something was noted of the beginning of tests.
+    /// The number of notes about the beginning of tests.
     pub(super) notes: u64,
-    /// What was noted last of tests that are not done, by their numbers.
+    /// The latest note about each unfinished test, by its number.
     pub(super) begun: Results,
 }
 
@@ -61,18 +61,18 @@ pub enum LedgerError {
     /// A rank could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl<'a> Ledger<'a> {
-    /// Finds what earlier starts have kept on any node, unless the run is to begin
-    /// anew, and keeps it on all. Collective; the same results on all ranks. One
-    /// process of each node `is_keeper`.
+    /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
+    /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
+    /// `is_keeper`. Collective.
     ///
     /// # Errors
-    /// A rank is lost, or the store refuses.
+    /// When a rank is lost, or the store refuses.
     pub fn open<C: Comm>(
         world: &C,
         store: &'a (dyn Store + Send + Sync),
@@ -92,7 +92,7 @@ impl<'a> Ledger<'a> {
         let mut left: Vec<StartId> =
             contents.iter().flat_map(|content| content.left.clone()).chain(given_up).collect();
         let has_it = own.id() == id;
-        // A node that lacks it has taken the place of one that may have it.
+        // A node that lacks it has replaced one that may have it.
         let mut some = [u8::from(has_it), u8::from(is_keeper && !has_it)];
         collect::all_reduce(world, &mut some, u8::max)?;
         if some == [1, 1] {
@@ -101,35 +101,34 @@ impl<'a> Ledger<'a> {
         content.left = union(world, &left)?;
         let keeper = is_keeper.then(|| world.rank());
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content };
-        // All have looked before anything goes.
+        // All ranks have looked before any segment is removed.
         ledger.keep()?;
         Ok(ledger)
     }
 
-    /// Results so far, by the numbers of their tests.
+    /// The results so far, by the numbers of their tests; `None` for a result that cannot be read.
     pub fn results(&self) -> impl Iterator<Item = (usize, Option<TestRecord>)> {
         self.content.results.iter().map(|(&test, bytes)| (test, result::try_read(bytes)))
     }
 
-    /// Tests from the first on, none left out, that are done.
+    /// The number of finished tests, from the first on without a gap.
     pub fn done(&self) -> usize {
         (0..).take_while(|test| self.content.results.contains_key(test)).count()
     }
 
-    /// What is left over of this run, once it has ended, where it is out of reach:
-    /// nothing where all was within reach always.
+    /// The starts whose unreachable segments are left over once this run has ended; empty if all
+    /// were always reachable.
     pub fn left(&self) -> Vec<StartId> {
         let own = (!self.content.left.is_empty()).then(|| self.content.id());
         self.content.left.iter().copied().chain(own).collect()
     }
 
-    /// Keeps results, as [`result::read`] reads them, by the numbers of their tests,
-    /// and what segments of these may name that are out of reach: those of rank 0.
-    /// Whether this process could keep them is in the inner answer: the results before
-    /// stay in any case. Collective.
+    /// Adds rank 0's results, to be read by [`result::read`], by the numbers of their tests, and
+    /// the starts that unreachable segments of these may name. The inner result says whether this
+    /// process could write them; earlier results stay in any case. Collective.
     ///
     /// # Errors
-    /// A rank is lost.
+    /// When a rank is lost.
     pub fn add<C: Comm>(
         &mut self,
         world: &C,
@@ -139,23 +138,22 @@ impl<'a> Ledger<'a> {
         let mut bytes = Content { left: left.to_vec(), results, ..Content::default() }.encode();
         collect::broadcast_bytes(world, &mut bytes, 0)?;
         let new = Content::decode(&bytes).expect("encoded by rank 0");
-        // They are over, and no other has begun.
+        // Notes are of finished tests now, and no other test has begun.
         self.content.begun.clear();
         self.content.left.extend(new.left);
         self.content.results.extend(new.results);
         Ok(self.keep())
     }
 
-    /// Whether a start of this run has seen that no test behind `test` has images at these
-    /// `levels`.
+    /// Whether a start of this run has seen that no test after `test` has images at these `levels`.
     pub fn has_no_images_behind(&self, test: usize, levels: &str) -> bool {
         let levels = checksum(levels.as_bytes());
         let known = self.content.no_images_behind;
         known.is_some_and(|known| known[0] <= test as u64 && known[1] == levels)
     }
 
-    /// Keeps that no test behind `test` has images at these `levels`; `None`: that there may be
-    /// some. The same on all ranks.
+    /// Writes that no test after `test` has images at these `levels` or, with `None`, that there
+    /// may be some. The same on all ranks.
     ///
     /// # Errors
     /// When the store refuses.
@@ -176,22 +174,22 @@ impl<'a> Ledger<'a> {
         self.keep()
     }
 
-    /// What an earlier start has noted of the beginning of a test, the same on all ranks.
+    /// The note of an earlier start about the beginning of a test, the same on all ranks.
     pub fn begun(&self, test: usize) -> Option<&[u8]> {
         self.content.begun.get(&test).map(Vec::as_slice)
     }
 
-    /// Notes this of the beginning of a test: the same on all ranks of it.
+    /// Writes a note about the beginning of a test, the same on all ranks of the test.
     ///
     /// # Errors
-    /// When the store refuses; what was noted before stays.
+    /// When the store refuses; the earlier note stays.
     pub fn note_begun(&mut self, test: usize, note: Vec<u8>) -> Result<(), StoreError> {
         self.content.notes += 1;
         self.content.begun.insert(test, note);
         self.keep()
     }
 
-    /// Writes a new segment, then removes those before it.
+    /// Writes a new segment, then removes the older ones.
     fn keep(&mut self) -> Result<(), StoreError> {
         let Some(rank) = self.keeper else { return Ok(()) };
         self.number += 1;
@@ -199,7 +197,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// Writes segment `number` of this role, then removes those before it.
+/// Writes segment `number` of this role, then removes the older ones.
 pub(super) fn keep(
     store: &dyn Store,
     run: &str,
@@ -214,7 +212,7 @@ pub(super) fn keep(
     segment.as_mut_slice().copy_from_slice(&bytes);
     drop(segment);
     for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
-        // In a folder that nodes share, those of the others have the same number.
+        // In a folder that nodes share, other nodes' segments have the same number.
         if self::number(info.name.role(), role).is_some_and(|other| other < number) {
             store.remove(&info.name)?;
         }
@@ -222,7 +220,7 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// Which run a segment is the ledger of, if it is one.
+/// The run that a segment is the ledger of, if it is one.
 pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<StartId>, StoreError> {
     match number(info.name.role(), ROLE) {
         Some(_) => Ok(content(store, info)?.map(|content| content.id())),
@@ -230,7 +228,7 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
     }
 }
 
-/// The newest content that any rank has, on all. Collective.
+/// Gives all ranks the newest content that any rank has. Collective.
 fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
     let mut has_it = true;
     for number in own.age() {
@@ -256,15 +254,15 @@ fn now_unix_nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Number of a segment of this kind by its role.
+/// The number of a segment of this kind, from its role.
 fn number(role: &str, kind: &str) -> Option<u64> {
     role.strip_prefix(kind)?.parse().ok().filter(|number| *number < NUMBERS_MAX)
 }
 
 pub(super) type Found = (SegmentName, u64, Option<Content>);
 
-/// The segments of `run` of this role on this node; without content where a death
-/// has cut the writing of it short.
+/// The segments of `run` of this role on this node. A segment whose writing a death has interrupted
+/// has no content.
 pub(super) fn found(store: &dyn Store, run: &str, role: &str) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
     for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
@@ -275,7 +273,7 @@ pub(super) fn found(store: &dyn Store, run: &str, role: &str) -> Result<Vec<Foun
     Ok(found)
 }
 
-/// What a segment holds, if it is whole.
+/// The content of a segment, if it is complete.
 fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, StoreError> {
     let mut bytes = vec![0; info.bytes];
     let is_whole = store.peek(&info.name, &mut bytes)? == Some(info.bytes);
@@ -283,21 +281,21 @@ fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, Sto
 }
 
 impl Content {
-    /// What marks of an ended run name its ledgers by.
+    /// The name of this run's ledgers in marks of ended runs.
     fn id(&self) -> StartId {
         StartId { number: self.life, nonce: 0 }
     }
 
-    /// What tells the newer of two: the first number that differs.
+    /// The age of a content: of two, the one with the larger first different number is newer.
     fn age(&self) -> [u64; 3] {
         [self.life, self.results.len() as u64, self.notes]
     }
 
-    /// A checksum of the rest, the life, the number of starts left and these, the
-    /// number of results, and for each the number of its test, its length and its
-    /// bytes; the test behind which there were no images, and at which levels, or [`NOTHING`]; how
-    /// often something was noted of the beginning of tests, and of how many it is known, as the
-    /// results are; filled up to words.
+    /// The bytes of a segment: a checksum of the rest; the life; the number of starts in `left`,
+    /// and these; the number of results, and for each the number of its test, its length and its
+    /// bytes; the test after which there were no images and the checksum of the levels, or
+    /// [`NOTHING`]; the number of notes; the notes of unfinished tests, in the form of the results;
+    /// padding to whole words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -350,7 +348,7 @@ impl Content {
             Some(list)
         };
         let results = list(&mut rest)?;
-        // A program before this one has written nothing there, and ended here.
+        // An earlier version of the program ended here.
         let behind = word(&mut rest).and_then(|test| Some([test, word(&mut rest)?]));
         let no_images_behind = behind.filter(|behind| *behind != NOTHING);
         let notes = word(&mut rest).unwrap_or(0);
@@ -359,7 +357,7 @@ impl Content {
     }
 }
 
-/// The starts that any rank names, on all. Collective.
+/// The starts that any rank names, on all ranks. Collective.
 pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
     let bytes = serde_json::to_vec(own).expect("plain data");
     let all = collect::all_gather_bytes(world, &bytes)?;
@@ -378,8 +376,7 @@ mod tests {
     use crate::checkpoint::store::Files;
     use crate::hpl::comm::threads;
 
-    /// What each of the ranks finds, each with a folder of its own; then adds a
-    /// result.
+    /// What each rank finds, each with a folder of its own; then a result is added.
     fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let ran = threads::run(folders.len(), |world| {
             let store = Files::in_folder(folders[world.rank()].path());
@@ -404,7 +401,7 @@ mod tests {
         let mut nodes = folders(3);
         let none = Vec::<Vec<u8>>::new();
         assert_eq!(start(&nodes, false, b"one"), [none.clone(), none.clone(), none]);
-        // Two are replaced.
+        // Two nodes are replaced.
         (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
         let one = vec![b"one".to_vec()];
         assert_eq!(start(&nodes, false, b"two"), [one.clone(), one.clone(), one]);
@@ -413,8 +410,8 @@ mod tests {
         assert_eq!(start(&nodes, false, b"three")[0], both);
     }
 
-    /// The life of the run that knows it is that of its ledger, whatever became of most nodes; it
-    /// is known of these levels alone, and until images are seen.
+    /// The note has the life of the ledger's run, whatever became of most nodes. It holds for these
+    /// levels only, and until images are seen.
     #[test]
     fn what_a_start_has_seen_of_images_is_known_to_later_ones() {
         let mut nodes = folders(2);
@@ -446,7 +443,7 @@ mod tests {
         assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun anew");
     }
 
-    /// The newest note of a test that is not done is known to all, whatever became of most nodes.
+    /// All ranks know the newest note of an unfinished test, whatever became of most nodes.
     #[test]
     fn when_a_test_began_is_known_until_it_is_done() {
         let mut nodes = folders(3);
@@ -466,7 +463,7 @@ mod tests {
         assert_eq!(noted(&nodes, false, b"first"), [None, None]);
         let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
         assert_eq!(noted(&nodes, false, b"second"), [None, Some(b"first".to_vec())]);
-        // One has missed the second, the other has nothing.
+        // One node has missed the second note, the other has nothing.
         (nodes[0], nodes[1]) = (folders(1).remove(0), away);
         assert_eq!(noted(&nodes, false, b"third"), [None, Some(b"second".to_vec())]);
         assert_eq!(noted(&nodes, true, b"anew"), [None, None], "begun anew");

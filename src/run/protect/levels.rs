@@ -1,4 +1,4 @@
-//! Levels of images, as a user says them.
+//! Levels of images, as a user specifies them.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,38 +12,38 @@ use crate::checkpoint::level::{ImageCost, ImagesEvery, LevelReport, MOST_LEVELS,
 use crate::model;
 use crate::report::record::LevelFacts;
 
-/// Mean time between events that memory does not survive, where none is said: a power cut,
-/// or more losses than the groups bear. These are rarer than the loss of a node, for which
-/// a day is assumed.
+/// The default mean time between events that memory does not survive: a power failure, or more
+/// losses than the groups survive. These are rarer than the loss of a node, for which a day is
+/// assumed.
 pub const IMAGES_MTBF_SECONDS: f64 = 30.0 * 86400.0;
-/// Generations that are kept where no number is said: one is left when one has rotted.
+/// The default number of generations to keep: one is left when one has rotted.
 const KEEP: usize = 2;
-/// Longest path, and longest reason of a failure: they go into results of bounded size.
+/// The longest path, and the longest reason of a failure: both go into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
 const REASON_CHARS_MAX: usize = 200;
-/// Most levels that a user may name.
+/// The most levels that a user may name.
 const LEVELS_MAX: usize = if MOST_LEVELS < 4 { MOST_LEVELS } else { 4 };
 /// The options of a level.
 const OPTIONS: [&str; 5] = ["every", "mtbf", "keep", "when-busy", "max-rate"];
-/// Most generations to keep.
+/// The most generations to keep.
 const MOST_KEPT: usize = 16;
 
 /// A level of images.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LevelSettings {
-    /// Who sees the folder.
+    /// Which nodes see the folder.
     pub reach: Reach,
     /// The folder, which exists on each node.
     pub folder: PathBuf,
-    /// Seconds between two images, at least; nothing to choose them by what one costs.
+    /// The least seconds between two images; `None`: chosen by what an image costs.
     pub every_seconds: Option<f64>,
-    /// Mean time between failures that need an image.
+    /// Mean seconds between failures that need an image.
     pub mtbf_seconds: f64,
     /// Generations to keep.
     pub keep: usize,
-    /// What to do when an image is not done in time.
+    /// What to do when an image is not complete in time.
     pub when_busy: WhenBusy,
-    /// Most bytes a second that a rank writes while the solver does not wait for it.
+    /// The most bytes a second that a rank writes while the solver does not wait for it.
     pub max_bytes_per_second: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ pub struct LevelSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Levels(pub Vec<LevelSettings>);
 
-/// No levels.
+/// A text that specifies no levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadLevels(String);
@@ -60,7 +60,7 @@ impl LevelSettings {
     fn begin(word: &str) -> Option<Self> {
         let (reach, folder) = word.split_once(':')?;
         let (reach, folder) = (Reach::named(reach)?, PathBuf::from(folder));
-        // Ranks are started in folders of their own.
+        // Ranks may be started in different folders.
         let is_legal = folder.is_absolute() && folder.as_os_str().len() <= FOLDER_BYTES_MAX;
         is_legal.then_some(Self {
             reach,
@@ -73,7 +73,7 @@ impl LevelSettings {
         })
     }
 
-    /// Takes one of its options.
+    /// Sets one of the options of the level.
     fn take(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=')?;
         match key {
@@ -93,8 +93,7 @@ impl LevelSettings {
         Some(())
     }
 
-    /// How often a rank of so many threads writes images; whether the writer `shares` their
-    /// cores.
+    /// How often a rank of `threads` threads writes images. `shares`: the writer uses their cores.
     pub(super) fn images_every(&self, threads: usize, shares: bool) -> ImagesEvery {
         let mtbf_seconds = self.mtbf_seconds;
         match self.every_seconds {
@@ -107,21 +106,21 @@ impl LevelSettings {
         }
     }
 
-    /// What it is called in the report.
+    /// The name of the level in the report.
     pub fn name(&self) -> String {
         format!("{}:{}", self.reach, self.folder.display())
     }
 }
 
-/// Time between two images of which the last has cost a rank of `threads` threads `cost`,
-/// where failures that need one come every `mtbf_seconds` on average: the best period of
-/// [`model::levels::Level`], never shorter than an image takes. The work loses what the
-/// rank waits, and what the writer takes of its cores, which the threads share.
+/// The time between two images, in seconds, when the last one has cost a rank of `threads` threads
+/// `cost`, and failures that need one occur every `mtbf_seconds` on average: the best period of
+/// [`model::levels::Level`], at least the time of an image. The work loses the time that the rank
+/// waits, and the time that the writer takes on its cores, which the threads share.
 fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) -> f64 {
     let level = model::levels::Level {
         cost_seconds: cost.wait_seconds + cost.cpu_seconds / threads as f64,
         write_seconds: cost.write_seconds,
-        // What a restart costs does not depend on the interval.
+        // The cost of a restart does not depend on the interval.
         outage_seconds: 0.0,
         mtbf_seconds,
     };
@@ -129,14 +128,14 @@ fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) 
 }
 
 impl Levels {
-    /// Their folders.
+    /// The folders of the levels.
     pub fn folders(&self) -> Vec<PathBuf> {
         self.0.iter().map(|level| level.folder.clone()).collect()
     }
 }
 
-/// What `text` states: words with commas between them, of which some `begin` an item, and each of
-/// the others is an option that the item before it has to `take`.
+/// Parses words with commas between them. A word that `begin` accepts begins an item; each other
+/// word is an option that the item before it has to `take`. `None` if a word is neither.
 pub fn with_options<T>(
     text: &str,
     begin: impl Fn(&str) -> Option<T>,
@@ -155,8 +154,8 @@ pub fn with_options<T>(
 impl FromStr for Levels {
     type Err = BadLevels;
 
-    /// `local:FOLDER`, `global:FOLDER`, each with its options behind it, all with commas
-    /// between them.
+    /// Parses `local:FOLDER` and `global:FOLDER`, each followed by its options, with commas between
+    /// all.
     fn from_str(text: &str) -> Result<Self, BadLevels> {
         let bad = || BadLevels(fault(text));
         let levels = with_options(text, LevelSettings::begin, LevelSettings::take);
@@ -170,7 +169,7 @@ impl FromStr for Levels {
     }
 }
 
-/// What is wrong with a text that states no levels, by the word that is.
+/// Says which word of a text that specifies no levels is wrong, and why.
 fn fault(text: &str) -> String {
     let mut level: Option<LevelSettings> = None;
     for word in text.split(',') {
@@ -241,7 +240,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Of what an image costs and how often one is needed.
+        /// The interval for all costs of an image and all times between failures.
         #[test]
         fn the_interval_between_images(
             write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,

@@ -1,33 +1,33 @@
-//! Whether the store of a node can keep the segments of a run: a run asks on each of its hosts,
-//! and `skt-hpl launch` each node, before anything is computed.
+//! Whether the store of a node can keep the segments of a run: a run asks each of its hosts, and
+//! `skt-hpl launch` each node, before anything is computed.
 
 use crate::checkpoint::store::{Store, StoreKind, SysvLimits, Trap, host};
 
-/// Segments that each rank has: its data, and its hold on the run.
+/// Segments of each rank: its data, and its hold on the run.
 const SEGMENTS_A_RANK: u64 = 2;
-/// Further ones of a node: results of tests, while they are written anew.
+/// More segments of a node: results of tests, while they are rewritten.
 const SEGMENTS_A_NODE: u64 = 2;
 
-/// What a node tells of its store.
+/// A node's report about its store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeStore {
-    /// Bytes of segments of the run that are there.
+    /// Bytes of the run's segments that exist.
     pub run_bytes: u64,
-    /// Bytes that are free, where the store is a folder of a file system of its own.
+    /// Free bytes, if the store is a folder of a file system of its own.
     pub free_bytes: Option<u64>,
     /// The limits of a store of System V segments, and how much of them other runs use.
     pub sysv: Option<SysvLimits>,
-    /// Why nothing that is in it outlives its processes, if so.
+    /// Why nothing in the store outlives its processes, if so.
     pub void: Option<String>,
     /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
 }
 
 impl NodeStore {
-    /// What this node tells a run; where the store cannot be listed, [`Self::run_bytes`] is 0.
+    /// This node's report for a run. If the store cannot be listed, [`Self::run_bytes`] is 0.
     pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
-        // A need of all bytes there are makes the store tell what it has free.
+        // Asking for all bytes there are makes the store tell how many are free.
         let free_bytes = store.traps(u64::MAX, 0).iter().find_map(|trap| match trap {
             Trap::SmallFolder { free_bytes, .. } => Some(*free_bytes),
             _ => None,
@@ -43,7 +43,7 @@ impl NodeStore {
         }
     }
 
-    /// What it lacks for `ranks` ranks with segments of `rank_bytes` each, in words.
+    /// What the store lacks for `ranks` ranks with segments of `rank_bytes` each, in words.
     pub fn lack(&self, ranks: u64, rank_bytes: u64) -> Option<String> {
         if rank_bytes == 0 {
             return None;
@@ -64,7 +64,7 @@ impl NodeStore {
         })
     }
 
-    /// The limit of System V segments that the ranks would meet.
+    /// The limit of System V segments that the ranks would exceed, if any.
     fn low_limit(&self, ranks: u64, rank_bytes: u64) -> Option<Trap> {
         let limits = self.sysv?;
         let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
@@ -96,7 +96,7 @@ mod tests {
         let run = format!("probe-{}", std::process::id());
         let name = SegmentName::new(&run, "state", 0).unwrap();
         drop(store.create(&name, 1 << 20).unwrap());
-        // Segments of other tests come and go beside.
+        // Meanwhile segments of other tests come and go.
         let is_left_out = (0..1000).any(|_| {
             let all = host::Host::this().sysv_limits();
             let others = others_of_sysv(&*store, &run);

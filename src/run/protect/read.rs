@@ -1,5 +1,4 @@
-//! Turns the configuration into [`Settings`]: the only file that decides which
-//! protection is legal.
+//! Turns the configuration into [`Settings`]: the only file that decides which protection is legal.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,16 +22,16 @@ use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
 use crate::hpl::pgesv::abft::CheckEvery;
 
-/// Most parities that a group may have.
+/// The most parities that a group may have.
 const MOST_PARITIES: usize = 127;
-/// More cores than a node has.
+/// An upper bound of the cores of a node.
 const MOST_HELPER_CORES: usize = 4096;
-/// Most members that a group may have: GF(2^8) has no more points.
+/// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
 
 impl Settings {
-    /// The settings that a draft describes, for the run `spec`. The file of
-    /// failure domains is not read, see [`read_domains`].
+    /// The settings that a draft describes, for the run `spec`. The file of failure domains is read
+    /// by [`read_domains`].
     ///
     /// # Errors
     /// The first setting that is not legal, with its place.
@@ -93,7 +92,7 @@ impl Settings {
 struct Reader<'a>(&'a CheckpointDraft);
 
 impl Reader<'_> {
-    /// What `parse` makes of a setting, if it was given.
+    /// Parses a setting with `parse`, if it was given.
     fn with<T>(
         &self,
         setting: Setting,
@@ -145,7 +144,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The levels, of a method that has images.
+    /// The levels, which are legal for methods with images only.
     fn levels(&self, method: Method) -> Result<Levels, ConfigError> {
         let Some(value) = self.0.get(&Setting::Level) else { return Ok(Levels::default()) };
         let at = Setting::Level.at(&value.place);
@@ -170,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses what is of checkpoints alone.
+    /// Refuses settings that only checkpoints have.
     fn refuse_checkpoints(&self) -> Result<(), ConfigError> {
         use Setting::{Codec, Encoder, Every, GroupSize, MessageBytes, Overlap, Region};
         let of_checkpoints = [Every, GroupSize, Region, Codec, Encoder, MessageBytes, Overlap];
@@ -183,7 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses to recover from losses where that cannot be.
+    /// Refuses to recover from losses where that is impossible.
     fn refuse_losses(&self, settings: &Settings) -> Result<(), ConfigError> {
         let Some(value) = self.0.get(&Setting::OnLoss) else { return Ok(()) };
         let at = Setting::OnLoss.at(&value.place);
@@ -195,8 +194,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses to put checksums in the place of a process column where they are not enough for
-    /// that, or too many, or where a further test would be without them.
+    /// Refuses to replace a process column where the number of checksums is not one, or where a
+    /// further test would have no checksums.
     fn refuse_replacement(&self, settings: &Settings, tests: usize) -> Result<(), ConfigError> {
         let parities = settings.parities;
         match self.0.get(&Setting::OnLoss) {
@@ -208,7 +207,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses helper cores where nothing is done beside the solver.
+    /// Refuses helper cores where nothing runs beside the solver.
     fn refuse_helper_cores(&self, settings: &Settings, spec: &RunSpec) -> Result<(), ConfigError> {
         let is_small =
             || spec.tests().iter().all(|test| settings.method_for(test.ranks()) == Method::None);
@@ -227,11 +226,11 @@ impl Reader<'_> {
         Err(ConfigError::NoHelp { at, why })
     }
 
-    /// Members and parities of a group.
+    /// The members and parities of a group.
     fn group(&self) -> Result<(usize, usize), ConfigError> {
         let default = Settings::none();
         let parities = self.whole(Setting::Parities, default.parities, 1, MOST_PARITIES)?;
-        // Without a word on the size, it follows the parities.
+        // Without a given size, the size follows the parities.
         let members = default.group_size.max(2 * parities);
         let members = self.whole(Setting::GroupSize, members, 2 * parities, MOST_MEMBERS)?;
         Ok((members, parities))
@@ -260,11 +259,10 @@ impl Reader<'_> {
     }
 }
 
-/// The failure domain of each host that the file of the draft names; nothing
-/// without a file.
+/// The failure domain of each host that the draft's file names; empty without a file.
 ///
 /// # Errors
-/// The file cannot be read, or a line is no pair of host and domain.
+/// When the file cannot be read, or a line is no pair of host and domain.
 pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>, ConfigError> {
     let Some(value) = draft.get(&Setting::Domains) else { return Ok(BTreeMap::new()) };
     let file = value.text.clone();
@@ -287,7 +285,7 @@ pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>,
     Ok(domains)
 }
 
-/// The same for the same tests, so that the same command finds its data again.
+/// The default name of a run: the same for the same tests, so that the same command finds its data.
 fn default_run_id(spec: &RunSpec) -> String {
     let tests = serde_json::to_vec(&spec.tests()).expect("plain data");
     format!("hpl-{:016x}", checksum(&tests))
@@ -351,9 +349,9 @@ mod tests {
             ..Settings::none()
         };
         assert_eq!(settings(table).unwrap(), want);
-        // All but those of checksums.
+        // All settings except those of checksums.
         assert_eq!(checked(table).unwrap().checkpoint.len(), SETTINGS.len() - 2);
-        // Written and read again it is the same.
+        // Settings that are written and read again are the same.
         let written = write_checkpoint(&checked(table).unwrap().checkpoint);
         let again = parse(format!("{RUN}{written}").as_bytes(), "f", Format::Toml, false).unwrap();
         assert_eq!(Settings::read(&again.checkpoint, &again.spec).unwrap(), want);

@@ -5,27 +5,31 @@ use serde::{Deserialize, Serialize};
 use super::history::{History, Taken};
 use crate::report::record::{Norms, Outcome, Restart, Sample, TestRecord};
 
-/// What a report says of a test, without what follows from the rest.
+/// The report of a test, without what follows from the rest.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Its events, samples and restarts are below.
+    /// Its events, samples and restarts are stored below.
     record: TestRecord,
-    /// Bits of the residual and the norms: JSON has no number for what an
-    /// overflow leaves of them.
+    /// The bits of the residual and the norms: JSON has no infinity and no NaN, which an overflow
+    /// gives.
     check: Vec<u64>,
-    /// Elapsed seconds of the run and columns, of this start.
+    /// Elapsed seconds of the run, and columns, of this start.
     samples: Vec<(f64, usize)>,
     taken: Vec<Taken>,
     restarts: Vec<Restart>,
     before_seconds: f64,
 }
 
-/// The record, complete, from what [`write`] made.
+/// The complete record, from the bytes that `write` made.
+///
+/// # Panics
+/// When this version of the program has not written the bytes.
 pub fn read(result: &[u8]) -> TestRecord {
     try_read(result).expect("a result that this program wrote")
 }
 
-/// As [`read`], of what another version of this program may have written.
+/// The complete record, from bytes that another version of this program may have written; `None` if
+/// it cannot be read.
 pub fn try_read(result: &[u8]) -> Option<TestRecord> {
     let kept: Kept = serde_json::from_slice(result).ok()?;
     let Kept { mut record, check, samples, taken, restarts, before_seconds } = kept;
@@ -42,14 +46,14 @@ pub fn try_read(result: &[u8]) -> Option<TestRecord> {
     Some(record)
 }
 
-/// The record of a test that ran without checkpoints, for [`read`].
+/// The bytes of a test that ran without checkpoints, for [`read`].
 pub fn write_plain(record: &TestRecord) -> Vec<u8> {
     let history = History { taken: Vec::new(), restarts: Vec::new(), before_seconds: 0.0 };
     write(record.clone(), &record.progress, history, usize::MAX)
 }
 
-/// A record with its history, in `capacity_bytes` at most: of restarts that do
-/// not fit, the latest.
+/// The bytes of a record with its history, at most `capacity_bytes`. If the restarts do not fit,
+/// only the latest are kept.
 pub(super) fn write(
     mut record: TestRecord,
     samples: &[Sample],
@@ -69,8 +73,8 @@ pub(super) fn write(
     fit(kept, capacity_bytes, |kept| &mut kept.restarts).1
 }
 
-/// As JSON, in `capacity_bytes` where the list can be cut so short: its oldest
-/// entries go.
+/// The value and its JSON. The oldest entries of `list` are removed until it has `capacity_bytes`,
+/// or none is left.
 pub(super) fn fit<T: Serialize, E>(
     mut value: T,
     capacity_bytes: usize,
@@ -85,7 +89,7 @@ pub(super) fn fit<T: Serialize, E>(
     }
 }
 
-/// The numbers of an outcome that may be infinite or none at all.
+/// The numbers of an outcome that may be infinite or NaN.
 fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
     match outcome {
         Outcome::Passed { scaled_residual, norms } | Outcome::Failed { scaled_residual, norms } => {
@@ -107,7 +111,7 @@ mod tests {
     use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
     use crate::report::samples::Samples;
 
-    /// A number of as many digits as there may be.
+    /// A number with as many digits as possible.
     const LONG: f64 = 1_234_567_890.123_456_7;
     const MANY: usize = 1 << 60;
 
@@ -279,7 +283,7 @@ mod tests {
                 let bytes = write(record(), &samples(), history, capacity_bytes);
                 assert!(bytes.len() <= capacity_bytes, "{ranks}: {}", bytes.len());
                 let kept = read(&bytes).protection.unwrap().restarts;
-                // All of them, but where half of a large job is lost each time.
+                // All restarts are kept, except where half of a large job is lost each time.
                 assert!(kept.len() == RESTARTS_KEPT || (rebuilt > 1 && !kept.is_empty()));
                 assert_eq!(kept.last().unwrap().epoch, RESTARTS_KEPT as u64 - 1, "the latest");
             }

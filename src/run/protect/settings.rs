@@ -1,4 +1,4 @@
-//! The settings of checkpoints.
+//! The settings of the protection of a run.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +18,24 @@ use crate::hpl::pgesv::abft::CheckEvery;
 /// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Checkpoint method.
+    /// The method of protection.
     pub method: Method,
-    /// Whether the user has named the method: then it must be possible.
+    /// Whether the user has named the method, which must be possible then.
     pub method_is_asked: bool,
-    /// What is saved.
+    /// The part of the matrix that is saved.
     pub region: Region,
-    /// Erasure code.
+    /// The erasure code of the parities.
     pub codec: CodecKind,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of its messages; measured if not given.
+    /// Bytes of the encoder's messages; measured if `None`.
     pub message_bytes: Option<usize>,
-    /// Whether they are computed while the solver goes on.
+    /// Whether parities are computed while the solver continues.
     pub overlap: Overlap,
-    /// Cores of each node that are kept from the solver for that, and for writing images.
+    /// Cores of each node that are kept from the solver, for parities and images.
     #[serde(default)]
     pub helper_cores: usize,
-    /// Ranks of a group, about.
+    /// The approximate number of ranks of a group.
     pub group_size: usize,
     /// Losses that a group survives.
     pub parities: usize,
@@ -43,28 +43,28 @@ pub struct Settings {
     pub allow_shared_domains: bool,
     /// Failure domain of each host; a host that is not named is its own.
     pub domains: BTreeMap<String, String>,
-    /// Interval.
+    /// The interval between checkpoints.
     pub every: Every,
-    /// Mean time between failures of the whole job.
+    /// Mean seconds between failures of the whole job.
     pub mtbf_seconds: f64,
-    /// How often the checksums of method `abft` are compared with the matrix.
+    /// How often the method `abft` compares the checksums with the matrix.
     pub check_every: CheckEvery,
-    /// What a lost rank means.
+    /// What happens when a rank is lost.
     pub on_loss: OnLoss,
-    /// What to do with what an earlier start has left.
+    /// How to treat data that an earlier start has left.
     pub resume: Resume,
-    /// Name of the run in shared memory.
+    /// The name of the run in shared memory.
     pub run_id: String,
-    /// Where segments live, as [`crate::checkpoint::store::StoreKind`] reads it.
+    /// The store of the segments, as [`crate::checkpoint::store::StoreKind`] parses it.
     pub store: String,
-    /// Images of them that outlive the memory of nodes.
+    /// The levels of images, which outlive the memory of nodes.
     #[serde(default)]
     pub levels: Levels,
-    /// Part of the name of a folder of images where another user has taken the usual one: the same
-    /// on all ranks of a start, and not to be guessed.
+    /// Part of the name of a folder of images where another user has taken the usual name: the same
+    /// on all ranks of a start, and unpredictable.
     #[serde(default)]
     pub folder_number: u64,
-    /// How much time the job has.
+    /// The time that the job has.
     #[serde(default)]
     pub time_limit: TimeLimit,
     /// Faults to inject.
@@ -72,7 +72,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// No checkpoints at all.
+    /// No protection at all.
     pub fn none() -> Self {
         Self {
             method: Method::None,
@@ -101,13 +101,13 @@ impl Settings {
         }
     }
 
-    /// The method for a job of `ranks`: a job too small for a group has none,
-    /// unless the user has asked for one.
+    /// The method for a job of `ranks` ranks: none if the job is too small for a group, unless the
+    /// user has asked for one.
     pub fn method_for(&self, ranks: usize) -> Method {
         if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
     }
 
-    /// Whether parities are computed by `encoder` while the solver goes on.
+    /// Whether parities are computed by `encoder` while the solver continues.
     pub fn overlaps(&self, encoder: Encoder) -> bool {
         let in_ring = self.method.flushes() && encoder == Encoder::Ring;
         let in_parts = matches!(encoder, Encoder::Auto | Encoder::Direct | Encoder::Ring);
@@ -121,12 +121,12 @@ impl Settings {
         }
     }
 
-    /// Whether there may be checkpoints at all.
+    /// Whether the run may have checkpoints at all.
     pub fn is_on(&self) -> bool {
         self.method != Method::None
     }
 
-    /// Failure domain of a host.
+    /// The failure domain of a host.
     pub fn domain_of(&self, host: &str) -> String {
         self.domains.get(host).cloned().unwrap_or_else(|| host.to_owned())
     }

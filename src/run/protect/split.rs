@@ -1,4 +1,4 @@
-//! How the memory of a rank is used: matrix, copies, parities, header, work space.
+//! How the memory of a rank is divided: matrix, copies, parities, header, work space.
 
 use super::OnLoss;
 use super::settings::Settings;
@@ -13,21 +13,21 @@ use crate::hpl::pgesv::{LocalShape, Params};
 use crate::report::record::MemorySplit;
 use crate::run::ptest;
 
-/// The seconds so far lie on a page of their own, before the solver's memory.
+/// Bytes of the page for the seconds so far, before the solver's memory.
 pub(super) const CLOCK_BYTES: usize = 4096;
 
 /// Parts of a segment begin on pages.
 pub(super) const ALIGN_BYTES: usize = 4096;
 
-/// Room in the header of a segment, in a job of `ranks`, for what a checkpoint
-/// has besides the matrix, or for the result of the test. At least the latest
-/// restart fits, which may list each second rank.
+/// Bytes in the header of a segment, in a job of `ranks`, for what a checkpoint has besides the
+/// matrix, or for the result of the test. They suffice at least for the latest restart, which may
+/// list every second rank.
 pub(super) fn state_bytes(ranks: usize) -> usize {
     (32 << 10) + 8 * ranks
 }
 
-/// Shape of the region of every rank: that of the largest part of the matrix or, with
-/// checksums, of the largest memory of the solver, behind its clock.
+/// The shape of the region of every rank: that of the largest part of the matrix or, with
+/// checksums, of the largest memory of the solver, after its clock.
 pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape {
     if settings.method == Method::Abft {
         let bytes = abft_doubles(spec).saturating_mul(size_of::<f64>());
@@ -37,8 +37,8 @@ pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape 
     RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
-/// The process rows of a test, checksum columns included: ranks of each, in the order of
-/// their columns.
+/// The process rows of a test, including checksum columns: the ranks of each, in the order of their
+/// columns.
 pub fn process_rows(spec: &TestSpec) -> Vec<Vec<usize>> {
     let width = spec.q + spec.checksums;
     let rank = |row: usize, col: usize| match spec.pmap {
@@ -48,9 +48,8 @@ pub fn process_rows(spec: &TestSpec) -> Vec<Vec<usize>> {
     (0..spec.p).map(|row| (0..width).map(|col| rank(row, col)).collect()).collect()
 }
 
-/// Shape of the smallest group of ranks of a test on these hosts, whose members need most
-/// memory; `None` without protection. What is wrong with the groups is said
-/// when they are formed.
+/// The geometry of the smallest group of a test on these hosts, whose members need the most memory;
+/// `None` without protection. Errors in the groups are reported when they are formed.
 pub fn smallest_group<'a>(
     spec: &TestSpec,
     settings: &Settings,
@@ -68,49 +67,50 @@ pub fn smallest_group<'a>(
     Some(Geometry { members: smallest, parities })
 }
 
-/// Doubles of the solver's memory on the rank that needs most, with checksums.
+/// Doubles of the solver's memory with checksums, on the rank that needs the most.
 fn abft_doubles(spec: &TestSpec) -> usize {
     most_of_any_rank(spec, abft::doubles)
 }
 
-/// Bytes of the region of every rank, from the first on, that count at a cut, with checksums:
-/// what an image has.
+/// Bytes of the region of every rank, from the first on, that matter at a cut with checksums: the
+/// content of an image.
 pub(super) fn abft_image_bytes(spec: &TestSpec) -> usize {
     CLOCK_BYTES + most_of_any_rank(spec, abft::image_doubles) * size_of::<f64>()
 }
 
-/// The largest number of doubles on any rank, of which `doubles` gives that of one.
+/// The largest number of doubles of any rank; `doubles` gives that of one rank.
 fn most_of_any_rank(
     spec: &TestSpec,
     doubles: impl Fn(&Params, Cyclic, usize, LocalShape) -> usize,
 ) -> usize {
     let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
     let of = |myrow, mycol| doubles(&params, rows, myrow, ptest::local_shape(spec, myrow, mycol));
-    // Process row 0 has most rows, but any may have most below the block of the largest panel.
+    // Process row 0 has the most rows, but any may have the most below the block of the largest
+    // panel.
     let places = (0..spec.p).flat_map(|row| widest(spec).map(|col| (row, col)));
     places.map(|(row, col)| of(row, col)).max().unwrap_or(0)
 }
 
-/// Process columns that may have most columns: b may lie in any.
+/// The process columns that may have the most columns: b may be in any.
 fn widest(spec: &TestSpec) -> [usize; 2] {
     [0, (spec.n / spec.nb) % spec.q]
 }
 
-/// More than any node has: 64 PiB. Copies and parities of it are a few times as much.
+/// 64 PiB, more than any node has. Copies and parities of it take a few times as much.
 const MOST_REGION_BYTES: u128 = 1 << 56;
 
-/// Where the memory of the largest rank of a test goes, in groups of `geometry`
-/// (Tang et al., TPDS 2018, table 1, for any number of parities); `None`:
-/// without checkpoints. What 64 bits do not count is `u64::MAX`.
+/// How the memory of the largest rank of a test is divided, in groups of `geometry` (Tang et al.,
+/// TPDS 2018, table 1, for any number of parities), or without checkpoints if `None`. In bytes; a
+/// number beyond 64 bits is `u64::MAX`.
 pub fn memory_split(
     spec: &TestSpec,
     settings: &Settings,
     geometry: Option<Geometry>,
 ) -> MemorySplit {
-    // Process row 0 has most rows; b may lie in any process column.
+    // Process row 0 has the most rows; b may be in any process column.
     let columns = widest(spec);
     let work_bytes = columns.map(|mycol| match settings.on_loss {
-        // The one is given back before the other is taken.
+        // One work space is freed before the other is allocated.
         OnLoss::Replace => ptest::work_bytes(spec, 0, mycol)
             .max(ptest::work_bytes_after_replacement(spec, 0, mycol)),
         _ => ptest::work_bytes(spec, 0, mycol),
@@ -126,7 +126,7 @@ pub fn memory_split(
         };
     };
     let shape = region_shape(spec, settings);
-    // A segment counts its bytes in 64 bits, copies and parities included.
+    // A segment counts its bytes in 64 bits, including copies and parities.
     if shape.rows as u128 * shape.pitch_bytes as u128 > MOST_REGION_BYTES {
         return MemorySplit { matrix: u64::MAX, work_space, ..MemorySplit::default() };
     }
@@ -136,7 +136,7 @@ pub fn memory_split(
     };
     let region = &layout.regions[0];
     if settings.method == Method::Abft {
-        // Panels, the log and the words are work space that the segment has.
+        // Panels, the log and the words are work space in the segment.
         let matrix = columns.map(|mycol| ptest::local_shape(spec, 0, mycol).doubles() as u64 * 8);
         let matrix = matrix.into_iter().max().unwrap_or(0);
         let header = layout.bytes as u64 - matrix;
@@ -148,7 +148,7 @@ pub fn memory_split(
     MemorySplit { matrix, copies, parities, header, work_space }
 }
 
-/// Bytes of the largest rank's segment of a test, whose ranks run on these hosts; 0 without
+/// Bytes of the largest rank's segment of a test whose ranks run on these hosts; 0 without
 /// protection.
 pub fn segment_bytes<'a>(
     spec: &TestSpec,
@@ -160,14 +160,14 @@ pub fn segment_bytes<'a>(
     split.total() - split.work_space
 }
 
-/// Where everything lies in the segment of a rank, behind the page of the store.
+/// The layout of a rank's segment, after the page of the store.
 pub fn segment_layout(
     spec: &TestSpec,
     settings: &Settings,
     geometry: Geometry,
 ) -> (HeaderLayout, SegmentLayout) {
     let ranks = spec.ranks();
-    // Without parities any legal geometry does.
+    // Without parities any legal geometry gives the same layout.
     let geometry = match settings.method {
         Method::Abft => Geometry { members: 2, parities: 1 },
         _ => geometry,
@@ -186,9 +186,8 @@ pub fn segment_layout(
     (header, layout)
 }
 
-/// The memory of a test in words, with the share that the method leaves to the
-/// matrix in theory (Tang et al., TPDS 2018, eq. 6 to 8, for any number of
-/// parities) and in these bytes.
+/// The memory of a test in words, with the share that the method leaves to the matrix in theory
+/// (Tang et al., TPDS 2018, eq. 6 to 8, for any number of parities) and in these bytes.
 pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
@@ -253,11 +252,11 @@ mod tests {
         }
     }
 
-    /// By hand, in doubles: A, two panels and the one that is factored, x, two copies of NB
-    /// rows and, where P > 1, U of them and two buffers to exchange them.
+    /// The sum in doubles: A, two panels and the one that is factored, x, two copies of NB rows
+    /// and, where P > 1, their U and two buffers to exchange them.
     #[test]
     fn with_checksums_a_rank_takes_its_matrix_panels_and_log_once() {
-        // As many block columns in each process column.
+        // All process columns have the same number of block columns.
         let n = 192 * 11 * 32 * 5;
         for (p, q) in [(1, 11), (1, 16), (1, 32), (3, 10)] {
             let spec = TestSpec { n, nb: 192, p, q, checksums: 1, ..test_spec(64) };
@@ -276,8 +275,8 @@ mod tests {
         }
     }
 
-    /// Once a process column is replaced rows are exchanged as without checksums, in halves or
-    /// not, and so U lies outside of the segment.
+    /// Once a process column is replaced, rows are exchanged as without checksums, in halves or
+    /// not, and U is outside of the segment.
     #[test]
     fn a_replacement_takes_more_work_space_where_rows_are_exchanged() {
         // In units of U. Halves have buffers of their own.
@@ -298,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Regions are equally large on all ranks, what a rank needs is not.
+    /// Regions have the same size on all ranks; the needs of ranks differ.
     #[test]
     fn with_checksums_each_rank_has_room() {
         let settings = Settings { method: Method::Abft, ..Settings::none() };
@@ -330,7 +329,7 @@ mod tests {
         assert_eq!((split.copies, split.parities, split.header), (0, 0, 0));
     }
 
-    /// As many bytes as 128 bits count, at least of the matrix.
+    /// The split has no fewer bytes than the matrix alone, counted in 128 bits.
     #[test]
     fn no_order_wraps_around() {
         let geometry = Some(Geometry { members: 2, parities: 1 });

@@ -1,4 +1,4 @@
-//! Wrong numbers in the matrix of a test with checksums: what the user is told of them.
+//! What the user is told of wrong numbers in the matrix of a test with checksums.
 
 use skt_terms::choice::OnLoss;
 
@@ -12,27 +12,28 @@ use crate::report::record::{Mended, Protection};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Wrong {
-    /// All of it in words.
+    /// The whole message.
     pub what: String,
-    /// Whether all ranks of the grid have this error, with the same words.
+    /// Whether all ranks of the grid have this error, with the same message.
     pub is_known_to_all: bool,
-    /// Whether the same command has images to go back to.
+    /// Whether the same command can resume from images.
     pub goes_back: bool,
 }
 
-/// The newest images of which all ranks have theirs.
+/// The newest images that are complete on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Images {
-    /// The level, as users know it.
+    /// The level, as the user names it.
     pub level: String,
-    /// The checkpoint.
+    /// The checkpoint's epoch.
     pub epoch: u64,
-    /// Whether the run has continued from them: what is wrong may be wrong there.
+    /// Whether the run has resumed from these images, which then may have the wrong number, too.
     pub is_suspect: bool,
 }
 
 impl Wrong {
-    /// Of ranks on these `hosts`.
+    /// The error for `wrong` in a run whose ranks are on these `hosts`. `images` are the newest
+    /// ones.
     pub(super) fn new(
         wrong: &WrongNumbers,
         hosts: &[String],
@@ -50,11 +51,11 @@ impl Wrong {
     }
 }
 
-/// What the user can do with this run.
+/// Tells what the user can do with this run.
 fn what_now(settings: &Settings, images: Option<&Images>) -> String {
     let start_over = match settings.on_loss {
         OnLoss::Restart => "start over with --resume never".to_owned(),
-        // That needs what is in memory.
+        // Such a job needs its memory, so it cannot have `--resume never`.
         _ => format!(
             "`skt-hpl store clean --run {}{}` on each host removes its memory, to start over",
             settings.run_id,
@@ -80,7 +81,7 @@ fn what_now(settings: &Settings, images: Option<&Images>) -> String {
     }
 }
 
-/// What would have made it end better, where something would.
+/// Tells which settings would have mended the wrong number, if any would.
 fn another_time(why: NotMended, settings: &Settings) -> Option<String> {
     match (why, settings.parities, settings.check_every) {
         (NotMended::OneChecksum, ..) => Some(
@@ -102,7 +103,7 @@ fn another_time(why: NotMended, settings: &Settings) -> Option<String> {
     }
 }
 
-/// Adds the ranks whose rows have been computed anew in one check to those of earlier checks.
+/// Adds the ranks whose rows one check has recomputed to those of earlier checks.
 pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[MendedRank], hosts: &[String]) {
     for &MendedRank { rank, process_row, process_column, rows, first_row, column } in ranks {
         if let Some(mended) = list.iter_mut().find(|mended| mended.rank == rank) {

@@ -10,16 +10,18 @@ use crate::machine::blas::MatRef;
 use crate::report::heartbeat;
 use crate::report::record::Norms;
 
-/// Relative machine precision as the reference has it: half of the distance
-/// from 1 to the next double.
+/// The relative machine precision of the reference: half of the distance from 1 to the next double.
 const EPSILON: f64 = f64::EPSILON / 2.0;
 
-/// Norms of the system whose local part, as generated, is `a`, and of the
-/// solution whose local part is `x`. Collective over the grid; the same on all.
+/// Norms of the system whose local part, as generated, is `a`, and of the solution whose local part
+/// is `x`. Collective over the grid; the result is the same on all ranks.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn norms<C: Comm>(grid: &Grid<C>, n: usize, nb: usize, a: MatRef, x: &[f64]) -> Result<Norms> {
     let cols = grid.cols(nb);
     let holds_b = cols.owner(n) == grid.mycol;
-    // Of each local row: sum of magnitudes, product with x, element of b.
+    // For each local row: the sum of magnitudes, the product with x, the element of b.
     let mut of_rows = vec![0.0; 3 * a.rows()];
     let mut of_cols = vec![0.0; x.len()];
     for (i, of_row) in of_rows.chunks_exact_mut(3).enumerate() {

@@ -17,14 +17,14 @@ use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 
-/// What a test tells while it runs; called on every rank.
+/// Callbacks about the progress of a test, on every rank.
 pub trait Observer {
-    /// A part of the test begins.
+    /// Called when a part of the test begins.
     fn phase(&mut self, phase: Phase);
-    /// So many columns are eliminated, so many seconds after the first start: as
-    /// [`Guard::seconds`].
+    /// Called when `done` columns are eliminated, `elapsed_seconds` after the first start began
+    /// ([`Guard::seconds`]).
     fn columns(&mut self, done: usize, elapsed_seconds: f64);
-    /// Whether a bit of this rank's matrix is to flip now, by a fault that was asked for.
+    /// Fault injection: whether a bit of this rank's matrix is to flip now.
     fn flips(&mut self, _done: usize) -> bool {
         false
     }
@@ -33,7 +33,7 @@ pub trait Observer {
 /// The parts of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Making the matrix, so many bytes over all ranks.
+    /// Generating the matrix.
     Generate {
         /// Bytes of all local matrices.
         total_bytes: u64,
@@ -44,12 +44,12 @@ pub enum Phase {
     BackSubstitute,
     /// Norms and residual.
     Check,
-    /// All done.
+    /// The test is over.
     Done,
 }
 
 impl Phase {
-    /// Its name, for a supervisor.
+    /// The name of the part, for a supervisor.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Generate { .. } => "generate",
@@ -80,7 +80,7 @@ impl From<&TestSpec> for Params {
         Self {
             n: spec.n,
             nb: spec.nb,
-            // The look-ahead has at most all panels.
+            // The look-ahead is at most all panels.
             depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
             bcast: spec.bcast,
             variant: Variant {
@@ -96,15 +96,15 @@ impl From<&TestSpec> for Params {
     }
 }
 
-/// Bytes that rank `(myrow, mycol)` of the grid needs for a test: matrix and work space;
-/// at most `u64::MAX`.
+/// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
+/// most `u64::MAX`.
 pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     let matrix = local_shape(spec, myrow, mycol).doubles().saturating_mul(size_of::<f64>());
     (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
 }
 
-/// Bytes of work space besides the matrix or, with checksums, besides the memory of
-/// [`abft::doubles`]; at most `u64::MAX`.
+/// Bytes of work space of rank `(myrow, mycol)` besides the matrix or, with checksums, besides the
+/// memory of [`abft::doubles`]; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
         0 => shape.work_doubles(params, rows, myrow),
@@ -112,7 +112,8 @@ pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     })
 }
 
-/// The same once the checksums have taken the place of a process column.
+/// Bytes of work space of rank `(myrow, mycol)` besides the memory of [`abft::doubles`], once the
+/// checksums have replaced a process column; at most `u64::MAX`.
 pub fn work_bytes_after_replacement(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     bytes_of(spec, (myrow, mycol), |params, rows, shape| {
         abft::work_doubles_after_replacement(params, rows, myrow, shape)
@@ -129,14 +130,14 @@ fn bytes_of(
     doubles.saturating_mul(size_of::<f64>()) as u64
 }
 
-/// Shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
+/// The shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
     let rows = Cyclic::rows(spec.nb, spec.p);
     let cols = Cyclic::cols(spec.nb, spec.q);
     LocalShape::new(spec.n, rows, cols, myrow, mycol)
 }
 
-/// `N^2 (2N/3 + 3/2)` operations in `seconds`, in 10^9 a second.
+/// The rate in Gflop/s of `N^2 (2N/3 + 3/2)` operations in `seconds`; 0 if no time has passed.
 pub fn gflops(n: usize, seconds: f64) -> f64 {
     let n = n as f64;
     if seconds > 0.0 { n / 1e9 * (n / seconds) * (2.0 / 3.0 * n + 1.5) } else { 0.0 }
@@ -144,21 +145,22 @@ pub fn gflops(n: usize, seconds: f64) -> f64 {
 
 /// A solution on one rank.
 pub struct Solution {
-    /// Its part of x: for each of its columns of A.
+    /// This rank's part of x, one double for each of its columns of A.
     pub x: Vec<f64>,
-    /// Seconds from the barrier before to the end, the maximum over ranks.
+    /// Seconds from the barrier before the solution to its end, the maximum over ranks.
     pub seconds: f64,
-    /// Where this rank's time went.
+    /// The time of this rank by phase.
     pub phases: Phases,
-    /// What went from rank to rank by messages, on any rank: `panels`, `rows`.
+    /// The data that went by messages on any rank: `panels`, and `rows` or rows in halves.
     pub by_messages: Vec<String>,
 }
 
-/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its
-/// timer). Collective over the grid.
+/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Collective
+/// over the grid.
 ///
 /// # Errors
-/// On all ranks alike when a column has no usable pivot.
+/// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
+/// or a checkpoint cannot be taken.
 pub fn solve<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -207,7 +209,7 @@ pub fn solve<C: Comm>(
     Ok(Solution { x, seconds: most[0], phases, by_messages: by_messages.collect() })
 }
 
-/// Shape of this rank's part of the system of a test.
+/// The shape of this rank's part of the system of a test.
 pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
     local_shape(spec, grid.myrow, grid.layout_col())
 }
@@ -217,8 +219,8 @@ fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
     MatMut::row_major(memory, shape.rows, shape.cols, shape.lda)
 }
 
-/// Makes the system of a test in `memory`, at least as many doubles as this rank's part
-/// has. Returns the seconds it took.
+/// Generates this rank's part of the system of a test in `memory`, which has at least as many
+/// doubles. Returns the seconds it took.
 pub fn generate<C: Comm>(grid: &Grid<C>, team: &Team, spec: &TestSpec, memory: &mut [f64]) -> f64 {
     let started = Instant::now();
     let a = view(memory, shape(grid, spec));
@@ -226,13 +228,13 @@ pub fn generate<C: Comm>(grid: &Grid<C>, team: &Team, spec: &TestSpec, memory: &
     started.elapsed().as_secs_f64()
 }
 
-/// The phase in which the system of a test is made.
+/// The phase in which the system of a test is generated.
 pub fn generating(spec: &TestSpec) -> Phase {
     Phase::Generate { total_bytes: (spec.n * (spec.n + 1) * size_of::<f64>()) as u64 }
 }
 
-/// Runs one test on all ranks of the grid; the record is known on rank 0 of it.
-/// `resumed`: the system that `guard` holds is one from a checkpoint.
+/// Runs one test on all ranks of the grid. Returns the record on rank 0 of the grid. `resumed`: the
+/// system that `guard` holds comes from a checkpoint.
 ///
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
@@ -254,11 +256,11 @@ pub fn run<C: Comm>(
     conclude(grid, team, spec, record, solved, guard.matrix(), observer)
 }
 
-/// Checks what has been `solved` of a test, for its record, known on rank 0 of the grid.
-/// In `memory`, at least as many doubles as this rank's part has, the system is made anew.
+/// Checks a test that was `solved`. Returns its record on rank 0 of the grid. The system is
+/// generated again in `memory`, which has at least as many doubles as this rank's part.
 ///
 /// # Errors
-/// When a rank is lost, or was while the system was solved.
+/// When a rank is lost, or was lost while the system was solved.
 pub fn conclude<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -290,8 +292,8 @@ pub fn conclude<C: Comm>(
     Ok((grid.all.rank() == 0).then_some(record))
 }
 
-/// A number that differs when any bit of x does, and not with the grid: the sum
-/// over all j of a hash of j and the bits of x_j.
+/// A number that depends on every bit of x, but not on the grid: the sum over all j of a hash of j
+/// and the bits of x_j.
 fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
     let cols = grid.cols(spec.nb);
     let hash = |(local, value): (usize, &f64)| {
@@ -314,7 +316,7 @@ pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestReco
     Ok(TestRecord { rank_bytes: bytes[0] as u64, ..TestRecord::not_run(spec.clone()) })
 }
 
-/// The record of a test for whose matrix some rank has no memory.
+/// The record of a test for whose matrix some rank has no memory, on rank 0.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -325,7 +327,7 @@ pub fn skipped<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<Option<TestRe
     Ok((grid.all.rank() == 0).then_some(record))
 }
 
-/// Makes the matrix anew, where it was, and checks the solution against it.
+/// Generates the matrix again in its memory, and checks the solution against it.
 fn judge<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -340,7 +342,7 @@ fn judge<C: Comm>(
     let a = view(memory, shape(grid, spec));
     let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
     let scaled_residual = check::scaled_residual(spec.n, &norms);
-    // Not `>=`: a residual that is no number must fail.
+    // Not `>=`: a residual that is NaN must fail.
     Ok(if scaled_residual < spec.threshold {
         Outcome::Passed { scaled_residual, norms }
     } else {

@@ -1,4 +1,4 @@
-//! Trials on the ranks of a job, as the search sees them.
+//! Trials on the ranks of a job, as the bench of the search.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -23,12 +23,12 @@ pub struct OnRanks<'a, C: Comm> {
     progress: Progress,
     doing: &'static str,
     trials: usize,
-    /// What went from rank to rank by messages, by grid.
+    /// The data that goes from rank to rank by messages, by grid.
     by_messages: BTreeMap<(usize, usize), Vec<String>>,
 }
 
 impl<'a, C: Comm> OnRanks<'a, C> {
-    /// Trials of a tuning that `began` then.
+    /// Trials of a tuning that began at `began`.
     pub fn new(
         ranks: Trials<'a, C>,
         began: Instant,
@@ -39,12 +39,12 @@ impl<'a, C: Comm> OnRanks<'a, C> {
         Self { ranks, began, budget_seconds, progress, doing, trials, by_messages }
     }
 
-    /// What progress says of the trials from now on.
+    /// Sets what the progress line says about the next trials.
     pub fn now(&mut self, doing: &'static str) {
         self.doing = doing;
     }
 
-    /// Tests that were run.
+    /// Tests that have run.
     pub fn trials(&self) -> usize {
         self.trials
     }
@@ -54,27 +54,35 @@ impl<'a, C: Comm> OnRanks<'a, C> {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether the last trial had checkpoints, or checksums.
+    /// Whether the last trial had checkpoints or checksums.
     pub fn is_protected(&self) -> bool {
         self.ranks.is_protected()
     }
 
-    /// What goes from rank to rank by messages in a test of this grid, as far as one was run.
+    /// The data that goes from rank to rank by messages in a test of this grid; empty if none has
+    /// run.
     pub fn by_messages(&self, test: &TestSpec) -> &[String] {
         self.by_messages.get(&(test.p, test.q)).map_or(&[], Vec::as_slice)
     }
 
-    /// See [`Trials::guessed_rate`].
+    /// The predicted rate of a test before any has run, in operations a second
+    /// ([`Trials::guessed_rate`]).
     pub fn guessed_rate(&self, test: &TestSpec) -> f64 {
         self.ranks.guessed_rate(test)
     }
 
-    /// See [`Trials::check_memory`].
+    /// Checks all tests of `spec` against the memory of the hosts ([`Trials::check_memory`]).
+    ///
+    /// # Errors
+    /// When they do not fit: the largest order that does.
     pub fn fits(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
         self.ranks.check_memory(spec)
     }
 
     /// Ends the job on all ranks.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the store refuses.
     pub fn end(self) -> Result<(), JobError> {
         drop(self.progress);
         self.ranks.end()
@@ -110,7 +118,7 @@ impl<C: Comm> Bench<TestSpec> for OnRanks<'_, C> {
     }
 }
 
-/// The rate of a test whose result is right.
+/// The rate of a test in Gflop/s, if its result is right.
 fn rate(record: &TestRecord) -> Result<f64, TuneError> {
     let why = match &record.outcome {
         Outcome::Passed { .. } => return Ok(record.gflops),

@@ -1,8 +1,8 @@
-//! `tune`: the fastest values of a run's parameters, by short tests on the ranks of a job.
+//! `tune`: finds the fastest values of a run's parameters, by short tests on the ranks of a job.
 //!
-//! Each parameter in turn is raced ([`search`]), with the values that are chosen for those
-//! before it. All combinations would be too many: the values of [`parameter`] make more than
-//! 10^4 for a grid. The order takes care of what depends most on each other.
+//! One parameter after the other is raced ([`search`]), with the chosen values of those before it.
+//! All combinations would be too many: the values of [`parameter`] make more than 10^4 for a grid.
+//! In the order of the parameters those that depend most on each other are neighbours.
 
 mod bench;
 pub mod parameter;
@@ -22,20 +22,20 @@ use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
 use crate::report::progress::Progress;
 
-/// What is to be tuned.
+/// The task of a tuning.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The run. The first value of each list is the default.
     pub base: RunSpec,
     /// The parameters to tune.
     pub parameters: Vec<Parameter>,
-    /// Order of the trials; none: one at which a trial takes a sixtieth of the budget.
+    /// Order of the trials; `None`: an order at which a trial takes a sixtieth of the budget.
     pub n: Option<usize>,
-    /// Seconds that all of it may take.
+    /// Seconds that the tuning may take.
     pub budget_seconds: f64,
 }
 
-/// What became of a parameter.
+/// The outcome of one parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Its values were raced.
@@ -46,50 +46,50 @@ pub enum Outcome {
     NotReached,
 }
 
-/// A parameter that was tuned, or not.
+/// One parameter of a tuning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuned {
     /// The parameter.
     pub parameter: Parameter,
     /// Its values, the default first.
     pub candidates: Vec<TestSpec>,
-    /// What became of it.
+    /// The outcome of its race.
     pub outcome: Outcome,
 }
 
-/// What tuning came to.
+/// The result of a tuning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
     /// The trial with all defaults.
     pub default: TestSpec,
-    /// The trial with the values that are chosen.
+    /// The trial with the chosen values.
     pub chosen: TestSpec,
-    /// Parameter by parameter.
+    /// The parameters, in order.
     pub parameters: Vec<Tuned>,
-    /// All chosen values together beside all defaults, where several were changed and there
-    /// was time.
+    /// The comparison of all chosen values with all defaults, if several values were changed and
+    /// there was time.
     pub together: Option<Comparison>,
-    /// Tests that were run, those that found N included.
+    /// Tests that have run, including those that found N.
     pub trials: usize,
-    /// Seconds that it took.
+    /// Seconds that the tuning took.
     pub seconds: f64,
-    /// Whether the trials had checkpoints, or checksums.
+    /// Whether the trials had checkpoints or checksums.
     pub is_protected: bool,
 }
 
-/// Why there is no result.
+/// Why a tuning has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// The job.
+    /// The job failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A trial came to a wrong result.
+    /// The result of a trial was wrong.
     #[error(
         "FAILED: {why}, in a trial with {parameters}; a run with these values would be wrong, so \
          tuning ends. Is the BLAS, the memory or the network at fault?"
     )]
     Wrong {
-        /// The flags that repeat it.
+        /// The flags that repeat the trial.
         parameters: String,
         /// What is wrong.
         why: String,
@@ -105,34 +105,34 @@ pub enum TuneError {
     TooLong {
         /// Order of a trial.
         n: usize,
-        /// What it is thought to take.
+        /// The predicted seconds of a trial.
         seconds: f64,
-        /// How many are needed to decide anything.
+        /// The number of trials needed to decide anything.
         trials: usize,
-        /// The smallest budget.
+        /// The smallest sufficient budget, in seconds.
         least_seconds: f64,
     },
 }
 
-/// Smallest order of a trial.
+/// The smallest order of a trial.
 pub const LEAST_N: usize = 128;
-/// Part of the budget that a trial takes, and seconds at least and at most: shorter ones say
-/// little of a run, longer ones are too few.
+/// Trials that fit into the budget, and the least and most seconds of one: shorter trials say
+/// little about a run, and of longer ones there are too few.
 const TRIALS_IN_BUDGET: f64 = 60.0;
 const TRIAL_SECONDS: (f64, f64) = (0.02, 2.0);
-/// Trials that find the order.
+/// The most trials that find the order.
 const SIZING_TRIALS: usize = 4;
-/// How far a trial may be from the seconds that it is to take.
+/// The factor by which the time of a trial may differ from its target.
 const SIZE_TOLERANCE: f64 = 1.3;
-/// Trials of the shortest duel that decides.
+/// Trials of the shortest decisive duel.
 const DUEL_TRIALS: usize = 2 * LEAST_PAIRS;
-/// Residual threshold where the run has none: each trial is checked.
+/// The residual threshold where the run has none, as each trial is checked.
 const THRESHOLD: f64 = 16.0;
 
-/// Tunes on the ranks of `world`; the result is known on rank 0. Collective.
+/// Tunes on the ranks of `world`. Returns the result on rank 0. Collective.
 ///
 /// # Errors
-/// On all ranks where the job is refused or a rank is lost; on rank 0 where a trial is wrong.
+/// On all ranks when the job is refused or a rank is lost; on rank 0 when a trial is wrong.
 pub fn tune<C: Comm>(
     world: &C,
     plan: &Plan,
@@ -153,7 +153,7 @@ pub fn tune<C: Comm>(
     let done = size(&mut search, plan, &default, world.size())
         .and_then(|default| race_all(&mut search, plan, default, world.size()));
     match done {
-        // The others wait for this rank, or for one that is gone.
+        // The other ranks wait for this rank, or for one that is lost.
         Err(TuneError::Job(error)) if error.is_known_here_alone() => Err(error.into()),
         done => {
             search.bench.end()?;
@@ -162,8 +162,8 @@ pub fn tune<C: Comm>(
     }
 }
 
-/// The run of one trial with all defaults, of an order that says whether the job can be set
-/// up: a second's work of slow cores.
+/// The run of one trial with all defaults, with which the job is set up. Its order takes slow cores
+/// a second.
 fn first_trial(base: &RunSpec, ranks: usize) -> RunSpec {
     let default = base.tests().remove(0);
     let n = order_for(1e9 * (ranks * base.threads) as f64);
@@ -171,12 +171,12 @@ fn first_trial(base: &RunSpec, ranks: usize) -> RunSpec {
     RunSpec { n: vec![n], threshold, ..with_values(base, &default) }
 }
 
-/// The order of a system of so many operations: 2/3 N^3.
+/// The order of a system that takes this number of operations, 2/3 N^3.
 fn order_for(operations: f64) -> usize {
     ((1.5 * operations).cbrt() as usize).max(LEAST_N)
 }
 
-/// The default trial at the order that all trials have. The trials that find it also warm up
+/// Finds the default trial, at the order that all trials have. The trials that find it also warm up
 /// caches, frequencies and connections.
 fn size<C: Comm>(
     search: &mut Search<OnRanks<C>>,
@@ -203,7 +203,7 @@ fn size<C: Comm>(
     }
     let (least, most) = TRIAL_SECONDS;
     let target_seconds = (plan.budget_seconds / TRIALS_IN_BUDGET).clamp(least, most);
-    // Half of it, as the matrix is also made, twice.
+    // Half of the time, as the matrix is also generated, twice.
     let mut test = TestSpec { n: order_for(rate * target_seconds / 2.0), ..default.clone() };
     for sizing in 1..=SIZING_TRIALS {
         if let Err(why) = search.bench.fits(&most_memory(plan, &test, ranks)) {
@@ -240,7 +240,7 @@ fn most_memory(plan: &Plan, test: &TestSpec, ranks: usize) -> RunSpec {
     spec
 }
 
-/// Races parameter after parameter.
+/// Races one parameter after the other.
 fn race_all<C: Comm>(
     search: &mut Search<OnRanks<C>>,
     plan: &Plan,
@@ -249,7 +249,7 @@ fn race_all<C: Comm>(
 ) -> Result<Tuning, TuneError> {
     let (mut chosen, mut parameters, mut changed) = (default.clone(), Vec::new(), 0);
     for &parameter in &plan.parameters {
-        // What is chosen together is to be compared in the end.
+        // Reserves time to compare all chosen values with the defaults in the end.
         search.reserve(if changed > 0 { DUEL_TRIALS } else { 0 });
         let candidates = parameter.candidates(&chosen, &plan.base, ranks);
         let idle = parameter.is_idle(&chosen, search.bench.by_messages(&chosen));

@@ -1,4 +1,4 @@
-//! The parameters that `tune` tries values of, and which values.
+//! The parameters that `tune` tries, and their values.
 
 use skt_terms::named;
 
@@ -27,8 +27,8 @@ pub enum Parameter {
     Bcast,
 }
 
-// In the order in which they are tuned: what changes the rate most comes first, for time may run
-// out, and what later ones depend on comes before them.
+// The order of tuning: parameters with the largest effect come first, as time may run out, and each
+// comes before those that depend on it.
 named!(Parameter {
     Grid: "grid",
     Nb: "nb",
@@ -40,13 +40,13 @@ named!(Parameter {
     Bcast: "bcast",
 });
 
-/// Blocking factors that are tried.
+/// The blocking factors that are tried.
 const NBS: [usize; 6] = [96, 128, 160, 192, 224, 256];
-/// Columns at which the recursion is tried to stop.
+/// The values of NBMIN that are tried.
 const NBMINS: [usize; 4] = [2, 4, 8, 16];
-/// Depths of look-ahead that are tried.
+/// The depths of look-ahead that are tried.
 const DEPTHS: [usize; 3] = [0, 1, 2];
-/// Row exchanges that are tried. With mix, the threshold also says how many columns are
+/// The row exchanges that are tried. With mix, the threshold also decides how many columns are
 /// exchanged by halves.
 const SWAPS: [(Swap, usize); 5] = [
     (Swap::Mix, 64),
@@ -57,7 +57,7 @@ const SWAPS: [(Swap, usize); 5] = [
 ];
 
 impl Parameter {
-    /// Its value in a test, in words without blanks.
+    /// The parameter's value in a test, in words without blanks.
     pub fn shown(self, test: &TestSpec) -> String {
         match self {
             Self::Grid => format!("{}x{}", test.p, test.q),
@@ -72,7 +72,7 @@ impl Parameter {
         }
     }
 
-    /// The flags that say its value in a test.
+    /// The flags that set the parameter to its value in a test.
     pub fn flags(self, test: &TestSpec) -> String {
         match self {
             Self::Grid => format!("--p {} --q {}", test.p, test.q),
@@ -83,8 +83,8 @@ impl Parameter {
         }
     }
 
-    /// Why its values make no difference to tests such as `test`, if so: `by_messages` is what
-    /// goes from rank to rank by messages in them.
+    /// Why the values of the parameter make no difference to tests such as `test`, if so.
+    /// `by_messages` lists the data that goes from rank to rank by messages in them.
     pub fn is_idle(self, test: &TestSpec, by_messages: &[String]) -> Option<&'static str> {
         let goes = |what: &str| by_messages.iter().any(|sent| sent == what);
         match self {
@@ -98,20 +98,20 @@ impl Parameter {
         }
     }
 
-    /// The tests to race, which differ in this parameter: `current` first, which has the
-    /// default. Where the configuration lists several values, those are tried, else ours.
+    /// The tests to race, which differ in this parameter. The first is `current`, with the default.
+    /// If the configuration lists several values, those are tried, else ours.
     pub fn candidates(self, current: &TestSpec, base: &RunSpec, ranks: usize) -> Vec<TestSpec> {
         let test = || current.clone();
         let others: Vec<TestSpec> = match self {
             Self::Grid => grids(base, ranks).map(|(p, q)| TestSpec { p, q, ..test() }).collect(),
             Self::Nb => {
-                // Each process row and column is to have two blocks.
+                // Each process row and column should have two blocks.
                 let most = current.n / (2 * current.p.max(current.q));
                 let ours = NBS.into_iter().filter(|&nb| nb <= most);
                 listed(&base.nb, ours).map(|nb| TestSpec { nb, ..test() }).collect()
             }
             Self::Depth => {
-                // Checksums know no deeper look-ahead.
+                // Checksums allow no deeper look-ahead.
                 let ours = DEPTHS.into_iter().filter(|&depth| base.checksums == 0 || depth < 2);
                 listed(&base.depth, ours).map(|depth| TestSpec { depth, ..test() }).collect()
             }
@@ -152,10 +152,10 @@ fn listed<T: Copy>(given: &[T], ours: impl IntoIterator<Item = T>) -> impl Itera
     values.into_iter()
 }
 
-/// The grids of the configuration, if there are several, else all that `ranks` make.
+/// The grids of the configuration, if there are several, else all that `ranks` ranks can form.
 fn grids(base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let is_wide = move |width: &usize| *width > base.checksums;
-    // A process row is a group of ranks that bear each other's losses.
+    // The ranks of a process row are a group that survives the losses of its members.
     let is_legal = move |width: &usize| base.checksums == 0 || *width <= MOST_MEMBERS;
     let sides = (1..=ranks).filter(move |p| ranks.is_multiple_of(*p));
     let widths = sides.map(move |p| (p, ranks / p));
@@ -165,7 +165,7 @@ fn grids(base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     listed(&base.grids, ours)
 }
 
-/// The run `base` with the values of `chosen` in place of its lists, but for N.
+/// The run `base` with the values of `chosen` in place of its lists, except for N.
 pub fn with_values(base: &RunSpec, chosen: &TestSpec) -> RunSpec {
     RunSpec {
         grids: vec![(chosen.p, chosen.q)],

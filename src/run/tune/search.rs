@@ -2,46 +2,45 @@
 //!
 //! Nothing here runs a test or reads a clock: a [`Bench`] does.
 //!
-//! - *Heats* find a challenger by sequential halving (Karnin, Koren and Somekh, ICML 2013):
-//!   all values get a trial, and the better half goes on. Trials are interleaved
-//!   in blocks, one of each value. A rate counts relative to the mean of its block, so that
-//!   drift from block to block cancels. Every second block runs backwards, for the drift
-//!   within a block.
-//! - A *duel* then compares the challenger with the default, in pairs of trials in the order
-//!   AB BA AB BA. The trials of the heats do not count: the winner of many was also lucky.
+//! - *Heats* find a challenger by sequential halving (Karnin, Koren and Somekh, ICML 2013): all
+//!   values get a trial, and the better half continues. Trials are interleaved in blocks, one of
+//!   each value. A rate is taken relative to the mean of its block, so that drift from block to
+//!   block cancels. Every second block runs backwards, against drift within a block.
+//! - A *duel* then compares the challenger with the default, in pairs of trials in the order AB BA
+//!   AB BA. The trials of the heats do not count: the winner of many was also lucky.
 //!
-//! The challenger is better only if the median of the logarithms of the ratios exceeds
-//! Student's one-sided 99 % bound for their mean. An outlier widens that bound, and so never
-//! makes a challenger better.
+//! The challenger is better only if the median of the logarithms of the ratios exceeds Student's
+//! one-sided 99 % bound for their mean. An outlier widens that bound, and so never makes a
+//! challenger better.
 
-/// What the search measures on.
+/// A machine that runs trials.
 pub trait Bench<T> {
-    /// What ends the search.
+    /// An error that ends the search.
     type Error;
 
-    /// Runs a trial of a candidate; its rate in Gflop/s.
+    /// Runs a trial of a candidate. Returns its rate in Gflop/s.
     ///
     /// # Errors
-    /// There is no rate, and there is no point in going on.
+    /// When there is no rate, and the search cannot continue.
     fn trial(&mut self, candidate: &T) -> Result<f64, Self::Error>;
 
     /// Seconds since tuning began.
     fn elapsed_seconds(&self) -> f64;
 }
 
-/// A candidate beside the default.
+/// The comparison of a candidate with the default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
-    /// How much faster it is, at the median of all pairs: 0.02 is 2 %.
+    /// How much faster the candidate is, at the median of all pairs: 0.02 is 2 %.
     pub gain: f64,
-    /// What a gain has to exceed; infinite for less than [`LEAST_PAIRS`].
+    /// The bound that the gain has to exceed; infinite for fewer than [`LEAST_PAIRS`] pairs.
     pub noise: f64,
     /// Pairs of trials.
     pub pairs: usize,
 }
 
 impl Comparison {
-    /// Of the logarithms of the ratios of rates, a pair each.
+    /// The comparison from the logarithms of the ratios of rates, one for each pair.
     fn of(ln_ratios: &[f64]) -> Self {
         let pairs = ln_ratios.len();
         let noise = match pairs {
@@ -58,13 +57,13 @@ impl Comparison {
     }
 }
 
-/// Pairs of a duel before which it decides nothing.
+/// The number of pairs below which a duel decides nothing.
 pub const LEAST_PAIRS: usize = 4;
-/// Pairs after which what is not decided is a tie.
+/// The number of pairs after which an undecided duel is a tie.
 const MOST_PAIRS: usize = 8;
-/// Above which many candidates one trial each has to do in the first heat.
+/// With more candidates than this, each has only one trial in the first heat.
 const FEW: usize = 3;
-/// How much longer than expected a trial may take: none begins within that of the end.
+/// How many times longer than expected a trial may take: none begins within that time of the end.
 const MARGIN: f64 = 2.0;
 
 /// One-sided 99 % quantiles of Student's distribution, for 4, 6 and 8 measurements
@@ -77,31 +76,31 @@ fn quantile(measurements: usize) -> f64 {
     }
 }
 
-/// How a race has ended.
+/// The outcome of a race.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The default stays: it is the fastest, or none is faster beyond the noise.
     Kept,
-    /// Another is faster.
+    /// Another candidate is faster.
     Better,
     /// The default stays: there was no time to decide.
     Unfinished,
 }
 
-/// The values of a parameter against each other.
+/// The race of the values of a parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Race {
     /// Gflop/s of all trials, by candidate.
     pub gflops: Vec<Vec<f64>>,
-    /// The candidate that is chosen; 0 is the default.
+    /// The chosen candidate; 0 is the default.
     pub chosen: usize,
-    /// Why.
+    /// Why it is chosen.
     pub verdict: Verdict,
-    /// The one that came out of the heats, beside the default.
+    /// The winner of the heats, and its comparison with the default.
     pub challenger: Option<(usize, Comparison)>,
 }
 
-/// What a [`Race`] comes to.
+/// The decision of a [`Race`].
 struct Decision {
     chosen: usize,
     verdict: Verdict,
@@ -110,13 +109,13 @@ struct Decision {
 
 /// A search within a budget of time.
 pub struct Search<B> {
-    /// What it measures on.
+    /// The machine that runs the trials.
     pub bench: B,
     /// When it ends, in seconds since tuning began.
     end_seconds: f64,
-    /// Trials for which time is to be left.
+    /// The number of later trials for which time is reserved.
     reserved: usize,
-    /// What a trial takes of a candidate that has had none.
+    /// The expected seconds of a trial of a candidate that has had none.
     usual_seconds: f64,
 }
 
@@ -128,18 +127,18 @@ struct Trials {
 }
 
 impl<B> Search<B> {
-    /// A search that is over after `end_seconds`; a trial takes about `usual_seconds`.
+    /// A search that ends at `end_seconds`; a trial takes about `usual_seconds`.
     pub fn new(bench: B, end_seconds: f64, usual_seconds: f64) -> Self {
         Self { bench, end_seconds, reserved: 0, usual_seconds }
     }
 
-    /// From now on leaves time for so many more trials.
+    /// Reserves time for this number of later trials.
     pub fn reserve(&mut self, trials: usize) {
         self.reserved = trials;
     }
 
-    /// Runs a trial that is in no race; the seconds that it takes, which those to come are
-    /// thought to take, too. Nothing where the budget might not hold it.
+    /// Runs a trial that is in no race. Returns its seconds, which are then expected of the next
+    /// trials, or `None` where the budget might not suffice.
     ///
     /// # Errors
     /// When the trial fails.
@@ -172,7 +171,7 @@ impl<B> Search<B> {
         Ok(Race { gflops, chosen, verdict, challenger })
     }
 
-    /// What a race comes to.
+    /// Decides a race.
     fn decide<T>(&mut self, candidates: &[T], trials: &mut [Trials]) -> Result<Decision, B::Error>
     where
         B: Bench<T>,
@@ -192,7 +191,7 @@ impl<B> Search<B> {
         Ok(Decision { chosen, verdict, challenger: Some((winner, comparison)) })
     }
 
-    /// Runs a trial, unless the budget might not hold it; whether it was run.
+    /// Runs a trial, unless the budget might not suffice. Returns whether it ran.
     fn trial<T>(&mut self, candidate: &T, trials: &mut Trials) -> Result<bool, B::Error>
     where
         B: Bench<T>,
@@ -212,7 +211,7 @@ impl<B> Search<B> {
         Ok(true)
     }
 
-    /// The rate of a further trial of a candidate, unless the budget might not hold it.
+    /// The rate of one more trial of a candidate, or `None` where the budget might not suffice.
     fn rate<T>(
         &mut self,
         candidates: &[T],
@@ -226,8 +225,8 @@ impl<B> Search<B> {
         Ok(trials[index].gflops.last().copied().filter(|_| is_run))
     }
 
-    /// The candidate that is left when the worse half has gone again and again; nothing
-    /// where time ends before.
+    /// Drops the worse half of the candidates until one is left. Returns that one, or `None` if
+    /// time ends before.
     fn heats<T>(
         &mut self,
         candidates: &[T],
@@ -241,7 +240,7 @@ impl<B> Search<B> {
         let mut blocks = 0;
         while alive.len() > 1 {
             if let [0, other] = alive[..] {
-                // The duel itself tells which.
+                // The duel decides between them.
                 return Ok(Some(other));
             }
             for _ in 0..if alive.len() > FEW { 1 } else { 2 } {
@@ -261,7 +260,7 @@ impl<B> Search<B> {
                 blocks += 1;
             }
             let score = |index: &usize| median(&scores[*index]).expect("one of each block");
-            // Of equal ones the first stays.
+            // The earlier one of equal candidates stays.
             alive.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
             alive.truncate((alive.len() / 2).max(1));
             alive.sort_unstable();
@@ -270,7 +269,7 @@ impl<B> Search<B> {
     }
 
     /// Compares a challenger with the default until it is known which is faster, or that they
-    /// cannot be told apart; whether it came so far before time ended.
+    /// cannot be told apart. Also returns whether that was reached before time ended.
     fn duel<T>(
         &mut self,
         candidates: &[T],
@@ -282,7 +281,7 @@ impl<B> Search<B> {
     {
         let mut ln_ratios = Vec::new();
         while !is_decided(&ln_ratios) {
-            // Two pairs, AB BA: what drifts adds to one ratio what it takes from the other.
+            // Two pairs, AB BA: drift adds to one ratio what it takes from the other.
             let mut pairs = [[0.0; 2]; 2];
             for (pair, who) in [(0, 0), (0, challenger), (1, challenger), (1, 0)] {
                 let Some(rate) = self.rate(candidates, who, trials)? else {
@@ -296,7 +295,7 @@ impl<B> Search<B> {
     }
 }
 
-/// Whether more pairs are of no use.
+/// Whether more pairs would be useless.
 fn is_decided(ln_ratios: &[f64]) -> bool {
     match ln_ratios.len() {
         0 => false,
@@ -310,7 +309,7 @@ fn is_decided(ln_ratios: &[f64]) -> bool {
     }
 }
 
-/// The median; nothing of nothing.
+/// The median, or `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -322,7 +321,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Standard deviation of a sample.
+/// The standard deviation of a sample.
 fn deviation(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -343,9 +342,9 @@ mod tests {
         elapsed_seconds: f64,
         /// Standard deviation of the logarithm of a rate.
         noise: f64,
-        /// What the rate changes by in a second.
+        /// The change of the rate in a second.
         drift: f64,
-        /// How likely a trial is at two thirds of its rate.
+        /// The probability that a trial runs at two thirds of its rate.
         hiccups: f64,
         trials: usize,
     }
@@ -357,18 +356,18 @@ mod tests {
             Self { random, elapsed_seconds: 0.0, noise, drift, hiccups, trials: 0 }
         }
 
-        /// From 0 to 1.
+        /// A uniform number from 0 to 1.
         fn uniform(&mut self) -> f64 {
             (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
         }
 
-        /// About normal: the sum of twelve.
+        /// A nearly normal number: the sum of twelve uniform ones.
         fn normal(&mut self) -> f64 {
             (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
         }
     }
 
-    /// A candidate is how much faster than 100 Gflop/s it is.
+    /// A candidate's value is how much faster than 100 Gflop/s it is.
     impl Bench<f64> for Simulated {
         type Error = std::convert::Infallible;
 
@@ -396,7 +395,7 @@ mod tests {
     const SEEDS: u64 = 300;
     const GAINS: [f64; 6] = [0.0, 0.015, -0.02, 0.05, -0.3, 0.01];
 
-    /// How many of all seeds choose what `is_right` says.
+    /// The share of all seeds that choose what `is_right` accepts.
     fn share(
         candidates: &[f64],
         machine: impl Fn(u64) -> Simulated,
@@ -409,7 +408,7 @@ mod tests {
     #[test]
     fn the_best_is_found_where_it_is_beyond_the_noise() {
         assert!(share(&GAINS, Simulated::new, |chosen| chosen == 3) > 0.95);
-        // Of two, there are no heats.
+        // With two candidates there are no heats.
         assert!(share(&[0.0, 0.03], Simulated::new, |chosen| chosen == 1) > 0.95);
     }
 
@@ -456,7 +455,7 @@ mod tests {
         }
     }
 
-    /// A grid that takes ten times as long must not keep others from the rest of the budget.
+    /// A grid that takes ten times as long must leave the others the rest of the budget.
     #[test]
     fn a_slow_candidate_costs_its_own_trials_alone() {
         let mut search = Search::new(Simulated::new(1), 60.0, 1.0);

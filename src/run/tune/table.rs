@@ -1,5 +1,4 @@
-//! What tuning came to, as a text: a line for each value that was tried, and remarks behind
-//! `#`.
+//! The result of tuning as text: a line for each value that was tried, and remarks after `#`.
 
 use std::fmt::Write as _;
 
@@ -67,7 +66,7 @@ fn row(tuned: &Tuned, race: &Race, index: usize) -> String {
     )
 }
 
-/// Gain and noise in percent; no noise where there were too few pairs to know it.
+/// Gain and noise in percent; the noise is a dash where there were too few pairs.
 fn percent(comparison: &Comparison) -> (String, String) {
     let dash = || "-".to_owned();
     match comparison.pairs {
@@ -79,7 +78,7 @@ fn percent(comparison: &Comparison) -> (String, String) {
     }
 }
 
-/// The difference of the largest and the least, relative to the median.
+/// The difference of the largest and the smallest value, relative to the median.
 fn spread(values: &[f64]) -> Option<f64> {
     let most = values.iter().copied().reduce(f64::max)?;
     let least = values.iter().copied().reduce(f64::min)?;

@@ -10,7 +10,7 @@ use skt_terms::exit::Exit;
 impl Machine {
     /// The job is done: its segments are removed from all nodes.
     pub(super) fn clean(&mut self, exit: Exit) {
-        // The last start knows its own tests alone.
+        // The last start knows its own tests only.
         let exit = match exit {
             Exit::Passed if self.state.residuals_failed > 0 => Exit::ResidualFailed,
             exit => exit,
@@ -44,7 +44,7 @@ impl Machine {
         } else if survey.answers.values().any(|answer| answer.run_bytes > 0)
             && survey.answers.values().all(|answer| answer.is_clean())
         {
-            // No node has a segment left that a mark would be needed for.
+            // No node has a segment left that the marks would be needed for.
             return self.ask_then(Then::Forget(exit));
         }
         self.finish(exit);
@@ -64,13 +64,13 @@ impl Machine {
         self.end(Ok(exit));
     }
 
-    /// The job has ended for a reason that is for a person to resolve. Nothing is
-    /// removed: earlier starts, of this supervisor or not, may have left checkpoints.
+    /// Ends the run because the job ended for a reason that a person must resolve. Nothing is
+    /// removed: earlier starts, of this supervisor or another, may have left checkpoints.
     pub(super) fn declined(&mut self) {
         let why = "the job cannot run with these settings, see the message above; data of \
              earlier starts is kept";
         self.record_giving_up(why, Exit::BadInput);
-        // Where nothing was computed yet, other options may be given.
+        // Where nothing was computed yet, the next command may give other options.
         if self.state.start == 1 && !self.state.has_checkpoint {
             self.state.status = Status::Finished;
             self.act(Action::Tidy);

@@ -1,6 +1,6 @@
 //! The events that the supervisor is told of, and the actions that it asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
@@ -107,6 +107,8 @@ pub struct Inquiry {
     pub spare_losses: usize,
     /// Nodes that are said to be lost.
     pub suspects: Vec<String>,
+    /// Nodes that are known to be lost, whatever they answer.
+    pub lost: BTreeSet<String>,
     /// Whom each node tries to reach, where links are tried.
     pub partners: BTreeMap<String, Vec<Partner>>,
 }

@@ -1,5 +1,5 @@
-//! Where starts give no sign of life, and neither the agent nor the links tell why: nodes are
-//! left out in turn, with spares in their places, until a start lives.
+//! Trials where starts send no heartbeat and neither the agent nor the links tell why: nodes are
+//! left out in turn, replaced by spares, until a start lives.
 
 use super::Machine;
 use crate::supervisor::hosts::{Host, OutOfUse, Replacement};
@@ -7,23 +7,23 @@ use skt_terms::exit::Exit;
 
 const WHY: &str = "is left out on trial: no start with it has given a sign of life";
 
-/// The trials after a start without a sign of life.
+/// The trials after a start without a heartbeat.
 #[derive(Debug)]
 pub(super) struct Trials {
     /// The nodes in use before the first trial, in the order of their ranks.
     active: Vec<Host>,
-    /// The spares that were well then.
+    /// The spares that were well at that time.
     spares: Vec<Host>,
-    /// Places in `active`, those first that are doubted most.
+    /// Indices in `active`, the most doubted nodes first.
     places: Vec<usize>,
-    /// So many nodes are left out at a time.
+    /// Number of nodes left out at a time.
     at_once: usize,
     done: usize,
 }
 
 impl Trials {
-    /// Trials that leave out `most` nodes at a time: what they hold has to be rebuilt. Half of the
-    /// nodes where there are spares enough.
+    /// Trials that leave out at most `most` nodes at a time, because their data has to be rebuilt;
+    /// half of the nodes at most, and no more than there are spares.
     fn new(active: Vec<Host>, spares: Vec<Host>, doubted: &[String], most: usize) -> Self {
         let mut places: Vec<usize> = (0..active.len()).collect();
         places.sort_by_key(|place| !doubted.contains(&active[*place].name));
@@ -31,8 +31,9 @@ impl Trials {
         Self { active, spares, places, at_once, done: 0 }
     }
 
-    /// The next trial: places, and the spares that take them. Each node is left out once with
-    /// each group of spares, as a spare may be at fault, too. `None` when all were tried.
+    /// The next trial: indices of nodes, and the spares that replace them. Each node is left out
+    /// once with each group of spares, because a spare may be at fault, too. `None` when all have
+    /// been tried.
     fn next(&mut self) -> Option<Vec<(usize, Host)>> {
         if self.spares.is_empty() {
             return None;
@@ -45,7 +46,7 @@ impl Trials {
                 return None;
             }
             self.done += 1;
-            // Different spares for groups that follow each other.
+            // Consecutive groups get different spares.
             let spare =
                 |i: usize| &self.spares[(first + group * self.at_once + i) % self.spares.len()];
             let swaps: Vec<(usize, Host)> = groups[group]
@@ -61,7 +62,7 @@ impl Trials {
 }
 
 impl Machine {
-    /// Takes back the nodes of a trial that gave no sign of life, so that they are asked, too.
+    /// Takes back the nodes of a trial that sent no heartbeat, so that they are probed, too.
     pub(super) fn take_back_trial(&mut self) {
         let Some(trials) = &self.trials else { return };
         let pool = &mut self.state.pool;
@@ -73,7 +74,7 @@ impl Machine {
         pool.spares = trials.spares.iter().cloned().chain(others).collect();
     }
 
-    /// The job has given a sign of life: what was left out stays so.
+    /// Ends the trials once the job has sent a heartbeat: the nodes that were left out stay out.
     pub(super) fn end_trials(&mut self) {
         if let Some(trials) = self.trials.take() {
             let is_in_use =
@@ -85,9 +86,10 @@ impl Machine {
         }
     }
 
-    /// Leaves out nodes on trial; what took whose place. `None` when the run is given up.
+    /// Leaves out nodes on trial, and returns which spare replaced which. `None` when the run is
+    /// given up.
     pub(super) fn exclude(&mut self, spares: Vec<Host>) -> Option<Vec<Replacement>> {
-        // A node that has the data of a checkpoint costs one of the losses that it bears.
+        // Each node with data of a checkpoint that is left out is a loss to rebuild.
         let most = match self.rules.is_protected && self.has_lived() {
             true => self.rules.parities,
             false => usize::MAX,
@@ -124,7 +126,7 @@ mod tests {
         (1..=count).map(|i| Host { name: format!("{before}{i}"), slots: 1 }).collect()
     }
 
-    /// How many trials it takes until a start has none of these nodes.
+    /// The number of trials until a start has none of the nodes `bad`.
     fn trials_until(nodes: usize, spares: usize, most: usize, bad: &[&str]) -> Option<usize> {
         let mut trials = Trials::new(hosts("n", nodes), hosts("s", spares), &[], most);
         loop {

@@ -1,5 +1,4 @@
-//! The signs of life and the output of the job, and what the supervisor records of
-//! them.
+//! The heartbeats and the output of the job, and what the supervisor records of them.
 
 use std::io;
 use std::path::Path;
@@ -9,15 +8,14 @@ use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP
 use crate::supervisor::refused;
 use skt_terms::exit::Exit;
 
-/// The step of the protocol after which there is a checkpoint.
+/// The step of the protocol after which a checkpoint exists.
 const COMMIT: &str = "commit";
-/// Steps after which there is none: a test is done and reported, or begins.
+/// Steps after which no checkpoint exists: a test is done and reported, or begins.
 const NO_CHECKPOINT: [&str; 2] = ["clear", "generate"];
 
 impl Machine {
-    /// Prints lines of the job's report as they come: those of all starts, one
-    /// after the other. The last one has all tests, also those that earlier starts
-    /// have done.
+    /// Prints lines of the job's report as they come, one start after the other. The report of the
+    /// last start has all tests, also those that earlier starts have done.
     pub(super) fn report(&mut self, lines: &[String]) {
         self.running.report_lines += lines.len() as u64;
         self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
@@ -33,14 +31,14 @@ impl Machine {
         self.act(Action::Print(text));
     }
 
-    /// That nothing can be printed is no reason to stop the job.
+    /// Notes that the report cannot be printed, which is no reason to stop the job.
     pub(super) fn unprinted(&mut self, source: io::Error, file: &Path) {
         let text = format!("standard output: {source}; the report stays in {}", file.display());
         self.told.print_error = Some(source);
         self.say("unprinted", text);
     }
 
-    /// Notes the node in use that a line says is lost, or that the launcher has not reached one
+    /// Notes the node in use that `line` reports lost, or that the launcher has not reached a node
     /// that it does not name.
     pub(super) fn suspect(&mut self, line: &str) {
         self.running.refusal = self.running.refusal.or_else(|| refused::why(line));
@@ -56,8 +54,9 @@ impl Machine {
         }
     }
 
-    /// Lines of the report that the job has written and that did not come: the launcher carries
-    /// them on another way than signs of life, and may die in between. None where it carries none.
+    /// Number of lines of the report that the job has written and that did not arrive: the launcher
+    /// transports them separately from heartbeats, and may die in between. 0 if no line arrived at
+    /// all, because a launcher may transport none.
     pub(super) fn lost_lines(&self) -> u64 {
         let came = self.running.report_lines;
         let beat = self.state.last_beat.as_ref().map(|(beat, _)| beat);
@@ -65,7 +64,7 @@ impl Machine {
         written.saturating_sub(came)
     }
 
-    /// Notes a sign of life.
+    /// Notes a heartbeat.
     pub(super) fn beat(&mut self, now_unix: f64, beat: Beat) {
         self.watch.beat(&beat, now_unix);
         if let Some(text) = self.watch.longer_than_asked() {
@@ -75,7 +74,7 @@ impl Machine {
         self.end_trials();
         let state = &mut self.state;
         if beat.phase == WAIT {
-            // Of any rank: what the others do is what they did.
+            // A wait may be of any rank; what the other ranks do has not changed.
             state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
             return;
         }
@@ -119,7 +118,7 @@ impl Machine {
     }
 }
 
-/// What launchers say where they have not reached a node: ORTE and PRRTE of Open MPI 4 and 5.
+/// What ORTE and PRRTE of Open MPI 4 and 5 write when they have not reached a node.
 const UNREACHED: [&str; 4] = [
     "unable to reliably start one or more daemons",
     "has unexpectedly failed after launch and before",
@@ -127,10 +126,10 @@ const UNREACHED: [&str; 4] = [
     "failed to TCP connect to a peer",
 ];
 
-/// The node that a line says is lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2]
-/// on node n2`, or a rank's `  Peer host:  n2`. Hydra: `unable to connect from "n2" to "head"
-/// (No route to host)`, where the node is the one that says so. Slurm: `srun: error: Node
-/// failure on n2`, and `Task launch for StepId=7.0 failed on node n2: Communication ...`.
+/// The node that a line reports lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2] on
+/// node n2`, or a rank's `  Peer host:  n2`. Hydra: `unable to connect from "n2" to "head" (No
+/// route to host)`, where the node is the one that reports it. Slurm: `srun: error: Node failure on
+/// n2`, and `Task launch for StepId=7.0 failed on node n2: Communication ...`.
 fn lost_node(line: &str) -> Option<&str> {
     let behind = |words: &str, end: &[char]| {
         let (_, rest) = line.split_once(words)?;
@@ -151,15 +150,15 @@ fn lost_node(line: &str) -> Option<&str> {
     behind("Peer host:", &['\n']).or_else(of_hydra).or_else(of_launch).or_else(of_slurm)
 }
 
-/// The address that a line of Open MPI's ranks says cannot be reached: `connect() to
-/// 10.77.0.13:1024 failed`.
+/// The address that a line of Open MPI's ranks reports unreachable: `connect() to 10.77.0.13:1024
+/// failed`.
 fn lost_address(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("connect() to ")?;
     let (address, _) = rest.split_once(" failed")?;
     Some(address.rsplit_once(':').map_or(address, |(ip, _)| ip))
 }
 
-/// Whether a line of a report says that a test has failed.
+/// Whether a line of a report is a residual that failed.
 fn is_failed_residual(line: &str) -> bool {
     line.starts_with("||Ax-b||") && line.trim_end().ends_with(" FAILED")
 }

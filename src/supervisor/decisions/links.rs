@@ -1,6 +1,6 @@
 //! The links between the nodes: when they are tried, and what follows from that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{Action, Inquiry, Machine};
@@ -56,6 +56,7 @@ impl Machine {
             pool: Pool::new(hosts, Vec::new()),
             spare_losses: 0,
             suspects: Vec::new(),
+            lost: BTreeSet::new(),
             partners: plan::partners(&nodes),
         }));
         true

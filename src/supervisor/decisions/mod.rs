@@ -293,9 +293,13 @@ impl Machine {
             _ => 0,
         };
         let suspects = self.suspects.clone();
+        let lost = match purpose {
+            Purpose::Start => self.known_lost(),
+            _ => BTreeSet::new(),
+        };
         let partners = BTreeMap::new();
         self.asked = purpose;
-        self.act(Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, partners }));
+        self.act(Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, lost, partners }));
     }
 
     fn answers(&mut self, now_unix: f64, survey: Survey) {
@@ -342,6 +346,16 @@ impl Machine {
         }
     }
 
+    /// Nodes that are lost whatever they answer: their links are dead, or the user has taken them
+    /// from the list.
+    fn known_lost(&self) -> BTreeSet<String> {
+        let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
+        let is_lost = |name: &&String| {
+            self.links.dead.contains_key(*name) || !self.rules.listed.contains(*name)
+        };
+        all.map(|host| &host.name).filter(is_lost).cloned().collect()
+    }
+
     /// What the probe and the links tell of a node.
     fn health_of(&self, name: &str) -> Health {
         match self.links.dead.get(name) {
@@ -350,11 +364,17 @@ impl Machine {
         }
     }
 
-    /// Replaces the nodes that are ill. Before the first start those whose links alone seem to be
-    /// dead are tried all the same if there are too few spares.
-    fn replace_ill(&mut self) -> Result<Vec<Replacement>, SparesSpent> {
+    /// Replaces the nodes that are ill; `None` if spares whose answers were not waited for are
+    /// needed after all, as links were found to be dead meanwhile: they are asked again. Before
+    /// the first start those whose links alone seem to be dead are tried all the same if there
+    /// are too few spares.
+    fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
         let mut pool = self.state.pool.clone();
         let mut replaced = pool.replace(|name| self.health_of(name));
+        let is_unknown = |spare: &Host| self.health_of(&spare.name) == Health::Unknown;
+        if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
+            return None;
+        }
         if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
             for (name, why) in std::mem::take(&mut self.links.dead) {
                 let text =
@@ -366,14 +386,15 @@ impl Machine {
             replaced = pool.replace(|name| self.health_of(name));
         }
         self.state.pool = pool;
-        replaced
+        Some(replaced)
     }
 
     /// Replaces the nodes that are lost before a start, or leaves some out on trial.
     fn replace_lost(&mut self, now_unix: f64) {
         let mut replaced = match self.replace_ill() {
-            Ok(replaced) => replaced,
-            Err(spent) => {
+            None => return self.ask_then(Then::Start),
+            Some(Ok(replaced)) => replaced,
+            Some(Err(spent)) => {
                 return self.give_up(&spent.to_string(), Exit::Interrupted);
             }
         };

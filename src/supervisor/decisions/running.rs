@@ -1,5 +1,4 @@
-//! Watching a launcher that runs: it is killed when it hangs, and ended when the user
-//! wants to stop.
+//! Watches a running launcher: kills it when it hangs, and ends it when the user wants to stop.
 
 use super::{Action, Machine};
 use crate::report::heartbeat::DONE;
@@ -9,37 +8,36 @@ use crate::supervisor::survey::Survey;
 
 /// How long a launcher may take to end after SIGTERM.
 const STOP_PATIENCE_SECONDS: f64 = 10.0;
-/// How long it may take to end when the job is done: all that the job had to
-/// write is written then. MPICH over TCP hangs in `MPI_Finalize` at times (UCX
-/// issue 8738).
+/// How long a launcher may take to end when the job is done and has written everything. MPICH over
+/// TCP hangs in `MPI_Finalize` at times (UCX issue 8738).
 const END_PATIENCE_SECONDS: f64 = 10.0;
 
-/// What is known of a launcher that runs.
+/// What is known of a running launcher.
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    /// Why it was killed.
+    /// Why the launcher was killed.
     pub killed: Option<String>,
-    /// When it was asked to end.
+    /// When the launcher was asked to end.
     pub terminated_unix: Option<f64>,
     /// When the job was seen to be done.
     done_unix: Option<f64>,
-    /// Why the launcher will not start the job, as a line of it says.
+    /// Why the launcher will not start the job, as its output says.
     pub refusal: Option<&'static str>,
-    /// Lines of the report that have come.
+    /// Number of lines of the report that have arrived.
     pub report_lines: u64,
-    /// A line has said that a node in use is lost.
+    /// Whether a line has reported a node in use lost.
     pub is_alarmed: bool,
-    /// The start gave no sign of life, and was killed for that, or its launcher has said that it
-    /// did not reach its nodes.
+    /// Whether the start sent no heartbeat and was killed for that, or its launcher has said that
+    /// it did not reach its nodes.
     pub is_unreached: bool,
-    /// Nodes are looked for, and whether because of an alarm.
+    /// Whether the present probe of nodes is due to an alarm; `None` when none is in progress.
     looking: Option<bool>,
-    /// After so long a silence they are looked for again.
+    /// The silence, in seconds, after which the nodes are probed again.
     next_look_seconds: f64,
 }
 
-/// Where some ranks are stopped by a signal, which keeps the others waiting. Where all are,
-/// somebody has suspended the job.
+/// Why the job is silent if some ranks are stopped by a signal and keep the others waiting. `None`
+/// if all ranks are stopped: somebody has suspended the job.
 fn stopped(survey: &Survey) -> Option<String> {
     let sum = |of: fn(&Answer) -> usize| survey.answers.values().map(of).sum::<usize>();
     let (ranks, stopped) = (sum(|answer| answer.ranks), sum(|answer| answer.stopped));
@@ -49,8 +47,8 @@ fn stopped(survey: &Survey) -> Option<String> {
 }
 
 impl Machine {
-    /// Kills a launcher that hangs, looks for lost nodes, and passes on the user's wish
-    /// to stop.
+    /// Kills a launcher that hangs, probes for lost nodes, and passes on the user's request to
+    /// stop.
     pub(super) fn watch_job(&mut self, now_unix: f64, stops: usize) {
         if self.state.last_beat.as_ref().is_some_and(|(beat, _)| beat.phase == DONE) {
             let since = *self.running.done_unix.get_or_insert(now_unix);
@@ -69,9 +67,8 @@ impl Machine {
         }
     }
 
-    /// When the job has been silent for a while, the supervisor probes its nodes: a
-    /// launcher may wait for ever for a lost one, and parts of the work without columns
-    /// may be silent for long.
+    /// Whether the nodes are to be probed because the job has been silent for a while: a launcher
+    /// may wait for ever for a lost node, and phases without columns may be silent for long.
     fn is_time_to_look(&mut self, now_unix: f64) -> bool {
         let silent_seconds = self.watch.silent_seconds(now_unix);
         let after_seconds = self.watch.look_after_seconds();
@@ -84,9 +81,9 @@ impl Machine {
         is_alarmed || is_silent
     }
 
-    /// The answers of nodes that were probed while the job runs.
+    /// Handles the answers of nodes that were probed while the job runs.
     pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
-        // All are well, once: the next probe has twice the time.
+        // All nodes are well: the next probe comes after twice the silence.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
         if self.kill_for_ill(survey) {
             return;
@@ -96,12 +93,12 @@ impl Machine {
         }
         let is_well = |host: &Host| survey.health(&host.name) == Health::Well;
         if self.state.pool.active.iter().all(is_well) {
-            // The agent may reach them by another network than the ranks.
+            // The agent may reach the nodes over another network than the ranks.
             self.try_links(self.state.pool.active.clone());
         }
     }
 
-    /// What nodes that answer have found of their links while the job runs.
+    /// Handles what the nodes found about their links while the job runs.
     pub(super) fn linked_in_silence(&mut self, survey: &Survey) {
         self.note_links(survey);
         match self.links.dead.first_key_value() {
@@ -141,8 +138,8 @@ impl Machine {
         }
     }
 
-    /// Kills the launcher, once. A request to end does not help: while a lost node is
-    /// unnoticed, Open MPI's launcher ignores SIGTERM.
+    /// Kills the launcher, once. A request to end does not help: while a lost node is unnoticed,
+    /// Open MPI's launcher ignores SIGTERM.
     fn kill(&mut self, why: &str) {
         if self.running.killed.is_none() {
             self.running.killed = Some(why.to_owned());

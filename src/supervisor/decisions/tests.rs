@@ -1,4 +1,4 @@
-//! The supervisor's decisions without processes: what follows from each failure of a
+//! Tests of the supervisor's decisions without processes: what follows from each failure of a
 //! cluster, event by event, and what holds in every case.
 
 use proptest::prelude::*;
@@ -42,8 +42,8 @@ fn state(spares: &[&str]) -> State {
     )
 }
 
-/// Answers of the nodes that were asked: all but the `ill` ones are well, and have
-/// segments of so many bytes.
+/// Answers of the probed nodes: all except the `ill` ones are well, and have segments of
+/// `run_bytes` bytes.
 fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
     let mut survey = Survey::default();
     for host in pool.active.iter().chain(&pool.spares) {
@@ -85,7 +85,7 @@ fn names(hosts: &[Host]) -> String {
     hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// An action in a line.
+/// Formats an action as a line.
 fn shown(action: &Action) -> String {
     match action {
         Action::Tell(text) => text.clone(),
@@ -122,8 +122,8 @@ impl Play {
         Self { machine, now: 1000.0, is_full: false, asked: None }
     }
 
-    /// What an event leads to, each action in a line. Events and the state are written,
-    /// unless the folder is full.
+    /// Feeds an event and returns the actions that follow, each as a line. Events and the state are
+    /// written, unless the folder is full.
     fn on(&mut self, event: Event) -> Vec<String> {
         let mut lines = Vec::new();
         for action in self.machine.on(self.now, event) {
@@ -140,7 +140,7 @@ impl Play {
         lines
     }
 
-    /// All nodes answer but these; all links are well.
+    /// All nodes except the `ill` ones answer; all links are well.
     fn answers_but(&mut self, ill: &[&str]) -> Vec<String> {
         let pool = self.asked.take().expect("nodes are asked").pool;
         let mut lines = self.on(Event::Answers(survey(&pool, ill, 4096)));
@@ -151,7 +151,7 @@ impl Play {
         lines
     }
 
-    /// The nodes that are asked find that no packet passes to or from these.
+    /// The probed nodes find that no packet passes to or from the nodes `dead`.
     fn links_but(&mut self, dead: &[&str]) -> Vec<String> {
         let Inquiry { pool, partners, .. } = self.asked.take().expect("links are tried");
         let mut survey = survey(&pool, &[], 4096);
@@ -192,7 +192,7 @@ impl Play {
         assert_eq!(self.on(Event::Launched(launcher)), ["Save"]);
     }
 
-    /// Signs of life, each a second after the one before.
+    /// Heartbeats, each a second after the previous one.
     fn beats(&mut self, phases: &[(&str, usize)]) {
         for (phase, column) in phases {
             self.now += 1.0;
@@ -211,7 +211,7 @@ impl Play {
         play
     }
 
-    /// The same, and the job has a checkpoint at column 512.
+    /// A supervisor whose job has a checkpoint at column 512.
     fn computing(rules: Rules, spares: &[&str]) -> Self {
         let mut play = Play::running(rules, spares);
         let past = [("generate", 0), ("factor", 0), ("factor", 64), ("commit", 512)];
@@ -221,7 +221,7 @@ impl Play {
     }
 }
 
-/// Signs of life overtake the report: its end is lost with the node that was to pass it on, and the
+/// Heartbeats overtake the report: its end is lost with the node that was to pass it on, and the
 /// other nodes still have the result.
 #[test]
 fn a_report_whose_end_did_not_come_is_asked_for_again_before_anything_is_removed() {
@@ -242,7 +242,7 @@ fn a_report_whose_end_did_not_come_is_asked_for_again_before_anything_is_removed
         let whole = play("reported", written);
         assert!(whole.contains("ask clean") && !whole.contains("did not come"), "{whole}");
     }
-    // Nothing is left that could tell it once more.
+    // No node could report the lines again.
     let done = play("done", Some(5));
     assert!(done.contains("warning: the last 3 lines") && done.contains("ask clean"), "{done}");
 }
@@ -255,7 +255,7 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
     let lines = play.ended("the launcher ended with code 1").join("|");
     assert!(lines.contains("giving up: the launcher refuses to run as root: give"), "{lines}");
     assert!(lines.ends_with("end 2") && !lines.contains("ask start"), "{lines}");
-    // What it has started once it can start.
+    // A refusal does not end a run whose earlier start has computed.
     let mut play = Play::computing(rules(), &["s1"]);
     play.ended("killed");
     play.answers_but(&["n2"]);
@@ -310,7 +310,7 @@ fn a_lost_node_is_replaced_in_place() {
     let seconds = failure.timeline();
     assert_eq!((seconds.replacement_seconds, seconds.restart_seconds), (Some(0.0), Some(1.0)));
     assert_eq!((seconds.detection_seconds.round(), seconds.recovery_seconds), (100.0, Some(0.5)));
-    // What was said of the start before is no reason to doubt a node of this one.
+    // Suspicion of the start before is no reason to doubt a node of this start.
     assert_eq!(play.tick_after(10.0), ["ask look n1 s1 n3 + "]);
 }
 
@@ -354,7 +354,7 @@ fn two_nodes_lost_at_once_are_replaced() {
 #[test]
 fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
     let mut play = Play::computing(rules(), &["s1"]);
-    // Its pace is a second: nodes are looked for after two.
+    // The job's pace is a second: nodes are probed after two.
     assert_eq!(play.tick_after(1.9), [""; 0]);
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
     assert_eq!(play.answers_but(&[]), [""; 0]);
@@ -376,7 +376,7 @@ fn a_sign_of_life_ends_the_silence() {
     play.tick_after(3.0);
     play.answers_but(&[]);
     play.beats(&[("factor", 520)]);
-    // The longest pause is four seconds by now.
+    // By now the longest pause is four seconds.
     assert_eq!(play.tick_after(7.9), [""; 0]);
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
 }
@@ -412,7 +412,8 @@ fn a_killed_launcher_is_started_again_after_pauses_that_double() {
     }
 }
 
-/// A node that refuses before anything was started is told as that, without a word of data.
+/// If a node refuses before the first start, the hint says that nothing was started, and does not
+/// mention data.
 #[test]
 fn a_node_that_refuses_before_the_first_start_has_kept_nothing() {
     let mut play = Play::new(rules(), state(&[]));
@@ -462,7 +463,7 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
     let lines = next.on(Event::NoJob { swept: 2 });
     assert_eq!(lines[0], "ended: 2 process(es) that an earlier supervisor had started");
     assert_eq!(lines[2], "ask start n1 s1 n3 + n2, 1 may be silent");
-    // Without it, n2 stays out although it is well.
+    // Without `readmit`, n2 stays out although it is well.
     let mut next = Play::new(rules(), play.machine.state);
     next.on(Event::Begin);
     assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + , 1 may be silent");
@@ -541,7 +542,7 @@ fn a_launcher_that_does_not_end_when_asked_is_killed() {
     assert_eq!(patient.stops(1), [""; 0]);
     patient.now += 0.1;
     assert_eq!(patient.stops(1), killed);
-    // Asked twice, at once.
+    // Two requests to stop kill the launcher at once.
     let mut hasty = Play::computing(rules(), &[]);
     hasty.stops(1);
     assert_eq!(hasty.stops(2), killed);
@@ -574,7 +575,8 @@ fn a_job_that_cannot_start_is_given_up() {
     let why = "gave-up: giving up: the job gave no sign of life in 3 starts, with all nodes well";
     let lines = play.ended("the launcher ended with code 1");
     assert_eq!(lines[2..], [why, "Save", "Account", "end 2"]);
-    // A user who gives the command again has found the reason; a supervisor that is killed has not.
+    // A user who gives the command again has resolved the reason; a supervisor that is killed has
+    // not.
     let asked_again = |state: State| {
         let (pool, me) = (state.pool.clone(), state.supervisor.clone());
         let mut next = Play::new(rules(), state.taken_over(&pool, me));
@@ -618,7 +620,7 @@ fn a_node_lost_after_the_report_was_whole_costs_nothing() {
     assert_eq!(lines.last().unwrap(), "end 0");
 }
 
-/// A run that is over, and the nodes that are asked to remove what they have of it.
+/// A run that is over, and the pool of nodes that are asked to remove its data.
 fn asked_to_clean() -> (Play, Pool) {
     let mut play = Play::computing(rules(), &[]);
     play.on(beat("done", 1000, Some(0)));
@@ -695,7 +697,7 @@ fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
     play.is_full = true;
     play.on(Event::Begin);
     assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
-    // Also by a supervisor that would go on with a run.
+    // A supervisor that would continue a run is refused, too.
     let mut play = Play::new(rules(), state(&[]));
     play.machine.state.start = 3;
     play.is_full = true;
@@ -818,8 +820,7 @@ fn warnings_and_what_was_left_are_told_once() {
     assert_eq!(play.on(Event::Answers(copy()))[..1], told[..1]);
 }
 
-/// A cluster of which a script of numbers says what happens, and what holds whatever
-/// it does.
+/// A cluster that a script of numbers drives, and checks that hold whatever happens.
 struct World {
     machine: Machine,
     now: f64,
@@ -829,9 +830,10 @@ struct World {
     pending: Pending,
     launcher: Launcher,
     is_terminated: bool,
-    /// The present start begins from the seed: it finds nothing that it could refuse.
+    /// Whether the present start begins from the seed, so that it finds nothing that it could
+    /// refuse.
     is_fresh: bool,
-    /// Nodes that were said to be lost, and have not answered since.
+    /// Nodes that were reported lost, and have not answered since.
     lost: BTreeSet<String>,
     starts: usize,
     /// Starts from the seed since more was lost than could be rebuilt.
@@ -857,7 +859,7 @@ enum Launcher {
 }
 
 impl World {
-    /// A supervisor begins; if `is_second`, one before it has started a launcher.
+    /// A supervisor begins; if `is_second`, an earlier one has started a launcher.
     fn new(rules: Rules, is_second: bool) -> Self {
         let mut state = state(&["s1", "s2"]);
         if is_second {
@@ -897,7 +899,7 @@ impl World {
         }
     }
 
-    /// Does an action, which must be one that is allowed.
+    /// Carries out an action, which must be allowed.
     fn check(&mut self, action: Action, is_unread: bool) {
         assert!(matches!(self.pending, Pending::Nothing), "{action:?} in {:?}", self.pending);
         if let Action::Say(kind, text) = &action {
@@ -962,7 +964,7 @@ impl World {
         }
     }
 
-    /// Lets happen what two numbers say.
+    /// Takes the step that two numbers choose.
     fn step(&mut self, what: u8, how: u8) {
         if what < 4 {
             self.is_full = !self.is_full;
@@ -1058,7 +1060,7 @@ impl World {
         self.feed(Event::Ended("the launcher ended".to_owned()));
     }
 
-    /// All goes well from here.
+    /// Lets everything succeed until the run ends.
     fn finish(&mut self) {
         self.is_full = false;
         for _ in 0..20 {
@@ -1082,10 +1084,10 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 10_000, ..Default::default() })]
 
-    /// Never two launchers at a time, none while nodes are asked or before a killed one
-    /// has ended, none on a node that was said to be lost and has not answered since,
-    /// none before its pause is over, when the user wants to stop, or beyond
-    /// `--max-restarts`; and one end, with an account, whatever happens.
+    /// Whatever happens, there are never two launchers at a time. None starts while nodes are
+    /// probed, before a killed one has ended, on a node that was reported lost and has not answered
+    /// since, before its pause is over, when the user wants to stop, or beyond `--max-restarts`.
+    /// And there is one end, with an account.
     #[test]
     fn whatever_happens_the_rules_hold(
         script in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..120),
@@ -1106,13 +1108,13 @@ proptest! {
     }
 }
 
-/// The last of these lines that has these words.
+/// The last of `lines` that contains `words`.
 fn said<'a>(lines: &'a [String], words: &str) -> &'a str {
     lines.iter().rfind(|line| line.contains(words)).unwrap_or_else(|| panic!("{lines:?}"))
 }
 
 impl Play {
-    /// All nodes answer, and then try their links: no packet passes to or from these.
+    /// All nodes answer, and then find that no packet passes to or from the nodes `dead`.
     fn links_dead(&mut self, dead: &[&str]) -> Vec<String> {
         let pool = self.asked.take().expect("nodes are asked").pool;
         let lines = self.on(Event::Answers(survey(&pool, &[], 4096)));
@@ -1138,6 +1140,25 @@ fn two_dead_links_are_replaced_at_once() {
     play.ended("the launcher ended with code 205");
     assert_eq!(play.links_dead(&["n1", "n3"]).len(), 2);
     play.launches(0.0, "s1 n2 s2 --resume require");
+}
+
+#[test]
+fn spares_that_were_not_waited_for_are_asked_again_when_links_turn_out_to_be_dead() {
+    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ended("the launcher ended with code 205");
+    let asked = play.asked.take().expect("nodes are asked");
+    let mut survey = survey(&asked.pool, &[], 4096);
+    for spare in ["s1", "s2"] {
+        survey.health.insert(spare.into(), Health::Unknown);
+        survey.answers.remove(spare);
+    }
+    play.on(Event::Answers(survey));
+    let lines = play.links_but(&["n1"]);
+    assert_eq!(lines, ["ask start n1 n2 n3 + s1 s2, 2 may be silent"]);
+    let asked = play.asked.as_ref().expect("nodes are asked again");
+    assert_eq!(asked.lost, ["n1".to_owned()].into(), "whatever n1 answers, it needs a spare");
+    assert_eq!(play.links_dead(&["n1"]).len(), 1);
+    play.launches(0.0, "s1 n2 n3 --resume require");
 }
 
 #[test]
@@ -1171,13 +1192,13 @@ fn a_first_start_with_too_few_spares_is_tried_and_shows_whether_the_test_is_righ
         play.launches(0.0, "n1 n2 n3");
         play
     };
-    // It lives: the ranks have another way.
+    // The start lives: the ranks have another way.
     let mut play = begin();
     play.beats(&[("start", 0), ("factor", 0)]);
     play.ended("the launcher ended with code 1");
     play.links_dead(&["n2"]);
     play.launches(1.0, "n1 n2 n3");
-    // It does not.
+    // The start does not live.
     let mut play = begin();
     play.ended("the launcher ended with code 1");
     let lines = play.links_dead(&["n2"]);

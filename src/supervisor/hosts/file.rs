@@ -1,4 +1,4 @@
-//! Host files: reading those of users, writing those for launchers.
+//! Host files: reads those of users, writes those for launchers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use std::net::Ipv6Addr;
 use super::{Host, HostsError, RANKS_MAX, check_name};
 use skt_terms::shown::shown;
 
-/// Reads a host file. A line is a name and optionally the number of ranks:
-/// `n1 slots=4` (Open MPI), `n1:4` (MPICH), or the name again for each rank
-/// (PBS). `#` starts a comment. Open MPI's `max_slots=` is skipped.
+/// Reads a host file. A line is a name and optionally the number of ranks: `n1 slots=4` (Open MPI),
+/// `n1:4` (MPICH), or the name repeated for each rank (PBS). `#` starts a comment. Open MPI's
+/// `max_slots=` is skipped.
 ///
 /// # Errors
-/// See [`HostsError`]; more than [`RANKS_MAX`] ranks are one.
+/// See [`HostsError`]; a list with more than [`RANKS_MAX`] ranks is an error, too.
 pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut places = HashMap::new();
@@ -67,7 +67,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
-/// The name and the number of ranks of `n1:4`, `[fe80::1]:4`, or of either without a number.
+/// The name and the number of ranks in `n1:4`, `[fe80::1]:4`, or either without a number.
 fn name_and_count(word: &str) -> (&str, Option<&str>) {
     let is_address = |name: &str| name.parse::<Ipv6Addr>().is_ok();
     if let Some((name, rest)) = word.strip_prefix('[').and_then(|word| word.split_once(']'))
@@ -82,9 +82,8 @@ fn name_and_count(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The nodes that several lines of a host file name, each with the sum of their ranks,
-/// as Open MPI counts them. None where each line is a name alone and stands for a rank
-/// (PBS).
+/// The nodes that several lines of a host file name, each with the sum of its ranks, as Open MPI
+/// counts them. Empty if each line is a name alone, which means one rank (PBS).
 pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
     let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     let first = |line: &str| line.split([' ', '\t']).next().unwrap_or("").to_owned();

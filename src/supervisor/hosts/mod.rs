@@ -1,4 +1,4 @@
-//! The nodes of a run: reading lists of them, and replacing lost ones.
+//! The nodes of a run: reads lists of them, and replaces lost ones.
 
 mod file;
 mod pool;
@@ -14,25 +14,24 @@ pub use slurm::{expand_slurm, expand_tasks};
 
 use skt_terms::shown::shown;
 
-/// The most ranks of a list, more than any machine has had: a greater count is a typing
-/// error.
+/// The largest number of ranks in a list, more than any machine has had: a greater number is a
+/// typing error.
 pub const RANKS_MAX: usize = 1 << 24;
-/// Longest name of a node (RFC 1035).
+/// The longest name of a node, in bytes (RFC 1035).
 const MOST_NAME_BYTES: usize = 255;
 
-/// A node and how many ranks go there.
+/// A node and its number of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name, as the launcher and the agent know it.
+    /// The node's name, as the launcher and the agent know it.
     #[serde(deserialize_with = "checked_name")]
     pub name: String,
-    /// Ranks.
+    /// Number of ranks on the node.
     pub slots: usize,
 }
 
 impl Host {
-    /// Whether it can take the place of a node of `slots` ranks: one that says
-    /// 1 is given as many as are needed.
+    /// Whether this node can replace one with `slots` ranks: a node with 1 slot takes any number.
     pub fn fits(&self, slots: usize) -> bool {
         self.slots >= slots || self.slots == 1
     }
@@ -41,34 +40,34 @@ impl Host {
 /// What is wrong with a list of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
-    /// A line that cannot be understood.
+    /// A line cannot be understood.
     #[error("{file}:{line}: {what}")]
     Line {
         /// The file.
         file: String,
-        /// Line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong in the line.
         what: String,
     },
-    /// No node in it.
+    /// The list has no node.
     #[error("{file}: no node in it")]
     Empty {
         /// The file.
         file: String,
     },
-    /// Not a Slurm node list.
+    /// The text is not a Slurm node list.
     #[error("'{list}' is no Slurm node list: {what}")]
     NodeList {
-        /// The list.
+        /// The text.
         list: String,
         /// What is wrong.
         what: String,
     },
 }
 
-/// Names go into command lines: nothing that a shell or ssh could take for
-/// something else.
+/// Checks a name, because names go into command lines: nothing in it may mean something else to a
+/// shell or to ssh.
 fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let is_short = (1..=MOST_NAME_BYTES).contains(&name.len());
@@ -79,7 +78,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Err(format!("'{}' is no host name", shown(name)))
 }
 
-/// A name read from a state file, checked like one of a list: it goes into command lines.
+/// A name read from a state file, checked like a name in a list: it goes into command lines.
 fn checked_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let name = String::deserialize(from)?;
     check_name(&name).map_err(serde::de::Error::custom)?;

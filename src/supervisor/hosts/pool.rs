@@ -98,6 +98,28 @@ impl Pool {
         names
     }
 
+    /// The spare that takes the place of each node in use that is ill: their indices, and the
+    /// reason. `None` for the spare where there is none that is well and large enough.
+    fn substitutes(&self, health: &impl Fn(&str) -> Health) -> Vec<(usize, Option<usize>, String)> {
+        let mut free: Vec<usize> = (0..self.spares.len()).collect();
+        let mut chosen = Vec::new();
+        for (place, host) in self.active.iter().enumerate() {
+            let Health::Ill(why) = health(&host.name) else { continue };
+            let suits = |index: &usize| {
+                let spare = &self.spares[*index];
+                spare.fits(host.slots) && health(&spare.name) == Health::Well
+            };
+            let found = free.iter().position(suits).map(|index| free.remove(index));
+            chosen.push((place, found, why));
+        }
+        chosen
+    }
+
+    /// Whether each node in use that is ill has a spare to take its place.
+    pub fn can_replace(&self, health: impl Fn(&str) -> Health) -> bool {
+        self.substitutes(&health).iter().all(|(_, spare, _)| spare.is_some())
+    }
+
     /// Takes out the nodes that are ill. Spares that are well take the places
     /// of those that were in use, *in place*: the ranks of the others stay
     /// where they are. A spare needs as many slots as it replaces; one that
@@ -110,31 +132,29 @@ impl Pool {
         &mut self,
         health: impl Fn(&str) -> Health,
     ) -> Result<Vec<Replacement>, SparesSpent> {
-        let mut waiting = Vec::new();
-        for host in self.spares.drain(..) {
-            match health(&host.name) {
-                Health::Ill(why) => self.out.push(OutOfUse { host, why }),
-                Health::Well | Health::Unknown => waiting.push(host),
-            }
-        }
-        self.spares = waiting;
+        let mut spares: Vec<Option<Host>> = self.spares.iter().cloned().map(Some).collect();
         let mut done = Vec::new();
         let mut unreplaced = Vec::new();
-        for place in &mut self.active {
-            let Health::Ill(why) = health(&place.name) else { continue };
-            let fits =
-                |spare: &Host| spare.fits(place.slots) && health(&spare.name) == Health::Well;
-            let Some(index) = self.spares.iter().position(fits) else {
+        let mut lost = Vec::new();
+        for (place, spare, why) in self.substitutes(&health) {
+            let place = &mut self.active[place];
+            let Some(spare) = spare.and_then(|index| spares[index].take()) else {
                 unreplaced.push(format!("{} ({why})", place.name));
                 continue;
             };
-            let spare = self.spares.remove(index);
-            let slots = place.slots;
-            let by = spare.name.clone();
-            let lost = std::mem::replace(place, Host { name: spare.name, slots });
-            done.push(Replacement { lost: lost.name.clone(), why: why.clone(), by });
-            self.out.push(OutOfUse { host: lost, why });
+            let (slots, by) = (place.slots, spare.name.clone());
+            let host = std::mem::replace(place, Host { name: spare.name, slots });
+            done.push(Replacement { lost: host.name.clone(), why: why.clone(), by });
+            lost.push(OutOfUse { host, why });
         }
+        self.spares.clear();
+        for spare in spares.into_iter().flatten() {
+            match health(&spare.name) {
+                Health::Ill(why) => self.out.push(OutOfUse { host: spare, why }),
+                Health::Well | Health::Unknown => self.spares.push(spare),
+            }
+        }
+        self.out.extend(lost);
         if unreplaced.is_empty() { Ok(done) } else { Err(SparesSpent { lost: unreplaced }) }
     }
 

@@ -3,10 +3,10 @@
 use super::{HostsError, RANKS_MAX, check_name};
 use skt_terms::shown::shown;
 
-/// Most nodes of a list: Slurm itself allows no more.
+/// The largest number of nodes in a list: Slurm itself allows no more.
 const MOST_NODES: usize = 65536;
 
-/// The nodes of a Slurm list, e.g. `n[1-3,07],login`.
+/// Expands a Slurm list of nodes, e.g. `n[1-3,07],login`.
 ///
 /// # Errors
 /// See [`HostsError::NodeList`].
@@ -27,7 +27,7 @@ pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
             if all.len() * numbers.len() > MOST_NODES {
                 return Err(bad("more than 65536 nodes"));
             }
-            // All names are about as long; what is no name is not multiplied.
+            // All names are about as long; a prefix that is no name is not multiplied.
             let first = format!("{}{before}{}", all[0], numbers[0]);
             check_name(&first).map_err(|what| bad(&what))?;
             let extend = |name: &String| {
@@ -48,7 +48,7 @@ pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
     Ok(names)
 }
 
-/// `1-3,07` as 1, 2, 3, 07; leading zeros are kept.
+/// Expands `1-3,07` to 1, 2, 3, 07; leading zeros are kept.
 fn expand_ranges(inside: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for range in inside.split(',') {
@@ -64,7 +64,7 @@ fn expand_ranges(inside: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// `$SLURM_TASKS_PER_NODE`, e.g. `2(x3),1` as 2, 2, 2, 1.
+/// Expands `$SLURM_TASKS_PER_NODE`, e.g. `2(x3),1` to 2, 2, 2, 1.
 pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
     let mut all = Vec::new();
     for part in text.split(',') {

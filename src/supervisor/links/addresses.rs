@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// An address of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// The name of its interface.
+    /// The name of the address's interface.
     pub interface: String,
     /// The address.
     pub ip: IpAddr,
@@ -18,9 +18,9 @@ pub struct Address {
 /// A network that the job was told to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Network {
-    /// That of an interface of this name on each node.
+    /// The network of the interface with this name on each node.
     Interface(String),
-    /// A subnet: its address and the bits of it that count.
+    /// A subnet: its address and its number of significant bits.
     Subnet(IpAddr, u32),
 }
 
@@ -28,8 +28,9 @@ enum Network {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Networks(Vec<Network>);
 
-/// What names networks among the arguments and in the environment of a launcher: for Open MPI
-/// the ranks' and the daemons', for Hydra, for UCX. The ranks' come first, as they count.
+/// Names of networks among the arguments and in the environment of a launcher: for Open MPI those
+/// of the ranks and of the daemons, for Hydra, for UCX. Those of the ranks come first because they
+/// decide.
 const NAMES: [&str; 6] = [
     "btl_tcp_if_include",
     "UCX_NET_DEVICES",
@@ -41,7 +42,7 @@ const NAMES: [&str; 6] = [
 
 impl Networks {
     /// The networks that the launcher's arguments name, or else its environment (Open MPI's
-    /// `OMPI_MCA_` and `PRTE_MCA_`); none if they name none.
+    /// `OMPI_MCA_` and `PRTE_MCA_`); empty if neither names one.
     pub fn of(arguments: &[String], env: &dyn Fn(&str) -> Option<String>) -> Self {
         let argument = |name: &str| {
             let is_name = |word: &String| word.as_str() == name;
@@ -61,7 +62,7 @@ impl Networks {
         Self(list.split(',').filter(|word| !word.is_empty()).map(Network::read).collect())
     }
 
-    /// The addresses that lie in them: of each network at most one.
+    /// The addresses in these networks, at most one per network.
     pub fn choose(&self, addresses: &[Address]) -> Vec<IpAddr> {
         let of = |network: &Network| addresses.iter().find(|address| network.has(address));
         let mut chosen: Vec<IpAddr> = self.0.iter().filter_map(of).map(|found| found.ip).collect();
@@ -71,7 +72,7 @@ impl Networks {
 }
 
 impl Network {
-    /// An interface's name, with UCX's port behind a colon or not, or a subnet.
+    /// Reads an interface's name, with or without UCX's port after a colon, or a subnet.
     fn read(word: &str) -> Self {
         let subnet = word
             .split_once('/')
@@ -98,11 +99,11 @@ impl Network {
     }
 }
 
-/// The addresses of this machine, but for those of loopback and of links alone (IPv6
-/// `fe80::`). Also those of interfaces that are down: the job would use them.
+/// The addresses of this machine, except loopback and link-local ones (IPv6 `fe80::`). Addresses of
+/// interfaces that are down are included: the job would use them.
 pub fn of_this_machine() -> Vec<Address> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: the function writes one pointer to where it is told.
+    // SAFETY: the function writes one pointer through its argument.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
         return Vec::new();
     }
@@ -121,17 +122,17 @@ pub fn of_this_machine() -> Vec<Address> {
         };
         all.extend(ip.filter(|ip| !is_local(ip)).map(|ip| Address { interface, ip }));
     }
-    // SAFETY: the list was made by `getifaddrs`, and nothing of it is used any more.
+    // SAFETY: the list was made by `getifaddrs`, and no part of it is used any more.
     unsafe { libc::freeifaddrs(list) };
     all
 }
 
-/// The address in a socket address of the internet.
+/// The IP address in a socket address; `None` for other families.
 ///
 /// # Safety
 /// `address` is null, or points to a socket address of the family that its first field names.
 unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: as the caller says; each family's type begins with the same field.
+    // SAFETY: the caller's promise; each family's type begins with the same field.
     unsafe {
         match i32::from(address.as_ref()?.sa_family) {
             libc::AF_INET => {

@@ -1,4 +1,4 @@
-//! A node tries to reach others: a packet to each, and one back.
+//! Tries to reach other nodes from this one, with a packet to each and one back.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use super::{Found, Link, Partner};
 
-/// The port that is tried. Nothing listens there: it lies above those that Linux gives out by
-/// itself. So the other node's kernel refuses, at once, and needs no process for it: that
-/// packet is the sign of life. A program that does listen there sees a connection that closes.
+/// The port that is tried. It is above the ports that Linux assigns automatically, so nothing
+/// listens there: the other node's kernel refuses at once, without a process, and that packet shows
+/// that the link is alive. A program that does listen there sees a connection that closes.
 const PORT: u16 = 61_743;
-/// The longest try: TCP sends its first packet at 0, 1 and 3 s (RFC 6298), and three packets
-/// that are lost are no accident.
+/// The longest try: TCP sends its first packet at 0, 1 and 3 s (RFC 6298), and the loss of all
+/// three is no accident.
 const LONGEST: Duration = Duration::from_secs(4);
-/// Once more than half of the partners have answered, the others have as long as twice the
-/// slowest of them, and so much longer: one lost packet is sent again after 1 s.
+/// Once more than half of the partners have answered, the others have twice the time of the slowest
+/// of them plus this time: a lost packet is sent again after 1 s.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Tries all partners at once; what was found of each, in their order. Takes a round trip
-/// where all links are well, 4 s at most.
+/// Tries all partners at once and returns what was found, in their order. Takes a round trip where
+/// all links are well, and 4 s at most.
 pub fn with(partners: &[Partner]) -> Vec<Link> {
     with_port(partners, PORT)
 }
@@ -28,9 +28,9 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
     let (sender, receiver) = mpsc::channel();
     for (index, partner) in partners.iter().cloned().enumerate() {
         let sender = sender.clone();
-        // A thread that a name server keeps waiting is left behind.
+        // A thread that waits for a name server is not joined.
         std::thread::spawn(move || {
-            // The receiver is gone once no more time is left.
+            // The receiver is gone once the time is up.
             let tell = |found| drop(sender.send((index, found)));
             match address_of(&partner, port) {
                 Ok(address) => {
@@ -49,7 +49,7 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
         let alive = found.iter().flatten().filter(|found| **found == Found::Alive).count();
         let limit = match 2 * alive > partners.len() {
             true => LONGEST.min(2 * slowest + PATIENCE),
-            // A name may take as long to be found as its partner to be reached.
+            // Resolving a name may take as long as reaching its partner.
             false => 2 * LONGEST,
         };
         let left = limit.saturating_sub(begun.elapsed());
@@ -71,7 +71,7 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
     partners.iter().zip(found).map(link).collect()
 }
 
-/// Where a partner is to be reached, or why that is not known.
+/// The address of a partner, or why it is not known.
 fn address_of(partner: &Partner, port: u16) -> Result<SocketAddr, String> {
     if let Some(ip) = partner.address {
         return Ok(SocketAddr::new(ip, port));
@@ -94,7 +94,7 @@ fn reach(address: SocketAddr) -> Found {
             | ErrorKind::NetworkUnreachable
             | ErrorKind::NetworkDown
             | ErrorKind::AddrNotAvailable => Found::Dead(format!("{}: {error}", address.ip())),
-            // Too few files or ports here: nothing was sent.
+            // This machine has too few files or ports: nothing was sent.
             _ => Found::Unknown(format!("{}: {error}", address.ip())),
         },
     }

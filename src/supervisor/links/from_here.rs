@@ -1,5 +1,5 @@
-//! Whether packets come back from nodes that do not answer, tried from this machine: an agent
-//! may take seconds to reach a node that is well, and a packet does not.
+//! Tests from this machine whether packets come back from nodes that do not answer: an agent may
+//! take seconds to reach a healthy node, a packet does not.
 
 use std::sync::mpsc::{self, Receiver};
 
@@ -13,23 +13,24 @@ pub struct FromHere {
 }
 
 impl FromHere {
-    /// Tries the nodes that are silent, and others that have answered.
+    /// Starts to try the nodes that are silent, and others that have answered.
     pub fn start(silent: Vec<String>, answering: Vec<String>) -> Self {
         let (sender, found) = mpsc::channel();
         let partner = |name: &String| Partner { name: name.clone(), address: None };
         let partners: Vec<Partner> = silent.iter().chain(&answering).map(partner).collect();
-        // The receiver is gone when the answers have come meanwhile.
+        // The receiver is gone if the answers have come meanwhile.
         std::thread::spawn(move || drop(sender.send(exchange::with(&partners))));
         Self { silent, found }
     }
 
-    /// Once the tries are over: the silent nodes from which no packet comes back.
+    /// The silent nodes from which no packet comes back; `None` until the tries are over.
     pub fn gone(&self) -> Option<Vec<String>> {
         self.found.try_recv().ok().map(|links| gone(&links, &self.silent))
     }
 }
 
-/// None where not all others could be reached: packets from here do not tell, then.
+/// The silent nodes from which no packet came back. Empty if not all other nodes could be reached,
+/// because packets from this machine then prove nothing.
 fn gone(links: &[Link], silent: &[String]) -> Vec<String> {
     let (of_silent, others): (Vec<&Link>, Vec<&Link>) =
         links.iter().partition(|link| silent.contains(&link.to));

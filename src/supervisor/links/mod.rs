@@ -1,9 +1,9 @@
 //! The links between the nodes, over the network that the job uses.
 //!
-//! The agent that asks the nodes may reach them by another network than the ranks, or by none
-//! at all: a node whose link is dead answers it. So before each start, and when a job is silent,
-//! each node tries a few others ([`plan`], [`exchange`]), all at once, and the supervisor judges
-//! what they found ([`verdict`]): a node that reaches hardly any other is the one.
+//! The agent that probes the nodes may reach them over another network than the ranks, or over none
+//! at all: then a node whose link is dead still answers it. So before each start, and when a job is
+//! silent, each node tries a few others ([`plan`], [`exchange`]), all at once, and the supervisor
+//! judges what they found ([`verdict`]): a node that reaches hardly any other has a dead link.
 
 pub mod addresses;
 pub mod exchange;
@@ -17,16 +17,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A node that another one tries to reach.
+/// A node that another node tries to reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partner {
-    /// Its name.
+    /// The partner's name.
     pub name: String,
-    /// Its address in the network of the job; without one, that of its name there.
+    /// The partner's address in the network of the job; if there is none, its name is resolved.
     pub address: Option<IpAddr>,
 }
 
-/// As the probe's command line and its questions have it.
+/// The form in the probe's command line and in its questions.
 impl fmt::Display for Partner {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.address {
@@ -56,19 +56,19 @@ impl FromStr for Partner {
 pub struct Link {
     /// The partner's name.
     pub to: String,
-    /// How it went.
+    /// What the try found.
     pub found: Found,
 }
 
-/// How a try went.
+/// The result of a try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
-    /// A packet went there, and one came back.
+    /// A packet was sent, and one came back.
     Alive,
-    /// None came back, and why.
+    /// No packet came back, for this reason.
     Dead(String),
-    /// No packet was sent, and why: it says nothing of the link.
+    /// No packet was sent, for this reason; this says nothing about the link.
     Unknown(String),
 }
 

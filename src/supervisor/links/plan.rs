@@ -1,21 +1,22 @@
-//! Which nodes try which others.
+//! Chooses which nodes try which others.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Partner;
 
-/// So many nodes try all others; of more, each tries [`SHIFTS`] of them.
+/// Up to this number of nodes, each tries all others; beyond it, each tries [`SHIFTS`] of them.
 const ALL_TO_ALL: usize = 9;
-/// Partners of a node among many. With those that try it, a node has twice as many.
+/// Number of partners of a node among many. Including the nodes that try it, a node has twice as
+/// many.
 const SHIFTS: usize = 4;
 
-/// A node, with its addresses in the networks of the job, if it has told some.
+/// A node, with its addresses in the networks of the job, if it has reported some.
 pub type Node = (String, Vec<IpAddr>);
 
-/// The partners of each node. Among many nodes each has four, shifted by 1, n/9 + 1, 2n/9 + 1
-/// and 3n/9 + 1 in the list, so that not all are on one switch; as each shift is less than half
-/// of n, no two nodes try each other.
+/// The partners of each node. Among many nodes each has four, shifted by 1, n/9 + 1, 2n/9 + 1 and
+/// 3n/9 + 1 in the list, so that not all are on one switch; since each shift is less than half of
+/// n, no two nodes try each other.
 pub fn partners(nodes: &[Node]) -> BTreeMap<String, Vec<Partner>> {
     let n = nodes.len();
     let shifts: Vec<usize> = match n <= ALL_TO_ALL {
@@ -52,7 +53,7 @@ mod tests {
         for n in [10, 11, 27, 100, 1000, 4096] {
             let all = partners(&nodes(n));
             assert!(all.values().all(|of| of.len() == SHIFTS), "{n}");
-            // Each is tried by four, and no pair is tried twice.
+            // Each node is tried by four others, and no pair is tried twice.
             let pairs: BTreeSet<(String, String)> = { &all }
                 .iter()
                 .flat_map(|(from, of)| of.iter().map(|to| (from.clone(), to.name.clone())))

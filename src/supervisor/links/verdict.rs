@@ -1,26 +1,27 @@
-//! Which nodes' links are dead, from what the nodes found: a pure function.
+//! Decides which nodes' links are dead from what the nodes found, as a pure function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Link};
 
-/// What each node found that has answered.
+/// What each node that answered has found.
 pub type Findings = BTreeMap<String, Vec<Link>>;
 
-/// One try.
+/// A try of one node to reach another.
 struct Try<'a> {
     ends: [&'a str; 2],
-    /// Why it failed, if it did.
+    /// Why the try failed; `None` if it succeeded.
     why: Option<&'a str>,
 }
 
 /// The nodes whose links are dead, each with the reason.
 ///
-/// A node is one of them if more than half of its tries failed, counting those of others that
-/// tried it, and leaving out those with nodes that are already known to be dead; the node that
-/// failed with the largest part comes first. What is left then are pairs of nodes that fail with
-/// each other alone: of these the one of `doubted`, or else the later in `order`, is named.
-/// Where no link is alive among the nodes that are left, the test says nothing (a filter may
+/// A node is named if more than half of its tries failed, counting other nodes' tries to reach it,
+/// and leaving out tries with nodes that are already named; the node with the largest part of
+/// failed tries comes first. What then remains are pairs of nodes that fail only with each other:
+/// of these, the one in `doubted` is named, or else the later one in `order`. If no link is alive
+/// among the remaining nodes, the test says nothing (a filter may drop its packets), and no node is
+/// named.
 /// take its packets), and nobody is named.
 pub fn dead(findings: &Findings, order: &[&str], doubted: &[String]) -> BTreeMap<String, String> {
     let mut tries = tries(findings);
@@ -44,7 +45,7 @@ pub fn dead(findings: &Findings, order: &[&str], doubted: &[String]) -> BTreeMap
         tries.retain(|one| !one.ends.contains(&name));
         dead.insert(name.to_owned(), text);
     }
-    // Each node that is left has seen another one alive, or was not tried.
+    // Each remaining node has reached another one, or was not tried.
     if tries.is_empty() { BTreeMap::new() } else { dead }
 }
 
@@ -63,8 +64,8 @@ fn tries(findings: &Findings) -> Vec<Try<'_>> {
     all
 }
 
-/// The node of which the largest part of the tries failed, more than half, with at least two
-/// others; and the reason.
+/// The node with the largest part of failed tries, if more than half of them failed and with at
+/// least two other nodes; and the reason.
 fn worst<'a>(tries: &[Try<'a>]) -> Option<(&'a str, String)> {
     #[derive(Default)]
     struct Count<'a> {
@@ -101,7 +102,7 @@ mod tests {
     use super::super::plan::partners;
     use super::*;
 
-    /// What is found where `is_dead` says of which pairs no packet passes.
+    /// The findings where `is_dead` says between which pairs no packet passes.
     fn findings(n: usize, silent: &[usize], is_dead: &dyn Fn(usize, usize) -> bool) -> Findings {
         let nodes: Vec<_> = (0..n).map(|index| (format!("n{index}"), Vec::new())).collect();
         let index = |name: &str| name[1..].parse::<usize>().unwrap();
@@ -130,11 +131,11 @@ mod tests {
         all
     }
 
-    /// The nodes named where the links of `dead` are dead.
+    /// The nodes that are named where the links of `dead` are dead.
     fn with_dead(n: usize, dead: &[usize]) -> Vec<usize> {
         let is_dead = |a, b| dead.contains(&a) || dead.contains(&b);
         let found = named(&findings(n, &[], &is_dead), n, &[]);
-        // The dead ones themselves need not answer.
+        // The nodes with dead links need not answer themselves.
         assert_eq!(named(&findings(n, dead, &is_dead), n, &[]), found, "{n}: {dead:?}");
         found
     }
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(with_dead(4, &[0, 2]), [0, 2]);
         assert_eq!(with_dead(5, &[1, 2, 3]), [1, 2, 3]);
         assert_eq!(with_dead(1000, &[17, 18, 130, 500]), [17, 18, 130, 500]);
-        // A rack of 32, all on one switch.
+        // A rack of 32 nodes, all on one switch.
         let rack: Vec<usize> = (320..352).collect();
         assert_eq!(with_dead(1000, &rack), rack);
     }
@@ -185,7 +186,7 @@ mod tests {
         for n in [2, 3, 5, 1000] {
             assert_eq!(named(&findings(n, &[], &|_, _| true), n, &[]), [0; 0], "{n}");
         }
-        // Of two nodes nothing tells which.
+        // Between two nodes nothing tells which is at fault.
         assert_eq!(with_dead(2, &[0]), [0; 0]);
         assert_eq!(with_dead(3, &[0, 1]), [0; 0]);
     }

@@ -1,17 +1,16 @@
-//! The state of a supervisor, in a folder, so that the supervisor may die at any
-//! instant.
+//! The state of a supervisor in a folder, so that the supervisor may die at any instant.
 //!
 //! ```text
 //! lock              held by the living supervisor
 //! state.json        written whole and renamed into place
-//! events.jsonl      one event a line, with its time
+//! events.jsonl      one event per line, with its time
 //! hosts             the host file of the present start
-//! attempt-3.out     what the ranks of start 3 have written, standard output
-//! attempt-3.err     and standard error, with the launcher's own words
+//! attempt-3.out     standard output of the ranks of start 3
+//! attempt-3.err     their standard error, with the launcher's own messages
 //! ```
 //!
-//! The job writes to files and not to a pipe of the supervisor: it goes on when the
-//! supervisor is killed, and the next supervisor continues to read.
+//! The job writes to files and not to a pipe of the supervisor, so it continues when the supervisor
+//! is killed, and the next supervisor continues to read.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -26,40 +25,39 @@ use crate::report::clock::now_unix;
 use crate::report::outfile;
 use skt_terms::shown::shown_message;
 
-/// Space that is reserved for each file that a start writes: some hours of signs of
-/// life.
+/// Bytes reserved for each file that a start writes: some hours of heartbeats.
 const RESERVED_BYTES: i64 = 4 << 20;
-/// Less is not worth reserving.
+/// The smallest reservation that is worth making, in bytes.
 const LEAST_RESERVED_BYTES: i64 = 4 << 10;
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Not a state of ours.
+    /// The file does not contain a state of this version.
     #[error("{}: not a state of this version of skt-hpl ({why}); remove the folder", path.display())]
     Format {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// Others could have written it, and we would start and end processes as it
-    /// says.
+    /// Other users could have written the state, and the supervisor starts and ends processes as
+    /// the state says.
     #[error(
         "{}: {why}; others could make this user start and end processes with it. \
          {advice}, or name another folder with --state", path.display()
     )]
     NotOurs {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         why: String,
         /// What may help.
         advice: String,
@@ -67,34 +65,34 @@ pub enum StateError {
     /// Another supervisor is running.
     #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
     Locked {
-        /// The lock.
+        /// The path of the lock.
         path: PathBuf,
     },
 }
 
-/// The folder.
+/// The folder that keeps the state.
 #[derive(Debug, Clone)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder of that name.
+    /// The folder with this path.
     pub fn new(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// A file in it.
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Where start number `start` writes: standard output and standard error.
+    /// The files to which start number `start` writes its standard output and standard error.
     pub fn outputs(&self, start: usize) -> (PathBuf, PathBuf) {
         (self.file(&format!("attempt-{start}.out")), self.file(&format!("attempt-{start}.err")))
     }
 
-    /// Reserves space for what start number `start` is going to write, beyond what it has
-    /// written: so its signs of life arrive also while the file system is full. Where
-    /// the file system cannot reserve, nothing is lost.
+    /// Reserves space for what start number `start` will write, beyond what it has written, so that
+    /// its heartbeats arrive also when the file system is full. A file system that cannot reserve
+    /// is left as it is.
     pub fn reserve(&self, start: usize) {
         let (out, err) = self.outputs(start);
         for path in [err, out] {
@@ -109,22 +107,22 @@ impl Folder {
         }
     }
 
-    /// Frees what [`Folder::reserve`] has reserved, once the start has ended.
+    /// Frees the space that [`Folder::reserve`] reserved, once the start has ended.
     pub fn release(&self, start: usize) {
         let (out, err) = self.outputs(start);
         for path in [err, out] {
             let Ok(file) = unfollowed().write(true).open(path) else { continue };
-            // Cut to its own length, a file loses what lies behind. Not to be able to
-            // does no harm.
+            // Cut to its own length, a file loses the space reserved beyond it. A failure does no
+            // harm.
             let _ = file.metadata().and_then(|metadata| file.set_len(metadata.len()));
         }
     }
 
-    /// Makes the folder, for this user alone, and takes the lock; it is held as
-    /// long as what is returned lives.
+    /// Makes the folder, accessible to this user only, and takes the lock, which is held as long as
+    /// the returned value lives.
     ///
     /// # Errors
-    /// Another has it, others can write to the folder, or the system refuses.
+    /// Another supervisor has the lock, others can write to the folder, or the system refuses.
     pub fn lock(&self) -> Result<Flock<File>, StateError> {
         let path = self.file("lock");
         let failed = |source| StateError::File { path: path.clone(), source };
@@ -156,18 +154,18 @@ impl Folder {
         matches!(lock, Err((_, Errno::EWOULDBLOCK)))
     }
 
-    /// What was saved last, if anything, to act on it.
+    /// Reads the state that was saved last, if any, to act on it.
     ///
     /// # Errors
-    /// It cannot be read, or others could have written it.
+    /// The file cannot be read, or others could have written it.
     pub fn load(&self) -> Result<Option<State>, StateError> {
         self.read(check)
     }
 
-    /// What was saved last, to show it: it may be another user's.
+    /// Reads the state that was saved last, to show it: it may belong to another user.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn look(&self) -> Result<Option<State>, StateError> {
         self.read(|_, _| Ok(()))
     }
@@ -196,10 +194,10 @@ impl Folder {
         }
     }
 
-    /// Saves, all or nothing.
+    /// Saves the state, all or nothing.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The file cannot be written.
     pub fn save(&self, state: &mut State) -> Result<(), StateError> {
         state.written_unix = state.written_unix.max(now_unix());
         let bytes = serde_json::to_vec_pretty(state).expect("text and numbers become JSON");
@@ -211,7 +209,7 @@ impl Folder {
     /// Adds an event to the log.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The log cannot be written.
     pub fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });
@@ -223,13 +221,13 @@ impl Folder {
             .map_err(|source| StateError::File { path, source })
     }
 
-    /// Removes what only a running run needs, and of older starts all.
+    /// Removes what only a running run needs, and all files of older starts.
     pub fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.0) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // A supervisor that was killed while it saved may leave its new file.
+            // A supervisor that was killed while it saved may leave its temporary file.
             let is_new = name.starts_with(".state.json") || name.starts_with(".hosts");
             if name.starts_with("attempt-") || name == "hosts" || is_new {
                 // A file that stays does no harm.
@@ -239,15 +237,15 @@ impl Folder {
     }
 }
 
-/// Opens what has this very name: no link, which none of our files is. What is made
-/// is for this user alone.
+/// Options that open the file of this very name and follow no link, as no file here is a link. A
+/// file that they create is accessible to this user only.
 fn unfollowed() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags(libc::O_NOFOLLOW).mode(0o600);
     options
 }
 
-/// That this user alone can write what the state is read from.
+/// Checks that this user alone can write the file or folder that the state is read from.
 fn check(path: &Path, metadata: &Metadata) -> Result<(), StateError> {
     let (owner, me) = (metadata.uid(), nix::unistd::geteuid().as_raw());
     let (why, advice) = if owner != me {
@@ -313,7 +311,7 @@ mod tests {
             fs::set_permissions(&of, before).unwrap();
         }
         assert!(of_path.lock().and_then(|_| of_path.load()).unwrap().is_some());
-        // No file of it is a link, and none is written through one.
+        // None of the folder's files may be a link, and none is written through one.
         let victim = folder.path().join("victim");
         fs::write(&victim, "dear").unwrap();
         for name in ["state.json", "events.jsonl", "lock", "state.json.new"] {

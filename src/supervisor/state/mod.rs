@@ -18,43 +18,43 @@ const FORMAT_VERSION: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// A supervisor watches it, or was killed while it did.
+    /// A supervisor watches the run, or was killed while it did.
     Running,
-    /// Stopped on request; can go on.
+    /// The run was stopped on request, and can continue.
     Stopped,
-    /// Given up; can go on when its reason is gone.
+    /// The run was given up, and can continue once the reason is gone.
     GaveUp,
-    /// Done.
+    /// The run is done.
     Finished,
 }
 
 /// A failure and what was done about it. Times are Unix seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Which start failed, from 1.
+    /// The number of the start that failed, from 1.
     #[serde(rename = "attempt")]
     pub start: usize,
     /// How the launcher ended, and why it was killed if it was.
     pub how: String,
-    /// Nodes that were replaced.
+    /// The nodes that were replaced.
     pub replaced: Vec<Replacement>,
-    /// The phase of the job's last sign of life.
+    /// The phase of the job's last heartbeat.
     pub phase: String,
-    /// Columns that were eliminated by then.
+    /// Number of columns that were eliminated by then.
     pub column: usize,
-    /// Whether the job had given a sign of life.
+    /// Whether the job had sent a heartbeat.
     pub lived: bool,
     /// Whether a node was lost.
     pub node_lost: bool,
-    /// When the job gave its last sign of life, before the failure.
+    /// When the job sent its last heartbeat before the failure.
     pub last_sign_unix: f64,
     /// When the supervisor noticed the failure.
     pub detected_unix: f64,
     /// When the job was started again, with the nodes probed and replaced.
     pub relaunched_unix: Option<f64>,
-    /// When its ranks gave the first sign of life.
+    /// When the ranks of that start sent the first heartbeat.
     pub alive_unix: Option<f64>,
-    /// When it computed again.
+    /// When that start computed again.
     pub computing_unix: Option<f64>,
     /// The column from which it computed.
     pub resumed_column: Option<usize>,
@@ -63,18 +63,18 @@ pub struct Failure {
 /// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// From the last sign of life until the failure was noticed: an upper bound.
+    /// From the last heartbeat until the failure was noticed: an upper bound.
     pub detection_seconds: f64,
-    /// Until the nodes are probed and replaced and the launcher is started.
+    /// From then until the nodes are probed and replaced and the launcher is started.
     pub replacement_seconds: Option<f64>,
-    /// Until the ranks give a sign of life.
+    /// From the start of the launcher until the ranks send a heartbeat.
     pub restart_seconds: Option<f64>,
-    /// Until they compute again.
+    /// From the first heartbeat until the ranks compute again.
     pub recovery_seconds: Option<f64>,
 }
 
 impl Failure {
-    /// The phases.
+    /// The durations of the phases of the recovery.
     pub fn timeline(&self) -> Timeline {
         let span = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
         Timeline {
@@ -86,67 +86,66 @@ impl Failure {
     }
 }
 
-/// All that a supervisor must not forget.
+/// All that the next supervisor needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     format_version: u32,
-    /// A name that no other run has: the first part of each token.
+    /// A name that no other run has; the first part of each token.
     pub run: String,
-    /// Its name in the store of segments.
+    /// The name of the run in the store of segments.
     pub run_id: String,
     /// Arguments of the benchmark.
     pub command: Vec<String>,
-    /// Ranks.
+    /// Number of MPI ranks.
     pub ranks: usize,
-    /// Nodes.
+    /// The nodes.
     pub pool: Pool,
-    /// Whether it runs, or how it ended.
+    /// Whether the run is running, or how it ended.
     pub status: Status,
-    /// Why it was given up.
+    /// Why the run was given up.
     pub reason: Option<String>,
-    /// Exit code, once there is one.
+    /// The exit code, once there is one.
     pub exit: Option<u8>,
-    /// When it began.
+    /// When the run began.
     pub started_unix: f64,
-    /// When this was written.
+    /// When this state was written.
     pub written_unix: f64,
-    /// The supervisor.
+    /// The process of the supervisor.
     pub supervisor: Process,
-    /// Starts so far; the present one's number.
+    /// The number of starts so far, which is the number of the present start.
     #[serde(rename = "attempt")]
     pub start: usize,
     /// The launcher of the present start.
     pub launcher: Option<Process>,
-    /// When it was started.
+    /// When the launcher was started.
     pub launched_unix: f64,
-    /// The last sign of life of the present start, and when.
+    /// The last heartbeat of the present start, with its time.
     pub last_beat: Option<(Beat, f64)>,
     /// Whether there is a checkpoint to go back to.
     pub has_checkpoint: bool,
-    /// Whether the present start has said that it cannot go on from what it
-    /// found.
+    /// Whether the present start has reported that it cannot continue from the data that it found.
     pub is_refused: bool,
-    /// Whether it has said that a process of an earlier start was still running.
+    /// Whether the present start has reported that a process of an earlier start was still running.
     #[serde(default)]
     pub is_changed: bool,
-    /// The time of the present job has ended, as it has told.
+    /// Whether the present job has reported that its time is up.
     #[serde(default)]
     pub is_time_up: bool,
-    /// Whether the present start has said that its report is whole.
+    /// Whether the present start has reported that its report is whole.
     #[serde(default)]
     pub is_reported: bool,
-    /// Tests that were reported with a residual that is too large, by any start.
+    /// Number of tests, in all starts, whose residual was too large.
     #[serde(default)]
     pub residuals_failed: usize,
     /// All failures so far.
     pub failures: Vec<Failure>,
-    /// How many of them, from the first on, are no reason to give up any more.
+    /// Number of failures, from the first, that no longer count as reasons to give up.
     #[serde(default)]
     pub pardoned: usize,
 }
 
 impl State {
-    /// A run that begins now.
+    /// The state of a run that begins now.
     pub fn new(run_id: &str, command: &[String], ranks: usize, pool: Pool, me: Process) -> Self {
         let now = now_unix();
         Self {
@@ -177,8 +176,9 @@ impl State {
         }
     }
 
-    /// The same run under another supervisor, with these nodes. Where the one before has not
-    /// just been killed, but has given up or was stopped, a user asks again.
+    /// The state of the same run under another supervisor, with the nodes of `pool`. Unless the
+    /// earlier supervisor was killed while the run was running, the user has asked again, and its
+    /// failures no longer count.
     pub fn taken_over(mut self, pool: &Pool, me: Process) -> Self {
         if self.status != Status::Running {
             self.pardoned = self.failures.len();
@@ -189,7 +189,7 @@ impl State {
         self
     }
 
-    /// The token of the present start.
+    /// The heartbeat token of the present start.
     pub fn token(&self) -> String {
         format!("{}.{}", self.run, self.start)
     }

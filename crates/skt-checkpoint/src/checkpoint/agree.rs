@@ -1,24 +1,21 @@
-//! The ranks that processes are after a restart, and the epoch that counts: one decision
-//! for the whole job, a pure function of what all processes have found.
+//! The decision of a restart for the whole job: which process takes which rank, and which epoch
+//! counts. It is a pure function of what all processes have found.
 //!
-//! **Which segments count.** Every start of a job is an [`StartId`]. A segment
-//! says which start it has followed last (`lineage`), and which have read it
-//! since (`joined`). A start first has all segments join, then a barrier, and
-//! only then do segments change and name it as their lineage. So once any
-//! segment names a start as its lineage, each segment that was in reach of that start names it
-//! as joined or as lineage. One that names it in neither way was out of reach
-//! (a node that has come back) and has missed what was decided: it is
-//! stale, whatever its epochs say. What has joined and not followed is as it was,
-//! however many starts it has joined since.
+//! **Which segments count.** Every start of a job has a [`StartId`]. A segment records which start
+//! it followed last (`lineage`), and which have read it since (`joined`). A start first has all
+//! segments join, then a barrier, and only then do segments change and name it as their lineage. So
+//! once any segment names a start as its lineage, each segment that was in reach of that start
+//! names it as joined or as lineage. A segment that names it in neither way was out of reach (on a
+//! node that has returned) and has missed the decision: it is stale, whatever its epochs say. A
+//! segment that has joined and not followed is unchanged, however many starts it has joined.
 //!
-//! **Which epoch.** E is the newest commit of those that count. A rank commits
-//! only after the job-wide barrier, when every D of every group is complete, so
-//! members without that commit can be used at E too.
+//! **Which epoch.** E is the newest commit of the segments that count. A rank commits only after
+//! the job-wide barrier, when every D of every group is complete, so members without that commit
+//! can be used at E, too.
 //!
-//! **Whether the run is done.** Ranks mark their segments as finished after a
-//! barrier that all enter at the end of the work, and nothing is removed before
-//! all are marked. So one mark among the segments that count is enough, and
-//! nothing is ever gone on with beside it.
+//! **Whether the run is done.** Ranks mark their segments as finished after a barrier that all
+//! enter at the end of the work, and nothing is removed before all are marked. So one mark among
+//! the segments that count is enough, and no start resumes a run that has one.
 
 mod assign;
 pub(super) mod found;
@@ -48,10 +45,10 @@ use super::methods::Method;
 use super::record::{Holds, StartId};
 pub use super::refusal::{Damage, LostGroup, Refusal};
 
-/// Decides. `offers` has one entry a process, in the order of their ranks.
+/// Decides for the whole job. `offers` has one entry per process, in the order of their ranks.
 ///
 /// # Errors
-/// When the job cannot go on, with the reason.
+/// When the job cannot resume, with the reason.
 pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
         return Err(Refusal::Disagree { process });
@@ -88,10 +85,10 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     Ok(Decision::Work(Plan { sealed, given_up, ..plan }))
 }
 
-/// What to do where there are images, too: memory first, as far as it goes. A start that
-/// has found images rotten has new segments with nothing in them by then. With a level that is
-/// `given_up` nobody knows that there is nothing, unless the application does: no start begins from
-/// the beginning then.
+/// The plan if there are levels: resumes from memory if that suffices, else from images. A start
+/// that has found images rotten has new segments, with nothing in them, by then. If a level is
+/// `given_up`, nobody knows that it has no image unless the application does, so no start begins
+/// from the beginning.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
@@ -124,8 +121,7 @@ fn with_images(
     }
 }
 
-/// What is left of a run that has come to its end; `None` where no segment that
-/// counts says so.
+/// What is left of a run that has ended; `None` if no segment that counts says so.
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
     let keeps = |content: &Content| counts(content, base) && !content.record.is_hollow();
@@ -133,7 +129,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
     let marks = |content: &Content| content.record.is_finished();
     let is_marked = |segment: &FoundSegment| segment.content.as_ref().is_some_and(marks);
     let marked = contents(offers).find(|content| keeps(content) && marks(content))?;
-    // One of the processes that have found a segment writes to it.
+    // If several processes have found a segment, one of them writes to it.
     let mut seen = BTreeSet::new();
     let mut mark = Vec::with_capacity(offers.len());
     for offer in offers {
@@ -153,7 +149,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
     Some(Finished { epoch, holder, result, left, mark, discard: ids(false), keep: ids(true) })
 }
 
-/// How to begin, or to go on, with a run that has not come to its end.
+/// The plan to begin or resume a run that has not ended, from memory.
 fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     let base = lineage(offers);
     let attempt = this_attempt(offers, rules);
@@ -186,7 +182,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
     resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
 }
 
-/// Says of a refusal which ranks are lost although they are there.
+/// Adds to a refusal which lost ranks have a torn segment.
 fn name_torn(
     refusal: Refusal,
     method: Method,
@@ -207,7 +203,7 @@ fn name_torn(
     }
 }
 
-/// All start from the beginning, with new segments.
+/// The plan to start from the beginning, with new segments.
 fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
@@ -219,7 +215,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
             let members = groups.clone();
             (group::Groups { members, shared_domains, single_domain }, ranks)
         }
-        // Nobody protects anybody.
+        // No rank protects another.
         (None, Method::None) => {
             let members = vec![own.clone()];
             (group::Groups { members, shared_domains: false, single_domain: false }, own)

@@ -1,60 +1,60 @@
-//! What an application asks of its checkpoints.
+//! The settings of an application's checkpoints.
 
 use super::agree::{self, Resume};
-use super::code::Code;
+use super::codec::CodecKind;
 use super::encode::Encoder;
 use super::layout::{BANDS, CELL_BYTES, RegionShape};
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
 
-/// What a checkpoint is to be like. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and `nonce` must
-/// be the same on all ranks.
+/// The settings of checkpoints. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and
+/// `nonce` must be the same on all ranks.
 #[derive(Debug, Clone)]
-pub struct Config<K> {
+pub struct Config {
     /// Name of the run.
     pub run_id: String,
-    /// Whatever else must be the same for a segment to be of use: the
-    /// application's parameters.
+    /// Everything else that must match for a segment to be usable: the application's parameters, as
+    /// a JSON object if each is to have a name.
     pub application: String,
-    /// The method.
+    /// How checkpoints are kept.
     pub method: Method,
-    /// The code; shaped for each group.
-    pub code: K,
+    /// The erasure code; each group shapes it to its size.
+    pub code: CodecKind,
     /// Members of a group, n.
     pub members: usize,
     /// Parities of a stripe, m.
     pub parities: usize,
-    /// Ranks of each group, where the application has the groups: all of one size, with
-    /// all ranks. `None`: they are formed.
+    /// The ranks of each group, if the application defines the groups: all of one size, with every
+    /// rank in one. `None`: groups are formed by [`group::form`](super::group::form).
     pub groups: Option<Vec<Vec<usize>>>,
-    /// The rank that this process had until a loss that its job has outlived; `None` where it
-    /// had none yet.
+    /// The rank that this process had before a loss that its job survived; `None` if it had none.
     pub rank_in_run: Option<usize>,
-    /// Where the job goes on with fewer processes than the run has ranks: each keeps its rank,
-    /// and nobody has the ranks of those that are lost. Sets of ranks, each rank of the run in
-    /// one of them; the application bears the loss of ranks of one set. For method `abft`.
+    /// For a job (method `abft`) that continues with fewer processes than the run has ranks: each
+    /// process keeps its rank, and lost ranks have no process. The sets of ranks partition the run;
+    /// the application survives the loss of ranks of one set. `None`: there is a process for each
+    /// rank.
     pub bears: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure) finds
-    /// best. The parities do not depend on it.
+    /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure)
+    /// finds best. The parities do not depend on it.
     pub message_bytes: Option<usize>,
-    /// Whether members of a group may stand in one failure domain.
+    /// Whether members of a group may share a failure domain.
     pub allow_shared_domains: bool,
-    /// What to do with what is found.
+    /// What to do with segments and images of earlier starts.
     pub resume: Resume,
-    /// Whether the application knows that there is no image of this run: then a level that fails
-    /// hides none, and a first start gives it up where it would be refused.
+    /// Whether the application knows that no image of this run exists: then a level that fails
+    /// hides none, and a first start gives that level up instead of being refused.
     pub nothing_hidden: bool,
     /// Host of this process, as messages name it.
     pub host: String,
     /// Failure domain of this process.
     pub domain: String,
-    /// Node of this process: those of one node see the same segments.
+    /// Node of this process: processes of one node see the same segments.
     pub node: String,
-    /// Wall clock at the start of this process, in any unit (always the same
-    /// one); that of process 0 counts.
+    /// Wall clock at the start of this process, in any unit that is always the same; that of
+    /// process 0 counts.
     pub clock: u64,
     /// A random number; that of process 0 counts.
     pub nonce: u64,
@@ -64,40 +64,40 @@ pub struct Config<K> {
     pub bands: usize,
     /// Bytes of a cell, which has a checksum of its own. A multiple of 8.
     pub cell_bytes: usize,
-    /// Damaged cells of a rank that a restart lists and mends one by one, at most. An image with
-    /// more of them is lost; a segment in memory is refused.
+    /// The most damaged cells of a rank that a restart lists and mends one by one. With more, an
+    /// image is lost and a segment in memory is refused.
     pub damaged_cells_max: usize,
-    /// Bytes of messages that are under way at once, about, in a group that
-    /// encodes while the application computes; one message is a sixteenth of them
-    /// at most.
+    /// Approximate bytes of messages in transit at once in a group that encodes while the
+    /// application computes; one message has a sixteenth of them at most.
     pub in_flight_bytes: usize,
-    /// Parts of a segment start on a multiple of this, and of 8.
+    /// Parts of a segment begin on a multiple of this, in bytes, which is a multiple of 8.
     pub align_bytes: usize,
-    /// B, C, D and the header are written in pieces of this size.
+    /// B, C, D and the header are written in chunks of this many bytes.
     pub chunk_bytes: usize,
-    /// Whether to check, before each checkpoint, that what is said to be
-    /// unchanged is unchanged. Reads all of A, B, C and D.
+    /// Whether to check, before each checkpoint, that what is declared unchanged is unchanged. The
+    /// check reads all of A, B, C and D.
     pub check_frozen: bool,
     /// Levels of images, the nearest first; for methods `self`, `double` and `abft`.
     pub levels: Vec<Level>,
-    /// What a state tells of the time: so the time between two images counts over all starts of
-    /// the run. `None`: it counts from each start.
+    /// Reads the time of the run from a state, so that the time between two images counts across
+    /// starts. `None`: it counts from each start.
     pub state_seconds: Option<StateSeconds>,
-    /// Method `abft`: an image has so many bytes of each region, from its first on, or all
-    /// of it. The others are of no use to a restart.
+    /// Method `abft`: the bytes of each region, from its first on, that an image contains, or all
+    /// of it if it has fewer. A restart does not need the others.
     pub abft_image_bytes: usize,
-    /// Who writes images.
+    /// The thread or process that writes images.
     pub image_writer: Writer,
-    /// Images are written in pieces of this size.
+    /// Images are written in pieces of this many bytes.
     pub image_piece_bytes: usize,
-    /// Images that share a file begin on multiples of this: of the pages of any system, or the end
-    /// of one and the head of the next would share a page of a page cache.
+    /// Images that share a file begin on multiples of this, in bytes: a multiple of the page size
+    /// of any system, or the end of one image and the head of the next would share a page of the
+    /// page cache.
     pub image_align_bytes: u64,
 }
 
-impl<K> Config<K> {
+impl Config {
     /// The defaults: groups of 16 with one parity, method `self`.
-    pub fn new(run_id: &str, code: K) -> Self {
+    pub fn new(run_id: &str, code: CodecKind) -> Self {
         Self {
             run_id: run_id.to_owned(),
             application: String::new(),
@@ -135,15 +135,13 @@ impl<K> Config<K> {
         }
     }
 
-    /// Ranks of the run, in a job of so many processes.
+    /// Ranks of the run, in a job of `processes`.
     pub(super) fn ranks(&self, processes: usize) -> usize {
         agree::ranks(self.bears.as_deref(), processes)
     }
-}
 
-impl<K: Code> Config<K> {
-    /// The parameters of a job of `ranks`. Those of the application have a name each
-    /// where it gives them as a JSON object.
+    /// The parameters of a run of `ranks`. Those of the application have a name each if it gives
+    /// them as a JSON object.
     pub(super) fn parameters(&self, shapes: &[RegionShape], ranks: usize) -> Parameters {
         let shape = |shape: &RegionShape| format!("{} x {} bytes", shape.rows, shape.pitch_bytes);
         let shapes: Vec<String> = shapes.iter().map(shape).collect();
@@ -151,7 +149,7 @@ impl<K: Code> Config<K> {
             (FORMAT_NAME, FORMAT.to_string()),
             ("ranks", ranks.to_string()),
             ("method", self.method.to_string()),
-            ("code", self.code.name().to_string()),
+            ("code", self.code.to_string()),
             ("members of a group", self.members.to_string()),
             ("parities", self.parities.to_string()),
             ("regions", shapes.join(", ")),

@@ -10,68 +10,67 @@ use crate::comm::CommError;
 /// Why a checkpoint or a recovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The job is ending: a rank died.
+    /// A rank died, so the job is ending.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The job cannot go on from what was found.
+    /// The job cannot resume from what was found.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The node's memory.
+    /// An operation on a segment in the node's memory failed.
     #[error("{what} of rank {rank}'s segment ({bytes} bytes): {source}")]
     Memory {
-        /// What was tried.
+        /// The operation, as a participle: `creating`.
         what: &'static str,
-        /// The rank whose segment it is.
+        /// The rank of the segment.
         rank: usize,
-        /// Its size, 0 where not known.
+        /// Size of the segment; 0 where it is not known.
         bytes: usize,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The files of a level.
+    /// An operation on the files of a level failed.
     #[error("{what} of level {level}: {source}")]
     Level {
-        /// What was tried.
+        /// The operation, as a participle with its object: `writing an image`.
         what: &'static str,
         /// The level, as users know it.
         level: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Images of a method that has none.
+    /// Levels were given for a method that has no images.
     #[error("levels need method self, double or abft; this is {0}")]
     NoLevels(Method),
-    /// The code does not reach to the group's size.
+    /// The code has no shape for a group of this size.
     #[error("a group of {members} with {parities} parities: {reason}")]
     Code {
         /// Members of the group.
         members: usize,
         /// Parities of a stripe.
         parities: usize,
-        /// What the code said.
+        /// The code's own message.
         reason: String,
     },
-    /// Members cannot read each other's memory.
+    /// Encoder `direct` was asked for, but some members cannot read each other's memory.
     #[error(
         "encoder `direct` needs all ranks of a group on one host, where each sees the segments of \
          the others; here some do not. Use `auto` or `ring`"
     )]
     NotDirect,
-    /// The application's state, or the result of the run, does not fit into the
-    /// header.
+    /// The application's state, or the result of the run, does not fit into the header.
     #[error(
         "a state or result of {bytes} bytes; the header was made for {capacity} at most \
          (state_capacity_bytes)"
     )]
     StateTooLarge {
-        /// Its size.
+        /// Bytes of the state or result.
         bytes: usize,
-        /// The room there is.
+        /// Bytes that the header has for it.
         capacity: usize,
     },
 }
 
-/// Result of a checkpoint operation.
+/// The result of a checkpoint operation.
 pub type Result<T> = std::result::Result<T, CheckpointError>;
 
 pub(super) fn memory_error(

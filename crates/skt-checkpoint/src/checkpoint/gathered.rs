@@ -1,48 +1,47 @@
 //! Checksums of other members' data.
 //!
-//! A member that computes a parity reads the data of others, where it lies or as it
-//! comes, and finds the checksums of their cells on the way, which saves the owners a
-//! pass over their memory. When all is encoded each gets its own. They are kept in
-//! one order on both sides: unit by unit, row by row of the one block of the unit that
-//! the owner has in the stripe of the keeper's first parity, cell by cell.
+//! A member that computes a parity reads the data of others, in place or as it arrives, and
+//! computes the checksums of their cells at the same time, which saves the owners a pass over their
+//! memory. After the encoding it sends each owner its checksums. Both sides keep them in the same
+//! order: unit by unit; within a unit row by row of the one block that the owner has in the stripe
+//! of the keeper's first parity; within a row cell by cell.
 
 use std::ops::Range;
 
 use super::layout::{Geometry, Stripes};
 
-/// Rows and cells of the block that is being read of a member.
+/// Rows and cells of a member's block in the open unit.
 #[derive(Debug, Clone, Default)]
 struct Open {
-    /// Place of its first checksum.
+    /// Index of its first checksum.
     at: usize,
     rows: Range<usize>,
     cells: Range<usize>,
 }
 
-/// Checksums that were found on one member, by the member whose data it is.
+/// Checksums that one member has computed, by the member whose data they belong to.
 #[derive(Debug, Clone, Default)]
 pub struct Gathered {
     sums: Vec<Vec<u64>>,
     open: Vec<Open>,
 }
 
-/// The block of a band that `owner` has in the stripe whose first parity `keeper`
-/// keeps, if any.
+/// The block of a band that `owner` has in the stripe whose first parity is on `keeper`, if any.
 pub(super) fn shared_block(geometry: Geometry, owner: usize, keeper: usize) -> Option<usize> {
     let block = (keeper + geometry.members - owner - 1) % geometry.members;
     (block < geometry.data()).then_some(block)
 }
 
 impl Gathered {
-    /// Forgets all, for an encoding in a group of `members`.
+    /// Clears everything for an encoding in a group of `members`.
     pub fn clear(&mut self, members: usize) {
         self.sums.resize(members, Vec::new());
         self.sums.iter_mut().for_each(Vec::clear);
         self.open = vec![Open::default(); members];
     }
 
-    /// Makes room for a unit: cells `cells` of the rows of a band. `me` is the place
-    /// of this member in the group.
+    /// Opens a unit: cells `cells` of the rows of a band. `me` is the position of this member in
+    /// the group.
     pub fn open(&mut self, stripes: &Stripes, me: usize, band: usize, cells: Range<usize>) {
         for (member, sums) in self.sums.iter_mut().enumerate() {
             let block = shared_block(stripes.geometry, member, me);
@@ -53,10 +52,10 @@ impl Gathered {
         }
     }
 
-    /// The checksum of a cell of a member's row, of the unit opened last.
+    /// Stores the checksum of a cell of a member's row, of the unit opened last.
     ///
     /// # Panics
-    /// When that member has no such row in the stripe of this member's first parity.
+    /// When that member has no such row or cell in the stripe of this member's first parity.
     pub fn put(&mut self, member: usize, row: usize, cell: usize, sum: u64) {
         let Open { at, rows, cells } = &self.open[member];
         assert!(rows.contains(&row) && cells.contains(&cell), "of the open unit");

@@ -1,15 +1,15 @@
-//! Which ranks protect each other.
+//! The groups of ranks that protect each other.
 //!
-//! Ranks are dealt into groups so that no two members of a group stand in the
-//! same failure domain (a host, a rack). Groups are formed once, at the first
-//! start of a run; a restart takes them from the headers.
+//! Ranks are dealt into groups so that no two members of a group share a failure domain (a host, a
+//! rack). Groups are formed once, at the first start of a run; a restart takes them from the
+//! headers.
 
 use std::collections::BTreeMap;
 
 /// Why no groups could be formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// n and m do not fit.
+    /// The numbers of members and parities do not fit.
     #[error(
         "groups of {members} ranks with {parities} parities: 1 <= parities <= members / 2 must hold"
     )]
@@ -19,7 +19,7 @@ pub enum PlacementError {
         /// Parities asked for.
         parities: usize,
     },
-    /// Fewer ranks than the smallest group.
+    /// There are fewer ranks than the smallest group needs.
     #[error("{ranks} ranks cannot form a group: {parities} parities need at least {least} ranks")]
     TooFewRanks {
         /// Ranks there are.
@@ -29,7 +29,7 @@ pub enum PlacementError {
         /// Ranks needed.
         least: usize,
     },
-    /// One failure domain holds too many of the ranks, whose groups are given.
+    /// One failure domain holds too many of the ranks, with groups that the application defines.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks in {groups} groups: more than \
          {parities} of some group, whose data its loss would take along. Spread the ranks over \
@@ -42,14 +42,14 @@ pub enum PlacementError {
         held: usize,
         /// Ranks of the job.
         ranks: usize,
-        /// Groups there are.
+        /// Number of groups.
         groups: usize,
         /// Losses that a group survives.
         parities: usize,
         /// Ranks that a domain may hold.
         most: usize,
     },
-    /// One failure domain holds too many of the ranks.
+    /// One failure domain holds too many of the ranks for groups to be formed.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
          stand in one domain: {ranks} ranks make {groups} groups of at least {least} at most. \
@@ -72,27 +72,26 @@ pub enum PlacementError {
 /// The groups of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Ranks of each group, rising.
+    /// Ranks of each group, in rising order.
     pub members: Vec<Vec<usize>>,
-    /// Whether some group has two members in one domain: the loss of that
-    /// domain may be more than the group can bear.
+    /// Whether some group has two members in one failure domain, whose loss the group may not
+    /// survive.
     pub shared_domains: bool,
-    /// Whether all ranks stand in one domain: protects against the death of
+    /// Whether all ranks are in one failure domain: then the groups protect against the death of
     /// processes only.
     pub single_domain: bool,
 }
 
 /// Forms groups of about `members` ranks with `parities` parities each.
 ///
-/// `domains` names the failure domain of each rank. Sizes differ by at most
-/// one within a span of domains (over the whole job where the domains hold
-/// unequal numbers of ranks); no group is smaller than `2 * parities`. Groups
-/// are smaller than asked for where the domains force it.
+/// `domains` names the failure domain of each rank. Sizes differ by at most one within a span of
+/// domains (over the whole job if the domains hold unequal numbers of ranks); no group is smaller
+/// than `2 * parities`. Groups are smaller than asked for where the domains force it.
 ///
 /// # Errors
-/// When the shape is not legal, or the placement makes it impossible and
-/// `allow_shared_domains` is not set. A job within one single domain is always
-/// allowed and marked as such.
+/// When the shape is not legal, or when the placement makes it impossible and
+/// `allow_shared_domains` is not set. A job within one single domain is always allowed and marked
+/// as such.
 pub fn form(
     domains: &[String],
     members: usize,
@@ -123,24 +122,24 @@ pub fn form(
     Ok(Groups { members: formed, shared_domains, single_domain: false })
 }
 
-/// The ranks of a job whose application has the groups.
+/// The placement of ranks whose groups the application defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// The rank of each process.
     pub ranks: Vec<usize>,
-    /// Whether some domain holds more of a group than may be lost of it.
+    /// Whether some domain holds more of a group than the group may lose.
     pub shared_domains: bool,
-    /// Whether all ranks stand in one domain.
+    /// Whether all ranks are in one failure domain.
     pub single_domain: bool,
 }
 
-/// Gives the ranks of `groups`, which are of one size and have all ranks, to the processes
-/// that stand in these `domains`, so that no domain holds more than `parities` of a group:
-/// each process its own number where that will do.
+/// Assigns the ranks of `groups` to the processes in these `domains` so that no domain holds more
+/// than `parities` ranks of a group. Each process gets its own number if that is such an
+/// assignment.
 ///
 /// # Errors
-/// When a domain holds too many ranks, and `allow_shared_domains` is not set. A job within
-/// one single domain is always allowed and marked as such.
+/// When a domain holds too many ranks, and `allow_shared_domains` is not set. A job within one
+/// single domain is always allowed and marked as such.
 ///
 /// # Panics
 /// When the groups are not of one size, or do not have as many ranks as there are processes.
@@ -158,7 +157,7 @@ pub fn place(
     if single_domain || most_in_a_domain(domains, groups, &own) <= parities {
         return Ok(Placement { ranks: own, shared_domains: single_domain, single_domain });
     }
-    // Neighbours in this order, a domain's ranks among them, go to different groups.
+    // Neighbours in this order, among them the ranks of a domain, go to different groups.
     let mut ranks = own;
     for (i, process) in by_domain.concat().into_iter().enumerate() {
         ranks[process] = groups[i % groups.len()][i / groups.len()];
@@ -178,7 +177,7 @@ pub fn place(
     Ok(Placement { ranks, shared_domains, single_domain })
 }
 
-/// The most ranks of a group that one domain holds, `ranks` being those of the processes.
+/// The most ranks of one group in one domain. `ranks` has the rank of each process.
 pub fn most_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
     let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
     for (domain, rank) in domains.iter().zip(ranks) {
@@ -202,13 +201,12 @@ fn ranks_by_domain(domains: &[String]) -> Vec<Vec<usize>> {
     lists
 }
 
-/// Number of groups of about `members`, none smaller than `least`.
+/// The number of groups of about `members` ranks, none smaller than `least`.
 fn count(ranks: usize, members: usize, least: usize) -> usize {
     ranks.div_ceil(members).min(ranks / least).max(1)
 }
 
-/// Deals ranks into groups, one after the other: `groups` consecutive ones land
-/// in different groups.
+/// Deals ranks into groups in turn, so that `groups` consecutive ones get into different groups.
 fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     let mut members = vec![Vec::new(); groups];
     for (i, &rank) in ranks.iter().enumerate() {
@@ -220,8 +218,8 @@ fn deal(ranks: &[usize], groups: usize) -> Vec<Vec<usize>> {
     members
 }
 
-/// The usual case, the same number of ranks in each domain: spans of
-/// neighbouring domains, the i-th ranks of a span in one group.
+/// Groups for the usual case, equal numbers of ranks in all domains: the domains are cut into spans
+/// of neighbours, and the i-th ranks of a span's domains form a group. `None` in other cases.
 fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<Vec<Vec<usize>>> {
     let each = by_domain[0].len();
     if by_domain.len() < least || by_domain.iter().any(|ranks| ranks.len() != each) {
@@ -241,8 +239,8 @@ fn neighbours(by_domain: &[Vec<usize>], members: usize, least: usize) -> Option<
     Some(groups)
 }
 
-/// Any placement: deals domain after domain, so that a domain with no more
-/// ranks than there are groups never meets itself.
+/// Groups for any placement: deals out domain after domain, so that a domain with no more ranks
+/// than there are groups has no two in one group.
 fn anywhere(
     domains: &[String],
     by_domain: &[Vec<usize>],
@@ -280,7 +278,7 @@ mod tests {
             .collect()
     }
 
-    /// Process rows of a grid of `p` times `width`, row by row or column by column.
+    /// The process rows of a `p x width` grid, with ranks numbered row by row or column by column.
     fn rows(p: usize, width: usize, by_column: bool) -> Vec<Vec<usize>> {
         let rank = |r: usize, c: usize| if by_column { c * p + r } else { r * width + c };
         (0..p).map(|r| (0..width).map(|c| rank(r, c)).collect()).collect()
@@ -289,7 +287,7 @@ mod tests {
     #[test]
     fn given_groups_are_placed_so_that_a_domain_is_not_missed() {
         for (p, width, by_column, parities, counts, moves) in [
-            // Each node has a rank of each row already.
+            // Each node already has one rank of each row.
             (2, 4, true, 1, vec![2; 4], false),
             // Two ranks of a row on each node.
             (2, 4, false, 1, vec![2; 4], true),
@@ -424,7 +422,8 @@ mod tests {
                 }
                 Err(PlacementError::TooFewRanks { .. }) => prop_assert!(len < 2 * m),
                 Err(PlacementError::Crowded { .. }) => {
-                    // Pigeonhole: that domain has more ranks than groups can be.
+                    // By the pigeonhole principle: that domain has more ranks than there can be
+                    // groups.
                     let most = counts.iter().max().unwrap();
                     prop_assert!(!shared && *most > len / (2 * m));
                 }

@@ -1,12 +1,10 @@
-//! The header of a segment: who it belongs to, and how far it is.
+//! The header of a segment: its identity and its record.
 //!
-//! The identity is written once. Everything that changes is one [`Record`],
-//! written whole into one of two slots in turn: a write that death cuts short
-//! leaves the record before it in force. A slot keeps two copies of its record,
-//! written one after the other, each with a checksum. So a torn write, which
-//! leaves one copy whole, and damage are told apart: one damaged copy does no
-//! harm, and a slot without a whole copy makes the segment useless instead of
-//! bringing an older record back.
+//! The identity is written once. Everything that changes is one [`Record`], written whole into two
+//! slots in turn: a write that a death cuts short leaves the record before it in force. A slot has
+//! two copies of its record, written one after the other, each with a checksum. A torn write leaves
+//! one copy whole, so it can be told from damage: one damaged copy does no harm, and a slot without
+//! a whole copy makes the segment useless instead of bringing an older record back.
 
 use std::ops::Range;
 
@@ -16,10 +14,10 @@ use super::codec::checksum;
 use super::parameters::{Parameters, cut_to};
 use super::record::Record;
 
-/// Its last byte is the version: another one may sum up and spell the identity in
-/// another way.
+/// Begins every segment. The last byte is the version: another version may compute checksums or
+/// encode the identity differently.
 const MAGIC: [u8; 8] = *b"SKTCKPT3";
-/// Room for the parameters in an identity.
+/// Bytes that the parameters in an identity may have.
 const PARAMETERS_BYTES: usize = 2048;
 
 /// Name of a segment within a run and a node.
@@ -31,25 +29,26 @@ pub struct SegmentId {
     pub attempt: u64,
 }
 
-/// What a segment is, for good. It stands at the start of a segment in every format,
-/// so that a segment of other parameters, whose record has another place, is known
-/// for what it is. What another version has not written is empty.
+/// What a segment is, for good. It is stored at the start of a segment in every format, so that a
+/// segment of other parameters, whose record is at another offset, is recognized. Fields that
+/// another version did not write are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
     /// The run it belongs to.
     pub run_id: String,
-    /// Checksum of all that must agree between writer and reader.
+    /// Checksum of everything that writer and reader must agree on.
     pub fingerprint: u64,
-    /// The same, as far as it has room, for people to read.
+    /// The parameters of the fingerprint for people to read, cut to the bytes that there are for
+    /// them.
     pub parameters: Parameters,
-    /// Logical rank.
+    /// Logical rank of the run.
     pub rank: usize,
     /// Index of its group.
     pub group: usize,
-    /// Ranks of its group.
+    /// Logical ranks of its group.
     pub members: Vec<usize>,
-    /// Size of the segment.
+    /// Size of the segment in bytes.
     pub bytes: usize,
 }
 
@@ -71,21 +70,21 @@ impl HeaderLayout {
         }
     }
 
-    /// Size of the header.
+    /// Size of the header in bytes.
     pub fn bytes(&self) -> usize {
         self.identity_bytes + 4 * self.copy_bytes
     }
 
-    /// Where the two copies of the record of this sequence number go, in bytes of
-    /// the segment. They follow each other.
+    /// The byte ranges within the segment of the two adjacent copies of the record with this
+    /// sequence number.
     pub fn slot(&self, sequence: u64) -> [Range<usize>; 2] {
         let start = self.identity_bytes + (sequence % 2) as usize * 2 * self.copy_bytes;
         let middle = start + self.copy_bytes;
         [start..middle, middle..middle + self.copy_bytes]
     }
 
-    /// The order in which the copies of a slot are written: a whole copy goes last,
-    /// so that there is always one. `header` is what is there now.
+    /// The order in which the copies of a slot are written: a copy that is whole goes last, so that
+    /// one is always whole. `header` has the present contents.
     pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
         let [first, second] = self.slot(sequence);
         let is_whole = |copy: &Range<usize>| Record::decode(&header[copy.clone()]).is_some();
@@ -95,7 +94,7 @@ impl HeaderLayout {
         }
     }
 
-    /// The identity as it stands at the start of the segment.
+    /// The identity as stored at the start of the segment.
     ///
     /// # Panics
     /// When it does not fit: a group of more than 255 members.
@@ -111,7 +110,7 @@ impl HeaderLayout {
         bytes
     }
 
-    /// Reads the identity; `None` when it is not whole.
+    /// Reads the identity; `None` when it is torn, damaged or missing.
     pub fn decode_identity(&self, header: &[u8]) -> Option<Identity> {
         let rest = header.strip_prefix(&MAGIC)?;
         let (len, rest) = rest.split_first_chunk()?;
@@ -123,7 +122,8 @@ impl HeaderLayout {
         serde_json::from_slice(text).ok()
     }
 
-    /// Bytes of the identity at the start of a segment, by what it says of itself.
+    /// Bytes of the identity at the start of a segment, according to its own length field; `None`
+    /// when the segment does not begin with an identity of this version.
     pub fn identity_bytes(segment: &[u8]) -> Option<usize> {
         let (len, _) = segment.strip_prefix(&MAGIC)?.split_first_chunk()?;
         usize::try_from(u64::from_le_bytes(*len)).ok()?.checked_add(24)
@@ -134,7 +134,7 @@ impl HeaderLayout {
         segment.starts_with(&MAGIC[..7]) && !segment.starts_with(&MAGIC)
     }
 
-    /// A record as it stands in each copy of its slot.
+    /// A record as stored in each copy of its slot.
     ///
     /// # Panics
     /// When its state is larger than the capacity.
@@ -144,11 +144,11 @@ impl HeaderLayout {
         bytes
     }
 
-    /// Reads the record in force; `None` when there is none, or when it may be the
-    /// one that is damaged.
+    /// Reads the record in force; `None` when there is none, or when the one in force may be
+    /// damaged.
     ///
-    /// A slot is written copy by copy, so whatever dies, it has a whole copy, or, the
-    /// first time, a blank one.
+    /// The copies of a slot are written one after the other. Whenever a death interrupts this, the
+    /// slot has a whole copy or, the first time, a blank one.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {
         let mut newest: Option<Record> = None;
         let mut unread = 0;
@@ -167,7 +167,7 @@ impl HeaderLayout {
                 Some(_) => newest = newest.max(whole),
             }
         }
-        // With a second record both slots have been written.
+        // From the second record on both slots have been written.
         newest.filter(|r| r.sequence() == 1 || (r.sequence() > 1 && unread == 0))
     }
 }
@@ -178,8 +178,8 @@ mod tests {
     use crate::checkpoint::methods::Method;
     use crate::checkpoint::record::StartId;
 
-    /// Records of all sorts: hollow ones and those that follow a start, committed and
-    /// stamped, at the end, with many starts and few.
+    /// Records of all kinds: hollow ones, followers of a start, committed, stamped and finished
+    /// ones, with many starts and few.
     fn record(sequence: u64) -> Record {
         let mut record = Record::of_new_segment();
         let start = |number| StartId { number, nonce: sequence };
@@ -210,7 +210,8 @@ mod tests {
         }
     }
 
-    /// All headers that a death in the write of `record` can leave.
+    /// All headers that a death during the write of `record` can leave, with whether the first copy
+    /// is whole by then.
     fn torn(layout: &HeaderLayout, header: &[u8], record: &Record) -> Vec<(Vec<u8>, bool)> {
         let bytes = layout.encode_record(record);
         let mut torn = header.to_vec();
@@ -235,11 +236,11 @@ mod tests {
             let mut is_new = false;
             for (torn, whole) in torn(&layout, &header, &new) {
                 let found = layout.decode_record(&torn);
-                // From the first whole copy on; its last bytes may happen to be there
-                // already.
+                // The new one counts from its first whole copy on, or earlier if the last bytes
+                // happen to be there already.
                 is_new |= whole || found.as_ref() == Some(&new);
                 assert_eq!(found, if is_new { Some(new.clone()) } else { old.clone() });
-                // Death after death: the next writes are torn too.
+                // A second death: the next writes are torn, too.
                 for next in [record(sequence), record(sequence + 1)] {
                     let expected = layout.decode_record(&torn).map_or(0, |r| r.sequence());
                     if next.sequence() != expected + 1 {
@@ -270,7 +271,7 @@ mod tests {
                     assert_eq!(layout.decode_record(&flipped), Some(record(sequence)));
                 }
             }
-            // Both copies: nothing is left to go by.
+            // With both copies damaged nothing is left to go by.
             let mut lost = header.clone();
             for copy in layout.slot(sequence) {
                 lost[copy.start + end / 2] ^= 4;

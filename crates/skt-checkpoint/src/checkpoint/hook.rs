@@ -1,7 +1,7 @@
-//! Named steps of the protocol: places to die.
+//! Named steps of the protocol, at which tests kill ranks.
 //!
-//! Fault injection for users (`--inject`) and the simulated ranks of the tests
-//! hang on the same [`Hook`]. docs/protocol.md lists the names.
+//! Fault injection for users (`--inject`) and the simulated ranks of the tests implement the same
+//! [`Hook`]. docs/protocol.md lists the names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,89 +25,89 @@ step_names! {
     Lock = "lock",
     /// Before looking for segments.
     Agree = "agree",
-    /// Before removing a segment that nobody takes.
+    /// Before removing a segment that no process takes over, or images that no start needs.
     Discard = "discard",
-    /// Before making the segment of a lost or new rank.
+    /// Before creating the segment of a lost or new rank.
     Create = "create",
-    /// Before the record that joins this start, and the identity of a new segment.
+    /// Before writing the record that joins this start, and the identity of a new segment.
     Join = "join",
     /// Before the barrier after joining.
     Joined = "joined",
-    /// Before the record that follows this start.
+    /// Before writing the record that follows this start.
     Confirm = "confirm",
     /// Before reading a piece of an image.
     RecoverLoad = "recover-load",
     /// Before comparing data and parities with their checksums.
     RecoverVerify = "recover-verify",
-    /// Before finishing the flush that death cut short.
+    /// Before finishing a flush that a death cut short.
     RecoverFlush = "recover-flush",
-    /// Before the record after that flush, or of a rebuilt rank.
+    /// Before writing the record after that flush, or the record of a rebuilt rank.
     RecoverStamp = "recover-stamp",
     /// Before rebuilding a band of the lost members.
     RecoverRebuild = "recover-rebuild",
     /// Before rebuilding a damaged cell.
     RecoverMend = "recover-mend",
-    /// Before setting A from B, and the other parities from those of the epoch.
+    /// Before resetting A to B, and the other set of parities to that of the epoch.
     RecoverCopy = "recover-copy",
     /// Before taking part in a checkpoint.
     Checkpoint = "checkpoint",
     /// Before copying A (`double`, `single`).
     Copy = "copy",
-    /// Before the mark that the copy is torn (`single`).
+    /// Before marking the copy as torn (`single`).
     Begin = "begin",
     /// Before copying the checksums, and the parities of what froze (`self`).
     Carry = "carry",
     /// Before encoding.
     Encode = "encode",
-    /// Before telling each other the checksums that were found.
+    /// Before the members exchange the checksums that they computed for each other.
     Sums = "sums",
     /// Before the barrier of the job.
     Barrier = "barrier",
-    /// Before the record with COMMIT.
+    /// Before writing the record with COMMIT.
     Commit = "commit",
     /// Before copying a band of A to B.
     Flush = "flush",
-    /// Before the record with the stamp.
+    /// Before writing the record with the stamp.
     Stamp = "stamp",
     /// Before the barrier at the end of the work.
     Finish = "finish",
-    /// Before the record that bears the result.
+    /// Before writing the record with the result.
     Mark = "mark",
     /// Before the barrier after marking.
     Marked = "marked",
     /// Before the barrier after reporting.
     Clear = "clear",
-    /// Before removing a segment of a run that is done.
+    /// Before removing a segment or an image file of a finished run.
     Remove = "remove",
 }
 
 /// A step of the protocol on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Which step.
+    /// The kind of step.
     pub name: StepName,
     /// Epoch that is being made or restored.
     pub epoch: u64,
-    /// Region, where the step has one.
+    /// The region, if the step has one.
     pub region: Option<usize>,
-    /// Band of the region, where the step has one.
+    /// The band of the region, if the step has one.
     pub band: Option<usize>,
-    /// Chunk within the step, for writes to B, C, D and the header.
+    /// The chunk within the step, for writes to B, C, D and the header.
     pub chunk: Option<usize>,
 }
 
 impl Step {
-    /// A step of a whole rank.
+    /// A step without region, band or chunk.
     pub fn new(name: StepName, epoch: u64) -> Self {
         Self { name, epoch, region: None, band: None, chunk: None }
     }
 
-    /// The step for one band of a region.
+    /// The step at one band of a region.
     pub fn band(self, region: usize, band: usize) -> Self {
         Self { region: Some(region), band: Some(band), ..self }
     }
 
-    /// The step before one chunk is written.
+    /// The step before chunk `chunk` is written.
     pub fn chunk(self, chunk: usize) -> Self {
         Self { chunk: Some(chunk), ..self }
     }
@@ -126,28 +126,28 @@ impl fmt::Display for Step {
     }
 }
 
-/// Called before every step.
+/// An observer of the protocol's steps, called before each.
 pub trait Hook: Send + Sync {
-    /// An error (or death) stops the rank right here, before the step.
+    /// Called before `step`. An error, or the death of the process, stops the rank there.
     fn at(&self, step: &Step) -> Result<()>;
 
     /// Called several times a second while the rank waits for an image that is being written, or
-    /// goes through all of its memory.
+    /// passes over all of its memory.
     fn waits(&self, _: &Wait) {}
 }
 
-/// How a rank's wait goes.
+/// The progress of a rank's wait.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wait {
-    /// Since it began.
+    /// Seconds since it began.
     pub seconds: f64,
-    /// What has been done of what it waits for: a number that grows.
+    /// Operations done so far of those that the rank waits for; the number rises.
     pub operations: u64,
-    /// What the present operation may take, as far as those before it tell; else 0.
+    /// Seconds that the present operation may take, judging by those before it; 0 if unknown.
     pub expected_seconds: f64,
 }
 
-/// No fault injection.
+/// A hook that does nothing.
 pub struct NoHook;
 
 impl Hook for NoHook {
@@ -167,15 +167,15 @@ pub struct StepPattern {
     chunk: Option<usize>,
 }
 
-/// A step name or key that does not exist.
+/// The error for text that names no step, or no key of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no step; say NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
          KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.map(StepName::name).join(", "))]
 pub struct UnknownStep(String);
 
 impl StepPattern {
-    /// Whether this step is meant. What the pattern does not say may be
-    /// anything, so the first such step is meant.
+    /// Whether the pattern names this step. Keys that the pattern does not give match anything, so
+    /// it means the first such step.
     pub fn matches(&self, step: &Step) -> bool {
         let fits = |want: Option<usize>, is: Option<usize>| want.is_none() || want == is;
         self.name == step.name
@@ -213,7 +213,7 @@ impl FromStr for StepPattern {
 mod tests {
     use super::*;
 
-    /// docs/protocol.md says for people what each step comes before.
+    /// docs/protocol.md describes for people what each step comes before.
     #[test]
     fn the_documentation_names_all_steps_in_their_order() {
         let page = include_str!("../../../../docs/protocol.md");

@@ -1,12 +1,11 @@
-//! Where blocks, parities and copies lie: pure functions of shapes.
+//! Layout of blocks, parities and copies: pure functions of shapes.
 //!
-//! A region is `rows x pitch_bytes`, row-major, of one shape on all members of
-//! a group. Its rows are cut into blocks of equal height (the last may be
-//! lower). With n members and m parities, each k = n - m consecutive blocks of
-//! every member form a *band*; a band has n *stripes*. Stripe t keeps its m
-//! parities on members t, t+1, .. t+m-1 (mod n) and takes one block from each
-//! of the k others: block i of a band, on member q, belongs to stripe
-//! t = q + 1 + i (mod n), so that data i of stripe t is on member t - 1 - i.
+//! A region is `rows x pitch_bytes`, row-major, of one shape on all members of a group. Its rows
+//! are cut into blocks of equal height (the last may be lower). With n members and m parities, each
+//! k = n - m consecutive blocks of every member form a *band*; a band has n *stripes*. Stripe t
+//! keeps its m parities on members t, t+1, .. t+m-1 (mod n) and takes one block from each of the k
+//! others: block i of a band, on member q, belongs to stripe t = q + 1 + i (mod n), so that data
+//! block i of stripe t is on member t - 1 - i.
 //!
 //! ```text
 //! n = 4, m = 1:   member 0   1   2   3        stripe of block i in a band
@@ -16,21 +15,21 @@
 //!        parity          0   1   2   3
 //! ```
 //!
-//! So every member keeps m parity blocks a band, C = D = m/(n-m) of the region
-//! (Tang et al., TPDS 2018, Table 1, for m = 1), the load is even within each
-//! band, and bands freeze whole, from the top.
+//! So every member keeps m parity blocks per band, C = D = m/(n-m) of the region (Tang et al., TPDS
+//! 2018, Table 1, for m = 1), the load is even within each band, and bands freeze whole, from the
+//! top.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// Bands a region is cut into where it has the rows for it: a checkpoint
-/// encodes whole bands, so more of them waste less at the frozen edge.
+/// Bands that a region with enough rows is cut into. A checkpoint encodes whole bands, so more
+/// bands waste less at the frozen edge.
 pub const BANDS: usize = 64;
 
-/// Bytes of a cell, what has a checksum of its own: long enough that the checksum
-/// takes little memory, short enough to stay in the nearest cache while it is
-/// summed, and to lose little with one bit.
+/// Bytes of a cell, the unit with a checksum of its own: long enough that checksums take little
+/// memory, short enough to stay in the nearest cache while it is summed, and to lose little with
+/// one flipped bit.
 pub const CELL_BYTES: usize = 2048;
 
 /// Shape of a region of memory to protect.
@@ -49,9 +48,8 @@ impl RegionShape {
     }
 }
 
-/// Part of a region that may have changed since the last checkpoint: rows from
-/// `row` on, in the bytes of each row from `byte` on. What lies outside must be
-/// as it was at the last checkpoint.
+/// The part of a region that may have changed since the last checkpoint: rows from `row` on, in the
+/// bytes of each row from `byte` on. Everything outside must be as it was at the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Active {
     /// First row that may have changed.
@@ -67,7 +65,7 @@ impl Active {
     pub const NOTHING: Self = Self { row: usize::MAX, byte: usize::MAX };
 }
 
-/// Members, parities and data blocks of a stripe.
+/// Members and parities of a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Geometry {
     /// Members of the group, n.
@@ -103,7 +101,7 @@ impl Geometry {
     }
 }
 
-/// Blocks and bands of one region.
+/// The blocks and bands of one region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stripes {
     /// The group's geometry.
@@ -115,13 +113,15 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// Cuts a region so that it has [`BANDS`] bands, or as many as it has rows
-    /// for.
+    /// Cuts a region into [`BANDS`] bands, or fewer if it has too few rows.
     pub fn new(geometry: Geometry, shape: RegionShape) -> Self {
         Self::with_bands(geometry, shape, BANDS)
     }
 
     /// Cuts a region into at most `bands` bands.
+    ///
+    /// # Panics
+    /// When `geometry` has no parity, or more parities than data blocks.
     pub fn with_bands(geometry: Geometry, shape: RegionShape, bands: usize) -> Self {
         assert!(geometry.parities >= 1 && 2 * geometry.parities <= geometry.members);
         let block_rows = shape.rows.div_ceil(geometry.data() * bands.max(1)).max(1);
@@ -138,13 +138,15 @@ impl Stripes {
         self.shape.rows.div_ceil(self.band_rows())
     }
 
-    /// Bands that hold rows from `row` on.
+    /// Bands with rows from `row` on.
     pub fn bands_from(&self, row: usize) -> Range<usize> {
         (row / self.band_rows()).min(self.bands())..self.bands()
     }
 
-    /// Rows of block `block` of a band, as rows of the region; empty where the
-    /// last band is not full.
+    /// Rows of block `block` of a band, as rows of the region; empty if the last band lacks it.
+    ///
+    /// # Panics
+    /// When a band has no such block.
     pub fn block(&self, band: usize, block: usize) -> Range<usize> {
         assert!(block < self.geometry.data());
         let first = band * self.band_rows() + block * self.block_rows;
@@ -157,12 +159,15 @@ impl Stripes {
         first.min(self.shape.rows)..(first + self.band_rows()).min(self.shape.rows)
     }
 
-    /// Rows of each parity of a band: those of its highest block, its first.
+    /// Rows of each parity of a band: as many as its first block has, the highest.
     pub fn parity_height(&self, band: usize) -> usize {
         self.block(band, 0).len()
     }
 
     /// Rows of parity `parity` of a band, as rows of C and D.
+    ///
+    /// # Panics
+    /// When a stripe has no such parity.
     pub fn parity(&self, band: usize, parity: usize) -> Range<usize> {
         assert!(parity < self.geometry.parities);
         let first = band * self.block_rows * self.geometry.parities;
@@ -175,7 +180,7 @@ impl Stripes {
         self.parity(band, 0).start..self.parity(band, self.geometry.parities - 1).end
     }
 
-    /// Rows of C, and of D.
+    /// Rows of C, which are also those of D.
     pub fn parity_rows(&self) -> usize {
         match self.bands() {
             0 => 0,
@@ -197,40 +202,42 @@ pub struct Part {
 
 impl Part {
     /// Bytes `bytes` of row `row`, as bytes of the segment.
+    ///
+    /// # Panics
+    /// When the part has no such row or bytes.
     pub fn at(&self, row: usize, bytes: Range<usize>) -> Range<usize> {
         assert!(row < self.rows && bytes.start <= bytes.end && bytes.end <= self.pitch_bytes);
         let start = self.offset + row * self.pitch_bytes;
         start + bytes.start..start + bytes.end
     }
 
-    /// All of it, as bytes of the segment.
+    /// All bytes of the part, as bytes of the segment.
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.rows * self.pitch_bytes
     }
 }
 
-/// Where the parts of one region lie in a segment. A method that has no such
-/// part has none of that number.
+/// The parts of one region within a segment; parts that the method does not have are missing from
+/// the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionParts {
     /// Blocks and bands.
     pub stripes: Stripes,
     /// A, the live workspace.
     pub a: Part,
-    /// B, copies of A.
+    /// B, the copies of A.
     pub b: Vec<Part>,
-    /// C (and D), parities.
+    /// C and D, the sets of parities.
     pub parity: Vec<Part>,
-    /// Checksums of the cells of an epoch's data, row by row, and behind them those
-    /// of its parities; as many sets as of parities, which take turns with them.
+    /// Checksums of the cells of an epoch's data, row by row, followed by those of its parities;
+    /// one set for each set of parities, with which they alternate.
     pub sums: Vec<Part>,
-    /// Bytes of a cell, a part of a row; the last of a row may be shorter.
+    /// Bytes of a cell, a part of a row; the last cell of a row may be shorter.
     pub cell_bytes: usize,
 }
 
 impl RegionParts {
-    /// The data of an epoch where it lies, in A or in a copy, with its checksums,
-    /// those of set `set`.
+    /// The data of an epoch, in `part` (A or a copy), with checksum set `set`.
     pub fn data(&self, part: Part, set: usize) -> Summed {
         Summed { part, sums: self.sums[set], first: 0, cell_bytes: self.cell_bytes }
     }
@@ -247,9 +254,9 @@ impl RegionParts {
 pub struct Summed {
     /// The part.
     pub part: Part,
-    /// Checksums, a row of them for each row.
+    /// The checksums, one row for each row of the part.
     sums: Part,
-    /// Row of `sums` that the first row of the part has.
+    /// The row of `sums` for the first row of the part.
     first: usize,
     /// Bytes of a cell.
     pub cell_bytes: usize,
@@ -259,7 +266,7 @@ impl Summed {
     /// Bytes of a checksum.
     pub const SUM_BYTES: usize = size_of::<u64>();
 
-    /// The cells that these bytes of a row lie in.
+    /// The cells that contain these bytes of a row.
     pub fn cells(&self, bytes: &Range<usize>) -> Range<usize> {
         match bytes.is_empty() {
             true => 0..0,
@@ -267,21 +274,20 @@ impl Summed {
         }
     }
 
-    /// Bytes of a cell within its row.
+    /// The bytes of a cell within its row.
     pub fn bytes_of(&self, cell: usize) -> Range<usize> {
         let start = cell * self.cell_bytes;
         start..(start + self.cell_bytes).min(self.part.pitch_bytes)
     }
 
-    /// Where the checksums of these cells of a row lie, as bytes of the segment.
+    /// The checksums of these cells of a row, as bytes of the segment.
     pub fn sums_at(&self, row: usize, cells: &Range<usize>) -> Range<usize> {
         let bytes = cells.start * Self::SUM_BYTES..cells.end * Self::SUM_BYTES;
         self.sums.at(self.first + row, bytes)
     }
 }
 
-/// Where everything lies in the segment of a rank: header, then A, B, C, D of
-/// each region, and their checksums.
+/// The layout of a rank's segment: header, then A, B, C, D and the checksums of each region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentLayout {
     /// Bytes of the header.
@@ -293,9 +299,9 @@ pub struct SegmentLayout {
 }
 
 impl SegmentLayout {
-    /// Lays out `copies` copies and `parity_sets` sets of parities of each
-    /// region behind a header, and as many sets of checksums of cells of
-    /// `cell_bytes`; each part on a multiple of `align_bytes`.
+    /// Lays out each region after a header of `header_bytes`: A, `copies` copies, `parity_sets`
+    /// sets of parities, and as many sets of checksums, one for each cell of `cell_bytes`. Each
+    /// part begins on a multiple of `align_bytes`.
     pub fn new(
         header_bytes: usize,
         shapes: &[RegionShape],
@@ -387,7 +393,7 @@ mod tests {
             }
             prop_assert_eq!(next, rows);
             prop_assert_eq!(next_parity, s.parity_rows());
-            // m/(n-m) of the region, and no more than one band's worth above.
+            // m/(n-m) of the region, and at most one band more.
             prop_assert!(s.parity_rows() * g.data() >= rows * g.parities);
             prop_assert!(
                 s.parity_rows() * g.data() < rows * g.parities + s.band_rows() * g.parities

@@ -1,19 +1,19 @@
-//! What a message between members of a group costs, measured at the start.
+//! The cost of a message between members of a group, measured at the start.
 
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use super::code::Code;
+use super::codec::{self, Codec};
 use crate::comm::collect::all_max;
 use crate::comm::{Comm, PanelBuf, Result, Tag};
 use crate::tuning::TUNING;
 
 const TAG_LINK: Tag = 5;
-/// How long messages may be.
+/// Legal lengths of messages, in bytes.
 pub const MESSAGE_BYTES: RangeInclusive<usize> =
     TUNING.message_bytes_least..=TUNING.message_bytes_most;
 
-/// Cost of a message between neighbours of a group, with all of them at it.
+/// The cost of a message between neighbours of a group while all members send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     /// Seconds that the shortest message takes.
@@ -25,13 +25,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// Measures it, in some milliseconds on a fast network: all members pass
-    /// messages round, as they do when they encode. Collective; the worst of the
-    /// members, the same on all.
+    /// Measures the cost, within some milliseconds on a fast network: all members pass messages
+    /// around the ring, as they do when they encode. Collective; returns the worst of the members,
+    /// the same on all.
     ///
     /// # Errors
     /// When a rank dies.
-    pub fn measure<C: Comm, K: Code>(comm: &C, code: &K) -> Result<Self> {
+    pub fn measure<C: Comm>(comm: &C, code: &Codec) -> Result<Self> {
         let buffer = || PanelBuf::for_messages(TUNING.link_long_bytes / size_of::<f64>());
         let (mut out, mut into) = (buffer()?, buffer()?);
         let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {
@@ -54,7 +54,7 @@ impl Link {
         for _ in 0..TUNING.link_long_rounds {
             let start = Instant::now();
             let source = bytemuck::cast_slice(&into);
-            code.fma(code.one(), source, bytemuck::cast_slice_mut(&mut out));
+            codec::fma(code.one(), source, bytemuck::cast_slice_mut(&mut out));
             add = add.min(start.elapsed().as_secs_f64());
         }
         let mut worst = [short, (long - short).max(0.0), add];
@@ -66,8 +66,8 @@ impl Link {
         })
     }
 
-    /// The length of messages that moves `bytes` round a group of so many
-    /// `members` fastest, within [`MESSAGE_BYTES`].
+    /// The length of messages that moves `bytes` around a group of `members` fastest, within
+    /// [`MESSAGE_BYTES`].
     pub fn message_bytes(&self, bytes: usize, members: usize) -> usize {
         let Self { latency_seconds, send_seconds_per_byte, add_seconds_per_byte } = *self;
         let best = optimal_segment_bytes(
@@ -81,16 +81,16 @@ impl Link {
     }
 }
 
-/// Segment size that makes a pipelined chain fastest: with t = bytes/s segments
-/// over p processes, `T(s) = (p - 2 + t) (alpha + (beta + gamma) s)` is least at
+/// The segment size that makes a pipelined chain fastest: with t = bytes/s segments over p
+/// processes, `T(s) = (p - 2 + t) (alpha + (beta + gamma) s)` is least at
 ///
 /// ```text
 /// s = sqrt(bytes alpha / ((p - 2) (beta + gamma)))
 /// ```
 ///
-/// (Chen and Dongarra, section 3.3). `alpha` is the latency of a message in
-/// seconds, `beta` and `gamma` the seconds a byte takes to be sent and to be
-/// added. Rounded to whole cache lines, and between one of them and `bytes`.
+/// (Chen and Dongarra, section 3.3). `alpha` is the latency of a message in seconds; `beta` and
+/// `gamma` are the seconds to send and to add one byte. The result is a multiple of 64 bytes, a
+/// cache line: at least one, and at most what `bytes` need.
 pub fn optimal_segment_bytes(
     bytes: usize,
     processes: usize,
@@ -116,13 +116,12 @@ pub fn optimal_segment_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
     use crate::comm::threads;
 
     #[test]
     fn all_members_measure_the_same_and_choose_within_bounds() {
-        let code = AnyCode::new(CodecKind::Xor);
+        let code = Codec::new(CodecKind::Xor, 2, 1).expect("a shape of the code");
         let links = threads::run(3, |comm| Link::measure(&comm, &code));
         let links: Vec<Link> = links.into_iter().map(|link| link.expect("nobody dies")).collect();
         assert!(links.iter().all(|link| *link == links[0]));

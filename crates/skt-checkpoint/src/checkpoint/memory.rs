@@ -1,74 +1,74 @@
-//! What the protocol asks of the memory of a node.
+//! The interface of the protocol to the memory of a node.
 
 use std::io;
 use std::ops::{DerefMut, Range};
 
 use super::header::SegmentId;
 
-/// Another rank's segment, to be read where it lies.
+/// Another rank's segment, read in place.
 pub trait Peer {
     /// Bytes of the segment.
     ///
     /// # Safety
-    /// Their owner must not write to them as long as the slice is in use.
+    /// The owner must not write to these bytes while the slice is in use.
     unsafe fn bytes(&self, range: Range<usize>) -> &[u8];
 
-    /// These bytes will be read for the first time: whatever makes that faster.
+    /// Announces the first read of these bytes, so that an implementation can prepare them.
     fn will_read(&self, _: Range<usize>) {}
 }
 
-/// Memory of a node that outlives the process: the segments of one run.
+/// The memory of a node that outlives processes: the segments of one run.
 pub trait Memory {
-    /// A segment in use.
+    /// An open segment of this process.
     type Segment: DerefMut<Target = [u8]>;
-    /// A segment in use by another rank.
+    /// An open segment of another rank, for reading.
     type Peer: Peer;
 
-    /// A hold on the run, given up when dropped, and by the death of the process.
+    /// A hold on the run, released when dropped and when the process dies.
     type Lock;
 
-    /// Keeps other jobs of this run off this node. Each process of a job on the node
-    /// has a hold of its own, and an `index`, from 0 on.
+    /// Keeps other jobs of this run off this node. Each process of a job on the node takes a hold
+    /// of its own, with its own `index`, counted from 0.
     ///
     /// # Errors
-    /// When another job has it, and does not give it up in some time; as the system
-    /// has it.
+    /// When another job has the run and does not release it within some time; any error of the
+    /// system.
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock>;
 
-    /// All segments of this run on this node.
+    /// The names of all segments of this run on this node.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn list(&mut self) -> io::Result<Vec<SegmentId>>;
 
-    /// Reads as many bytes from the start of a segment as it has and as fit,
-    /// and returns the size of the segment. Must not disturb its users.
+    /// Reads the start of a segment into `into`, as many bytes as there are and fit, and returns
+    /// the size of the segment. Must not disturb its users.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system; [`io::ErrorKind::NotFound`] when there is no such segment.
     fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Makes a segment of zeros, its memory reserved.
+    /// Creates a segment of zeros, with its memory reserved.
     ///
     /// # Errors
-    /// When there is no such room, or a segment of that name exists.
+    /// When there is not enough memory, or a segment of that name exists.
     fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Self::Segment>;
 
     /// Opens an existing segment.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system; [`io::ErrorKind::NotFound`] when there is no such segment.
     fn attach(&mut self, id: SegmentId) -> io::Result<Self::Segment>;
 
-    /// The segment of another rank, if it can be read from this node.
+    /// Opens the segment of another rank for reading; `None` if it cannot be read from this node.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn peer(&mut self, id: SegmentId) -> io::Result<Option<Self::Peer>>;
 
-    /// Removes a segment; one that is gone already is no error.
+    /// Removes a segment, if it exists.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn remove(&mut self, id: SegmentId) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! The checkpoint methods: what each keeps, and what that costs in memory.
+//! The checkpoint methods: what each keeps, and its cost in memory.
 
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
@@ -9,9 +9,8 @@ use super::layout::{Active, Geometry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Self-checkpoint (Tang et al., TPDS 2018, section 4): A, B, C, D. The
-    /// workspace with its new parities is itself a checkpoint while the copy is
-    /// being overwritten.
+    /// Self-checkpoint (Tang et al., TPDS 2018, section 4): keeps A, B, C and D. The workspace with
+    /// its new parities is itself a checkpoint while the copy is being overwritten.
     #[serde(rename = "self")]
     SelfCheckpoint,
     /// Two copies, each with its parities, written in turn.
@@ -19,16 +18,16 @@ pub enum Method {
     /// One copy with its parities: a death while it is being overwritten is
     /// reported as unrecoverable.
     Single,
-    /// None is taken: the application's data carries checksums of its own (algorithm-based
-    /// fault tolerance, Chen and Dongarra). A restart finds what survives as it was left,
-    /// and the application rebuilds the rest.
+    /// No copy: the application's data carries checksums of its own (algorithm-based fault
+    /// tolerance, Chen and Dongarra). A restart finds the surviving data as it was left, and the
+    /// application rebuilds the rest.
     Abft,
-    /// No checkpoint.
+    /// No checkpoints.
     None,
 }
 
 impl Method {
-    /// Copies of A, and sets of parities, that a rank keeps.
+    /// The numbers of copies of A and of sets of parities that a rank keeps.
     pub fn parts(self) -> (usize, usize) {
         match self {
             Self::SelfCheckpoint => (1, 2),
@@ -43,19 +42,19 @@ impl Method {
         self.parts().1 > 0
     }
 
-    /// Whether its copy is brought up to date behind the commit.
+    /// Whether the copy is updated after the commit, from the workspace.
     pub fn flushes(self) -> bool {
         self == Self::SelfCheckpoint
     }
 
-    /// Whether images can be written of its epochs: of those that stand still while the next
-    /// one is made, and of `abft`, whose ranks wait for the image.
+    /// Whether images of its epochs can be written: `self` and `double` leave an epoch unchanged
+    /// while the next one is made, and the ranks of `abft` wait for the image.
     pub fn has_images(self) -> bool {
         matches!(self, Self::SelfCheckpoint | Self::Double | Self::Abft)
     }
 
-    /// The copy and the parities that hold a settled epoch. Two of them take
-    /// turns.
+    /// The indices of the copy and of the set of parities that hold a settled epoch. Where there
+    /// are two of a kind, they alternate from epoch to epoch.
     pub(super) fn settled(self, epoch: u64) -> (usize, usize) {
         let turn = (epoch % 2) as usize;
         match self {
@@ -65,14 +64,14 @@ impl Method {
         }
     }
 
-    /// The parities that a new epoch is encoded into.
+    /// The index of the set of parities that a new epoch is encoded into.
     pub(super) fn encoded(self, epoch: u64) -> usize {
         self.settled(epoch).1
     }
 
-    /// Where those that take turns may differ right after a start: nowhere with
-    /// `self`, whose recovery makes both sets of parities equal; anywhere with
-    /// `double`, whose other copy may be of any epoch, or torn.
+    /// Where the alternating parts may differ right after a start: nowhere with `self`, whose
+    /// recovery makes both sets of parities equal; anywhere with `double`, whose other copy may be
+    /// torn or of any epoch.
     pub(super) fn apart_at_start(self) -> Active {
         match self {
             Self::SelfCheckpoint => Active::NOTHING,
@@ -80,8 +79,8 @@ impl Method {
         }
     }
 
-    /// Part of a rank's memory that is left to the application: Tang et al.,
-    /// TPDS 2018, eq. 6 to 8, with m parities:
+    /// The fraction of a rank's memory that is left to the application (Tang et al., TPDS 2018, eq.
+    /// 6 to 8, generalized to m parities):
     ///
     /// ```text
     /// self    (n-m) / 2n

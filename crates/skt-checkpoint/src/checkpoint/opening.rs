@@ -1,10 +1,9 @@
-//! The first steps of a start: hold the run, look around, agree, and make sure
-//! that what was agreed on still stands when the segments are in hand.
+//! The first steps of a start: take hold of the run, look around, agree, and verify that the
+//! decision still holds once the segments are opened.
 //!
-//! Nothing changes here. What a process has found is of use only as long as nobody
-//! writes to it, and a process of an earlier start may live a little longer than its
-//! job: so each takes its segment, which nobody else can have then, and reads it
-//! again before any process changes anything.
+//! Nothing changes here. What a process has found is valid only while nobody writes to it, and a
+//! process of an earlier start may outlive its job a little. So each process opens its segment,
+//! which nobody else can have open then, and reads it again before any process changes anything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,34 +28,35 @@ use crate::comm::collect::{
     all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
 };
 
-/// What a start has found.
+/// What a start has found of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Epoch to go on from; 0: from the beginning.
+    /// Epoch to resume from; 0 for the beginning.
     pub epoch: u64,
     /// Number of this start within the run.
     pub attempt: u64,
     /// Ranks whose data must be rebuilt.
     pub lost: Vec<usize>,
-    /// Segments that were found and are of no use: stale, torn, or surplus.
+    /// Segments that were found and cannot be used: stale, torn, or surplus.
     pub unusable: usize,
-    /// Logical rank of each process.
+    /// Logical rank of each process of the start.
     pub ranks: Vec<usize>,
     /// Ranks of each group.
     pub groups: Vec<Vec<usize>>,
-    /// Some group has two members in one domain.
+    /// Whether some group has two members in one failure domain.
     pub shared_domains: bool,
-    /// All ranks stand in one domain: protects against the death of processes
-    /// only.
+    /// Whether all ranks are in one failure domain: then the run is protected against the death of
+    /// processes only.
     pub single_domain: bool,
-    /// The images that all go on from, where memory is not enough.
+    /// The images that all resume from, if memory does not suffice.
     pub load: Option<Load>,
-    /// Of each level why this start writes no image to it and removes none, if it does not.
+    /// For each level, the reason why this start neither writes nor removes images there, if it
+    /// does not.
     pub given_up: Vec<Option<String>>,
 }
 
 impl Found {
-    /// What was found when all agreed on this plan.
+    /// What was found, according to the plan that all have agreed on.
     pub(super) fn of(plan: &Plan) -> Self {
         Self {
             epoch: plan.epoch,
@@ -73,51 +73,51 @@ impl Found {
     }
 }
 
-/// A start that has not changed anything yet.
+/// A start before it has changed anything.
 pub(super) struct Opening<M: Memory> {
     pub memory: M,
     pub header: HeaderLayout,
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
     pub lock: Option<M::Lock>,
-    /// What segments must be of, to be of use.
+    /// The fingerprint that a usable segment has.
     pub fingerprint: u64,
-    /// The same in words.
+    /// The parameters of the fingerprint, for people to read.
     pub parameters: Parameters,
-    /// What this process has found on its node.
+    /// The segments that this process has found on its node.
     segments: Vec<FoundSegment>,
-    /// The states that records of these have.
+    /// The states in the records of `segments`.
     states: BTreeMap<SegmentId, Vec<u8>>,
     /// Levels of images.
     pub levels: Vec<Level>,
-    /// What this process sees of each.
+    /// What this process sees of each level.
     pub seen: Vec<Seen>,
-    /// What is known to be rotten.
+    /// The sources that are known to be rotten.
     pub rotten: Vec<Rotten>,
 }
 
-/// What a start has from before, when it decides again.
+/// What a start keeps when it decides again.
 pub(super) struct Earlier<L> {
     /// Its hold on the run.
     pub lock: Option<L>,
-    /// What it has found to be rotten.
+    /// The sources that it has found rotten.
     pub rotten: Vec<Rotten>,
 }
 
 impl<L> Earlier<L> {
-    /// Nothing: it decides for the first time.
+    /// Nothing: the start decides for the first time.
     pub fn nothing() -> Self {
         Self { lock: None, rotten: Vec::new() }
     }
 }
 
 impl<M: Memory> Opening<M> {
-    /// Takes hold of the run and looks around. Returns what all have decided to do.
+    /// Takes hold of the run, looks around, and returns what all processes have decided.
     /// Collective.
-    pub fn agree<C: Comm, K>(
+    pub fn agree<C: Comm>(
         comm: &C,
         memory: M,
-        config: &Config<K>,
+        config: &Config,
         parameters: Parameters,
         hook: Arc<dyn Hook>,
         Earlier { lock, rotten }: Earlier<M::Lock>,
@@ -163,8 +163,9 @@ impl<M: Memory> Opening<M> {
         Ok((this, decision))
     }
 
-    /// What this process brings to the agreement; `held`: why it has no hold on the run.
-    fn offer<K>(&self, config: &Config<K>, held: Option<String>) -> Offer {
+    /// What this process brings to the agreement; `held` says why it could not take hold of the
+    /// run.
+    fn offer(&self, config: &Config, held: Option<String>) -> Offer {
         Offer {
             host: config.host.clone(),
             domain: config.domain.clone(),
@@ -180,8 +181,8 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// What the decision depends on besides.
-    fn rules<K>(&self, config: &Config<K>) -> Rules {
+    /// What else the decision depends on.
+    fn rules(&self, config: &Config) -> Rules {
         Rules {
             method: config.method,
             members: config.members,
@@ -198,7 +199,7 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// The state that a segment bears, which its finder tells all. Collective.
+    /// The state of a segment, which the process that found it broadcasts. Collective.
     fn state_of<C: Comm>(&self, comm: &C, (process, id): Holder) -> Result<Vec<u8>> {
         let mut state = match comm.rank() == process {
             true => self.states[&id].clone(),
@@ -208,7 +209,7 @@ impl<M: Memory> Opening<M> {
         Ok(state)
     }
 
-    /// The same of an image. Collective.
+    /// The state of an image, which the process that found it broadcasts. Collective.
     fn state_of_image<C: Comm>(
         &self,
         comm: &C,
@@ -224,8 +225,8 @@ impl<M: Memory> Opening<M> {
         Ok(state)
     }
 
-    /// What this process sees of the images of the run. With `is_short`, fewer processes than
-    /// ranks, a job goes on from memory or not at all, and looks after no images.
+    /// Records what this process sees of the run's images. A job with fewer processes than ranks
+    /// (`is_short`) resumes from memory or not at all, and manages no images.
     fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
@@ -236,7 +237,7 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// The files that this process looks after, by level: none of those that are given up.
+    /// The files that this process manages, by level; none of a level that is given up.
     pub fn seen_files(&self, plan: &Plan) -> Vec<Vec<FileId>> {
         let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
             Some(_) => Vec::new(),
@@ -245,7 +246,7 @@ impl<M: Memory> Opening<M> {
         self.seen.iter().zip(&plan.given_up).map(of_level).collect()
     }
 
-    /// Removes them.
+    /// Removes all image files that this process manages.
     pub fn discard_all_images(&self, plan: &Plan) -> Result<()> {
         let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
         for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
@@ -254,8 +255,8 @@ impl<M: Memory> Opening<M> {
         Ok(())
     }
 
-    /// Takes hold of the run on this node, as its process number `index`; why that
-    /// cannot be.
+    /// Takes hold of the run on this node, as its process number `index`. Returns the reason if
+    /// another job has it.
     fn hold(&mut self, index: usize) -> Result<Option<String>> {
         self.hook.at(&Step::new(StepName::Lock, 0))?;
         match self.memory.lock(index) {
@@ -267,8 +268,8 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// What this process finds on its node. Of `alone`, the segment of that rank: those of lost
-    /// ranks, whom nobody is to follow, may be there, too.
+    /// Finds the segments on this node. With `alone`, keeps only that rank's segment: segments of
+    /// lost ranks that no process will take over are ignored.
     fn look_around(&mut self, alone: Option<Option<usize>>) -> Result<()> {
         let nobody = SegmentId { rank: 0, attempt: 0 };
         let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
@@ -281,7 +282,7 @@ impl<M: Memory> Opening<M> {
                     let record = self.header.decode_record(&bytes);
                     self.states.extend(record.map(|record| (id, record.state().to_vec())));
                 }
-                // Another process of the node has removed it meanwhile.
+                // Another process of the node has removed it in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(memory_error("reading", id, 0)(error)),
             }
@@ -289,8 +290,8 @@ impl<M: Memory> Opening<M> {
         Ok(())
     }
 
-    /// The header of a segment, or of one with another header the identity, and the
-    /// size of the segment.
+    /// Reads the header of a segment, and its size in bytes. If the segment's identity is longer
+    /// than this start's header, reads all of the identity.
     fn read(&mut self, id: SegmentId) -> io::Result<(Vec<u8>, usize)> {
         let mut bytes = vec![0; self.header.bytes()];
         let size = self.memory.read_header(id, &mut bytes)?;
@@ -303,7 +304,7 @@ impl<M: Memory> Opening<M> {
         Ok((bytes, size))
     }
 
-    /// What the start of a segment of `size` bytes says.
+    /// Describes a segment of `size` bytes that begins with `bytes`.
     fn found(&self, id: SegmentId, bytes: &[u8], size: usize) -> FoundSegment {
         let identity = self.header.decode_identity(bytes);
         let is_other = |identity: &Identity| identity.fingerprint != self.fingerprint;
@@ -327,7 +328,8 @@ impl<M: Memory> Opening<M> {
     /// Opens these segments, which this process has offered. Collective.
     ///
     /// # Errors
-    /// On all processes, where one of any is not as it was offered.
+    /// [`Refusal::Changed`] on all processes, if any process finds a segment that is not as it was
+    /// offered.
     pub fn take<C: Comm>(&mut self, comm: &C, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
         let mut segments = Vec::with_capacity(ids.len());
         let mut changed = None;
@@ -356,7 +358,7 @@ impl<M: Memory> Opening<M> {
         self.segments.contains(&now)
     }
 
-    /// What the segment `id` lies in: `segment`, which this process has in hand, else a new one.
+    /// The memory of segment `id`: `segment` if this process has taken it over, else a new one.
     pub fn backing(
         &mut self,
         method: Method,
@@ -372,13 +374,13 @@ impl<M: Memory> Opening<M> {
         })
     }
 
-    /// Makes a new segment.
+    /// Creates a new segment.
     fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
         self.hook.at(&Step::new(StepName::Create, epoch))?;
         self.memory.create(id, bytes).map_err(memory_error("creating", id, bytes))
     }
 
-    /// Removes these segments, which are of no use.
+    /// Removes these segments, which cannot be used.
     pub fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
         for &id in ids {
             self.hook.at(&Step::new(StepName::Discard, epoch))?;
@@ -388,13 +390,13 @@ impl<M: Memory> Opening<M> {
     }
 }
 
-/// Number of this process among those on its node. Collective.
+/// The number of this process among those of its node. Collective.
 fn number_on_node<C: Comm>(comm: &C, node: &str) -> Result<usize> {
     let nodes = all_gather_bytes(comm, node.as_bytes())?;
     Ok(nodes[..comm.rank()].iter().filter(|other| *other == node.as_bytes()).count())
 }
 
-/// One gather, one decision, one broadcast.
+/// Decides for all processes: one gather, one decision on process 0, one broadcast. Collective.
 fn decide_on_all<C: Comm>(comm: &C, offer: &Offer, rules: &Rules) -> Result<Decision> {
     let offer = serde_json::to_vec(offer).expect("plain data");
     let gathered = gather_bytes(comm, &offer, 0)?;

@@ -1,23 +1,23 @@
-//! What the writer of a segment and its reader must agree on.
+//! The parameters that the writer and the reader of a segment must agree on.
 
 use std::collections::BTreeMap;
 
 use super::codec::checksum;
 
-/// Layout of segments and headers. Another number is another shape.
+/// Version of the layout of segments and headers; segments of another version have another shape.
 pub(super) const FORMAT: u32 = 5;
-/// Name of that number.
+/// Name of that number among the parameters.
 pub(super) const FORMAT_NAME: &str = "format";
 
 /// Names and values, for people to read.
 pub type Parameters = BTreeMap<String, String>;
 
-/// Checksum of all of them, and of the name of the run.
+/// Checksum of the name of the run and all parameters.
 pub fn fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
     checksum(&serde_json::to_vec(&(run_id, parameters)).expect("plain data"))
 }
 
-/// As many of them as have room in `most_bytes` of JSON.
+/// Removes the longest parameters until the rest fits into `most_bytes` of JSON.
 pub fn cut_to(mut parameters: Parameters, most_bytes: usize) -> Parameters {
     let bytes = |all: &Parameters| serde_json::to_vec(all).expect("plain data").len();
     while bytes(&parameters) > most_bytes {
@@ -28,12 +28,12 @@ pub fn cut_to(mut parameters: Parameters, most_bytes: usize) -> Parameters {
     parameters
 }
 
-/// What `theirs`, of a segment, has other than `ours`, in words.
+/// The differences of a segment's parameters from `ours`, in words.
 pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
     if theirs.get(FORMAT_NAME) != ours.get(FORMAT_NAME) {
         return "it is of another version of this program".to_owned();
     }
-    // What was cut away there is not known to differ.
+    // A parameter that was cut away there may or may not differ.
     let other = theirs.iter().filter(|(name, value)| ours.get(*name) != Some(value));
     let words: Vec<String> = other
         .map(|(name, theirs)| match ours.get(name) {
@@ -50,7 +50,6 @@ pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
     use crate::checkpoint::config::Config;
     use crate::checkpoint::layout::RegionShape;
@@ -59,7 +58,7 @@ mod tests {
     fn differences_are_told_field_by_field() {
         let config = |application: &str| Config {
             application: application.to_owned(),
-            ..Config::new("run", AnyCode::new(CodecKind::Xor))
+            ..Config::new("run", CodecKind::Xor)
         };
         let shape = RegionShape { rows: 3, pitch_bytes: 16 };
         let there = config(r#"{"n": 100, "nb": 8}"#).parameters(&[shape], 4);

@@ -1,11 +1,11 @@
-//! The self-checkpoint protocol (Tang et al., TPDS 2018, section 4), a line a step.
+//! The self-checkpoint protocol (Tang et al., TPDS 2018, section 4), one line per step.
 //!
-//! Four drivers: [`Checkpointer::open`], [`Checkpointer::recover`],
+//! It has four drivers: [`Checkpointer::open`], [`Checkpointer::recover`],
 //! [`Checkpointer::checkpoint`] and [`Checkpointer::finish`]. A checkpoint is
-//! [`Checkpointer::begin`] (steps 1 to 3) and [`Checkpointer::complete`] (3 to 7), which an
-//! application that computes meanwhile calls itself. The numbers are those of
-//! docs/protocol.md, which says what may be lost between any two lines, and why;
-//! the names behind them are those of [`StepName`], places at which a test has each rank die.
+//! [`Checkpointer::begin`] (steps 1 to 3) followed by [`Checkpointer::complete`] (steps 3 to 7); an
+//! application that computes meanwhile calls these two itself. The numbers are those of
+//! docs/protocol.md, which says what may be lost between any two lines, and why. The names after
+//! the numbers are those of [`StepName`], the points at which a test kills each rank.
 //!
 //! | | holds |
 //! |---|---|
@@ -14,76 +14,85 @@
 //! | C | the parities of the B of a group |
 //! | D | the parities of A, the other one of the two sets |
 
+mod abft;
+mod checkpointer;
+mod double;
+pub mod finish;
+mod joining;
+pub mod recover;
+mod restore;
+mod single;
+mod verify;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
-pub use super::checkpointer::Checkpointer;
-use super::code::Code;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
-use super::finish::FinishedRun;
 use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
-use super::recover::Recovered;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
+pub use checkpointer::Checkpointer;
+use finish::FinishedRun;
+use joining::slots_of_levels;
+use recover::Recovered;
 
-/// A run as a start has found it.
-pub enum Opened<C: Comm, M: Memory, K> {
-    /// There is work to do, once it is recovered.
-    Ready(Box<Checkpointer<C, M, K>>),
-    /// An earlier start has come to the end.
+/// The run, as [`Checkpointer::open`] found it.
+pub enum Opened<C: Comm, M: Memory> {
+    /// There is work to do: call [`Checkpointer::recover`] next.
+    Ready(Box<Checkpointer<C, M>>),
+    /// An earlier start completed the run; its result is known.
     Finished(FinishedRun<C, M>),
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Finds what there is of the run, agrees with all processes on who takes
-    /// which rank and on the epoch to go on from, and makes what is missing.
-    /// Collective over `comm`, which has one process for each rank, or
-    /// fewer, see [`Config::bears`].
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Finds the run's segments and images, agrees with all processes on the rank of each and on
+    /// the epoch to resume from, and creates the segments that are missing. Collective over `comm`,
+    /// which has one process per rank, or fewer (see [`Config::bears`]).
     ///
-    /// The rank of this process in the run is [`Checkpointer::rank`], which
-    /// need not be its rank in `comm`. Call [`Checkpointer::recover`] next.
+    /// [`Checkpointer::rank`] is the rank of this process in the run, which need not be its rank in
+    /// `comm`. Call [`Checkpointer::recover`] next.
     ///
-    /// Where an earlier start has come to the end of the run, there is no
-    /// checkpointer but the result, see [`Opened::Finished`].
+    /// If an earlier start completed the run, there is no checkpointer but the result: see
+    /// [`Opened::Finished`].
     ///
     /// # Errors
-    /// [`CheckpointError::Refused`] on all processes, with nothing changed,
-    /// when the job cannot go on; the others as they happen, on one process.
+    /// [`CheckpointError::Refused`] on all processes, with nothing changed, when the job cannot
+    /// resume; any other error on the process where it happens.
     pub fn open(
         comm: &C,
         memory: M,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-    ) -> Result<Opened<C, M, K>> {
+    ) -> Result<Opened<C, M>> {
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }
         Self::open_after(comm, memory, config, shapes, hook, Earlier::nothing())
     }
 
-    /// The same, of a start that has something from `earlier`.
+    /// [`Self::open`] for a start that keeps its hold and its findings from an `earlier` decision.
     pub(super) fn open_after(
         comm: &C,
         memory: M,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
         earlier: Earlier<M::Lock>,
-    ) -> Result<Opened<C, M, K>> {
+    ) -> Result<Opened<C, M>> {
         let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
-        // 1 lock, agree: nothing changes, and what all have decided on still stands.
+        // 1 lock, agree: nothing changes, and what all have decided still holds.
         let (mut opening, decision) =
             Opening::agree(comm, memory, &config, parameters, hook, earlier)?;
         let mut plan = match decision {
@@ -95,40 +104,39 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         let process = comm.rank();
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
-        let slots = Self::slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
+        let slots = slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
 
-        // 2 discard: room is made on all nodes before anything new is put there.
+        // 2 discard: room is freed on all nodes before anything new is created there.
         opening.discard(&plan.discard[process], plan.epoch)?;
         if config.resume == Resume::Never {
             opening.discard_all_images(&plan)?;
         }
         comm.barrier()?;
 
-        // 3 create, join: nothing that a later start could miss changes.
+        // 3 create, join: nothing that a later start could need changes.
         let is_new = segment.is_none();
         let mut this = Self::create(comm, opening, segment, plan, config, shapes, &slots)?;
         if is_lasting {
-            this.join(is_new)?;
+            this.segment.join(&this.plan, is_new)?;
             this.joined()?;
-            this.meet_peers(is_new)?;
+            this.encoding.meet_peers(&this.job, &mut this.segment, &this.config, is_new)?;
 
-            // 4 confirm: the record names this start, and has COMMIT(E).
-            this.confirm()?;
-            this.prepare_to_encode()?;
+            // 4 confirm: the record names this start and has COMMIT(E).
+            this.segment.confirm(&this.plan)?;
+            this.encoding.prepare(&mut this.segment, &this.config)?;
         }
         Ok(Opened::Ready(Box::new(this)))
     }
 
-    /// Brings all ranks to the epoch that was agreed on; `None` when there is
-    /// none, and the application starts from the beginning. Collective.
+    /// Brings all ranks to the epoch that was agreed on. Returns `None` when there is no epoch and
+    /// the application starts from the beginning. Collective.
     ///
-    /// If more is damaged than can be rebuilt, recovers from the newest sound images. This
-    /// may change [`Checkpointer::rank`] and [`Checkpointer::found`]: read them after this
-    /// call.
+    /// If more is damaged than can be rebuilt, recovers from the newest sound images. This may
+    /// change [`Checkpointer::rank`] and [`Checkpointer::found`]: read them after this call.
     ///
     /// # Errors
-    /// When a rank dies meanwhile; a new start of the job begins anew.
-    /// [`CheckpointError::Refused`] on all processes when there is nothing sound.
+    /// [`CheckpointError::Comm`] when a rank dies meanwhile; a new start of the job then recovers.
+    /// [`CheckpointError::Refused`] on all processes when nothing sound is left.
     pub fn recover(self: Box<Self>) -> Result<(Box<Self>, Option<Recovered>)> {
         let (start, mut this) = (Instant::now(), self);
         loop {
@@ -143,45 +151,46 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
     }
 
-    /// The same, from the epoch that was agreed on alone.
+    /// [`Self::recover`] from the epoch that was agreed on, without falling back to other images.
     fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
-            self.discard_superfluous_images()?;
+            self.images.discard_superfluous(&self.segment, &self.plan)?;
             return Ok(None);
         }
         if self.config.method == Method::Abft {
             return self.recover_abft().map(Some);
         }
-        // 4 recover-load: B, C and their checksums from the image of this rank.
+        // 4 recover-load: B, C and their checksums come from this rank's image.
         let loaded_bytes = self.load_image(epoch)?;
 
-        // 5 recover-verify: what is damaged, of the survivors' data and parities.
+        // 5 recover-verify: finds damage in the survivors' data and parities.
         let damaged = self.verify(epoch)?;
         let lost = self.lost_members();
 
-        // 6 recover-flush, recover-stamp: B := A where A and D are what counts.
-        let mut copied_bytes = self.finish_flush(epoch)?;
+        // 6 recover-flush, recover-stamp: B := A where (A, D) holds the epoch.
+        let mut copied_bytes = self.segment.finish_flush(epoch, self.holds(epoch))?;
 
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
-        let rebuilt_bytes = self.rebuild(epoch, &lost)?;
-        let mut mended = [self.mend(epoch, &damaged, &lost)? as u64];
-        self.stamp_rebuilt(epoch)?;
+        let rebuilt_bytes = self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
+        let mended = self.encoding.mend(&mut self.segment, epoch, &damaged, &lost)?;
+        let mut mended = [mended as u64];
+        self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
-        copied_bytes += self.reset_workspace(epoch)?;
+        copied_bytes += self.segment.reset_workspace(epoch)?;
 
         all_reduce(&self.job, &mut mended, |a, b| a + b)?;
         if mended[0] > 0 {
             self.follow_images_at_once();
         }
 
-        // 9 discard: the images that no start needs; all are at the epoch.
-        self.discard_superfluous_images()?;
-        self.ready = true;
+        // 9 discard: the images that no start needs, now that all are at the epoch.
+        self.images.discard_superfluous(&self.segment, &self.plan)?;
+        self.segment.set_ready();
         Ok(Some(Recovered {
             epoch,
-            state: self.record.state().to_vec(),
+            state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
@@ -191,102 +200,102 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }))
     }
 
-    /// Takes a checkpoint. Collective over the job, at a consistent cut: no
-    /// message of the application is under way.
+    /// Takes a checkpoint. Collective over the job, at a consistent cut: no message of the
+    /// application is in transit.
     ///
-    /// `active` says for each region what may have changed since the last
-    /// checkpoint; a group uses the least of its members. `state` is kept with
-    /// it; it is that of rank 0 which counts, so it must mean the same to all.
+    /// `active` says for each region what may have changed since the last checkpoint; a group uses
+    /// the least of its members. `state` is saved with the checkpoint; that of rank 0 counts, so it
+    /// must mean the same to all ranks.
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new
-    /// start of the job helps. [`CheckpointError::StateTooLarge`].
+    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new start of the job
+    /// helps. [`CheckpointError::StateTooLarge`].
     ///
     /// # Panics
-    /// With `check_frozen`, when something outside of `active` has changed.
+    /// With [`Config::check_frozen`], when something outside of `active` has changed.
     pub fn checkpoint(&mut self, active: &[Active], state: &[u8]) -> Result<Stats> {
         self.check_room(state)?;
-        // All rows are ready, and nobody can change them before this returns.
+        // All rows are ready, and nothing can change them before this returns.
         self.begin_in(active, None)?;
         self.complete(state)
     }
 
-    /// Begins the next epoch, whose cut is still to come. Collective over the job.
+    /// Begins the next epoch, before its cut. Collective over the job.
     ///
-    /// `active` says for each region what may have changed, by the time of the
-    /// cut, since the last checkpoint; a group uses the least of its members.
+    /// `active` says for each region what may change between the last checkpoint and the cut; a
+    /// group uses the least of its members.
     ///
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died.
     ///
     /// # Panics
-    /// When an epoch has begun already. With `check_frozen`, when something
-    /// outside of `active` has changed.
+    /// When an epoch has begun already. With [`Config::check_frozen`], when something outside of
+    /// `active` has changed.
     pub fn begin(&mut self, active: &[Active]) -> Result<()> {
         self.begin_in_stages(active, &vec![Vec::new(); active.len()])
     }
 
-    /// [`Checkpointer::begin`] for an application whose rows do not become final
-    /// from the first to the last. `stages` has for each region the corners
-    /// outside of which all is final, one after the other, each within the one
-    /// before; inside of the last the rows become final in their order. What is
-    /// active is encoded in this order: if rows become final in another one, the result is
-    /// the same, only later. All members of a group name equally many stages; a group uses the
-    /// least of each.
+    /// [`Checkpointer::begin`] for an application whose rows do not become final from the first to
+    /// the last. For each region `stages` lists corners, each within the one before: stage by stage
+    /// everything outside the next corner becomes final, and inside the last one the rows become
+    /// final in order. The active part is encoded in this order; if rows become final in another
+    /// order, the result is the same, only later. All members of a group name the same number of
+    /// stages; a group uses the least of each.
     ///
     /// # Errors
-    /// As [`Checkpointer::begin`].
+    /// [`CheckpointError::Comm`] when a rank died.
     ///
     /// # Panics
-    /// As [`Checkpointer::begin`].
+    /// When an epoch has begun already. With [`Config::check_frozen`], when something outside of
+    /// `active` has changed.
     pub fn begin_in_stages(&mut self, active: &[Active], stages: &[Vec<Active>]) -> Result<()> {
         self.begin_in(active, Some(stages))
     }
 
-    /// `stages`: `None` when all is final.
+    /// Begins the next epoch; `stages` is `None` when everything is final already.
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
-        assert!(self.ready, "recover first");
+        self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
-        assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
+        assert_eq!(active.len(), self.segment.layout().regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
-        self.helper.advance();
+        self.images.advance();
         if !self.config.method.encodes() {
             return Ok(());
         }
-        self.record.assert_settled();
-        let epoch = self.record.stamped() + 1;
+        self.segment.record().assert_settled();
+        let epoch = self.segment.record().stamped() + 1;
         let mut stats = Stats { epoch, ..Stats::default() };
 
-        // 1 checkpoint: the least active row and column of the group.
-        self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
-        let (active, stages) = self.agree_on_parts(active, stages)?;
+        // 1 checkpoint: the group agrees on the least active row and column.
+        self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
+        let (active, stages) = self.encoding.agree_on_parts(&self.segment, active, stages)?;
         if self.config.check_frozen && epoch > 1 {
-            self.assert_frozen(&active);
+            self.segment.assert_frozen(&active);
         }
-        let mut encoding = None;
+        let mut schedule = None;
         if self.config.method == Method::SelfCheckpoint {
             // 2 carry: D := C where the last epoch was active and this one is not.
-            self.carry(epoch, &active, &mut stats)?;
+            self.segment.carry(epoch, &active, &mut stats)?;
 
-            // 3 encode: D := parities of A, of what is final, from here on.
+            // 3 encode: starts D := parities of A, for what is final.
             let start = Instant::now();
-            encoding = Some(self.start_encoding(epoch, &active, stages.as_deref())?);
+            let stages = stages.as_deref();
+            schedule = Some(self.encoding.start(&mut self.segment, epoch, &active, stages)?);
             stats.encode_seconds += start.elapsed().as_secs_f64();
         }
         let ready = vec![Active::ALL; active.len()];
-        self.under_way = Some(UnderWay { epoch, active, ready, encoding, stats });
+        self.under_way = Some(UnderWay { epoch, active, ready, schedule, stats });
         Ok(())
     }
 
-    /// The cut is here: all rows are as they are to be saved. Waits until all of
-    /// the job is encoded, and commits the epoch with `state`, which is that of
-    /// rank 0 and must mean the same to all. Collective over the job; no message
-    /// of the application that belongs to the time before the cut is under way.
+    /// Completes the epoch at its cut, where all rows are as they are to be saved: waits until the
+    /// whole job has encoded, and commits the epoch with `state`, which is that of rank 0 and must
+    /// mean the same to all. Collective over the job; no message of the application from before the
+    /// cut is in transit.
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new
-    /// start of the job helps. [`CheckpointError::StateTooLarge`], with nothing
-    /// done.
+    /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new start of the job
+    /// helps. [`CheckpointError::StateTooLarge`], with nothing done.
     ///
     /// # Panics
     /// When no epoch has begun.
@@ -297,69 +306,68 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             Method::Abft => return self.checkpoint_abft(state),
             Method::SelfCheckpoint | Method::Double | Method::Single => {}
         }
-        let UnderWay { epoch, active, encoding, mut stats, .. } =
+        let UnderWay { epoch, active, schedule, mut stats, .. } =
             self.under_way.take().expect("an epoch that has begun");
 
-        // 3 encode, sums: D := parities of A, the rest of it.
-        if let Some(encoding) = encoding {
-            self.finish_encoding(encoding, &mut stats)?;
+        // 3 encode, sums: the rest of D := parities of A.
+        if let Some(schedule) = schedule {
+            self.encoding.finish(&mut self.segment, schedule, &mut stats)?;
             if self.config.check_frozen {
-                self.assert_carried(&active);
+                self.segment.assert_carried(&active);
             }
         }
-        self.helper.advance();
+        self.images.advance();
         let (start, mut state) = (Instant::now(), state.to_vec());
-        // Rank 0 appends which images are due: one broadcast carries both.
-        self.append_due(&mut state);
+        // Rank 0 appends which images are due, so one broadcast carries both.
+        self.images.append_due(&self.job, &mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
-        let due = self.split_off_due(&mut state);
+        let due = self.images.split_off_due(&mut state);
         match self.config.method {
             Method::SelfCheckpoint => {
                 // 4 barrier: every D of every group is complete.
                 self.barrier(epoch, &mut stats)?;
                 stats.agree_seconds = start.elapsed().as_secs_f64();
 
-                // 5 commit: COMMIT(epoch), from here on (A, D) counts.
-                self.commit(epoch, state, &mut stats)?;
+                // 5 commit: COMMIT(epoch); from here on (A, D) counts.
+                self.segment.commit(epoch, state, &mut stats)?;
 
-                // 6 flush: B := A, of which no image is being written any more.
-                let free = self.take_back_images();
+                // 6 flush: B := A, once no image is being written from B.
+                let free = self.images.take_back(&*self.segment.hook());
                 let step = Step::new(StepName::Flush, epoch);
-                stats.flush_seconds += self.copy_all(step, &active, &mut stats, free)?;
+                stats.flush_seconds += self.segment.copy_all(step, &active, &mut stats, free)?;
 
-                // 7 stamp: D is C from here on, and (B, C) counts.
-                self.stamp(epoch, &mut stats)?;
+                // 7 stamp: from here on D is C, and (B, C) counts.
+                self.segment.stamp(epoch, &mut stats)?;
             }
             Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,
             Method::Abft | Method::None => unreachable!("returned above"),
         }
-        self.write_images(epoch, due);
-        self.last_active = active;
+        self.images.write(&mut self.segment, epoch, due);
+        self.segment.set_last_active(active);
         Ok(stats)
     }
 
-    /// The run has come to its end: keeps its result (that of rank 0 counts) in
-    /// all segments, from which no start computes any more. Collective.
+    /// Ends the run: stores its result (that of rank 0 counts) in all segments, after which no
+    /// start computes from them. Collective.
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died: the next start goes on from
-    /// the last checkpoint, or is told the result.
-    /// [`CheckpointError::StateTooLarge`], on all ranks.
+    /// [`CheckpointError::Comm`] when a rank died: the next start resumes from the last checkpoint,
+    /// or is told the result. [`CheckpointError::StateTooLarge`], on all ranks.
     ///
     /// # Panics
     /// When an epoch has begun and is not complete.
     pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
 
-        // 1 finish: the result of rank 0, when all have come to the end.
+        // 1 finish: all have come to the end and take the result of rank 0.
         let result = self.agree_on_result(result)?;
 
         if self.config.method != Method::None {
-            // 2 mark: the record bears the result.
-            self.mark(&result)?;
+            // 2 mark: the record holds the result.
+            self.segment.mark(&result)?;
 
-            // 3 marked: all are marked.
+            // 3 marked: all ranks have marked their segments.
             self.marked()?;
         }
         Ok(self.into_finished(result))

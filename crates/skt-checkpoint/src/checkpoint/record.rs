@@ -1,7 +1,7 @@
-//! The record of a segment: how far it is, and whose decisions it has followed.
+//! The record of a segment: which epoch its data holds, and whose decisions it follows.
 //!
-//! A record changes by these transitions alone. Each asserts what the record stands for
-//! before it, and says what it stands for from then on; in force it is once it is written.
+//! A record changes only by the transitions below. Each asserts the state before it and documents
+//! the state after it. A changed record is in force once it is written (`Vault::store_record`).
 //!
 //! ```text
 //! new ── join ── confirm ──┬── commit ── stamp        self, double: for each epoch
@@ -9,90 +9,116 @@
 //!                          ├── rebuilt                         a replacement, once
 //!                          └── finish                   the end: no other follows
 //! ```
+//! Invariants, which transitions and queries assert where they rely on them:
+//!
+//! 1. Record n + 1 replaces record n (`sequence`). The newest whole record is in force, and a slot
+//!    without a whole copy makes the segment useless (header.rs).
+//! 2. `commit` is `stamp` or `stamp + 1`. Only method `self` writes records with `stamp + 1`: the
+//!    data is then in A and D, else in B and C. No rank is two commits behind another.
+//! 3. `updating` is 0 or `stamp + 1`, and only method `single` sets it.
+//! 4. A hollow record has `commit = stamp = updating = 0` and is not finished.
+//! 5. Between joining a start and following it (`joined` is not empty) the data and what the record
+//!    says of it do not change.
+//! 6. `joined` rises, and all of it is later than `lineage`.
+//! 7. A finished record is the last: no start joins it, and no transition of the data follows.
+//! 8. `state` belongs to epoch `commit`; once finished it is the result.
 
 use serde::{Deserialize, Serialize};
 
 use super::codec::checksum;
 use super::methods::Method;
 
-/// Starts that a segment remembers to have joined: more come only while starts die between
-/// joining and following.
+/// Starts that a segment remembers having joined. It needs more than a few only if start after
+/// start dies between joining and following.
 const JOINED_MAX: usize = 16;
-/// Superseded starts that a segment remembers; of more, the latest.
+/// Superseded starts that a segment remembers: the latest, if there are more.
 const LEFT_MAX: usize = 16;
+/// Words of a record: 8 fixed ones, the two lists of starts, and the checksum.
 const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX + 2 * LEFT_MAX;
-/// Bits of a record's word of flags.
+/// Bits of the record's word of flags.
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
 const ROTTEN_IMAGES: u64 = 4;
 
-/// One start of a job: a number that rises from start to start, and a random
-/// one, so that two starts that do not know of each other are told apart.
+/// Identifies one start of a job: a number that rises from start to start, and a random number that
+/// tells apart two starts that do not know of each other.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct StartId {
-    /// Rises from start to start.
+    /// Higher than that of all starts known to this one.
     pub number: u64,
-    /// Random.
+    /// A random number.
     pub nonce: u64,
 }
 
-/// Where a rank's data of an epoch is.
+/// Where a rank's data of an epoch is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
     /// In a copy, with its parities: (B, C).
     Copy,
     /// In the workspace, with the parities that were built from it: (A, D).
     Workspace,
-    /// Nowhere: the rank is lost.
+    /// Nowhere: the rank counts as lost.
     Nothing,
 }
 
-/// How far a segment is.
+/// The record of a segment. Each field names the fault that it answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Record {
-    /// Counts the records; the higher one is in force.
+    /// Number of this record. A death in the middle of a write leaves the record before it whole,
+    /// in the other slot; the higher number tells which one is in force.
     sequence: u64,
-    /// The start of the job whose decisions this segment has followed last.
+    /// The start whose decision this segment followed last. A segment on a node that was out of
+    /// reach missed later decisions, and may hold a plausible epoch of an abandoned history: its
+    /// lineage tells, and it is stale.
     lineage: StartId,
-    /// The starts of the job since then that have read this segment, in their order;
-    /// of very many the latest.
+    /// The starts that have read this segment since then, in their order; the latest if there are
+    /// very many. A start that dies before all segments follow it leaves some with its lineage and
+    /// some with the one before: that these have joined it shows that they are not stale.
     joined: Vec<StartId>,
-    /// The starts that out-of-reach segments of this run may name as their lineage:
-    /// those that were superseded when some rank's segment was not to be found.
+    /// The starts that out-of-reach segments of this run may name as their lineage: those that were
+    /// superseded when some rank's segment was not found. When the lost node returns after the run
+    /// has ended, its segment is recognized as a leftover, not as a run to resume.
     left: Vec<StartId>,
-    /// Newest epoch whose commit this rank has seen, COMMIT(e).
+    /// Newest epoch whose commit this rank has seen, COMMIT(e). A death between two ranks' commits
+    /// leaves both epochs in the job: the newest commit of any rank decides, since all parities
+    /// were complete before it.
     commit: u64,
-    /// Epoch that the settled copy and parities are known to hold.
+    /// Epoch that the settled copy and its parities hold. A death during the flush leaves the copy
+    /// torn: while `stamp < commit`, recovery reads A and D instead.
     stamp: u64,
-    /// Epoch that is being written over the settled copy (method `single`).
+    /// Epoch that is being written over the only copy (method `single`), else 0. A death meanwhile
+    /// leaves that copy torn, so the rank counts as lost.
     updating: u64,
-    /// Set while the segment stands for a lost one and is not rebuilt yet.
+    /// Set while the segment replaces a lost one and is not rebuilt yet. A death during the
+    /// rebuilding leaves a segment with part of its data: it counts as lost again.
     hollow: bool,
-    /// Set when the run has come to its end: there is nothing to go on with.
+    /// Set when the run has ended. A death between the end and the report must not lead to a
+    /// restart from a checkpoint: the next start reports `state` instead.
     finished: bool,
-    /// Set where the run has gone on from images of which some had rotted, until newer ones
-    /// are complete.
+    /// Set while the run depends on images of which some have rotted, until newer ones are
+    /// complete. A start that resumes from memory does not read the images, and would not know that
+    /// they survive fewer losses.
     rotten_images: bool,
-    /// The application's state at epoch `commit`; its result when `finished`.
+    /// The application's state at epoch `commit`, or its result when `finished`. The process that
+    /// knew it may be dead; every rank keeps a copy.
     state: Vec<u8>,
 }
 
 /// Transitions.
 impl Record {
-    /// Of a segment that was just created. It stands for nothing: a rank whose data is
-    /// lost, or has not come to be.
+    /// The record of a segment that was just created. It holds no data: its rank is lost, or the
+    /// run has not begun.
     pub fn of_new_segment() -> Self {
         Self { hollow: true, ..Self::default() }
     }
 
-    /// Takes part in this start, which has looked at the segment, without following it
-    /// yet. The data stands for what it stood for before. `left`: the starts that
-    /// segments out of reach may name.
+    /// Joins `start`, which has read the segment, without following it yet. The data stays what it
+    /// was. `left` lists the starts that segments out of reach may name.
     ///
     /// # Panics
-    /// When the run has ended, or the start is not later than all that are known here.
+    /// When the run has ended, or `start` is not later than all starts known here.
     pub fn join(&mut self, start: StartId, left: &[StartId]) {
         assert!(!self.finished, "no start goes on with a run that has ended");
         let known = self.joined.iter().chain([&self.lineage]).map(|known| known.number).max();
@@ -103,13 +129,13 @@ impl Record {
         self.left = left[left.len().saturating_sub(LEFT_MAX)..].to_vec();
     }
 
-    /// All have joined this start: its decision is followed from here on, to go on from
-    /// `epoch` with `state`. A rank with data has COMMIT(epoch) now, if it lacked it, so
-    /// that whoever else is lost, it is known where its data is; a new segment is a true
-    /// one where the run begins, and hollow still where its data has to be rebuilt here.
+    /// Follows the decision of `start`, which all have joined, to resume from `epoch` with `state`.
+    /// A rank with data gets COMMIT(epoch) if it lacked it, so that its record says where its data
+    /// is, whoever else is lost. A new segment becomes valid if the run begins here; otherwise it
+    /// stays hollow until its data is rebuilt.
     ///
     /// # Panics
-    /// When it has not joined the start last, or has data of other epochs than these.
+    /// When `start` is not the start joined last, or the segment has no data of `epoch`.
     pub fn confirm(&mut self, start: StartId, method: Method, epoch: u64, state: &[u8]) {
         assert_eq!(self.joined.last(), Some(&start), "joined before it is followed");
         if self.hollow {
@@ -128,7 +154,7 @@ impl Record {
         self.joined.clear();
     }
 
-    /// Method `single`: the only copy is torn from here on, until COMMIT(epoch).
+    /// Method `single`: marks the only copy as torn until COMMIT(epoch).
     ///
     /// # Panics
     /// When the epoch before is not settled.
@@ -139,11 +165,11 @@ impl Record {
         self.updating = epoch;
     }
 
-    /// COMMIT(epoch): the parities of all ranks of the job are complete. The data is in
-    /// A and D until it is stamped.
+    /// COMMIT(epoch): the parities of all ranks of the job are complete. The data is in A and D
+    /// until the epoch is stamped.
     ///
     /// # Panics
-    /// When the epoch before is not settled, but for an update that has begun.
+    /// When the epoch before is not settled, except for an update to `epoch` that has begun.
     pub fn commit(&mut self, epoch: u64, state: Vec<u8>) {
         self.assert_follows();
         assert!(!self.hollow && !self.finished && self.commit == self.stamp);
@@ -155,7 +181,7 @@ impl Record {
     /// A copy and its parities, (B, C), hold the epoch.
     ///
     /// # Panics
-    /// When it is not committed, or stamped already.
+    /// When the epoch is not committed, or is stamped already.
     pub fn stamp(&mut self, epoch: u64) {
         self.assert_follows();
         assert!(!self.hollow && !self.finished);
@@ -163,10 +189,11 @@ impl Record {
         (self.stamp, self.updating) = (epoch, 0);
     }
 
-    /// A replacement has all that its rank had at the epoch, in (B, C): a loss no more.
+    /// A replacement has all that its rank had at the epoch, in (B, C): it no longer counts as a
+    /// loss.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the segment is not an unbuilt replacement.
     pub fn rebuilt(&mut self, epoch: u64, state: &[u8]) {
         self.assert_follows();
         assert!(self.hollow && epoch > 0, "a replacement of a lost segment");
@@ -175,18 +202,18 @@ impl Record {
         self.state = state.to_vec();
     }
 
-    /// Of the images that the run goes on from some have rotted: a later start is to know it, also
-    /// where it does not read them.
+    /// Notes that some of the images that the run depends on have rotted, for later starts that do
+    /// not read them.
     pub fn note_rotten_images(&mut self) {
         self.rotten_images = true;
     }
 
-    /// Newer images are complete.
+    /// Drops the note of rotten images: newer images are complete.
     pub fn forget_rotten_images(&mut self) {
         self.rotten_images = false;
     }
 
-    /// The run has come to its end: the record stands for its result alone.
+    /// Ends the run: from now on the record holds its result alone.
     ///
     /// # Panics
     /// When the last epoch is not settled, or the run has ended before.
@@ -196,14 +223,14 @@ impl Record {
         self.state = result.to_vec();
     }
 
-    /// Is to be written, behind the one in force. Returns its number.
+    /// Takes the next sequence number, before the record is written, and returns it.
     pub fn advance(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// Asserts that the newest epoch is in a copy with its parities, whole, and that
-    /// the run goes on.
+    /// Asserts that the newest epoch is complete in a copy with its parities, and that the run has
+    /// not ended.
     pub fn assert_settled(&self) {
         assert!(!self.hollow && !self.finished, "a rank with data, of a run that goes on");
         assert_eq!((self.commit, self.updating), (self.stamp, 0), "the last epoch is settled");
@@ -219,24 +246,24 @@ impl Record {
     }
 }
 
-/// What it says.
+/// Queries.
 impl Record {
-    /// Where the data of `epoch` is, of those epochs that a restart may come to: no
-    /// later than the newest commit of the job, and no rank is two commits behind.
+    /// Where the data of `epoch` is stored. `epoch` is one that a restart may choose: no later than
+    /// the newest commit of the job, and no rank is two commits behind it.
     pub fn holds(&self, method: Method, epoch: u64) -> Holds {
         let is_whole = match method {
-            // From (B, C) when stamped, else from (A, D): complete since the
-            // barrier before anybody's commit, and untouched until the stamp.
+            // From (B, C) when stamped, else from (A, D): they are complete since the barrier
+            // before the first commit, and unchanged until the stamp.
             Method::SelfCheckpoint => {
                 assert!(self.commit == self.stamp || self.commit == self.stamp + 1);
                 self.stamp == epoch || self.stamp + 1 == epoch
             }
-            // The other copy is complete since that barrier.
+            // The other copy is complete since the barrier before the first commit.
             Method::Double => self.commit == epoch || self.commit + 1 == epoch,
-            // Wherever it is, it can be brought to where all others are.
+            // Whatever its state, the application can bring it to that of all others.
             Method::Abft => self.commit == epoch || self.commit + 1 == epoch,
-            // Complete at `epoch` when somebody has seen the end of the update;
-            // half-written when nobody has.
+            // Complete at `epoch` when some rank has seen the end of the update; half written when
+            // none has.
             Method::Single => {
                 (self.stamp == epoch && self.updating == 0)
                     || (self.stamp + 1 == epoch && self.updating == epoch)
@@ -250,17 +277,17 @@ impl Record {
         }
     }
 
-    /// Its number; the highest is in force.
+    /// Its sequence number; the highest is in force.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The start that it has followed last.
+    /// The start whose decision it followed last.
     pub fn lineage(&self) -> StartId {
         self.lineage
     }
 
-    /// The starts that it has joined since, rising.
+    /// The starts that it has joined since, in rising order.
     pub fn joined(&self) -> &[StartId] {
         &self.joined
     }
@@ -275,52 +302,52 @@ impl Record {
         self.commit
     }
 
-    /// Newest epoch that is known to be in a copy.
+    /// Newest epoch that a copy is known to hold.
     pub fn stamped(&self) -> u64 {
         self.stamp
     }
 
-    /// Epoch that is being written over the only copy, 0 for none (method `single`).
+    /// Epoch that is being written over the only copy, else 0 (method `single`).
     pub fn updating(&self) -> u64 {
         self.updating
     }
 
-    /// Whether it stands for a lost rank that is not rebuilt yet.
+    /// Whether it replaces a lost segment and is not rebuilt yet.
     pub fn is_hollow(&self) -> bool {
         self.hollow
     }
 
-    /// Whether the run has come to its end.
+    /// Whether the run has ended.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Whether some of the images that the run went on from had rotted, and no newer ones are
+    /// Whether some of the images that the run depends on have rotted, and no newer ones are
     /// complete.
     pub fn has_rotten_images(&self) -> bool {
         self.rotten_images
     }
 
-    /// The application's state of the epoch committed; its result at the end.
+    /// The application's state at the committed epoch; its result once the run has ended.
     pub fn state(&self) -> &[u8] {
         &self.state
     }
 }
 
-/// As it stands in a segment.
+/// Encoding in a segment.
 impl Record {
-    /// All but the state.
+    /// A copy without the application's state.
     pub(super) fn without_state(&self) -> Self {
         Self { joined: self.joined.clone(), left: self.left.clone(), state: Vec::new(), ..*self }
     }
 
-    /// Bytes of a record whose state has so many.
+    /// Bytes of a record with a state of `state_bytes`.
     pub(super) fn bytes_with(state_bytes: usize) -> usize {
         8 * RECORD_WORDS + state_bytes
     }
 
-    /// With a checksum, which comes last: so a record is in force with its last bytes,
-    /// not before.
+    /// The bytes of the record. A checksum comes last, so the record is in force with its last
+    /// bytes, not before.
     pub(super) fn encode(&self) -> Vec<u8> {
         let flags =
             [(self.hollow, HOLLOW), (self.finished, FINISHED), (self.rotten_images, ROTTEN_IMAGES)];
@@ -393,7 +420,7 @@ mod tests {
         StartId { number, nonce: 7 }
     }
 
-    /// Of a run that has just begun.
+    /// The record of a run that has just begun.
     fn begun(method: Method) -> Record {
         let mut record = Record::of_new_segment();
         record.join(start(1), &[]);
@@ -401,7 +428,7 @@ mod tests {
         record
     }
 
-    /// A rank with epochs up to this one.
+    /// The record of a rank with epochs 1 to `epoch`.
     fn settled(epoch: u64) -> Record {
         let mut record = begun(SELF);
         for epoch in 1..=epoch {
@@ -431,7 +458,7 @@ mod tests {
         assert_eq!(record.holds(SELF, 5), Holds::Workspace);
         record.stamp(5);
         assert_eq!(record.holds(SELF, 5), Holds::Copy);
-        // It has not seen the commit of the others: the start tells it.
+        // This rank has not seen the commit of the others: the start tells it.
         record.join(start(2), &[]);
         record.confirm(start(2), SELF, 6, &[6]);
         assert_eq!((record.committed(), record.stamped(), record.state()), (6, 5, &[6][..]));
@@ -448,7 +475,7 @@ mod tests {
         assert_eq!(record.holds(Method::Single, 4), Holds::Copy);
         record.begin_update(5);
         assert_eq!(record.holds(Method::Single, 4), Holds::Nothing);
-        // Somebody has seen the end of the update.
+        // Some rank has seen the end of the update.
         assert_eq!(record.holds(Method::Single, 5), Holds::Copy);
         record.commit(5, vec![]);
         record.stamp(5);
@@ -469,7 +496,7 @@ mod tests {
         assert_eq!((record.holds(SELF, 5), record.state()), (Holds::Copy, &[5][..]));
     }
 
-    /// Whatever becomes of the segment, until newer images are complete.
+    /// They stay noted whatever becomes of the segment, until newer images are complete.
     #[test]
     fn rotten_images_are_noted_until_they_are_forgotten() {
         let mut record = Record::of_new_segment();

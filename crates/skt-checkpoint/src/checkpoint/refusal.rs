@@ -1,14 +1,14 @@
-//! Why the job cannot go on from what was found, in words that say what to do.
+//! Why a job cannot resume from what was found, in words that say what to do.
 
 use serde::{Deserialize, Serialize};
 use skt_terms::units;
 
 use super::group::PlacementError;
 
-/// A rank whose group has lost too much.
+/// A group that has lost more ranks than it can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostGroup {
-    /// Index of the group, where one of its segments says so.
+    /// Index of the group, if one of its segments was found.
     pub group: Option<usize>,
     /// Its lost ranks.
     pub ranks: Vec<usize>,
@@ -23,65 +23,65 @@ pub struct Damage {
     pub part: String,
     /// Region of the first damaged cell that cannot be rebuilt.
     pub region: usize,
-    /// Its row.
+    /// Row of that cell.
     pub row: usize,
-    /// Its first byte in the row.
+    /// First byte of that cell within the row.
     pub byte: usize,
-    /// Damaged cells of this rank, those that could be rebuilt among them.
+    /// Number of damaged cells of this rank, including those that can be rebuilt.
     pub cells: usize,
 }
 
-/// Why the job cannot go on from what was found.
+/// Why the job cannot resume from what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// More losses in a group than it has parities.
+    /// A group has lost more ranks than it has parities.
     #[error("{}{}", self.what(), bring_back(*epoch, torn))]
     Unrecoverable {
-        /// The epoch that was looked for.
+        /// The epoch to be restored.
         epoch: u64,
         /// Groups with too many losses.
         lost: Vec<LostGroup>,
-        /// Of the lost ranks, those that are there with a torn copy: method
-        /// `single`, whose only copy a death has cut short.
+        /// The lost ranks whose segments are present but torn: with method `single` a death has
+        /// interrupted the update of the only copy.
         torn: Vec<usize>,
-        /// Losses that a group can bear.
+        /// Losses that a group survives.
         parities: usize,
     },
-    /// Data that is not what was written, and too much of it in one stripe.
+    /// Too much of one stripe is damaged: it differs from what was written.
     #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(level))]
     Damaged {
-        /// The epoch that was looked for.
+        /// The epoch to be restored.
         epoch: u64,
-        /// The level whose images these are, as users know it; `None`: memory.
+        /// The level whose images are damaged, as users know it; `None` for memory.
         level: Option<String>,
-        /// What cannot be rebuilt, by rank.
+        /// For each affected rank, what cannot be rebuilt.
         damage: Vec<Damage>,
         /// Lost ranks of the job.
         lost: Vec<usize>,
-        /// Damaged or lost blocks that a stripe can bear.
+        /// Damaged or lost blocks that a stripe survives.
         parities: usize,
     },
-    /// Images of method `abft` that are not what was written, and too many of a group.
+    /// Images of method `abft` differ from what was written, in too many ranks of a group.
     #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(&Some(level.clone())))]
     RottenImages {
-        /// The epoch that was looked for.
+        /// The epoch to be restored.
         epoch: u64,
         /// The level, as users know it.
         level: String,
         /// The ranks whose images have rotted.
         rotten: Vec<usize>,
-        /// The ranks that have none.
+        /// The ranks that have no image.
         lost: Vec<usize>,
-        /// Losses that a group can bear.
+        /// Losses that a group survives.
         parities: usize,
     },
-    /// The application cannot use what is there, with method `abft`.
+    /// The application cannot use the surviving data (method `abft`).
     #[error("{why}. Start afresh with --resume never")]
     OfNoUse {
-        /// What is wrong with it.
+        /// What is wrong with the data.
         why: String,
     },
-    /// Too few processes are left, and none can take the place of these ranks.
+    /// Too few processes are left, and none can take over these ranks.
     #[error(
         "ranks {lost:?} are lost, and the others cannot go on without them: the same command, on all \
          ranks, goes on where the run was, or begins where it had not begun"
@@ -90,7 +90,7 @@ pub enum Refusal {
         /// The ranks of the run that no process has.
         lost: Vec<usize>,
     },
-    /// Nothing to resume, although it was required.
+    /// With `--resume require`, there is nothing to resume.
     #[error("--resume require, but no checkpoint of this run was found")]
     NothingFound,
     /// Processes were started with different settings.
@@ -99,7 +99,7 @@ pub enum Refusal {
         /// The first process that differs.
         process: usize,
     },
-    /// Segments of this run have another shape.
+    /// Segments of this run were made with other settings.
     #[error(
         "process {process} found a segment of this run (rank {rank}) made with other settings: \
          {differences}. Restart with the settings of the run, or start afresh with --resume never"
@@ -109,25 +109,25 @@ pub enum Refusal {
         process: usize,
         /// The rank it is for.
         rank: usize,
-        /// What they differ in.
+        /// The differing settings, in words.
         differences: String,
     },
     /// Another job holds the run.
     #[error("process {process} cannot take hold of the run: {why}")]
     Held {
-        /// The first process that cannot.
+        /// The first process that cannot take hold of it.
         process: usize,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A segment is not what it was when all decided.
+    /// A segment is no longer what it was when all decided.
     #[error(
         "process {process}: the segment of rank {rank} has changed since it was looked at, so a \
          process of an earlier start was still at work. Nothing was changed here; start the same \
          command again when it has ended"
     )]
     Changed {
-        /// A process that has seen it.
+        /// The process that has seen it.
         process: usize,
         /// The rank whose segment it is.
         rank: usize,
@@ -152,7 +152,7 @@ pub enum Refusal {
         /// Bytes that are free.
         free_bytes: u64,
     },
-    /// A level fails at the start, and without it there is nothing to go on from.
+    /// A level fails at the start, and without it there is nothing to resume from.
     #[error(
         "level {level} fails at {failure}; {why}, and what that level has is not known. Repair it \
          and start the same command again, or leave that --level out to do without what it has"
@@ -160,9 +160,9 @@ pub enum Refusal {
     LevelFails {
         /// The level, as users know it.
         level: String,
-        /// A process at which it fails, and how.
+        /// A process on which it fails, and how.
         failure: String,
-        /// Why there is nothing else, in words.
+        /// Why there is nothing else to resume from.
         why: String,
     },
     /// No groups can be formed.

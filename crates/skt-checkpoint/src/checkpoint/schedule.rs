@@ -1,8 +1,8 @@
-//! What is encoded when: which bands are final, which are done, and what is on its
-//! way between the members.
+//! The order of encoding: which parts are final, which are encoded, and which messages are in
+//! transit between the members.
 //!
-//! What is encoded comes in *units*, bytes of the rows of a band, in one order on
-//! all members: that in which they become final, stage by stage.
+//! The active part is encoded in *units*, bytes of the rows of a band. All members encode them in
+//! the order in which they become final, stage by stage:
 //!
 //! ```text
 //! +-------------------+    the active part, two stages: first the bands 1 and
@@ -15,10 +15,9 @@
 //! +----+----+---------+
 //! ```
 //!
-//! Where members read each other's memory, each tells the others how many of its
-//! units are ready (*tokens*), and sums up those that are ready everywhere. In the
-//! ring a member takes part in the rounds of a unit once its own is ready. The other
-//! encoders need all at once.
+//! Where members read each other's memory, each tells the others how many of its units are ready
+//! (*tokens*), and sums up those that are ready everywhere. In the ring a member takes part in the
+//! rounds of a unit once its own is ready. The other encoders start when everything is ready.
 
 use std::ops::Range;
 
@@ -26,7 +25,7 @@ use super::encode::ring::Rounds;
 use super::layout::{Active, SegmentLayout, Stripes};
 use crate::comm::Comm;
 
-/// Bytes `bytes` of the rows of a band, to be encoded.
+/// A unit of encoding: `bytes` of the rows of a band.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
     pub region: usize,
@@ -34,8 +33,8 @@ pub(super) struct Unit {
     pub bytes: Range<usize>,
 }
 
-/// The units of what is active in a region, in the order in which they become
-/// final: outside of each of the corners `stages` in turn, then inside the last.
+/// The units of the active part of a region, in the order in which they become final: outside of
+/// each corner of `stages` in turn, then inside the last.
 pub(super) fn units_of(
     region: usize,
     stripes: &Stripes,
@@ -59,16 +58,16 @@ pub(super) fn units_of(
     units
 }
 
-/// What is left to do of an encoding before more of A is ready.
+/// What is left to do of an encoding before more of A becomes ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polled {
-    /// All is encoded.
+    /// Everything is encoded.
     Done,
-    /// Nothing, and nothing is on its way.
+    /// Nothing to do until more is ready, and no message is in transit.
     Idle,
-    /// To look after what is on its way.
+    /// Only to wait for messages in transit.
     Waiting,
-    /// More, at once.
+    /// There is more to encode at once.
     More,
 }
 
@@ -83,16 +82,16 @@ pub struct Stats {
     pub copied_bytes: usize,
     /// Seconds to encode.
     pub encode_seconds: f64,
-    /// Seconds in the barrier: waiting for the slowest group.
+    /// Seconds in the barrier, which waits for the slowest group.
     pub barrier_seconds: f64,
-    /// Seconds to agree that the epoch is complete, the barrier included; method
-    /// `self` alone counts them.
+    /// Seconds to agree that the epoch is complete, including the barrier; counted by method `self`
+    /// alone.
     pub agree_seconds: f64,
-    /// Seconds from there to the end of COMMIT; method `self` alone counts them.
+    /// Seconds from the agreement to the end of COMMIT; counted by method `self` alone.
     pub commit_seconds: f64,
-    /// Seconds to copy, before and behind COMMIT.
+    /// Seconds to copy, before and after COMMIT.
     pub copy_seconds: f64,
-    /// Seconds of them behind COMMIT; method `self` alone counts them.
+    /// The seconds of `copy_seconds` after COMMIT; counted by method `self` alone.
     pub flush_seconds: f64,
 }
 
@@ -100,20 +99,20 @@ pub struct Stats {
 pub(super) struct UnderWay<C: Comm> {
     pub epoch: u64,
     pub active: Vec<Active>,
-    /// Outside of these all is final, by region.
+    /// The corner of each region outside of which everything is final.
     pub ready: Vec<Active>,
-    /// With method `self` alone: the others do all in `complete`.
-    pub encoding: Option<Encoding<C>>,
+    /// The running encoding (method `self`); the other methods do all in `complete`.
+    pub schedule: Option<Schedule<C>>,
     pub stats: Stats,
 }
 
-/// How far the encoding of an epoch is on this member.
-pub(super) struct Encoding<C: Comm> {
+/// The order of an epoch's encoding, and its progress on this member.
+pub(super) struct Schedule<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
-    /// Units from the first on that are encoded, or whose rounds have begun.
+    /// The first units, this many, are encoded or their rounds have begun.
     pub begun: usize,
-    /// Units from the first on whose rows are final here.
+    /// The first units, this many, are final here.
     pub ready: usize,
     pub way: Way<C>,
 }
@@ -121,23 +120,23 @@ pub(super) struct Encoding<C: Comm> {
 pub(super) enum Way<C: Comm> {
     Tokens(Tokens<C>),
     Rounds(Rounds<C>),
-    /// All at once.
+    /// Everything at once, in `complete`.
     Whole,
 }
 
-/// What members tell each other of their bands.
+/// What members tell each other of their units.
 pub(super) struct Tokens<C: Comm> {
-    /// Units that the others know to be ready here.
+    /// Units that the others have been told are ready here.
     pub told: usize,
     pub sent: Vec<C::Send>,
-    /// By member: units that are ready there (of oneself: all, since nobody keeps
-    /// parities of its own blocks), and the next word of it.
+    /// By member: the units that are ready there, and the pending receive of its next token. The
+    /// entry of this member says all, since no member keeps parities of its own blocks.
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }
 
-impl<C: Comm> Encoding<C> {
-    /// Units that lie outside of these corners of each region are final here. What
-    /// was ready once stays so.
+impl<C: Comm> Schedule<C> {
+    /// Marks the units outside of these corners, one per region, as final here. Units that are
+    /// ready stay so.
     pub fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {
         let is_ready = |unit: &Unit| {
             let stripes = layout.regions[unit.region].stripes;
@@ -184,8 +183,8 @@ mod tests {
                 let (row, word) = (at / words, at % words);
                 prop_assert_eq!(count, usize::from(row >= from && 8 * word >= active.byte));
             }
-            // When a stage is reached, all units before some place are ready, and the
-            // first behind it are not, unless nothing of them is inside.
+            // When a stage is reached, the first units are ready, and none after them is, except
+            // units with nothing inside.
             let mut reached = active;
             for stage in &stages {
                 reached = Active {

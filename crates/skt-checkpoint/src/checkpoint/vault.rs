@@ -1,4 +1,4 @@
-//! The segment of a rank, and the one way to write the parts that count.
+//! The segment of a rank, and the only way to write its parts that count.
 
 use std::ops::{DerefMut, Range};
 use std::ptr::NonNull;
@@ -13,22 +13,22 @@ use super::layout::Summed;
 use super::record::Record;
 use crate::comm::Result;
 
-/// Memory behind a checkpoint: a segment that outlives the process, or (with
-/// method `none`) memory of our own.
+/// The memory of a checkpointer: a segment that outlives the process or, with method `none`,
+/// private memory.
 pub enum Backing<S> {
     /// Outlives the process.
     Lasting(S),
-    /// Whole words, so that doubles are aligned.
+    /// Memory of this process, in whole words so that doubles are aligned.
     Private(Vec<u64>),
 }
 
-/// A segment whose B, C, D and header are written in chunks, with a step (a
-/// place to die) before each.
+/// A segment whose B, C, D and header are written in chunks, with a [`Step`] (a point at which a
+/// test can kill the rank) before each.
 ///
-/// All of it is reached through one pointer, piece by piece: the application may
-/// be writing to its part, A, while we write to ours.
+/// All of it is accessed through one pointer, piece by piece: the application may write to its
+/// part, A, while this code writes to the others.
 pub struct Vault<S> {
-    /// From a box; touched again only to be dropped or given back.
+    /// From a `Box`; used again only to be dropped or given back.
     backing: NonNull<Backing<S>>,
     base: NonNull<u8>,
     len: usize,
@@ -36,36 +36,37 @@ pub struct Vault<S> {
     chunk_bytes: usize,
 }
 
-// SAFETY: owns its backing, as a box does; `base` points into it.
+// SAFETY: the vault owns its backing, as a box does; `base` points into it.
 unsafe impl<S: Send> Send for Vault<S> {}
 
 impl<S> Drop for Vault<S> {
     fn drop(&mut self) {
-        // SAFETY: from a box in `new`, and not dropped yet: `into_parts` forgets.
+        // SAFETY: the pointer comes from the box in `new` and is not dropped yet: `into_parts`
+        // forgets it.
         drop(unsafe { Box::from_raw(self.backing.as_ptr()) });
     }
 }
 
-/// Parts of a segment that a writer of images reads while the rank goes on.
+/// Parts of a segment that a writer of images reads while the rank continues.
 pub struct Lent(Vec<(NonNull<u8>, usize)>);
 
-// SAFETY: it is read alone, and who lends it sees to it that nobody writes meanwhile.
+// SAFETY: it is only read, and whoever lends it ensures that nobody writes meanwhile.
 unsafe impl Send for Lent {}
 
 impl Lent {
-    /// A part, by its number; `None` behind the last.
+    /// Part `number`; `None` after the last.
     pub fn part(&self, number: usize) -> Option<&[u8]> {
         let &(start, len) = self.0.get(number)?;
-        // SAFETY: within the segment, which stands still and is there, as `lend` asks.
+        // SAFETY: within the segment, which exists and does not change, as `lend` requires.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
     }
 }
 
 impl<S: DerefMut<Target = [u8]>> Vault<S> {
-    /// Lends these bytes to be read.
+    /// Lends these byte ranges of the segment for reading.
     ///
     /// # Safety
-    /// As long as they are lent nobody writes to them, and the vault is there.
+    /// While they are lent, nobody writes to them, and the vault exists.
     pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         let part = |range: &Range<usize>| {
             let start = NonNull::new(self.pointer(range.clone()));
@@ -89,32 +90,32 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.hook.at(&step)
     }
 
-    /// Tells that a long pass over the memory, begun then, has come to its part number `done`.
+    /// Tells the hook that a long pass over the memory, begun at `begun`, has done `done` parts.
     pub fn passes(&self, begun: Instant, done: usize) {
         let (seconds, operations) = (begun.elapsed().as_secs_f64(), done as u64);
         self.hook.waits(&Wait { seconds, operations, expected_seconds: 0.0 });
     }
 
-    /// Whom steps are told.
+    /// The hook that is told of steps.
     pub fn hook(&self) -> Arc<dyn Hook> {
         self.hook.clone()
     }
 
-    /// Bytes between two steps of a write, at most.
+    /// The most bytes written between two steps.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// The backing, with the hook.
+    /// Gives back the backing and the hook.
     pub fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once; `this` is never dropped.
         let hook = unsafe { std::ptr::read(&this.hook) };
-        // SAFETY: from a box in `new`, given back once.
+        // SAFETY: from the box in `new`, given back once.
         (*unsafe { Box::from_raw(this.backing.as_ptr()) }, hook)
     }
 
-    /// Where these bytes lie; valid for as long as the vault is.
+    /// The address of these bytes, valid as long as the vault.
     pub fn pointer(&mut self, range: Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
         // SAFETY: within the segment.
@@ -123,22 +124,22 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
 
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
-        // SAFETY: within the segment, which we own; what others may write to at
-        // this time is not asked for (`Checkpointer::ready`).
+        // SAFETY: within the segment, which the vault owns; nobody reads bytes that others may be
+        // writing at the time (`Checkpointer::ready`).
         unsafe {
             let start = self.base.as_ptr().add(range.start);
             std::slice::from_raw_parts(start, range.len())
         }
     }
 
-    /// Direct access, for the application's own writes to A.
+    /// These bytes for direct writes, such as the application's own writes to A.
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let (start, len) = (self.pointer(range.clone()), range.len());
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Writes `bytes` at `at`. A death leaves any number of chunks written.
+    /// Writes `bytes` at offset `at`. A death leaves any number of chunks written.
     pub fn store(&mut self, at: usize, bytes: &[u8], step: Step) -> Result<()> {
         for (i, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
             self.step(step.chunk(i))?;
@@ -148,7 +149,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// Makes this record the one in force.
+    /// Writes this record, which is in force from then on.
     pub fn store_record(
         &mut self,
         header: &HeaderLayout,
@@ -161,15 +162,15 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.order();
         self.store(copies[0].start, &bytes, step)?;
         self.order();
-        // The record is in force: from here on a death changes nothing that counts.
+        // The record is in force: from here on a death loses nothing that counts.
         self.bytes_mut(copies[1].start..copies[1].start + bytes.len()).copy_from_slice(&bytes);
         self.order();
         Ok(())
     }
 
-    /// What lies in `low`, and what lies in `high`, which begins where `low` ends
-    /// or behind. Who writes the latter calls [`Vault::step`] before each piece,
-    /// as [`Vault::store`] does.
+    /// The bytes of `low` for reading and those of `high`, which must begin at or after the end of
+    /// `low`, for writing. The writer calls [`Vault::step`] before each piece, as [`Vault::store`]
+    /// does.
     pub fn read_and_write(&mut self, low: Range<usize>, high: Range<usize>) -> (&[u8], &mut [u8]) {
         assert!(low.end <= high.start, "parts of a segment do not overlap");
         let (from, len) = (self.pointer(low.clone()), low.len());
@@ -178,8 +179,8 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         (low, self.bytes_mut(high))
     }
 
-    /// Writes `source` to bytes `bytes` of a row, which are whole cells, and the
-    /// checksum of each cell beside. A death leaves any number of chunks written.
+    /// Writes `source`, whole cells, to `bytes` of a row, and the checksum of each cell to its
+    /// slot. A death leaves any number of chunks written.
     pub fn store_cells(
         &mut self,
         into: &Summed,
@@ -197,8 +198,8 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
             let sums = into.sums_at(row, &sums);
             let data = self.pointer(data);
             let mut sums = self.bytes_mut(sums).chunks_exact_mut(Summed::SUM_BYTES);
-            // SAFETY: within the segment, as `pointer` has seen; data and checksums are
-            // parts of a layout and do not overlap.
+            // SAFETY: within the segment, as `pointer` has checked; data and checksums are
+            // different parts of a layout and do not overlap.
             let data = unsafe { std::slice::from_raw_parts_mut(data, chunk.len()) };
             codec::copy_summed(chunk, data, into.cell_bytes, |sum| {
                 let place = sums.next().expect("one checksum a cell");
@@ -209,19 +210,19 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// The checksum that a cell is said to have.
+    /// The checksum stored for a cell.
     pub fn sum(&self, of: &Summed, row: usize, cell: usize) -> u64 {
         let bytes = self.bytes(of.sums_at(row, &(cell..cell + 1)));
         u64::from_ne_bytes(bytes.try_into().expect("a checksum"))
     }
 
-    /// Writes the checksums of cells of a row, from `cell` on.
+    /// Stores the checksums of cells of a row, from `cell` on.
     pub fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
         let at = of.sums_at(row, &(cell..cell + sums.len()));
         self.bytes_mut(at).copy_from_slice(bytemuck::cast_slice(sums));
     }
 
-    /// Copies within the segment, as [`Vault::store`] does.
+    /// Copies within the segment, in chunks as [`Vault::store`] does.
     pub fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
         let to = to..to + from.len();
         assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
@@ -238,9 +239,9 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// What was stored before must not be found missing when what is stored
-    /// after is there. The death of a process loses no store that it has made,
-    /// so it is enough to keep them in order.
+    /// Keeps stores in order: whoever sees a store made after this call also sees all stores made
+    /// before it. The death of a process loses none of its stores, so their order is all that
+    /// matters.
     pub fn order(&self) {
         fence(Ordering::SeqCst);
     }

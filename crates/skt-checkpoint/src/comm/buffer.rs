@@ -11,37 +11,37 @@ use super::CommError;
 use crate::pages::{HUGE_PAGE_BYTES, PAGE_BYTES};
 use crate::tuning::TUNING;
 
-/// Zero-filled doubles, page-aligned, on huge pages where the system grants
-/// them. Allocated once and reused; moves without copying.
+/// Zero-filled doubles, page-aligned, on huge pages if the system grants them. Allocated once and
+/// reused; moves without copying.
 pub struct PanelBuf {
     ptr: NonNull<f64>,
     len: usize,
     memory: Memory,
 }
 
-/// Where a buffer lies.
+/// The memory of a buffer.
 enum Memory {
-    /// A mapping of its own, of so many bytes.
+    /// A mapping of its own, of this many bytes.
     Mapping(usize),
-    /// The heap: hundreds of small tests would spend their time on mappings.
+    /// The heap: hundreds of small tests would otherwise spend their time on mappings.
     Heap(Layout),
-    /// Memory of somebody else.
+    /// Memory of another owner.
     Given,
-    /// A part of a buffer that has been cut, and lives as long as its parts.
+    /// A part of a buffer that was cut; the buffer lives as long as its parts.
     Part(Arc<PanelBuf>),
 }
 
-// SAFETY: PanelBuf has its memory alone, like a Vec<f64> owns its memory.
+// SAFETY: a PanelBuf is the only user of its memory, like a Vec<f64>.
 unsafe impl Send for PanelBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for PanelBuf {}
 
 impl PanelBuf {
-    /// A buffer of `len` zeros. The pages of one of some MiB are there: what does not fit is
-    /// missed now, and not when it is first written to.
+    /// A buffer of `len` zeros. The pages of a buffer of some MiB exist then: lack of memory shows
+    /// now, not at the first write.
     ///
     /// # Errors
-    /// When the system has no such memory.
+    /// When the system does not have that much memory.
     pub fn new(len: usize) -> std::io::Result<Self> {
         let too_long = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = len.max(1).checked_mul(size_of::<f64>()).ok_or_else(too_long)?;
@@ -51,7 +51,7 @@ impl PanelBuf {
         let page = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
         let mapped_bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_long)?;
         let size = std::num::NonZeroUsize::new(mapped_bytes).expect("at least one page");
-        // SAFETY: a fresh private anonymous mapping, nothing else refers to it.
+        // SAFETY: a new private anonymous mapping; nothing else refers to it.
         let ptr = unsafe {
             mmap_anonymous(
                 None,
@@ -63,28 +63,28 @@ impl PanelBuf {
         if page == HUGE_PAGE_BYTES {
             // SAFETY: advice on our own mapping; a refusal only costs speed.
             let _ = unsafe { madvise(ptr, mapped_bytes, MmapAdvise::MADV_HUGEPAGE) };
-            // Some pages are longer: then each is written to several times.
+            // Larger pages are written to several times.
             for byte in (0..mapped_bytes).step_by(PAGE_BYTES) {
-                // SAFETY: within our own mapping, which nobody else knows of.
+                // SAFETY: within our own mapping, which nothing else refers to.
                 unsafe { ptr.cast::<u8>().add(byte).write_volatile(0) };
             }
         }
         Ok(Self { ptr: ptr.cast(), len, memory: Memory::Mapping(mapped_bytes) })
     }
 
-    /// A buffer of the `len` doubles from `start` on, as they are.
+    /// A buffer of the `len` doubles from `start` on, with their present values.
     ///
     /// # Safety
-    /// They are there, and nobody else reads or writes them, for as long as the buffer.
+    /// The doubles exist, and nothing else reads or writes them, for as long as the buffer.
     pub unsafe fn within(start: NonNull<f64>, len: usize) -> Self {
         Self { ptr: start, len, memory: Memory::Given }
     }
 
-    /// Cuts a buffer into buffers of these lengths, one behind the other, and one of length 0,
-    /// for messages that are under way at once; [`Self::join`] puts it together again.
+    /// Cuts a buffer into adjacent buffers of these lengths, and one of length 0, for messages in
+    /// transit at the same time; [`Self::join`] puts the buffer together again.
     ///
     /// # Panics
-    /// When it is not that long.
+    /// When the buffer is shorter than the sum of `lengths`.
     pub fn cut(self, lengths: impl IntoIterator<Item = usize>) -> Vec<Self> {
         let whole = Arc::new(self);
         let mut at = 0;
@@ -93,15 +93,15 @@ impl PanelBuf {
             // SAFETY: within the buffer, or at its end.
             let ptr = unsafe { whole.ptr.add(at) };
             at += len;
-            // No two parts share an element, and the whole is out of reach until all are
+            // No two parts share an element, and the whole is inaccessible until all parts are
             // gone.
             Self { ptr, len, memory: Memory::Part(Arc::clone(&whole)) }
         };
-        // The last one, of nothing, is there to be joined where no other is asked for.
+        // The empty last part is there for `join` if no other part is asked for.
         lengths.into_iter().chain([0]).map(part).collect()
     }
 
-    /// The buffer that these parts were cut from.
+    /// Joins the parts of a buffer that was cut.
     ///
     /// # Panics
     /// When they are not all parts of one buffer.
@@ -115,10 +115,10 @@ impl PanelBuf {
         Arc::try_unwrap(whole).ok().expect("all parts of one buffer")
     }
 
-    /// The doubles of these parts of one buffer, which follow one another from its start on.
+    /// The doubles of adjacent parts of one buffer, beginning with its first part.
     ///
     /// # Panics
-    /// When they do not.
+    /// When the parts are not adjacent, or do not begin at the start of one buffer.
     pub fn whole<'a>(parts: impl IntoIterator<Item = &'a Self>) -> &'a [f64] {
         let mut whole: Option<(&Arc<Self>, usize)> = None;
         for part in parts {
@@ -130,21 +130,22 @@ impl PanelBuf {
             *end += part.len;
         }
         let (whole, end) = whole.expect("at least one part");
-        // SAFETY: the doubles of parts that are all borrowed for as long, and keep the buffer.
+        // SAFETY: the doubles of parts that are all borrowed for that long, and keep the buffer
+        // alive.
         unsafe { std::slice::from_raw_parts(whole.ptr.as_ptr(), end) }
     }
 
     fn on_heap(len: usize, bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("a few pages");
-        // SAFETY: of at least one double.
+        // SAFETY: the layout is of at least one double.
         let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(Self { ptr: ptr.cast(), len, memory: Memory::Heap(layout) })
     }
 
-    /// As [`Self::new`], for what is to be sent and received.
+    /// A buffer of `len` zeros for messages.
     ///
     /// # Errors
-    /// When the system has no such memory: says how much, and what limits it.
+    /// When the system does not have that much memory: says how much, and what limits it.
     pub fn for_messages(len: usize) -> super::Result<Self> {
         Self::new(len).map_err(|why| CommError::Transport {
             call: "mmap",
@@ -162,7 +163,7 @@ impl Drop for PanelBuf {
         match &self.memory {
             // SAFETY: the mapping made in `new`, unmapped once.
             Memory::Mapping(bytes) => drop(unsafe { munmap(self.ptr.cast(), *bytes) }),
-            // SAFETY: of the heap with this layout, freed once.
+            // SAFETY: allocated with this layout, freed once.
             Memory::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr().cast(), *layout) },
             Memory::Given | Memory::Part(_) => {}
         }
@@ -172,22 +173,22 @@ impl Drop for PanelBuf {
 impl Deref for PanelBuf {
     type Target = [f64];
     fn deref(&self) -> &[f64] {
-        // SAFETY: len doubles are there, zero-filled or given.
+        // SAFETY: `len` doubles exist, zero-filled or given.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for PanelBuf {
     fn deref_mut(&mut self) -> &mut [f64] {
-        // SAFETY: as above, and borrowed mutably.
+        // SAFETY: as in `deref`, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
     }
 }
 
-/// Two parts of a buffer that do not overlap, one to read and one to write.
+/// Two ranges of a buffer that do not overlap, one for reading and one for writing.
 ///
 /// # Panics
-/// When they overlap.
+/// When the ranges overlap, or reach beyond the buffer.
 pub fn disjoint_ranges(
     buf: &mut [f64],
     read: Range<usize>,
@@ -209,9 +210,9 @@ mod tests {
     #[test]
     fn a_buffer_within_given_memory_writes_there() {
         let mut memory = [1.0; 6];
-        // Of all that it is to reach: a pointer to one of them is valid for that one alone.
+        // A pointer to the whole range: a pointer to one element is valid for that element only.
         let start = NonNull::from(&mut memory[2..]).cast();
-        // SAFETY: four doubles, which nobody else looks at before the buffer is gone.
+        // SAFETY: four doubles, which nothing else reads before the buffer is gone.
         let mut buffer = unsafe { PanelBuf::within(start, 4) };
         buffer.fill(2.0);
         drop(buffer);

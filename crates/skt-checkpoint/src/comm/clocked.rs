@@ -1,8 +1,8 @@
-//! Ranks with clocks, under a simulated network: how long a run takes on a machine that is
-//! not there.
+//! Ranks with clocks, under a simulated network: they predict how long a run takes on a machine
+//! that is not available.
 //!
-//! Every rank is a thread of this process, and one runs at a time. Its clock advances by the
-//! work that it does between two calls, as a [`Meter`] has it, and by its calls:
+//! Every rank is a thread of this process, and one runs at a time. Its clock advances by its calls,
+//! and by the work between two calls, which a [`Meter`] measures:
 //!
 //! ```text
 //! send          call_seconds; then the message leaves as soon as the rank's port is free
@@ -12,16 +12,17 @@
 //! barrier       until the last rank has come; then log2(ranks) empty messages
 //! ```
 //!
-//! Each rank has a port of its own, with one message at a time out and one in: those that come
-//! at once queue up in the order in which they reach it. A message leaves the one while it
-//! enters the other. Data moves without the processors, so nobody has to progress it
-//! ([`Comm::needs_calls`]). Queues inside the network and shared ports are left out.
+//! Each rank has its own port, which sends one message at a time and receives one at a time:
+//! messages that reach it together queue up in the order in which they reach it. A message enters
+//! the receiver's port while it leaves the sender's. Data moves without the processors, so nobody
+//! has to progress it ([`Comm::needs_calls`]). Queues inside the network and shared ports are not
+//! modelled.
 //!
-//! The clocks decide what is seen, not the order in which threads run: with a meter that is
-//! exact, so is the time. The rank with the least clock goes on whenever another stops (a
-//! conservative simulation of discrete events): nothing can arrive in its past. One that only
-//! sends, or receives what is here, runs ahead of the others, for nothing that it does depends
-//! on them.
+//! The clocks decide what a rank sees, not the order in which threads run: with an exact meter the
+//! time is exact, too. Whenever a rank stops, the rank with the least clock continues (a
+//! conservative discrete-event simulation), so nothing can arrive in its past. A rank that only
+//! sends, or receives what has arrived, runs ahead of the others, since nothing that it does
+//! depends on them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -35,16 +36,16 @@ use nix::time::ClockId;
 use super::copied::{Receiving, copy_message, new_group};
 use super::{Comm, CommError, PanelBuf, Result, SendRequest, Tag};
 
-/// Time of a simulated machine in picoseconds: whole numbers are ordered, and add up to the
-/// same in any order.
+/// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
+/// depend on the order.
 pub type Ticks = u64;
 
 const TICKS_PER_SECOND: f64 = 1e12;
 
-/// The work that the thread which calls it has done so far; never falls.
+/// Measures the work that the calling thread has done so far; never falls.
 pub type Meter = fn() -> Ticks;
 
-/// The meter of this machine: processor time of the thread.
+/// The meter of this machine: the processor time of the thread.
 ///
 /// # Panics
 /// When the system has no such clock.
@@ -53,24 +54,25 @@ pub fn processor_time() -> Ticks {
     Duration::from(now).as_nanos() as Ticks * 1000
 }
 
-/// The meter of processors that take no time: what is left are the messages.
+/// The meter of processors that take no time: only the messages are left.
 pub fn no_work() -> Ticks {
     0
 }
 
-/// A network.
+/// The parameters of a simulated network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// An empty message, from the call that sends it to the return of that which receives it.
+    /// Seconds of an empty message, from the call that sends it to the return of the call that
+    /// receives it.
     pub message_seconds: f64,
-    /// A byte through a port.
+    /// Seconds of a byte through a port.
     pub byte_seconds: f64,
-    /// What a call takes of its rank: the one that sends and the one that receives are parts
-    /// of `message_seconds`.
+    /// Seconds that a call takes of its rank. Those of the sending and of the receiving call are
+    /// parts of `message_seconds`.
     pub call_seconds: f64,
 }
 
-/// The same in ticks.
+/// The parameters of a network in ticks.
 #[derive(Clone, Copy)]
 struct Costs {
     call: Ticks,
@@ -89,31 +91,31 @@ impl Network {
     }
 }
 
-/// Messages that a rank can tell apart: group, sender in the world, tag.
+/// Identifies a sequence of messages to a rank: group, world rank of the sender, tag.
 type Key = (u32, usize, Tag);
 
-/// Colour and key of a split.
+/// The colour and key of a rank in a split.
 type Wish = (Option<u32>, u32);
 
-/// What a rank does that does not run.
+/// The state of a rank that does not run.
 #[derive(Debug, Clone, PartialEq)]
 enum Doing {
-    /// May go on.
+    /// It can continue.
     Ready,
     Awaits(Key),
-    /// Is in a barrier or a split.
+    /// It is in a barrier or a split.
     Meets,
     Ended,
 }
 
 struct Rank {
     clock: Ticks,
-    /// What the meter showed when the last call returned.
+    /// The meter's value when the last call returned.
     metered: Ticks,
-    /// When its port is free.
+    /// When its sending side is free.
     out_free: Ticks,
     in_free: Ticks,
-    /// Messages that have been through its port or will be, and when.
+    /// Messages that have been or will be through its port, and when.
     inbox: HashMap<Key, VecDeque<(Ticks, Vec<u8>)>>,
     doing: Doing,
 }
@@ -122,11 +124,11 @@ struct Rank {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
     at: Ticks,
-    /// In the order sent, of those at one time.
+    /// Orders messages of the same time, as they were sent.
     number: u64,
     dest: usize,
     key: Key,
-    /// Of all its bytes through a port.
+    /// Time of all its bytes through a port.
     length: Ticks,
     data: Vec<u8>,
 }
@@ -136,14 +138,14 @@ struct Meeting {
     wishes: Vec<Option<Wish>>,
     latest: Ticks,
     left: usize,
-    /// First of the group numbers that a split gives out.
+    /// The first of the group numbers that a split assigns.
     base: u32,
 }
 
 struct State {
     ranks: Vec<Rank>,
     running: usize,
-    /// Ranks that may go on, by clock.
+    /// Ranks that can continue, by clock.
     ready: BinaryHeap<Reverse<(Ticks, usize)>>,
     heads: BinaryHeap<Reverse<Head>>,
     sent: u64,
@@ -155,7 +157,7 @@ struct State {
 struct World {
     costs: Costs,
     meter: Meter,
-    /// What the meter shows of reading it.
+    /// The ticks that reading the meter adds to it.
     meter_ticks: Ticks,
     state: Mutex<State>,
     turns: Vec<Condvar>,
@@ -177,14 +179,14 @@ impl State {
         CommError::Aborted(reason)
     }
 
-    /// A rank goes on at `at`, if that is in its future.
+    /// Makes a rank continue at `at`, or at its own clock if that is later.
     fn wake(&mut self, rank: usize, at: Ticks) {
         let Rank { clock, doing, .. } = &mut self.ranks[rank];
         (*clock, *doing) = ((*clock).max(at), Doing::Ready);
         self.ready.push(Reverse((*clock, rank)));
     }
 
-    /// The message enters the port behind those that are there before it.
+    /// Puts a message into the port, after those that reached it before.
     fn deliver(&mut self, Head { at, dest, key, length, data, .. }: Head) {
         let rank = &mut self.ranks[dest];
         let arrival = at.max(rank.in_free) + length;
@@ -195,7 +197,7 @@ impl State {
         }
     }
 
-    /// The ready rank with the least clock, when all that has reached a port by then is in
+    /// The ready rank with the least clock, after everything that has reached a port by then is in
     /// the inboxes; `None` when all have ended.
     fn next(&mut self) -> Option<usize> {
         loop {
@@ -218,11 +220,11 @@ impl State {
 
 impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A rank may panic in a call: nothing is half changed then.
+        // If a rank panics in a call, nothing is changed in part.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call of rank `me`: what it has done since its last one is on its clock.
+    /// Begins a call of rank `me`: adds its work since the last call to its clock.
     fn turn(&self, me: usize) -> Result<Turn<'_>> {
         let metered = (self.meter)();
         let mut state = self.lock();
@@ -235,7 +237,7 @@ impl World {
         Ok(Turn { world: self, me, state: Some(state) })
     }
 
-    /// Hands over to the next rank, if there is one.
+    /// Lets the next rank run, if there is one.
     fn hand_over(&self, state: &mut State) {
         if let Some(next) = state.next() {
             state.running = next;
@@ -253,7 +255,7 @@ impl World {
 struct Turn<'w> {
     world: &'w World,
     me: usize,
-    /// There but while another rank runs.
+    /// `None` only while another rank runs.
     state: Option<MutexGuard<'w, State>>,
 }
 
@@ -267,12 +269,12 @@ impl Turn<'_> {
         &mut self.state().ranks[me]
     }
 
-    /// This rank takes the time of a call.
+    /// Adds the time of a call to this rank's clock.
     fn call(&mut self) {
         self.rank().clock += self.world.costs.call;
     }
 
-    /// The others go on until this rank is woken and has the least clock.
+    /// Lets the others run until this rank is woken and has the least clock.
     fn stop(&mut self, doing: Doing) -> Result<()> {
         let mut state = self.state.take().expect("this rank runs");
         if doing == Doing::Ready {
@@ -284,12 +286,12 @@ impl Turn<'_> {
         self.state.insert(self.world.wait_for_turn(self.me, state)).check()
     }
 
-    /// When the first of these messages that has not been received has arrived or will.
+    /// The arrival, past or future, of the first message with this key that has not been received.
     fn arrival(&mut self, key: Key) -> Option<Ticks> {
         self.rank().inbox.get(&key)?.front().map(|(arrival, _)| *arrival)
     }
 
-    /// Waits until such a message has arrived.
+    /// Waits until a message with this key has arrived.
     fn wait_for_arrival(&mut self, key: Key) -> Result<()> {
         if self.arrival(key).is_none() {
             self.stop(Doing::Awaits(key))?;
@@ -304,7 +306,7 @@ impl Turn<'_> {
         rank.clock = rank.clock.max(at);
     }
 
-    /// Sends; returns when all bytes will have left.
+    /// Sends a message. Returns when all of its bytes will have left.
     fn post(&mut self, dest: usize, key: Key, data: &[u8]) -> Ticks {
         self.call();
         let Costs { wire, byte, .. } = self.world.costs;
@@ -345,8 +347,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs `body` as `size` ranks, and returns what each returned. An error or a panic of one
-/// rank aborts all the others, and so does a deadlock.
+/// Runs `body` as `size` ranks, and returns the result of each. An error or a panic of one rank
+/// aborts all the others, and so does a deadlock.
 ///
 /// # Panics
 /// When a rank panicked, after all have ended. When a time of the network is negative or not
@@ -420,11 +422,11 @@ pub struct ClockedComm {
     /// World ranks of the members.
     members: Arc<Vec<usize>>,
     rank: usize,
-    /// Meetings of this group so far.
+    /// Barriers and splits of this group so far.
     rounds: std::cell::Cell<u64>,
 }
 
-/// A send under way: its bytes leave the port.
+/// A send whose bytes are leaving the port.
 pub struct Leaving {
     world: Arc<World>,
     me: usize,
@@ -449,7 +451,7 @@ impl ClockedComm {
         self.members[self.rank]
     }
 
-    /// Messages from `source` with this tag.
+    /// The key of messages from `source` with this tag.
     fn key(&self, source: usize, tag: Tag) -> Key {
         (self.group, self.members[source], tag)
     }
@@ -462,8 +464,8 @@ impl ClockedComm {
         Ok(self.turn()?.post(self.members[dest], self.key(self.rank, tag), data))
     }
 
-    /// Waits until all members have come, and returns what each wished and a number for new
-    /// groups.
+    /// Waits until all members have called it. Returns the colours and keys of all, and the first
+    /// of the numbers for new groups.
     fn meet(&self, wish: Wish) -> Result<(Vec<Wish>, u32)> {
         let (size, id) = (self.size(), (self.group, self.rounds.get()));
         self.rounds.set(id.1 + 1);
@@ -522,7 +524,7 @@ impl Comm for ClockedComm {
         Ok(Some(Self { world, group, members, rank, rounds: 0.into() }))
     }
 
-    /// Returns when the bytes have left.
+    /// Returns when the bytes have left the port.
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
         let gone = self.post(data, dest, tag)?;
         self.turn()?.wait_until(gone);
@@ -608,7 +610,7 @@ impl Comm for ClockedComm {
         self.world.lock().abort(reason)
     }
 
-    /// By the clock of this rank.
+    /// The time of this rank's clock.
     fn now(&self) -> Instant {
         let ticks = self.turn().map_or(0, |mut turn| turn.rank().clock);
         self.world.epoch + Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND)
@@ -636,7 +638,8 @@ mod tests {
         WORK.set(WORK.get() + seconds * TICKS_PER_SECOND as Ticks);
     }
 
-    /// Clocks of all ranks at the end, in seconds, with the work that they were told to do.
+    /// Runs a body on ranks that do the work they are told to, and returns their clocks at the end,
+    /// in seconds.
     fn clocks(size: usize, body: impl Fn(&ClockedComm) -> Result<()> + Sync) -> Vec<f64> {
         let ended = run(
             size,
@@ -670,7 +673,8 @@ mod tests {
                 comm.recv(&mut data, other, 1)?;
                 comm.send(&data, other, 1)
             });
-            // The other one has its second message out of its port: without wire and receive.
+            // Rank 1's second message has left its port at the end: the wire and the receive are
+            // missing.
             let there = 10.0 + 2.0 * bytes as f64;
             assert_eq!(ends, [2.0 * there, 2.0 * there - 9.0], "{bytes} bytes");
         }
@@ -717,7 +721,7 @@ mod tests {
             assert_eq!(seconds(comm), 3.0);
             sends.into_iter().try_for_each(|send| send?.wait())
         });
-        // They leave at 1, 17 and 33, and are 8 s on the wire and 16 s in the other port.
+        // The messages leave at 1, 17 and 33, and take 8 s on the wire and 16 s in the other port.
         assert_eq!(ends, [49.0, 26.0, 42.0, 58.0]);
     }
 
@@ -729,11 +733,11 @@ mod tests {
             }
             (1..4).rev().try_for_each(|from| comm.recv(&mut [0u8; 8], from, 1))
         });
-        // The last one is through the port at 9 + 3 * 16.
+        // The last message is through the port at 9 + 3 * 16.
         assert_eq!(ends, [60.0, 17.0, 17.0, 17.0]);
     }
 
-    /// A message that waits in the port of its sender does not hold up the port of its receiver.
+    /// A message that waits in the sender's port does not delay the receiver's port.
     #[test]
     fn a_port_takes_messages_as_they_reach_it_not_as_they_were_sent() {
         let ends = clocks(3, |comm| match comm.rank() {
@@ -767,7 +771,7 @@ mod tests {
                 while !comm.probe(1 - poller, 1)? {
                     probes += 1;
                 }
-                // Sent at 6, at the port at 14, here at 20; a probe takes a second.
+                // Sent at 6, at the port at 14, received at 20; a probe takes a second.
                 assert_eq!((probes, seconds(comm)), (20, 20.0));
                 comm.await_message(1 - poller, 1)?;
                 assert_eq!(seconds(comm), 20.0);

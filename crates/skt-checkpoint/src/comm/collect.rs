@@ -1,4 +1,4 @@
-//! Collective operations built from messages, the same over every [`Comm`].
+//! Collective operations built from messages, the same with every [`Comm`].
 
 use bytemuck::Pod;
 
@@ -9,7 +9,10 @@ const TAG_BCAST: Tag = 0x7f00;
 const TAG_REDUCE: Tag = 0x7f01;
 const TAG_GATHER: Tag = 0x7f02;
 
-/// Sends `data` of `root` to all, along a binomial tree.
+/// Sends `data` of `root` to all ranks, along a binomial tree.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
@@ -23,7 +26,7 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
     }
     mask >>= 1;
     while mask > 0 {
-        // Only masks below this rank's lowest set bit are its children.
+        // The children of a rank are at masks below its lowest set bit.
         if relative + mask < size {
             comm.send(data, (relative + mask + root) % size, TAG_BCAST)?;
         }
@@ -32,20 +35,29 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
     Ok(())
 }
 
-/// Returns when the next [`broadcast`] of `root` has come to this rank, which is not `root`.
-/// Meanwhile the processor is free.
+/// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Leaves
+/// the processor free meanwhile.
+///
+/// # Errors
+/// When a rank cannot be reached.
+///
+/// # Panics
+/// When this rank is `root`.
 pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
     assert!(relative > 0, "the root has it");
-    // Its lowest set bit is the way from the rank that sends to it.
+    // The lowest set bit is the distance to the rank that sends to this one.
     let from = relative & (relative - 1);
     comm.await_message((from + root) % size, TAG_BCAST)
 }
 
-/// Combines `data` of all ranks, element by element, into `root`'s, in an order
-/// that depends on the group's size alone: the result is the same every time.
-/// On other ranks `data` is left partly combined.
+/// Combines `data` of all ranks, element by element, into that of `root`, in an order that depends
+/// only on the size of the group: the result is the same every time. On other ranks `data` is left
+/// partly combined.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn reduce<C: Comm, T: Pod>(
     comm: &C,
     data: &mut [T],
@@ -71,7 +83,11 @@ pub fn reduce<C: Comm, T: Pod>(
     Ok(())
 }
 
-/// [`reduce`] with the result on every rank, bit for bit the same.
+/// Combines `data` of all ranks as [`reduce`] does, with the result on every rank, bit for bit the
+/// same.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn all_reduce<C: Comm, T: Pod>(
     comm: &C,
     data: &mut [T],
@@ -81,17 +97,26 @@ pub fn all_reduce<C: Comm, T: Pod>(
     broadcast(comm, data, 0)
 }
 
-/// Largest of each element over all ranks; a NaN anywhere wins.
+/// The largest value of each element over all ranks; a NaN on any rank wins.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn all_max<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| if a.is_nan() || a > b { a } else { b })
 }
 
-/// Sum of each element over all ranks.
+/// The sum of each element over all ranks.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| a + b)
 }
 
 /// Collects each rank's bytes, of any length, on `root` (`None` elsewhere).
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
     if comm.rank() != root {
         comm.send(&[data.len() as u64], root, TAG_GATHER)?;
@@ -114,6 +139,9 @@ pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Optio
 }
 
 /// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Result<()> {
     let mut len = [data.len() as u64];
     broadcast(comm, &mut len, root)?;
@@ -121,7 +149,10 @@ pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Re
     broadcast(comm, data, root)
 }
 
-/// [`gather_bytes`] with the result on every rank.
+/// Collects each rank's bytes, of any length, on every rank.
+///
+/// # Errors
+/// When a rank cannot be reached.
 pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
     let gathered = gather_bytes(comm, data, 0)?;
     let mut flat = gathered

@@ -1,11 +1,11 @@
-//! What transports have in common that copy a message when it is sent.
+//! The common part of transports that copy a message when it is sent.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
-/// A send that was complete when it was made.
+/// A send that was complete at once.
 pub struct Sent;
 
 impl SendRequest for Sent {
@@ -18,7 +18,7 @@ impl SendRequest for Sent {
     }
 }
 
-/// A receive under way: the message is copied when somebody looks.
+/// A receive in progress: the message is copied when the receiver tests or waits.
 pub struct Receiving<C> {
     comm: C,
     buf: PanelBuf,
@@ -29,7 +29,7 @@ pub struct Receiving<C> {
 }
 
 impl<C: Comm> Receiving<C> {
-    /// Into `buf[range]`.
+    /// A receive into `buf[range]`.
     ///
     /// # Panics
     /// When the buffer is shorter.
@@ -76,9 +76,9 @@ pub(super) fn copy_message(
     Ok(())
 }
 
-/// The new group of rank `me` of a group with these `members`, which is split: of the ranks
-/// that are `like_me`, in the order of their keys, equal ones in that of the ranks. The least
-/// of them, the new rank of `me`, and the new members.
+/// The new group of rank `me` when a group with these `members` is split: the ranks that are
+/// `like_me`, ordered by key, then by rank. Returns the least of them, the new rank of `me`, and
+/// the new members.
 pub(super) fn new_group<K: Ord>(
     members: &[usize],
     me: usize,

@@ -1,9 +1,9 @@
-//! A barrier that does not wait: entered now, complete when all have entered it. It tells
-//! all ranks whether any of them has asked for something.
+//! A non-blocking barrier: a rank enters it, and it is complete when all have entered. It also
+//! tells all ranks whether any of them has made a request.
 //!
-//! By dissemination (Hensgen, Finkel, Manber 1988): in round i each rank tells the
-//! one 2^i behind it, and hears of the one 2^i before it. After log2 of the number of
-//! ranks, each has heard of all, and of whatever any of them asks.
+//! The algorithm is dissemination (Hensgen, Finkel, Manber 1988): in round i each rank sends to the
+//! rank 2^i after it, and receives from the one 2^i before it. After log2(ranks) rounds, each rank
+//! has heard of all, and of any request.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 const TAG_BARRIER: Tag = 0x7e00;
 
-/// Barriers of one group, one after the other.
+/// Consecutive barriers of one group.
 ///
-/// A rank hears of another one in one round of a barrier alone, and messages between two
-/// ranks arrive in order: those of one barrier are not taken for those of the next.
+/// A rank hears from another one in only one round of a barrier, and messages between two ranks
+/// arrive in order: those of one barrier cannot be taken for those of the next.
 pub struct IBarrier<C: Comm> {
-    /// What is said: that nobody asks, as far as this rank has heard, or that somebody does.
+    /// The two messages: no request, as far as this rank has heard, or a request.
     words: [Arc<PanelBuf>; 2],
     is_asked: bool,
-    /// What is heard goes here, while no receive has it.
+    /// The receive buffer, while no receive has it.
     heard: Option<PanelBuf>,
-    /// They may be under way when all have entered: a rank receives when it looks.
+    /// They may still be in progress when all have entered, since receivers poll.
     sends: Vec<C::Send>,
     recv: Option<C::Recv>,
-    /// Distance of the round that is under way; nothing: no barrier is.
+    /// The distance of the round in progress; `None` if no barrier is.
     distance: Option<usize>,
 }
 
 impl<C: Comm> IBarrier<C> {
-    /// Barriers; none has been entered.
+    /// A sequence of barriers; none has been entered.
     ///
     /// # Errors
     /// When there is no memory for their messages.
@@ -41,10 +41,10 @@ impl<C: Comm> IBarrier<C> {
         Ok(Self { words, is_asked: false, heard, sends, recv: None, distance: None })
     }
 
-    /// Enters the next barrier, and asks all for something, or does not. Never waits.
+    /// Enters the next barrier, with a request if `asks`. Never waits.
     ///
     /// # Panics
-    /// Before the last one has been waited for.
+    /// When the barrier before has not been waited for.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -76,8 +76,8 @@ impl<C: Comm> IBarrier<C> {
         self.begin_round(comm, 2 * distance)
     }
 
-    /// Whether all have entered the barrier that this rank has entered last; true when it
-    /// has entered none. Never waits for a rank.
+    /// Whether all have entered the barrier that this rank has entered last; true if it has entered
+    /// none. Never waits for a rank.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -91,8 +91,8 @@ impl<C: Comm> IBarrier<C> {
         Ok(true)
     }
 
-    /// Waits until all have entered the barrier that this rank has entered last; whether
-    /// any of them has asked there. The same on all.
+    /// Waits until all have entered the barrier that this rank has entered last. Returns whether
+    /// any of them has made a request in it, the same on all.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::comm::sim::{Options, run};
 
-    /// Nobody leaves barrier b before all have entered it, under many schedules, and all have
-    /// heard then whether anybody asks.
+    /// No rank leaves barrier b before all have entered it, under many schedules, and all know then
+    /// whether any rank has made a request.
     #[test]
     fn nobody_leaves_before_all_have_come() {
         for seed in 0..300 {
@@ -126,7 +126,7 @@ mod tests {
                 for turn in 1..6 {
                     assert!(barrier.progress(&comm)?, "none has been entered");
                     entered.borrow_mut()[comm.rank()] = turn;
-                    // Each turn another rank asks, and in some none does.
+                    // Each turn another rank makes a request, and in some turns none does.
                     let asking = (seed as usize / 9 + turn) % (size + 1);
                     barrier.enter(&comm, comm.rank() == asking)?;
                     let is_over = (comm.rank() + turn) % 3 == 0 && {
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// It is not complete while somebody has not come, however often one asks.
+    /// It is not complete while a rank has not entered, however often it is polled.
     #[test]
     fn it_waits_for_the_last() {
         let outcome = run(&Options::new(3, 1), |comm| {
@@ -164,8 +164,8 @@ mod tests {
         });
         assert!(outcome.results.iter().all(Result::is_ok), "{outcome:?}");
     }
-    /// Rank 0 sends to rank 2 in the last round, and rank 2 looks for that message only when
-    /// it has got another one.
+    /// Rank 0 sends to rank 2 in the last round, and rank 2 tests for that message only after it
+    /// has received another one.
     #[test]
     fn progress_does_not_wait_for_its_own_messages() {
         let options = Options { rendezvous: true, ..Options::new(3, 1) };

@@ -1,12 +1,12 @@
 //! Communication between ranks.
 //!
-//! The solver and the checkpoint code are generic over [`Comm`]. In production
-//! it is [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on
-//! threads of one process. The same code runs in both.
+//! The solver and the checkpoint code are generic over [`Comm`]. In production it is
+//! [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on threads of one process. The
+//! same code runs in both.
 //!
-//! All data is bytes at this level; [`Comm::send`] and friends take slices of
-//! any plain type and view them as bytes (both ends of a message run the same
-//! binary, so byte order and layout agree).
+//! All data is bytes at this level; [`Comm::send`] and its relatives take slices of any plain type
+//! and treat them as bytes (both ends of a message run the same binary, so byte order and layout
+//! agree).
 
 pub mod buffer;
 pub mod clocked;
@@ -27,25 +27,26 @@ use bytemuck::Pod;
 
 pub use buffer::{PanelBuf, disjoint_ranges};
 
-/// Between two looks of a rank that has nothing to do.
+/// The time between two polls of a rank that has nothing to do.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The longest time that a rank is thought to compute or write without a call of MPI, as bits.
+/// The longest time for which a rank is expected to compute or write without calling MPI, in
+/// seconds, as bits.
 static LONGEST_PAUSE_SECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// This rank may stay away from its communicators for so long: who waits for all of the ranks
-/// has to wait for that. The longest counts.
+/// Announces that this rank may make no call of its communicators for `seconds`: a wait for all
+/// ranks must allow for that. The longest announced time counts.
 pub fn expect_pause(seconds: f64) {
-    // The bits of numbers that are not negative are in the order of the numbers.
+    // The bits of non-negative numbers have the order of the numbers.
     LONGEST_PAUSE_SECONDS.fetch_max(seconds.max(0.0).to_bits(), Ordering::Relaxed);
 }
 
-/// The longest of the pauses that were expected: see [`expect_pause`].
+/// The longest pause that was announced, in seconds: see [`expect_pause`].
 pub fn longest_pause_seconds() -> f64 {
     f64::from_bits(LONGEST_PAUSE_SECONDS.load(Ordering::Relaxed))
 }
 
-/// A message tag. Below 32768, which every MPI supports.
+/// A message tag, below 32768, which every MPI supports.
 pub type Tag = u16;
 
 /// Why a communication failed.
@@ -54,7 +55,7 @@ pub enum CommError {
     /// Another rank has failed or asked all ranks to stop.
     #[error("the job was aborted: {0}")]
     Aborted(String),
-    /// This rank has been told to die here (fault injection in tests).
+    /// Fault injection in tests has killed this rank at this step.
     #[error("rank killed by fault injection at step {0}")]
     Killed(u64),
     /// The transport reported an error.
@@ -62,10 +63,10 @@ pub enum CommError {
     Transport {
         /// The call that failed, e.g. `MPI_Recv`.
         call: &'static str,
-        /// What the library said of it.
+        /// The description from the library.
         what: String,
     },
-    /// A message arrived that is not as long as the buffer that awaits it.
+    /// A message arrived whose length differs from that of the buffer that awaits it.
     #[error("message of {got} bytes from rank {source_rank} (tag {tag}), {want} expected")]
     Length {
         /// Sender of the message.
@@ -79,7 +80,7 @@ pub enum CommError {
     },
 }
 
-/// Result of a communication.
+/// The result of a communication.
 pub type Result<T> = std::result::Result<T, CommError>;
 
 /// A send in progress that keeps its buffer alive until it is complete.
@@ -92,23 +93,25 @@ pub trait SendRequest {
 
 /// A receive in progress that owns its buffer until it is complete.
 pub trait RecvRequest: Sized {
-    /// Whether the message is there. Makes progress; never blocks. After it
-    /// has said `true`, [`RecvRequest::wait`] returns at once.
+    /// Whether the message has arrived. Makes progress; never blocks. After it has returned `true`,
+    /// [`RecvRequest::wait`] returns at once.
     fn test(&mut self) -> Result<bool>;
-    /// Blocks until the message is there and gives the buffer back.
+    /// Blocks until the message has arrived, and returns the buffer.
     fn wait(self) -> Result<PanelBuf>;
 }
 
 /// A group of ranks that can send each other messages.
 ///
-/// Collective calls must be made by all ranks of the group in the same order.
-/// Messages between two ranks with the same tag arrive in the order sent.
-/// A rank that is dropped while others wait for it makes their calls fail
-/// rather than hang.
+/// Collective calls must be made by all ranks of the group in the same order. Messages between two
+/// ranks with the same tag arrive in the order in which they were sent. If a rank is dropped while
+/// others wait for it, their calls fail rather than hang.
+///
+/// Every call that returns a [`Result`] fails when a rank cannot be reached or the job has been
+/// aborted.
 pub trait Comm: Sized + Send {
-    /// Sends in progress, see [`Comm::isend`].
+    /// A send in progress, see [`Comm::isend`].
     type Send: SendRequest;
-    /// Receives in progress, see [`Comm::irecv`].
+    /// A receive in progress, see [`Comm::irecv`].
     type Recv: RecvRequest;
 
     /// This rank, `0..size`.
@@ -117,26 +120,25 @@ pub trait Comm: Sized + Send {
     /// Number of ranks in the group.
     fn size(&self) -> usize;
 
-    /// Splits the group: ranks with the same `color` form a new group, ordered
-    /// by `key`, then by rank in this group. `None` joins no group. Collective.
+    /// Splits the group: ranks with the same `color` form a new group, ordered by `key`, then by
+    /// rank in this group. A rank with `None` joins no group. Collective.
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>>;
 
-    /// Sends bytes; returns when `data` may be changed again (which may be
-    /// before or after they are received).
+    /// Sends bytes; returns when `data` may be changed again, before or after they are received.
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()>;
 
     /// Receives exactly `data.len()` bytes.
     fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()>;
 
-    /// Does all these sends and receives at once, without deadlock whatever
-    /// their order, and returns when all are complete.
+    /// Does all these sends and receives at once, without deadlock whatever their order, and
+    /// returns when all are complete.
     fn exchange_bytes(
         &self,
         sends: &[(&[u8], usize, Tag)],
         recvs: &mut [(&mut [u8], usize, Tag)],
     ) -> Result<()>;
 
-    /// Starts to send `buf[range]` and returns; the request keeps `buf` alive.
+    /// Starts to send `buf[range]`; the request keeps `buf` alive.
     fn isend(
         &self,
         buf: Arc<PanelBuf>,
@@ -145,9 +147,9 @@ pub trait Comm: Sized + Send {
         tag: Tag,
     ) -> Result<Self::Send>;
 
-    /// Starts to receive exactly `range.len()` doubles into `buf[range]`. Of several from one
-    /// rank with the same tag, each is to be tested or waited for when those before it are
-    /// complete: a transport may give a message to the first that asks.
+    /// Starts to receive exactly `range.len()` doubles into `buf[range]`. Among several receives
+    /// from one rank with the same tag, each must be tested or waited for only after those before
+    /// it are complete: a transport may give a message to the first that asks.
     fn irecv(
         &self,
         buf: PanelBuf,
@@ -156,12 +158,12 @@ pub trait Comm: Sized + Send {
         tag: Tag,
     ) -> Result<Self::Recv>;
 
-    /// Whether a message with this tag from `source` could be received now.
-    /// Also lets the transport make progress.
+    /// Whether a message with this tag from `source` could be received now. Also lets the transport
+    /// make progress.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool>;
 
-    /// Returns when a message with this tag from `source` could be received. Meanwhile the
-    /// processor is free.
+    /// Returns when a message with this tag from `source` could be received. Leaves the processor
+    /// free meanwhile.
     fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
         while !self.probe(source, tag)? {
             std::thread::sleep(NAP);
@@ -172,35 +174,34 @@ pub trait Comm: Sized + Send {
     /// Returns when all ranks of the group have called it. Collective.
     fn barrier(&self) -> Result<()>;
 
-    /// Name of the host this rank runs on.
+    /// The name of the host that this rank runs on.
     fn host(&self) -> String;
 
-    /// The time, to measure how long something takes: on a simulated machine, its own.
+    /// The present time, for measuring durations; on a simulated machine, the machine's time.
     fn now(&self) -> Instant {
         Instant::now()
     }
 
-    /// Whether a message may need further calls of its ranks, after it has been posted, to
-    /// move on.
+    /// Whether a posted message may need further calls of its ranks to progress.
     fn needs_calls(&self) -> bool {
         true
     }
 
-    /// Makes all ranks of the whole job fail promptly with this reason, in
-    /// whatever call they are or come to. Does not return in production.
+    /// Makes all ranks of the whole job fail promptly with this reason, in their present or next
+    /// call. Does not return in production.
     fn abort(&self, reason: &str, exit_code: i32) -> CommError;
 
-    /// [`Comm::send_bytes`] for any plain type.
+    /// Sends a slice of any plain type; see [`Comm::send_bytes`].
     fn send<T: Pod>(&self, data: &[T], dest: usize, tag: Tag) -> Result<()> {
         self.send_bytes(bytemuck::cast_slice(data), dest, tag)
     }
 
-    /// [`Comm::recv_bytes`] for any plain type.
+    /// Receives a slice of any plain type; see [`Comm::recv_bytes`].
     fn recv<T: Pod>(&self, data: &mut [T], source: usize, tag: Tag) -> Result<()> {
         self.recv_bytes(bytemuck::cast_slice_mut(data), source, tag)
     }
 
-    /// Sends to one rank and receives from another (or the same) at once.
+    /// Sends to one rank and receives from another, or the same one, at once.
     fn sendrecv<T: Pod>(
         &self,
         out: &[T],

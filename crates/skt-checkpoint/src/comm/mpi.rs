@@ -1,8 +1,8 @@
 //! [`Comm`] over MPI.
 //!
-//! The raw calls of the `mpi` crate's bindings are used, not its safe layer,
-//! because that layer drops return codes and a benchmark that survives
-//! failures has to see them. Every group returns errors instead of aborting.
+//! It uses the raw calls of the `mpi` crate's bindings, not its safe layer, because that layer
+//! drops return codes, which a benchmark that survives failures must see. Every group returns
+//! errors instead of aborting.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -16,32 +16,33 @@ use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
+mod adopt;
 mod part;
 mod ulfm;
 
 use part::Part;
 pub use ulfm::{NoUlfm, Ulfm};
 
-/// MPI counts are C ints: longer messages go in pieces of this many bytes.
+/// MPI counts are C ints: longer messages are sent in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;
 
-/// Exit code of a job of which a rank panicked: that of Rust's panics.
+/// The exit code of a job in which a rank panicked: that of Rust's panics.
 pub const PANIC_EXIT_CODE: i32 = 101;
-/// Time after which a process ends that hangs in `MPI_Abort`.
+/// Seconds after which a process that hangs in `MPI_Abort` ends.
 const ABORT_SECONDS: u32 = 10;
 
-/// The MPI library, initialized; finalizes when dropped, on the thread that
-/// initialized it. With [`Ulfm`] it does not: that would wait for ranks that are lost, and
-/// all have agreed on the end before.
+/// The initialized MPI library; finalizes it when dropped, on the thread that initialized it. With
+/// [`Ulfm`] it does not finalize, which would wait for lost ranks; all have agreed on the end
+/// before.
 pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
-    /// Initializes MPI for calls from one thread a process at a time. From here on a
-    /// panic on any thread of the process, which the other ranks would not learn of,
-    /// ends the whole job, with [`PANIC_EXIT_CODE`].
+    /// Initializes MPI for calls from one thread of a process at a time. From here on a panic on
+    /// any thread of the process, of which the other ranks would not learn, ends the whole job with
+    /// [`PANIC_EXIT_CODE`].
     ///
     /// # Errors
-    /// When MPI refuses, or is initialized already.
+    /// When MPI refuses, is initialized already, or does not provide `MPI_THREAD_SERIALIZED`.
     pub fn init() -> Result<Self> {
         let mut already: c_int = 0;
         // SAFETY: may be called at any time.
@@ -71,12 +72,15 @@ impl MpiWorld {
     }
 
     /// The group of all ranks.
+    ///
+    /// # Errors
+    /// When MPI refuses.
     pub fn comm(&self) -> Result<MpiComm> {
         // SAFETY: MPI is initialized; the world communicator is never freed.
         MpiComm::wrap(unsafe { ffi::RSMPI_COMM_WORLD }, false)
     }
 
-    /// What the MPI library calls itself, first line.
+    /// The first line of the MPI library's version string.
     pub fn library_version(&self) -> String {
         let mut text = [0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
         let mut len: c_int = 0;
@@ -94,7 +98,7 @@ impl MpiWorld {
 
 impl Drop for MpiWorld {
     fn drop(&mut self) {
-        // After a panic the other ranks may never come to finalize: no waiting for them.
+        // After a panic the other ranks may never call finalize, so this does not wait for them.
         if !std::thread::panicking() && !ulfm::is_on() {
             // SAFETY: initialized in `init`, finalized once.
             unsafe { ffi::MPI_Finalize() };
@@ -104,9 +108,8 @@ impl Drop for MpiWorld {
 
 /// Ends all ranks of the job at once.
 fn end_job(exit_code: i32) -> ! {
-    // SAFETY: plain calls. MPI_Abort may come from another thread than the one that
-    // is in MPI; should it hang for that, the alarm ends this process, and with it
-    // the launcher the others.
+    // SAFETY: plain calls. MPI_Abort may come from another thread than the one that is in MPI; if
+    // it hangs for that reason, the alarm ends this process, and the launcher ends the others.
     unsafe {
         libc::alarm(ABORT_SECONDS);
         ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, exit_code);
@@ -136,7 +139,7 @@ fn check(call: &'static str, code: c_int) -> Result<()> {
     Err(code_error(call, code))
 }
 
-/// What the library says of an error.
+/// The library's description of an error.
 fn code_error(call: &'static str, code: c_int) -> CommError {
     let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len: c_int = 0;
@@ -151,16 +154,16 @@ fn byte_type() -> ffi::MPI_Datatype {
     unsafe { ffi::RSMPI_UINT8_T }
 }
 
-/// A group of MPI ranks: all those of a communicator, or some of them.
+/// A group of MPI ranks: all ranks of a communicator, or some of them.
 pub struct MpiComm {
     raw: ffi::MPI_Comm,
     rank: usize,
     size: usize,
     owned: bool,
-    /// Which of the communicator's ranks these are, where they are not all.
+    /// The communicator's ranks that belong to the group, if not all do.
     part: Option<Part>,
-    /// Not to be shared among threads: with an MPI whose handles are integers the
-    /// compiler would allow it.
+    /// Prevents sharing among threads: with an MPI whose handles are integers the compiler would
+    /// allow it.
     _not_sync: PhantomData<Cell<()>>,
 }
 
@@ -182,7 +185,7 @@ impl MpiComm {
         Ok(Self { raw, rank, size, owned, part: None, _not_sync: PhantomData })
     }
 
-    /// The communicator's number of a rank of this group.
+    /// The communicator's number for a rank of this group.
     fn peer(&self, rank: usize) -> c_int {
         self.part.as_ref().map_or(rank as c_int, |part| part.peer(rank))
     }
@@ -203,7 +206,7 @@ impl MpiComm {
         requests: &mut Requests,
     ) -> Result<()> {
         for (offset, bytes) in pieces(len) {
-            // SAFETY: the piece lies within `data`, valid by this function's contract.
+            // SAFETY: the piece is within `data`, valid by this function's contract.
             let code = unsafe {
                 ffi::MPI_Isend(
                     data.add(offset).cast::<c_void>(),
@@ -232,7 +235,7 @@ impl MpiComm {
     ) -> Result<()> {
         for (offset, bytes) in pieces(len) {
             requests.expected.push((bytes, source, tag));
-            // SAFETY: the piece lies within `data`, valid by this function's contract.
+            // SAFETY: the piece is within `data`, valid by this function's contract.
             let code = unsafe {
                 ffi::MPI_Irecv(
                     data.add(offset).cast::<c_void>(),
@@ -272,11 +275,11 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
         .map(move |i| (i * PIECE_BYTES, PIECE_BYTES.min(len - i * PIECE_BYTES)))
 }
 
-/// MPI requests in progress. Receives come first and in order of `expected`.
+/// MPI requests in progress. Receives come first and in the order of `expected`.
 #[derive(Default)]
 struct Requests {
     raw: Vec<ffi::MPI_Request>,
-    /// Bytes, source and tag that each receive must bring.
+    /// Bytes, source and tag that each receive must have.
     expected: Vec<(usize, usize, Tag)>,
     done: bool,
 }
@@ -326,19 +329,19 @@ impl Requests {
         Ok(())
     }
 
-    /// Waits until MPI is done with the memory of all, after their communicator was
+    /// Waits until MPI is done with the memory of all requests, after their communicator was
     /// revoked: none of them waits for a rank then.
     fn drain(&mut self) {
         // SAFETY: constants of the library.
         let null = unsafe { ffi::RSMPI_REQUEST_NULL };
         for request in self.raw.iter_mut().filter(|request| **request != null) {
-            // SAFETY: a live request; whether it was done or has failed is of no interest.
+            // SAFETY: a live request; whether it has succeeded or failed does not matter.
             unsafe { ffi::MPI_Wait(request, ffi::RSMPI_STATUS_IGNORE) };
         }
     }
 
-    /// Whether MPI may still read or write the memory of any: it sets to null what it
-    /// is done with.
+    /// Whether MPI may still read or write the memory of any request: it sets those that it is done
+    /// with to null.
     fn are_pending(&self) -> bool {
         // SAFETY: a constant handle of the library.
         let null = unsafe { ffi::RSMPI_REQUEST_NULL };
@@ -396,7 +399,7 @@ impl Comm for MpiComm {
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
         for (offset, bytes) in pieces(data.len()) {
-            // SAFETY: the piece lies within `data`; the call returns when it may change.
+            // SAFETY: the piece is within `data`; the call returns when it may change.
             let code = unsafe {
                 ffi::MPI_Send(
                     data.as_ptr().add(offset).cast(),
@@ -425,8 +428,8 @@ impl Comm for MpiComm {
         let mut exchange = || {
             for (data, source, tag) in recvs.iter_mut() {
                 let (data, len) = (data.as_mut_ptr(), data.len());
-                // SAFETY: borrowed until this function returns, and it does not return
-                // while MPI may still use what is borrowed.
+                // SAFETY: borrowed until this function returns, and it does not return while MPI
+                // may still use the borrowed memory.
                 unsafe { self.post_recv(data, len, *source, *tag, &mut requests)? };
             }
             for &(data, dest, tag) in sends {
@@ -478,8 +481,8 @@ impl Comm for MpiComm {
         let data: &mut [u8] = bytemuck::cast_slice_mut(&mut buf[range]);
         let (ptr, len) = (data.as_mut_ptr(), data.len());
         let mut recv = MpiRecv { requests: Requests::default(), buf: Some(buf) };
-        // SAFETY: MpiRecv owns the buffer, whose pages stay where they are, and hands
-        // it out only once complete.
+        // SAFETY: MpiRecv owns the buffer, whose pages do not move, and returns it only once
+        // complete.
         unsafe { self.post_recv(ptr, len, source, tag, &mut recv.requests)? };
         Ok(recv)
     }
@@ -523,12 +526,12 @@ impl Comm for MpiComm {
     }
 }
 
-/// A message over MPI under way. Dropped before it is complete, it leaks its buffer,
-/// which MPI may still read or write, unless its communicator has failed: then it waits for
-/// the end of it.
+/// A message over MPI in progress. If it is dropped before it is complete, it leaks its buffer,
+/// which MPI may still read or write; if its communicator has failed, it waits for the end of the
+/// message instead.
 pub struct UnderWay<B> {
     requests: Requests,
-    /// None once it is handed out.
+    /// `None` once it is returned.
     buf: Option<B>,
 }
 
@@ -546,7 +549,7 @@ impl<B> Drop for UnderWay<B> {
     }
 }
 
-/// A send over MPI under way.
+/// A send over MPI in progress.
 pub type MpiSend = UnderWay<Arc<PanelBuf>>;
 
 impl SendRequest for MpiSend {
@@ -559,7 +562,7 @@ impl SendRequest for MpiSend {
     }
 }
 
-/// A receive over MPI under way.
+/// A receive over MPI in progress.
 pub type MpiRecv = UnderWay<PanelBuf>;
 
 impl RecvRequest for MpiRecv {
@@ -577,8 +580,8 @@ impl RecvRequest for MpiRecv {
 mod tests {
     use super::*;
 
-    /// Has one method for what is not `Sync`, and two, so none that can be named, for
-    /// what is: then this does not compile.
+    /// A type that is `Sync` implements it twice, any other type once: with two implementations the
+    /// method is ambiguous, and the test does not compile.
     trait NotSync<Case> {
         fn is_not_sync() {}
     }

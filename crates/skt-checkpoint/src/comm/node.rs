@@ -1,15 +1,13 @@
-//! Shared memory of the ranks of a group that share a node.
+//! Shared memory of the ranks of a group on one node.
 //!
-//! Each rank has a part that it alone writes, except for ranges that others write by
-//! agreement, and maps the parts of all others. A part is a file of memory without a
-//! name (memfd): the others open it through `/proc`, and it is gone with the last
-//! process that has it, however that dies.
+//! Each rank has a part that it alone writes, except for ranges that others write by agreement, and
+//! maps the parts of all others. A part is a memory file without a name (memfd): the others open it
+//! through `/proc`, and it disappears with the last process that has it, however that process dies.
 //!
-//! A part begins with *flags*, numbers that only grow. A rank that has written data
-//! raises one of its flags; a rank that waits for that flag sees what was written
-//! before. That is the whole protocol: the callers decide what a part holds, and when
-//! it may be written again. A caller has some of the doubles and flags for itself, as
-//! a [`NodeMemory`] of its own.
+//! A part begins with *flags*, numbers that only rise. A rank that has written data raises one of
+//! its flags; a rank that waits for that flag sees everything written before. That is the whole
+//! protocol: the callers decide what a part contains, and when it may be written again. A caller
+//! owns some of the doubles and flags, as its [`NodeMemory`].
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -30,15 +28,15 @@ use super::{Comm, Result, Tag};
 use crate::pages;
 use crate::tuning::TUNING;
 
-/// Bytes ahead of the data: the token, and flags a cache line apart. Where lines are longer,
-/// two flags share one: both of the same writer, as all flags of a part.
+/// Bytes before the data: the token, and the flags, one per cache line of 64 bytes. With longer
+/// lines two flags share one; both have the same writer, as all flags of a part do.
 const HEAD_BYTES: usize = 4096;
 const LINE_BYTES: usize = 64;
-/// Flags that a part has.
+/// The number of flags of a part.
 pub const FLAGS: usize = HEAD_BYTES / LINE_BYTES - 1;
 
-/// Never sent: a rank that waits long probes for it, to learn of a job that was
-/// aborted.
+/// A tag that is never sent: a rank that waits long probes for it, so that it learns of an aborted
+/// job.
 const TAG_NEVER: Tag = 0x140;
 
 /// The memory of one group, as one rank sees it.
@@ -46,13 +44,13 @@ const TAG_NEVER: Tag = 0x140;
 struct Group {
     parts: Vec<Part>,
     me: usize,
-    /// Looks at a flag before the next wait yields, see
+    /// How often the next wait tests a flag before it yields, see
     /// [`flag_spins_least`](crate::tuning::Tuning::flag_spins_least).
     spins: AtomicU32,
 }
 
-/// Memory of a group that one owner on this rank has for itself: a range of the doubles
-/// of each part, and flags. No two of them have a double or a flag in common.
+/// The part of a group's memory that one owner on this rank has: a range of the doubles of each
+/// part, and flags. No two owners share a double or a flag.
 #[derive(Debug)]
 pub struct NodeMemory {
     group: Arc<Group>,
@@ -60,37 +58,37 @@ pub struct NodeMemory {
     flags: Range<usize>,
 }
 
-/// What a rank tells the others of its part.
+/// The description of a rank's part, for the other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Offer {
     process: u64,
     descriptor: u64,
     bytes: u64,
-    /// Written at the beginning of the part: another file with the same
-    /// numbers, in another container, has another one.
+    /// The number at the beginning of the part: a file with the same numbers in another container
+    /// has another token.
     token: u64,
 }
 
-/// The memory of one group, kept from one use to the next where it is small.
+/// The memory of one group, kept from one use to the next if it is small.
 #[derive(Debug, Default)]
 pub struct Kept(RefCell<Option<Arc<Group>>>);
 
 impl Kept {
-    /// As [`NodeMemory::new`], but what the memory holds is not told: only its flags
-    /// are 0. Collective over `comm`, always the same group, whose ranks have all
-    /// dropped what they got before, or none.
+    /// Memory as of [`NodeMemory::new`], but with unspecified contents: only its flags are 0.
+    /// Collective over `comm`, which must always be the same group, whose ranks have all dropped
+    /// the memory that they took before, if any.
     ///
     /// # Errors
     /// When a rank cannot be reached.
     pub fn take<C: Comm>(&self, comm: &C, doubles: usize) -> Result<Option<NodeMemory>> {
         let mut kept = self.0.borrow_mut();
-        // All have some or none: it is kept by the sizes of all parts.
+        // All ranks have kept memory or none: it depends on the sizes of all parts.
         if let Some(group) = kept.take_if(|group| Arc::strong_count(group) == 1) {
             let mut is_enough = [u8::from(group.parts[group.me].data_doubles() >= doubles)];
             all_reduce(comm, &mut is_enough, u8::min)?;
             if is_enough == [1] {
-                // All ranks are here, so none waits for a flag any more.
+                // All ranks are in this call, so none waits for a flag any more.
                 group.lower_flags();
                 comm.barrier()?;
                 return Ok(Some(NodeMemory::all(kept.insert(group).clone())));
@@ -115,9 +113,9 @@ impl Group {
 }
 
 impl NodeMemory {
-    /// Memory of at least `doubles` zeros for each rank of `comm` (they may ask for
-    /// different amounts). `None`, on all ranks alike, where they do not all see
-    /// each other's memory: on several nodes, or in containers. Collective.
+    /// Creates memory of at least `doubles` zeros for each rank of `comm`; ranks may ask for
+    /// different numbers. Returns `None`, on all ranks alike, if they do not all see each other's
+    /// memory: on several nodes, or in containers. Collective.
     ///
     /// # Errors
     /// When a rank cannot be reached.
@@ -138,7 +136,7 @@ impl NodeMemory {
                 .map(|(rank, offer)| if rank == me { mine.take() } else { Part::of_other(offer) });
             Some((parts.collect::<Option<Vec<_>>>()?, file))
         });
-        // No rank closes its file before all have opened it.
+        // Each rank closes its file only after all have opened it.
         let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
         let all_see = seen.iter().all(|seen| seen[0] == 1);
         let spins = AtomicU32::new(TUNING.flag_spins_most);
@@ -146,16 +144,16 @@ impl NodeMemory {
         Ok(group.map(|group| Self::all(Arc::new(group))))
     }
 
-    /// All of the memory of a group of which nobody on this rank has any.
+    /// All of the memory of a group, for the first owner on this rank.
     fn all(group: Arc<Group>) -> Self {
         let most = group.parts.iter().map(Part::data_doubles).max();
         Self { doubles: 0..most.expect("a rank"), flags: 0..FLAGS, group }
     }
 
-    /// Takes the first `doubles` of each part and the first `flags` off this memory.
+    /// Splits off the first `doubles` of each part and the first `flags` of this memory.
     ///
     /// # Panics
-    /// When the largest part has not so many doubles left, or a rank so many flags.
+    /// When the largest part has fewer doubles left, or a rank has fewer flags left.
     pub fn split_front(&mut self, doubles: usize, flags: usize) -> Self {
         let front = |range: &mut Range<usize>, count: usize| {
             assert!(count <= range.len(), "{count} of {range:?} of a node's memory");
@@ -172,7 +170,7 @@ impl NodeMemory {
         self.group.me
     }
 
-    /// Ranks of the group.
+    /// The number of ranks of the group.
     pub fn size(&self) -> usize {
         self.group.parts.len()
     }
@@ -182,11 +180,11 @@ impl NodeMemory {
         self.group.parts[rank].flag(self.flags.start + flag)
     }
 
-    /// Doubles `range` of this memory in this rank's part, to be written.
+    /// Doubles `range` of this memory in this rank's part, for writing.
     ///
     /// # Safety
-    /// No other slice of these doubles is in use on this rank, and the other ranks
-    /// do not read them until a flag is raised.
+    /// No other slice of these doubles is in use on this rank, and the other ranks do not read them
+    /// until a flag is raised.
     ///
     /// # Panics
     /// When this memory or the part has no such doubles.
@@ -210,7 +208,7 @@ impl NodeMemory {
         unsafe { std::slice::from_raw_parts(start, range.len()) }
     }
 
-    /// Where doubles `range` of this memory begin in the part of `rank`.
+    /// The address of doubles `range` of this memory in the part of `rank`.
     ///
     /// # Panics
     /// When this memory or the part has no such doubles.
@@ -220,21 +218,21 @@ impl NodeMemory {
         self.group.parts[rank].doubles(&(start + range.start..start + range.end))
     }
 
-    /// Raises a flag of this rank: a rank that sees the flag at `value` sees all that
-    /// was written before.
+    /// Raises a flag of this rank to `value`: a rank that sees the flag at `value` sees everything
+    /// that was written before.
     pub fn raise(&self, flag: usize, value: u64) {
-        // A fence, not the store's order alone: rows are written past the caches.
+        // A fence, not only a release store, because rows are written past the caches.
         fence(Ordering::SeqCst);
         self.flag(self.rank(), flag).store(value, Ordering::Release);
     }
 
-    /// Whether `rank` has raised its flag to `value` or beyond.
+    /// Whether `rank` has raised its flag to `value` or more.
     pub fn is_raised(&self, rank: usize, flag: usize, value: u64) -> bool {
         self.flag(rank, flag).load(Ordering::Acquire) >= value
     }
 
-    /// As [`Self::is_raised`], for a caller that polls: learns of a job that was
-    /// aborted, and progresses messages.
+    /// Whether `rank` has raised its flag to `value` or more, for a caller that polls: also
+    /// progresses messages, and learns of an aborted job.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -246,7 +244,7 @@ impl NodeMemory {
         Ok(is_raised)
     }
 
-    /// Waits until `rank` has raised its flag to `value` or beyond.
+    /// Waits until `rank` has raised its flag to `value` or more.
     ///
     /// # Errors
     /// When the job has been aborted.
@@ -270,17 +268,17 @@ impl NodeMemory {
         Ok(())
     }
 
-    /// [`Self::wait`] for all other ranks.
+    /// Waits until all other ranks have raised their flag to `value` or more.
     ///
     /// # Errors
-    /// As there.
+    /// When the job has been aborted.
     pub fn wait_for_others<C: Comm>(&self, comm: &C, flag: usize, value: u64) -> Result<()> {
         let others = (0..self.size()).filter(|&rank| rank != self.rank());
         others.into_iter().try_for_each(|rank| self.wait(comm, rank, flag, value))
     }
 }
 
-/// One rank's part, mapped.
+/// The mapped part of one rank.
 #[derive(Debug)]
 struct Part {
     base: NonNull<u8>,
@@ -293,15 +291,15 @@ unsafe impl Send for Part {}
 unsafe impl Sync for Part {}
 
 impl Part {
-    /// Maps a file of `bytes`, where huge pages fit.
+    /// Maps a file of `bytes`, on a range for huge pages if one fits.
     fn map(file: &File, bytes: usize) -> io::Result<Self> {
         let has_huge_pages = bytes >= pages::HUGE_PAGE_BYTES;
         let place = has_huge_pages.then(|| pages::Place::new(bytes)).transpose()?;
         let at = place.as_ref().map_or(ptr::null_mut(), |place| place.base().as_ptr());
         let fixed = if has_huge_pages { libc::MAP_FIXED } else { 0 };
         let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
-        // SAFETY: replaces the mapping of our own place alone, which is as long, or goes
-        // where nothing is.
+        // SAFETY: replaces only the mapping of our own place, which is as long, or maps at an
+        // address that the system chooses.
         let base = unsafe { libc::mmap(at, bytes, access, how, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -324,13 +322,13 @@ impl Part {
         if part.token().load(Ordering::Acquire) != offer.token {
             return None;
         }
-        // SAFETY: our own mapping; populating changes no byte, and where the system
-        // cannot do it, pages are mapped as they are read.
+        // SAFETY: our own mapping; populating changes no byte, and if the system cannot do it,
+        // pages are mapped as they are read.
         unsafe { libc::madvise(part.base.as_ptr().cast(), bytes, libc::MADV_POPULATE_READ) };
         Some(part)
     }
 
-    /// Doubles behind the head.
+    /// Doubles after the head.
     fn data_doubles(&self) -> usize {
         (self.bytes - HEAD_BYTES) / size_of::<f64>()
     }
@@ -361,7 +359,7 @@ impl Drop for Part {
     }
 }
 
-/// This rank's part, and what it tells the others of it.
+/// This rank's part, and its description for the others.
 struct Own {
     part: Part,
     file: File,
@@ -373,11 +371,11 @@ impl Own {
         let file = File::from(memfd_create("skt-hpl", MFdFlags::MFD_CLOEXEC)?);
         file.set_len(bytes as u64)?;
         let part = Part::map(&file, bytes)?;
-        // SAFETY: zeros that nobody else has seen yet.
+        // SAFETY: zeros that nothing else has seen yet.
         unsafe { pages::collapse(part.base, bytes) };
-        // Too little memory is to be known now, not by a signal later.
+        // Lack of memory must show now, not as a signal later.
         posix_fallocate(file.as_fd(), 0, bytes as i64)?;
-        // Random keys: other processes, on whatever node, have others.
+        // Random keys: processes on any node have different ones.
         let token = RandomState::new().hash_one(part.base.as_ptr() as u64) | 1;
         part.token().store(token, Ordering::Release);
         let descriptor = file.as_raw_fd() as u64;
@@ -397,7 +395,7 @@ mod tests {
         run(3, |comm| {
             let (kept, mut first) = (Kept::default(), Vec::new());
             let large = TUNING.kept_bytes / size_of::<f64>();
-            // Ranks ask for different amounts; the last one of one round for too much.
+            // Ranks ask for different amounts; in one round the last rank asks for too much.
             for (round, doubles) in [100, 90, 100, 5000, 4000, large, 10].iter().enumerate() {
                 let node = kept.take(&comm, doubles + comm.rank())?.expect("one process");
                 assert!((0..3).all(|rank| !node.is_raised(rank, 0, 1)), "round {round}");
@@ -441,7 +439,7 @@ mod tests {
         run(4, |comm| {
             let node = NodeMemory::new(&comm, doubles + comm.rank())?.expect("one process");
             for round in 1..20u64 {
-                // SAFETY: the others have read the last round.
+                // SAFETY: the others have read the values of the last round.
                 let mine = unsafe { node.mine(0..doubles) };
                 mine.fill((round * 10 + comm.rank() as u64) as f64);
                 node.raise(0, round);

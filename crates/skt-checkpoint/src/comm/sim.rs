@@ -1,14 +1,12 @@
-//! Simulated ranks: every rank a fiber of one thread, one running at a time.
+//! Simulated ranks: every rank is a fiber of one thread, and one runs at a time.
 //!
-//! A seeded scheduler chooses at every call which rank goes on, so that a run is a
-//! function of its [`Options`] alone. Every call and every [`Point`] is a numbered
-//! step, and ranks can be killed at any of them. A run of a few hundred steps takes
-//! well under a millisecond: enough for a test to stop a protocol at each of its steps
-//! in turn.
+//! At every call a seeded scheduler chooses which rank continues, so that a run is a function of
+//! its [`Options`] alone. Every call and every [`Point`] is a numbered step, and ranks can be
+//! killed at any of them. A run of a few hundred steps takes well under a millisecond, so a test
+//! can stop a protocol at each of its steps in turn.
 //!
-//! As with MPI, survivors learn of a death late: after [`Linger`], in whatever call
-//! they are or come to. A job in which no rank can go on, and none was killed, is a
-//! deadlock and is reported as such.
+//! As with MPI, survivors learn of a death late: after [`Linger`], in their present or next call. A
+//! job in which no rank can continue, and none was killed, is a deadlock and is reported as such.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -23,54 +21,53 @@ use std::thread::ThreadId;
 use super::copied::{Receiving, copy_message, new_group};
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
-/// Stack of a rank. Only the pages it touches are ever mapped.
+/// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
 const GUARD_BYTES: usize = 4096;
 
-/// A rank dies when the run comes to this step.
+/// The death of a rank when the run comes to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// Number of the step, over all ranks, from 1.
+    /// The number of the step, counted over all ranks from 1.
     pub step: u64,
-    /// The rank (of the whole job).
+    /// The rank, of the whole job.
     pub rank: usize,
 }
 
-/// How long survivors go on after a death before their calls fail.
+/// How long survivors continue after a death before their calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linger {
-    /// This many steps, over all ranks.
+    /// For this many steps, counted over all ranks.
     Steps(u64),
-    /// Until none of them can go on.
+    /// Until none of them can continue.
     UntilBlocked,
 }
 
-/// What a run depends on.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Host of each rank, as [`Comm::host`] tells it; its length is the number
-    /// of ranks, 63 at most.
+    /// The host of each rank, as [`Comm::host`] returns it; one per rank, at most 63.
     pub hosts: Vec<String>,
     /// Seed of the scheduler.
     pub seed: u64,
-    /// How often, of 256 steps, another rank may take over.
+    /// In how many of 256 steps another rank may take over.
     pub switches_of_256: u8,
-    /// Whether a send is under way until its receive has begun, as MPI may do.
+    /// Whether a send is incomplete until its receive has begun, as MPI allows.
     pub rendezvous: bool,
-    /// Whether messages of doubles carry numbers and no more: every NaN arrives as the same one, and
-    /// a number below the least normal one as 0. For programs of which all such messages are
-    /// numbers; codecs send bytes in them.
+    /// Whether messages of doubles carry only numbers: every NaN arrives as the same NaN, and a
+    /// subnormal number as 0. For programs whose messages of doubles are all numbers; codecs send
+    /// bytes in them.
     pub as_numbers: bool,
-    /// Which ranks die when; in any order.
+    /// The ranks that die, and when; in any order.
     pub kills: Vec<Kill>,
-    /// How long the others go on.
+    /// How long the others continue.
     pub linger: Linger,
-    /// Whether to keep the name of every step, for a failing test to print.
+    /// Whether to record the name of every step, for a failing test to print.
     pub trace: bool,
 }
 
 impl Options {
-    /// `ranks` ranks, each on its own host, none killed.
+    /// Options for `ranks` ranks, each on its own host, none killed.
     pub fn new(ranks: usize, seed: u64) -> Self {
         Self {
             hosts: (0..ranks).map(|rank| format!("host{rank}")).collect(),
@@ -85,34 +82,34 @@ impl Options {
     }
 }
 
-/// The progress of a rank: how many of its steps it has gone through, and whether it
-/// waits for others in the last of them. Rises as the rank goes on. Between two
-/// steps (and before the first wait in one) a rank is never interrupted, so two runs
-/// in which it stands at the same place, having received the same, are the same to it.
+/// The progress of a rank: how many steps it has passed, and whether it waits for others in the
+/// last of them. Rises as the rank proceeds. Between two steps (and before the first wait in one) a
+/// rank is never interrupted, so a rank at the same standing in two runs, having received the same
+/// messages, is in the same state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Standing(u32);
 
 impl Standing {
-    /// Nothing done yet.
+    /// The standing before the first step.
     pub const START: Self = Self(0);
-    /// Returned.
+    /// The standing of a rank that has returned.
     pub const ENDED: Self = Self(u32::MAX);
 }
 
-/// Observes a run, and may choose the rank that goes on. Called between the ranks, when
-/// all of them are interrupted; it must not use their communicators.
+/// Observes a run, and may choose which rank continues. Called between the ranks, while all of them
+/// are interrupted; it must not use their communicators.
 pub trait Conductor: Send {
     /// The run comes to this numbered step, before any rank is killed in it.
     fn at_step(&mut self, _step: u64, _standings: &[Standing]) {}
 
-    /// A rank may be interrupted, or cannot go on: returns which of those that are
-    /// `able` (one bit each, never none) goes on. `None`: the one that the seed gives.
+    /// Chooses a rank when a rank may be interrupted, or cannot continue: one of those that are
+    /// `able` (one bit each, never none). `None` leaves the choice to the seed.
     fn choose(&mut self, _standings: &[Standing], _able: u64, _current: usize) -> Option<usize> {
         None
     }
 
-    /// A rank asks whether a message is here. What it is told: no message need be
-    /// seen as soon as it was sent.
+    /// The answer to a rank that asks whether a message has arrived: a message need not be seen as
+    /// soon as it was sent.
     fn sees(&mut self, _rank: usize, is_here: bool) -> bool {
         is_here
     }
@@ -121,15 +118,15 @@ pub trait Conductor: Send {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Outcome<T, E> {
-    /// What each rank returned.
+    /// The result of each rank.
     pub results: Vec<std::result::Result<T, E>>,
-    /// Steps done.
+    /// The number of steps done.
     pub steps: u64,
-    /// Ranks that were killed, one bit each.
+    /// The ranks that were killed, one bit each.
     pub killed: u64,
-    /// What each rank waited for when none could go on.
+    /// What each rank waited for, if none could continue.
     pub deadlock: Option<String>,
-    /// Step by step: `rank: what`; empty unless asked for.
+    /// One line per step, `rank: what`; empty unless asked for.
     pub trace: Vec<String>,
 }
 
@@ -144,7 +141,7 @@ struct Message {
 /// A receive: the rank, the group, the source and the tag.
 type Receive = (usize, u32, usize, Tag);
 
-/// Colour and key of a split.
+/// The colour and key of a rank in a split.
 type Wish = (Option<u32>, u32);
 
 /// A barrier or a split that some members have entered.
@@ -153,7 +150,7 @@ struct Meeting {
     round: u64,
     wishes: Vec<Option<Wish>>,
     left: usize,
-    /// First of the group numbers that a split gives out.
+    /// The first of the group numbers that a split assigns.
     base: u32,
 }
 
@@ -170,11 +167,11 @@ struct State {
     linger: Linger,
     abort: Option<String>,
     abort_at: u64,
-    /// Steps that each rank has gone through.
+    /// Steps that each rank has passed.
     gone: Vec<u32>,
     standings: Vec<Standing>,
     inboxes: Vec<VecDeque<Message>>,
-    /// Receives that are begun and have no message yet.
+    /// Receives that have begun and have no message yet.
     begun: Vec<Receive>,
     next_message: u64,
     meetings: Vec<Meeting>,
@@ -190,12 +187,12 @@ struct World {
     state: Mutex<State>,
     thread: ThreadId,
     conductor: Option<Arc<Mutex<dyn Conductor>>>,
-    /// One a rank, and the last for the caller of [`run`].
+    /// One per rank, and the last for the caller of [`run`].
     contexts: Box<[UnsafeCell<libc::ucontext_t>]>,
 }
 
-// SAFETY: `contexts` is touched in `start` and `switch` only, which check that
-// they are on the one thread that made the world; the rest is a mutex.
+// SAFETY: `contexts` is accessed in `start` and `switch` only, which check that they run on the one
+// thread that made the world; the rest is a mutex.
 unsafe impl Send for World {}
 // SAFETY: as above.
 unsafe impl Sync for World {}
@@ -210,13 +207,13 @@ impl State {
         z ^ (z >> 31)
     }
 
-    /// Ranks that can go on, one bit each.
+    /// Ranks that can continue, one bit each.
     fn able(&self) -> u64 {
         let all = (1u64 << self.inboxes.len()) - 1;
         all & !self.done & !self.blocked
     }
 
-    /// Any rank that can go on.
+    /// A random rank that can continue.
     fn pick(&mut self) -> Option<usize> {
         let mut able = self.able();
         if able == 0 {
@@ -238,7 +235,7 @@ impl State {
         }
     }
 
-    /// Counts a step and lets those die whose time has come.
+    /// Counts a step and kills the ranks that are due.
     fn advance(&mut self) {
         self.steps += 1;
         let now = self.steps;
@@ -269,7 +266,8 @@ impl State {
         }
     }
 
-    /// No rank can go on: after a death the launcher ends the job, else it hangs.
+    /// Handles the case that no rank can continue: after a death the launcher ends the job;
+    /// otherwise it is a deadlock.
     fn stuck(&mut self) {
         if self.abort.is_none() {
             let waits: Vec<String> = (0..self.waits.len())
@@ -295,12 +293,12 @@ impl State {
         let at = self.inboxes[me]
             .iter()
             .position(|m| (m.group, m.source, m.tag) == (group, source, tag))?;
-        // A sender may wait for just this; waking all is harmless.
+        // A sender may wait for this receive; waking all is harmless.
         self.blocked = 0;
         self.inboxes[me].remove(at).map(|message| message.data)
     }
 
-    /// Whether rank `dest` has received message `id`, or has begun to: then MPI lets it come,
+    /// Whether rank `dest` has received message `id`, or has begun to: then MPI delivers it,
     /// whatever the rank does next.
     fn is_taken(&self, dest: usize, id: u64) -> bool {
         let Some(at) = self.inboxes[dest].iter().position(|m| m.id == id) else { return true };
@@ -314,11 +312,11 @@ impl State {
 
 impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A conductor may panic in between: nothing is half changed then.
+        // If a conductor panics in between, nothing is changed in part.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The conductor; none any more once it has panicked.
+    /// The conductor; `None` once it has panicked.
     fn conductor(&self) -> Option<MutexGuard<'_, dyn Conductor + 'static>> {
         self.conductor.as_ref()?.lock().ok()
     }
@@ -327,20 +325,20 @@ impl World {
         self.hosts.len()
     }
 
-    /// Goes on as `to`; returns when `from` goes on.
+    /// Continues as rank `to`; returns when `from` continues.
     fn switch(&self, from: usize, to: usize) {
         assert_eq!(self.thread, std::thread::current().id(), "a rank has left its thread");
         if from == to {
             return;
         }
-        // SAFETY: both contexts are live: `to` is a rank that was started and
-        // is not done, or the caller of `run`, which waits in `switch` itself.
-        // All of them run on this one thread, so nothing else touches them.
+        // SAFETY: both contexts are live: `to` is a rank that was started and has not ended, or the
+        // caller of `run`, which waits in `switch` itself. All of them run on this one thread, so
+        // nothing else touches them.
         let rc = unsafe { libc::swapcontext(self.contexts[from].get(), self.contexts[to].get()) };
         assert_eq!(rc, 0, "swapcontext");
     }
 
-    /// Whom the conductor wants to go on.
+    /// The rank that the conductor chooses to continue.
     fn conducted(&self, state: &State, current: usize) -> Option<usize> {
         let able = state.able();
         if able == 0 {
@@ -351,12 +349,12 @@ impl World {
         Some(next)
     }
 
-    /// The rank that goes on when `current` does not.
+    /// The rank that continues when `current` does not.
     fn pick(&self, state: &mut State, current: usize) -> Option<usize> {
         self.conducted(state, current).or_else(|| state.pick())
     }
 
-    /// Number the step, maybe let another rank go first.
+    /// Numbers the step, and may let another rank run first.
     fn step(&self, rank: usize, what: &dyn Display) -> Result<()> {
         if std::thread::panicking() {
             return Err(CommError::Aborted("this rank panicked".into()));
@@ -387,7 +385,7 @@ impl World {
         Ok(())
     }
 
-    /// Sleeps until `ready` has something.
+    /// Waits until `ready` returns a value.
     fn wait<T>(
         &self,
         rank: usize,
@@ -418,8 +416,7 @@ impl World {
         }
     }
 
-    /// Marks a rank as ended and returns the rank that goes on; the last returns to
-    /// `run`.
+    /// Marks a rank as ended and returns the rank that continues; the last one returns to `run`.
     fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
         let mut state = self.lock();
         state.done |= 1 << rank;
@@ -450,7 +447,7 @@ impl Stack {
         let size = std::num::NonZeroUsize::new(STACK_BYTES).expect("not zero");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-        // SAFETY: a fresh private mapping, nothing else refers to it.
+        // SAFETY: a new private mapping; nothing else refers to it.
         let base = unsafe { mmap_anonymous(None, size, access, flags) }.expect("a stack");
         // SAFETY: the lowest page of that mapping, not in use yet.
         unsafe { mprotect(base, GUARD_BYTES, ProtFlags::PROT_NONE) }.expect("a guard page");
@@ -466,15 +463,15 @@ impl Drop for Stack {
 }
 
 thread_local! {
-    /// Stacks to use again: a test makes many thousands of runs.
+    /// Stacks for reuse: a test makes many thousands of runs.
     static STACKS: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
-    /// The body of the rank that is started now.
+    /// The body of the rank that is being started.
     static STARTING: Cell<Option<*mut Body<'static>>> = const { Cell::new(None) };
 }
 
 type Body<'a> = Box<dyn FnMut() + 'a>;
 
-/// First frame of every rank. Its body ends by switching away for good.
+/// The first frame of every rank. Its body ends by switching away for good.
 extern "C" fn enter() {
     let body = STARTING.take().expect("a body to start");
     // SAFETY: `run` keeps the closure alive until all ranks have ended.
@@ -482,7 +479,7 @@ extern "C" fn enter() {
     unreachable!("a rank that has ended was resumed");
 }
 
-/// Runs `body` on the simulated ranks and returns the result.
+/// Runs `body` on the simulated ranks and returns the outcome.
 ///
 /// # Panics
 /// When a rank panicked, after all have ended; with more than 63 ranks.
@@ -494,10 +491,11 @@ where
     run_conducted(options, None, body)
 }
 
-/// [`run`] with a conductor.
+/// Runs `body` on the simulated ranks, under a conductor if one is given, and returns the outcome.
 ///
 /// # Panics
-/// As [`run`]; also when the conductor names a rank that cannot go on.
+/// When a rank panicked, after all have ended; with more than 63 ranks; when the conductor chooses
+/// a rank that cannot continue.
 pub fn run_conducted<T, E, F>(
     options: &Options,
     conductor: Option<Arc<Mutex<dyn Conductor>>>,
@@ -517,7 +515,7 @@ where
         .map(|rank| {
             let (world, members, results, body) = (&world, &members, &results, &body);
             let body = move || {
-                // Started, not yet scheduled.
+                // Started, but not scheduled yet.
                 world.switch(rank, size);
                 let comm = SimComm {
                     world: world.clone(),
@@ -612,14 +610,13 @@ impl World {
         }
     }
 
-    /// Makes the context of a rank and lets it run to its first switch.
+    /// Creates the context of a rank and runs it to its first switch.
     fn start(&self, rank: usize, stack: &Stack, body: &mut Body<'_>) {
         let caller = self.ranks();
         STARTING.set(Some(std::ptr::from_mut(body).cast()));
         let context = self.contexts[rank].get();
-        // SAFETY: the context is ours, not running, and never moves; the stack
-        // is as large as said, readable and writable above its guard page, and
-        // lives until the rank has ended.
+        // SAFETY: the context is ours, not running, and never moves; the stack has the given size,
+        // is readable and writable above its guard page, and lives until the rank has ended.
         unsafe {
             assert_eq!(libc::getcontext(context), 0, "getcontext");
             (*context).uc_stack.ss_sp = stack.0.as_ptr();
@@ -631,7 +628,7 @@ impl World {
     }
 }
 
-/// One simulated rank's end of a group.
+/// One simulated rank of a group.
 pub struct SimComm {
     world: Arc<World>,
     group: u32,
@@ -642,7 +639,7 @@ pub struct SimComm {
     rounds: Cell<u64>,
 }
 
-/// A place to die outside of communication; see [`SimComm::point`].
+/// A source of steps outside of communication; see [`SimComm::point`].
 #[derive(Clone)]
 pub struct Point {
     world: Arc<World>,
@@ -651,13 +648,16 @@ pub struct Point {
 
 impl Point {
     /// A numbered step: another rank may run here, and this one may be killed.
+    ///
+    /// # Errors
+    /// When this rank is killed, or the job has been aborted.
     pub fn step(&self, what: &dyn Display) -> Result<()> {
         self.world.step(self.me, what)
     }
 }
 
 impl SimComm {
-    /// This rank's handle for steps that are no communication.
+    /// This rank's handle for steps that are not communication.
     pub fn point(&self) -> Point {
         Point { world: self.world.clone(), me: self.me() }
     }
@@ -705,8 +705,8 @@ impl SimComm {
         copy_message(&self.take(source, tag)?, data, source, tag)
     }
 
-    /// Waits until all members have come, and returns what each wished and a
-    /// number for new groups.
+    /// Waits until all members have called it. Returns the colours and keys of all, and the first
+    /// of the numbers for new groups.
     fn meet(&self, what: &'static str, wish: Wish) -> Result<(Vec<Wish>, u32)> {
         self.world.step(self.me(), &what)?;
         let round = self.rounds.get();
@@ -746,14 +746,14 @@ impl SimComm {
     }
 }
 
-/// A send under way.
+/// A send in progress.
 pub struct Sending {
     comm: SimComm,
     id: u64,
     dest: usize,
     tag: Tag,
     is_taken: bool,
-    /// Not to be had before.
+    /// Kept, so that it is not free before the send is complete.
     _buf: Arc<PanelBuf>,
 }
 
@@ -775,20 +775,20 @@ impl SendRequest for Sending {
     }
 }
 
-/// A receive under way.
+/// A receive in progress.
 pub struct Coming {
     receiving: Receiving<SimComm>,
-    /// Until it has its message.
+    /// Present until the message has arrived.
     begun: Option<Begun>,
 }
 
-/// Says, until it is dropped, that a receive is begun.
+/// Registers a begun receive until it is dropped.
 struct Begun(Arc<World>, Receive);
 
 impl Drop for Begun {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        // What has been sent to a rank that dies may have come before it died.
+        // A message to a rank that dies may have arrived before its death.
         if state.dead >> self.1.0 & 1 == 0 {
             let at = state.begun.iter().position(|receive| *receive == self.1);
             state.begun.swap_remove(at.expect("it is begun"));
@@ -810,7 +810,7 @@ impl RecvRequest for Coming {
     }
 }
 
-/// What is left of a double that goes as a number.
+/// A double after a transport of numbers.
 fn number(double: f64) -> f64 {
     match double.classify() {
         FpCategory::Nan => f64::NAN,
@@ -901,7 +901,7 @@ impl Comm for SimComm {
         let receive = (self.me(), self.group, self.members[source], tag);
         let mut state = self.world.lock();
         state.begun.push(receive);
-        // Its sender may wait for just this.
+        // The sender may wait for this receive.
         state.blocked = 0;
         drop(state);
         let begun = Some(Begun(self.world.clone(), receive));
@@ -1000,7 +1000,7 @@ mod tests {
         assert_ne!(ring(&options).trace, a.trace);
     }
 
-    /// Holds rank 2 back; keeps what it sees.
+    /// Holds rank 2 back, and records what it sees.
     #[derive(Default)]
     struct LastComesLast {
         steps: Vec<(u64, Vec<Standing>)>,
@@ -1025,7 +1025,7 @@ mod tests {
         }
     }
 
-    /// Looks on alone.
+    /// A conductor that only observes.
     struct Nobody;
     impl Conductor for Nobody {}
 
@@ -1109,7 +1109,7 @@ mod tests {
         assert!(run(&options, head_on).deadlock.is_some());
     }
 
-    /// Rank 0 has sent to rank 1, which says when it is about to receive.
+    /// Rank 0 sends to rank 1, which says when it is about to receive.
     fn one_send(
         rendezvous: bool,
         kills: Vec<Kill>,
@@ -1149,7 +1149,7 @@ mod tests {
             let outcome = one_send(rendezvous, vec![], begins);
             assert!(matches!(outcome.results[0], Ok(true)), "{outcome:?}");
         }
-        // Without a receive the sender waits for ever, if sends do.
+        // Without a receive, a send that waits for one never ends.
         let never = |comm: &SimComm| {
             comm.recv(&mut [0u8], 0, 8)?;
             comm.send(&[0u8], 0, 9)
@@ -1158,7 +1158,7 @@ mod tests {
         assert!(one_send(true, vec![], never).deadlock.is_some());
     }
 
-    /// What is foreseen of a death relies on it: how far the dead had come decides.
+    /// Predictions of what a death leaves rely on this: the progress of the dead rank decides.
     #[test]
     fn a_send_whose_receiver_dies_is_complete_if_the_receive_had_begun() {
         let dies = |comm: &SimComm| {

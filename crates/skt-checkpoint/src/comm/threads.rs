@@ -1,4 +1,4 @@
-//! Ranks as threads of one process, for tests: the same [`Comm`] as over MPI.
+//! Ranks as threads of one process, for tests, with the same [`Comm`] as over MPI.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -10,12 +10,12 @@ use super::collect::{all_gather_bytes, broadcast};
 use super::copied::{Receiving, Sent, copy_message, new_group};
 use super::{Comm, CommError, PanelBuf, Result, Tag};
 
-/// A receive that waits longer than this is taken for a deadlock.
+/// A receive that waits longer than this counts as a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
 
 const TAG_BARRIER: Tag = 0x7f80;
 
-/// The sender of a message: group, world rank, tag.
+/// Identifies a sequence of messages: group, rank of the sender, tag.
 type Key = (u32, usize, Tag);
 
 #[derive(Default)]
@@ -37,7 +37,8 @@ impl World {
             aborted.get_or_insert_with(|| reason.to_owned()).clone()
         };
         for inbox in &self.inboxes {
-            // Under the lock, or a rank between its check and its wait would sleep on.
+            // Under the lock: otherwise a rank between its check and its wait would miss the
+            // notification.
             let _guard = inbox.messages.lock();
             inbox.arrived.notify_all();
         }
@@ -61,8 +62,8 @@ pub struct ThreadComm {
     rank: usize,
 }
 
-/// Runs `body` as `size` ranks, each on its own thread, and returns what each
-/// returned. An error or a panic of one rank aborts all the others.
+/// Runs `body` as `size` ranks, each on its own thread, and returns the result of each. An error or
+/// a panic of one rank aborts all the others.
 ///
 /// # Panics
 /// When a rank panicked, after all have ended.
@@ -171,7 +172,7 @@ impl Comm for ThreadComm {
         let wish = [u64::from(color.unwrap_or(u32::MAX)), u64::from(key)];
         let all = all_gather_bytes(self, bytemuck::cast_slice(&wish))?;
         let wishes: Vec<[u64; 2]> = all.iter().map(|w| bytemuck::pod_read_unaligned(w)).collect();
-        // One fresh number a possible colour, the same on all ranks.
+        // One new number per possible colour, the same on all ranks.
         let mut base = [self.world.next_group.load(Ordering::SeqCst)];
         if self.rank == 0 {
             base[0] = self.world.next_group.fetch_add(self.size() as u32, Ordering::SeqCst);

@@ -1,11 +1,10 @@
 //! Memory that processes share: huge pages for it, and copies into it.
 //!
-//! Private memory gets huge pages by advice. Shared memory (System V, POSIX,
-//! memfd) gets them by advice only where the administrator has set
-//! `shmem_enabled`, which is rare. Linux 6.1 and later collapse pages into huge
-//! ones when asked to, whatever that setting says (`MADV_COLLAPSE`, madvise(2)):
-//! it needs a mapping that begins on a huge page, and is done once, as the
-//! memory is reserved. Older systems refuse, and keep their ordinary pages.
+//! Private memory gets huge pages by advice. Shared memory (System V, POSIX, memfd) gets them by
+//! advice only if the administrator has set `shmem_enabled`, which is rare. Linux 6.1 and later
+//! collapse pages into huge ones on request, whatever that setting says (`MADV_COLLAPSE`,
+//! madvise(2)): this needs a mapping that begins on a huge page, and is done once, when the memory
+//! is reserved. Older systems refuse, and keep their ordinary pages.
 
 mod stream;
 
@@ -18,22 +17,22 @@ use libc::c_void;
 
 pub use stream::{fetch, stream, stream_in_pieces};
 
-/// What begins on a page begins on a multiple of this, on every system: the smallest page
-/// there is. A format; what the system maps and counts are [`system_page_bytes`].
+/// The alignment, in bytes, of everything that begins on a page: the smallest page of any system.
+/// This is a format; the pages that the system maps and counts are [`system_page_bytes`].
 pub const PAGE_BYTES: usize = 4096;
-/// Bytes of a huge page beside ordinary ones of 4 KiB. Those beside ordinary ones of 16 and
-/// 64 KiB, of 32 and 512 MiB, are more than it is worth to round memory up to: memory gets
-/// them where it happens to lie well.
+/// Bytes of a huge page on systems with ordinary pages of 4 KiB. With ordinary pages of 16 and 64
+/// KiB huge pages have 32 and 512 MiB, too much to round memory up to: memory gets those only if it
+/// happens to be aligned.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Bytes of an ordinary page of this system: 4 KiB, on some Arm systems 16 or 64 KiB.
 ///
 /// # Panics
-/// When the system does not tell, as POSIX wants it to.
+/// When the system does not report it, as POSIX requires.
 pub fn system_page_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
-        // SAFETY: a system call without memory of ours.
+        // SAFETY: a system call that touches no memory of this process.
         let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let bytes = usize::try_from(bytes).expect("a system has pages");
         assert!(bytes.is_power_of_two() && bytes >= PAGE_BYTES, "pages of {bytes} bytes");
@@ -41,12 +40,12 @@ pub fn system_page_bytes() -> usize {
     })
 }
 
-/// Bytes of a page of the pool that the administrator has set aside, `vm.nr_hugepages`.
+/// Bytes of a page of the pool that the administrator has reserved, `vm.nr_hugepages`.
 pub fn pool_page_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        // A system without such pages does not say.
+        // A system without such pages does not report their size.
         pool_page_of(&text).unwrap_or(HUGE_PAGE_BYTES)
     })
 }
@@ -57,13 +56,13 @@ fn pool_page_of(meminfo: &str) -> Option<usize> {
     (bytes.is_power_of_two() && bytes >= PAGE_BYTES).then_some(bytes)
 }
 
-/// Seconds that the system takes here and now to take a byte of shared memory on ordinary pages
-/// out of a process and to free it; 0 where it has none for a sample.
+/// Measures the seconds per byte that this system takes now to unmap shared memory on ordinary
+/// pages and to free it; 0 if it has no memory for a sample.
 pub fn unmap_seconds_a_byte() -> f64 {
     const SAMPLE_BYTES: usize = 32 << 20;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: a fresh mapping at a place of the system's choice, which nobody uses.
+    // SAFETY: a new mapping at an address that the system chooses, which nothing uses.
     let start = unsafe { libc::mmap(ptr::null_mut(), SAMPLE_BYTES, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return 0.0;
@@ -74,14 +73,14 @@ pub fn unmap_seconds_a_byte() -> f64 {
     begun.elapsed().as_secs_f64() / SAMPLE_BYTES as f64
 }
 
-/// Of Linux 6.1; the bindings of libc know it on some targets only.
+/// From Linux 6.1; libc defines it for some targets only.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// A free range of addresses that begins on a huge page, kept free for a mapping
-/// to be put over it. Dropping it gives the range up.
+/// A free range of addresses that begins on a huge page, reserved for a mapping to replace it.
+/// Dropping it frees the range.
 ///
-/// A mapping on pages of the pool ends where such a page does, however long it was asked to
-/// be, and replaces all that lies there.
+/// A mapping on pages of the pool ends where such a page does, whatever length it was asked to
+/// have, and replaces everything there.
 #[derive(Debug)]
 pub struct Place {
     base: NonNull<c_void>,
@@ -89,7 +88,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place for a mapping of `bytes` on ordinary pages, rounded up to whole ones.
+    /// Reserves a place for a mapping of `bytes` on ordinary pages, rounded up to whole pages.
     ///
     /// # Errors
     /// When the process has no such range of addresses.
@@ -97,28 +96,28 @@ impl Place {
         Self::of_whole(bytes, system_page_bytes())
     }
 
-    /// A place for a mapping of `bytes` on pages that are ordinary ones or the pool's.
+    /// Reserves a place for a mapping of `bytes` on ordinary pages or on pages of the pool.
     ///
     /// # Errors
-    /// As [`Place::new`].
+    /// When the process has no such range of addresses.
     pub fn for_any_pages(bytes: usize) -> io::Result<Self> {
         Self::of_whole(bytes, pool_page_bytes().max(system_page_bytes()))
     }
 
-    /// A place of whole pages of `page_bytes`.
+    /// Reserves a place of whole pages of `page_bytes`.
     fn of_whole(bytes: usize, page_bytes: usize) -> io::Result<Self> {
         let align_bytes = page_bytes.max(HUGE_PAGE_BYTES);
         let too_long = io::ErrorKind::OutOfMemory;
         let bytes = bytes.max(1).checked_next_multiple_of(page_bytes).ok_or(too_long)?;
         let reserved = bytes.checked_add(align_bytes).ok_or(too_long)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh mapping at a place of the system's choice, never touched.
+        // SAFETY: a new mapping at an address that the system chooses, never touched.
         let start = unsafe { libc::mmap(ptr::null_mut(), reserved, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let before = (start as usize).next_multiple_of(align_bytes) - start as usize;
-        // SAFETY: both ends lie within the mapping made just now; nothing uses them.
+        // SAFETY: both ends are within the mapping made just now; nothing uses them.
         unsafe {
             let base = start.byte_add(before);
             if before > 0 {
@@ -129,18 +128,18 @@ impl Place {
         }
     }
 
-    /// Where it begins: what is mapped here has to replace it.
+    /// Its first address: a mapping made here must replace it.
     pub fn base(&self) -> NonNull<c_void> {
         self.base
     }
 
-    /// Leaves the range to the mapping of `bytes` that has been put over it, and gives up what
-    /// is behind that mapping.
+    /// Leaves the range to the mapping of `bytes` that has replaced it, and frees the addresses
+    /// after that mapping.
     pub fn taken(self, bytes: usize) {
         let taken = bytes.next_multiple_of(system_page_bytes());
         if taken < self.bytes {
-            // SAFETY: ours, unless the mapping is on pages of the pool: then it has the rest,
-            // too, as a part of a page, and the system refuses to cut that.
+            // SAFETY: ours, unless the mapping is on pages of the pool: then the rest belongs to
+            // it, too, as a part of a page, and the system refuses to unmap that.
             unsafe { libc::munmap(self.base.as_ptr().byte_add(taken), self.bytes - taken) };
         }
         std::mem::forget(self);
@@ -149,17 +148,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, nothing has been put over it.
+        // SAFETY: the range is ours; no mapping has replaced it.
         unsafe { libc::munmap(self.base.as_ptr(), self.bytes) };
     }
 }
 
-/// Puts the whole huge pages among these bytes of a fresh shared mapping on huge
-/// pages. Returns whether the system did; what it did not do is as it was.
+/// Collapses the whole huge pages among these bytes of a new shared mapping. Returns whether the
+/// system did; where it did not, the pages are unchanged.
 ///
 /// # Safety
-/// A readable and writable mapping of `bytes` at `base` whose content is zero, and
-/// which nothing else writes to meanwhile.
+/// `base` must begin a readable and writable mapping of `bytes` whose contents are zero and which
+/// nothing else writes to meanwhile.
 pub unsafe fn collapse(base: NonNull<u8>, bytes: usize) -> bool {
     let address = base.as_ptr() as usize;
     let start = address.next_multiple_of(HUGE_PAGE_BYTES);
@@ -167,8 +166,8 @@ pub unsafe fn collapse(base: NonNull<u8>, bytes: usize) -> bool {
     if start >= end {
         return false;
     }
-    // SAFETY: within the mapping. A page in each is there then: a range without
-    // any is refused.
+    // SAFETY: within the mapping. Each huge page gets one ordinary page first, because the system
+    // refuses a range without any.
     unsafe {
         for page in (start..end).step_by(HUGE_PAGE_BYTES) {
             let byte = base.as_ptr().add(page - address);
@@ -210,7 +209,7 @@ mod tests {
         let place = Place::new(bytes).expect("addresses");
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: over our own place; unmapped at the end, used in between.
+        // SAFETY: replaces our own place; unmapped at the end, used in between.
         unsafe {
             let at = libc::mmap(place.base().as_ptr(), bytes, access, how, -1, 0);
             assert_ne!(at, libc::MAP_FAILED);
@@ -218,7 +217,7 @@ mod tests {
             let base = NonNull::new(at.cast::<u8>()).expect("mapped");
             base.as_ptr().write(7);
             base.as_ptr().add(bytes - 1).write(9);
-            // Old systems refuse, and all is as before.
+            // Old systems refuse, and everything stays as before.
             collapse(base, bytes);
             assert_eq!((*base.as_ptr(), *base.as_ptr().add(bytes - 1)), (7, 9));
             assert_eq!(*base.as_ptr().add(HUGE_PAGE_BYTES), 0);

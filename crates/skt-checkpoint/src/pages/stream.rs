@@ -1,12 +1,10 @@
 //! Copies past the caches.
 
-/// Copies a range that this core does not read again soon: a checkpoint, or rows
-/// for another core.
+/// Copies a range that this core does not read again soon: a checkpoint, or rows for another core.
 ///
-/// It is written past the caches: `dst` is not read into them first, which saves a
-/// third of the memory traffic, and not taken back from the cache of another core
-/// that has read it. All of it is visible to other processes, in order, before
-/// anything that is written afterwards.
+/// The range is written past the caches: `dst` is not read into them first, which saves a third of
+/// the memory traffic, and is not fetched back from the cache of another core that has read it. All
+/// of it is visible to other processes, in order, before anything that is written afterwards.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -14,8 +12,8 @@ pub fn stream(src: &[u8], dst: &mut [u8]) {
     stream_in_pieces(src, dst, src.len().max(1), |_| ());
 }
 
-/// [`stream`], which hands each piece of `piece_bytes` (the last may be shorter) to
-/// `each` while it is in the cache, its successor being fetched meanwhile.
+/// Copies as [`stream`] does and passes each piece of `piece_bytes` (the last may be shorter) to
+/// `each` while the piece is in the cache and the next one is being fetched.
 ///
 /// # Panics
 /// When the lengths differ, or `piece_bytes` is 0.
@@ -38,7 +36,7 @@ pub fn stream_in_pieces(
     in_order();
 }
 
-/// Streams one piece; its stores are not yet in order with later ones.
+/// Streams one piece; its stores are not yet ordered before later ones.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn lines(src: &[u8], dst: &mut [u8]) {
     let head = dst.as_ptr().align_offset(LINE_BYTES).min(dst.len());
@@ -52,7 +50,7 @@ fn lines(src: &[u8], dst: &mut [u8]) {
     dst[tail..].copy_from_slice(&src[tail..]);
 }
 
-/// Fetches what is read next into the caches: a hint, which does not wait for it.
+/// Prefetches bytes that are read next into the caches: a hint, which does not wait.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub fn fetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
@@ -60,8 +58,8 @@ pub fn fetch(bytes: &[u8]) {
     }
 }
 
-/// What is streamed at once: a line of most processors; where lines are longer, a part of
-/// one, with the next part close behind.
+/// Bytes streamed at once: a cache line of most processors; with longer lines a part of one, with
+/// the next part right after it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const LINE_BYTES: usize = 64;
 
@@ -69,14 +67,14 @@ const LINE_BYTES: usize = 64;
 mod arch {
     use std::arch::x86_64::*;
 
-    /// SSE2, which every x86-64 has, is as fast as wider stores.
+    /// Streams a line. SSE2, which every x86-64 has, is as fast as wider stores.
     ///
     /// # Safety
-    /// A line can be read at `from` and written at `to`, which is aligned to 16 bytes.
+    /// A line must be readable at `from` and writable at `to`, which must be aligned to 16 bytes.
     #[inline]
     pub unsafe fn line(from: *const u8, to: *mut u8) {
         let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
-        // SAFETY: the caller's; `from` may lie anywhere.
+        // SAFETY: the caller's conditions; `from` may have any alignment.
         unsafe {
             let part = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(i)));
             for (i, part) in part.into_iter().enumerate() {
@@ -103,13 +101,13 @@ mod arch {
 mod arch {
     use std::arch::asm;
 
-    /// `stnp`, for which Rust has no function.
+    /// Streams a line by `stnp`, for which Rust has no function.
     ///
     /// # Safety
-    /// A line can be read at `from` and written at `to`.
+    /// A line must be readable at `from` and writable at `to`.
     #[inline]
     pub unsafe fn line(from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's; loads and stores of pairs take any address.
+        // SAFETY: the caller's conditions; loads and stores of pairs take any address.
         unsafe {
             asm!(
                 "ldp {a:q}, {b:q}, [{from}]",
@@ -133,18 +131,18 @@ mod arch {
     }
 }
 
-/// The copy, on processors that are not known to us.
+/// Copies plainly, on other processors.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn lines(src: &[u8], dst: &mut [u8]) {
     dst.copy_from_slice(src);
 }
 
-/// Fetches nothing, on processors that are not known to us.
+/// Fetches nothing, on other processors.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn fetch(_: &[u8]) {}
 
-/// Orders what was streamed before all that is written later. x86-64 orders plain stores by
-/// itself; elsewhere all stores are weakly ordered.
+/// Orders the streamed stores before all later ones. x86-64 orders plain stores by itself;
+/// elsewhere all stores are weakly ordered.
 fn in_order() {
     #[cfg(target_arch = "x86_64")]
     arch::in_order();

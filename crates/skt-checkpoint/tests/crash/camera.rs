@@ -1,5 +1,4 @@
-//! Pictures of what is in the memory of all nodes, and in the book, at an instant
-//! of a start.
+//! Pictures of the memory of all nodes, and of the checker's book, at an instant of a start.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,9 +15,8 @@ pub struct Image {
     pub fingerprint: u64,
 }
 
-/// All that outlives a start: what the nodes bear, in the order of their
-/// processes, and what the checker knows. Cheap to copy: pictures share what is the
-/// same.
+/// Everything that outlives a start: the memory of the nodes, in the order of their processes, and
+/// the checker's book. Cheap to copy: pictures share what is equal.
 #[derive(Clone)]
 pub struct Picture {
     pub images: Vec<Arc<Image>>,
@@ -26,7 +24,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Whether they are one picture: nothing changed from one to the other.
+    /// Whether nothing changed from one picture to the other.
     pub fn is(&self, other: &Self) -> bool {
         let mut images = self.images.iter().zip(&other.images);
         Arc::ptr_eq(&self.book, &other.book) && images.all(|(one, two)| Arc::ptr_eq(one, two))
@@ -51,14 +49,14 @@ impl Image {
         node
     }
 
-    /// The segments of a node as they are now, in use or not.
+    /// The segments of a node at this instant, in use or not.
     fn now(node: &Node) -> impl Iterator<Item = (SegmentId, &[u64])> {
         let resting = node.segments.iter().map(|(&id, words)| (id, &words[..]));
         let lasting = node.places.iter().filter(|(id, _)| !node.doomed.contains(id));
         let in_use = lasting.map(|(&id, &at)| {
             let len = node.sizes[&id].div_ceil(8);
-            // SAFETY: so many words are there as long as the segment is in use. All
-            // ranks are fibers of this thread and stand still meanwhile.
+            // SAFETY: this many words exist while the segment is in use. All ranks are fibers of
+            // this thread and do not run meanwhile.
             (id, unsafe { std::slice::from_raw_parts(at as *const u64, len) })
         });
         resting.chain(in_use)
@@ -80,7 +78,7 @@ impl Image {
 
 /// Takes pictures of a start.
 pub struct Camera {
-    /// By process; one a node.
+    /// The node of each process; one process per node.
     nodes: Vec<Arc<Mutex<Node>>>,
     book: Arc<Mutex<Book>>,
     last: Option<Picture>,
@@ -111,7 +109,7 @@ impl Camera {
     }
 }
 
-/// Looks on at a start, and may say who goes on: see [`Conductor`].
+/// Observes a start, and may choose which rank continues: see [`Conductor`].
 pub trait Witness: Send + 'static {
     fn at_step(&mut self, standings: &[Standing], camera: &mut Camera);
     fn choose(
@@ -125,7 +123,7 @@ pub trait Witness: Send + 'static {
     fn at_end(&mut self, camera: &mut Camera);
 }
 
-/// Nobody looks.
+/// A witness that does nothing.
 impl Witness for () {
     fn at_step(&mut self, _: &[Standing], _: &mut Camera) {}
     fn choose(&mut self, _: &[Standing], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
@@ -137,7 +135,7 @@ impl Witness for () {
     fn at_end(&mut self, _: &mut Camera) {}
 }
 
-/// A witness with a camera.
+/// A witness with its camera, as a conductor.
 pub struct Staged<W> {
     pub witness: W,
     pub camera: Camera,

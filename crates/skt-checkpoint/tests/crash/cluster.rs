@@ -1,10 +1,9 @@
-//! Nodes with memory that outlives processes, and an application on them that
-//! checkpoints: the world in which the protocol is killed.
+//! Nodes with memory that outlives processes, and an application on them that takes checkpoints:
+//! the world in which the protocol is killed.
 //!
-//! The checker stands apart from the code under test. It knows the true
-//! contents of every rank at every epoch from a formula, keeps its own book of
-//! who has committed what and whose memory is gone, and foretells from that
-//! alone what a restart must come to.
+//! The checker is separate from the code under test. It computes the true contents of every rank at
+//! every epoch from a formula, keeps its own book of which rank has committed which epoch and which
+//! memory is lost, and predicts from these alone what a restart must come to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,6 +12,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
@@ -30,34 +30,38 @@ use skt_checkpoint::comm::{Comm, CommError};
 use twox_hash::XxHash3_64;
 
 use super::camera::{Camera, Staged, Witness};
-use super::code::PlainCode;
 
 const STATE_CAPACITY_BYTES: usize = 32;
 
-/// Segments of a node.
+/// XOR, or else Reed-Solomon.
+pub fn code(is_xor: bool) -> CodecKind {
+    if is_xor { CodecKind::Xor } else { CodecKind::ReedSolomon }
+}
+
+/// A node and its segments.
 #[derive(Clone, Default)]
 pub struct Node {
     pub segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
     pub(super) doomed: BTreeSet<SegmentId>,
-    /// Where those in use lie.
+    /// The addresses of those in use.
     pub(super) places: BTreeMap<SegmentId, usize>,
     pub(super) sizes: BTreeMap<SegmentId, usize>,
-    /// Holds on the run.
+    /// The holds on the run.
     pub(super) locks: BTreeSet<usize>,
-    /// What a process of an earlier start writes to a segment as soon as it has been
+    /// The words that a process of an earlier start writes to a segment right after it has been
     /// looked at.
     pub ghosts: BTreeMap<SegmentId, Vec<u64>>,
 }
 
 impl Node {
-    /// A process of another job holds the run.
+    /// Makes a process of another job hold the run.
     pub fn hold(&mut self, index: usize) {
         self.locks.insert(index);
     }
 }
 
-/// A hold on the run; gone with its process.
+/// A hold on the run, released with its process.
 pub struct NodeLock {
     index: usize,
     home: Arc<Mutex<Node>>,
@@ -69,7 +73,7 @@ impl Drop for NodeLock {
     }
 }
 
-/// Checksum of the segments of a node.
+/// The checksum of a node's segments.
 pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
     let mut hasher = XxHash3_64::new();
     for (id, words) in segments {
@@ -80,20 +84,20 @@ pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
     hasher.finish()
 }
 
-/// A process's view of its node.
+/// A process's access to its node.
 pub struct NodeMemory {
     node: Arc<Mutex<Node>>,
-    /// Nodes whose segments in use it can read.
+    /// The nodes whose segments in use it can read.
     in_reach: Vec<Arc<Mutex<Node>>>,
     index: usize,
     book: Arc<Mutex<Book>>,
 }
 
-/// A segment in use: goes back to its node when the process ends or dies.
+/// A segment in use: returns to its node when the process ends or dies.
 pub struct NodeSegment {
     id: SegmentId,
     bytes: usize,
-    /// From a Vec, taken apart: others may read here too.
+    /// From a leaked `Vec`: others may read here, too.
     words: *mut u64,
     len: usize,
     home: Arc<Mutex<Node>>,
@@ -112,34 +116,34 @@ impl NodeSegment {
 impl Deref for NodeSegment {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are there; nobody else writes to them.
+        // SAFETY: this many bytes exist; nothing else writes to them.
         unsafe { std::slice::from_raw_parts(self.words.cast(), self.bytes) }
     }
 }
 
 impl DerefMut for NodeSegment {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; who reads meanwhile breaks the promise of `Peer`.
+        // SAFETY: as in `deref`; a reader would break the promise of `Peer`.
         unsafe { std::slice::from_raw_parts_mut(self.words.cast(), self.bytes) }
     }
 }
 
 impl Drop for NodeSegment {
     fn drop(&mut self) {
-        // SAFETY: taken apart in `new`, put together once.
+        // SAFETY: leaked in `new`, put together once.
         let words = unsafe { Vec::from_raw_parts(self.words, self.len, self.len) };
         let mut node = self.home.lock().unwrap();
         node.in_use.remove(&self.id);
         node.places.remove(&self.id);
         if !node.doomed.remove(&self.id) {
-            // The words stay where they are.
+            // The words keep their address.
             node.segments.insert(self.id, words);
         }
     }
 }
 
-/// Another process's segment. Its words stay where they are when that process
-/// dies, for as long as the job runs.
+/// Another process's segment. Its words keep their address when that process dies, for as long as
+/// the job runs.
 pub struct SeenSegment {
     at: usize,
     bytes: usize,
@@ -148,7 +152,7 @@ pub struct SeenSegment {
 impl Peer for SeenSegment {
     unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.bytes);
-        // SAFETY: so many bytes are there, and stand still by the caller's promise.
+        // SAFETY: this many bytes exist, and do not change by the caller's promise.
         unsafe {
             let start = (self.at as *const u8).add(range.start);
             std::slice::from_raw_parts(start, range.len())
@@ -157,7 +161,7 @@ impl Peer for SeenSegment {
 }
 
 impl NodeMemory {
-    /// That of node `index`, and nothing of the others.
+    /// The memory of node `index`, without access to other nodes.
     pub fn new(node: &Arc<Mutex<Node>>, index: usize, book: &Arc<Mutex<Book>>) -> Self {
         let (node, in_reach) = (node.clone(), vec![node.clone()]);
         Self { node, in_reach, index, book: book.clone() }
@@ -218,7 +222,7 @@ impl Memory for NodeMemory {
     fn peer(&mut self, id: SegmentId) -> io::Result<Option<SeenSegment>> {
         let seen = |node: &Arc<Mutex<Node>>| {
             let node = node.lock().unwrap();
-            // A segment is there whether its owner lives or not.
+            // A segment exists whether its owner lives or not.
             let rests = || node.segments.get(&id).map(|words| words.as_ptr() as usize);
             let at = node.places.get(&id).copied().or_else(rests)?;
             Some(SeenSegment { at, bytes: node.sizes[&id] })
@@ -238,7 +242,7 @@ impl Memory for NodeMemory {
             book.forget_rank(id.rank);
         }
         if node.segments.is_empty() && node.in_use.is_subset(&node.doomed) {
-            // What this node knew is gone with what it bore.
+            // The node's knowledge is lost with its segments.
             book.followed.remove(&self.index);
             book.joined.remove(&self.index);
         }
@@ -246,10 +250,10 @@ impl Memory for NodeMemory {
     }
 }
 
-/// The run: application, grouping, protocol settings.
+/// The run: its application, groups and protocol settings.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Ranks = processes.
+    /// Number of ranks, which is that of processes.
     pub ranks: usize,
     pub members: usize,
     pub parities: usize,
@@ -257,37 +261,34 @@ pub struct Setup {
     pub encoder: Encoder,
     /// Whether processes can read the segments of all nodes, as on one host.
     pub one_host: bool,
-    /// Whether messages of doubles carry numbers alone: none has bytes that are encoded.
+    /// Whether messages of doubles carry only numbers: none contains encoded bytes.
     pub as_numbers: bool,
-    pub xor: bool,
+    pub code: CodecKind,
     pub shapes: Vec<RegionShape>,
     pub bands: usize,
     pub segment_bytes: usize,
     pub chunk_bytes: usize,
     pub allow_shared_domains: bool,
-    /// The active rectangle shrinks to nothing over so many epochs.
+    /// Epochs over which the active rectangle shrinks to nothing.
     pub shrink_over: u64,
-    /// Each third epoch all is active again.
+    /// Whether everything is active again in each third epoch.
     pub thaws: bool,
-    /// Whether checkpoints are taken in phases, rows becoming ready so many at a
-    /// time.
+    /// Rows that become ready at a time, if checkpoints are taken in phases.
     pub piece_rows: Option<usize>,
-    /// Corners that become final from outside before that, with the columns left of
-    /// them.
+    /// Number of corners that become final from outside before that, with the columns left of them.
     pub stages: usize,
-    /// Bytes of a cell, which has a checksum, and of messages under way.
+    /// Bytes of a cell, which has a checksum, and of messages in transit.
     pub cell_bytes: usize,
     pub in_flight_bytes: usize,
-    /// Rows more than were really left alone that the application claims to
-    /// have left alone.
+    /// Rows that the application claims to have left unchanged although it has changed them.
     pub lie_rows: usize,
-    /// Room for the application's state.
+    /// Bytes of the header for the application's state.
     pub state_capacity_bytes: usize,
 }
 
 impl Setup {
-    /// What a process asks of its checkpoints, but for what is its own.
-    pub fn config(&self) -> Config<PlainCode> {
+    /// The settings of a process's checkpoints, without those that differ between processes.
+    pub fn config(&self) -> Config {
         Config {
             method: self.method,
             members: self.members,
@@ -302,7 +303,7 @@ impl Setup {
             align_bytes: 8,
             chunk_bytes: self.chunk_bytes,
             check_frozen: true,
-            ..Config::new("run", PlainCode::new(self.xor))
+            ..Config::new("run", self.code)
         }
     }
 
@@ -315,7 +316,7 @@ impl Setup {
             encoder: Encoder::Ring,
             one_host: false,
             as_numbers: false,
-            xor: parities == 1,
+            code: code(parities == 1),
             shapes: vec![
                 RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
                 RegionShape { rows: 1, pitch_bytes: 8 },
@@ -339,14 +340,14 @@ impl Setup {
         HeaderLayout::new("run", self.ranks, self.state_capacity_bytes)
     }
 
-    /// Segments of a job of one group.
+    /// The layout of the segments of a job with one group.
     pub fn layout(&self) -> SegmentLayout {
         let geometry = Geometry { members: self.ranks, parities: self.parities };
         let (parts, header) = (self.method.parts(), self.header().bytes());
         SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, self.cell_bytes, 8)
     }
 
-    /// What rank `rank` changes of a region before epoch `epoch`.
+    /// The part of a region that rank `rank` changes before epoch `epoch`.
     pub fn active(&self, epoch: u64, rank: usize, region: usize) -> Active {
         if region > 0 || (self.thaws && epoch.is_multiple_of(3)) {
             return Active::ALL;
@@ -360,7 +361,7 @@ impl Setup {
         Active { row, byte: (shape.pitch_bytes * part / over / 8) * 8 }
     }
 
-    /// Corners of the active part of an epoch, each within the one before.
+    /// The corners of the active part of an epoch, each within the one before.
     pub fn corners(&self, epoch: u64, rank: usize, region: usize) -> Vec<Active> {
         let RegionShape { rows, pitch_bytes } = self.shapes[region];
         let from = self.active(epoch, rank, region);
@@ -374,8 +375,7 @@ impl Setup {
         (1..=self.stages).map(corner).collect()
     }
 
-    /// The truth: contents of a region of a rank, given what happened in each
-    /// epoch so far.
+    /// The true contents of a region of a rank, given what happened in each epoch so far.
     pub fn contents(&self, rank: usize, region: usize, history: &[u8]) -> Vec<u8> {
         let shape = self.shapes[region];
         let mut bytes = vec![0; shape.bytes()];
@@ -401,34 +401,34 @@ impl Setup {
     }
 }
 
-/// What the checker knows.
+/// The knowledge of the checker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Book {
-    /// Ranks whose data is gone and not rebuilt.
+    /// Ranks whose data is lost and not rebuilt.
     pub lost: BTreeSet<usize>,
-    /// Newest commit each rank's memory bears, with the state it carries.
+    /// The newest commit in each rank's memory, with its state.
     pub committed: BTreeMap<usize, (u64, Vec<u8>)>,
-    /// Newest epoch each rank's memory is stamped with, and the epoch whose
-    /// update it was in (for method `single`).
+    /// The newest epoch that each rank's memory is stamped with, and the epoch that it is being
+    /// updated to (for method `single`).
     pub stamped: BTreeMap<usize, u64>,
     pub updating: BTreeMap<usize, u64>,
-    /// Node that bears each rank's memory.
+    /// The node that has each rank's memory.
     pub home: BTreeMap<usize, usize>,
-    /// Groups, as formed at the first start.
+    /// The groups, as formed at the first start.
     pub groups: Vec<Vec<usize>>,
-    /// Starts of the job so far.
+    /// The number of starts so far.
     pub starts: u64,
-    /// Starts that each node's memory has joined, and the newest that it has
-    /// followed.
+    /// The starts that each node's memory has joined, and the newest that it has followed.
     pub joined: BTreeMap<usize, BTreeSet<u64>>,
     pub followed: BTreeMap<usize, u64>,
-    /// Ranks whose memory bears the mark that the run is done, and the result.
+    /// Ranks whose memory has the mark that the run has ended, and the result.
     pub marked: BTreeMap<usize, Vec<u8>>,
     /// Ranks that have come to the end in the present start.
     pub at_end: BTreeSet<usize>,
-    /// What has been reported of the run, once it was.
+    /// The reported result, once there is one.
     pub reported: Option<Vec<u8>>,
-    /// Nodes have been out of reach: what they bear may be reported as well.
+    /// Whether nodes have been out of reach: then the result in their memory may be reported as
+    /// well.
     pub was_split: bool,
 }
 
@@ -442,7 +442,7 @@ impl Book {
         self.lost.insert(rank);
     }
 
-    /// What stood on this node counts as lost.
+    /// Counts everything on this node as lost.
     pub fn forget_node(&mut self, node: usize) {
         let gone: Vec<usize> =
             self.home.iter().filter(|(_, n)| **n == node).map(|(&rank, _)| rank).collect();
@@ -451,7 +451,7 @@ impl Book {
         }
     }
 
-    /// Checksum of all that the next start depends on.
+    /// The checksum of everything that the next start depends on.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let Self { lost, committed, updating, marked, reported, .. } = self;
@@ -460,8 +460,7 @@ impl Book {
     }
 }
 
-/// A node that is out of reach, its memory intact, and what the book said of
-/// the rank it bears.
+/// A node that is out of reach, with its memory intact, and the book's entries for the rank on it.
 #[derive(Clone)]
 struct Away {
     node: usize,
@@ -473,13 +472,13 @@ struct Away {
     marked: Option<Vec<u8>>,
 }
 
-/// What a restart must come to.
+/// The predicted outcome of a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foretold {
     Fresh,
     Recovered(u64, Vec<u8>),
     Unrecoverable(u64, BTreeSet<usize>),
-    /// The run is done, with this result.
+    /// The run has ended, with this result.
     Finished(Vec<u8>),
 }
 
@@ -487,18 +486,18 @@ pub enum Foretold {
 #[derive(Clone)]
 pub struct Cluster {
     pub nodes: Vec<Node>,
-    /// Node of each process of the next start.
+    /// The node of each process of the next start.
     pub placement: Vec<usize>,
-    /// Domain of each node.
+    /// The failure domain of each node.
     pub domains: Vec<String>,
     pub book: Book,
     away: Vec<Away>,
-    /// Those that are present and stale.
+    /// Nodes that are present and stale.
     stale: Vec<Away>,
 }
 
 impl Cluster {
-    /// `per_node` processes a node.
+    /// A new cluster with `per_node` processes on each node.
     pub fn new(setup: &Setup, per_node: usize) -> Self {
         let nodes = setup.ranks.div_ceil(per_node);
         Self {
@@ -511,7 +510,7 @@ impl Cluster {
         }
     }
 
-    /// The memory of these nodes is gone; fresh nodes take their place.
+    /// Loses the memory of these nodes; new nodes replace them.
     pub fn lose_nodes(&mut self, lost: &BTreeSet<usize>) {
         for &node in lost {
             let fresh = self.nodes.len();
@@ -523,8 +522,7 @@ impl Cluster {
         }
     }
 
-    /// A node that bears one rank is out of reach, and may come back. False when
-    /// it bears none.
+    /// Puts a node with one rank out of reach; it may return. False if it has no rank.
     pub fn send_away(&mut self, node: usize) -> bool {
         let home = self.book.home.iter().find(|(_, n)| **n == node);
         let Some(rank) = home.map(|(&rank, _)| rank) else { return false };
@@ -538,7 +536,7 @@ impl Cluster {
         true
     }
 
-    /// Takes what a node bears of a rank out of the book.
+    /// Takes the entries of a node's rank out of the book.
     fn set_aside(&mut self, node: usize, rank: usize) -> Away {
         let book = &mut self.book;
         let of_rank = self.nodes[node].segments.keys().copied().filter(|id| id.rank == rank);
@@ -555,7 +553,7 @@ impl Cluster {
         away
     }
 
-    /// A node comes back, in the place of one that bears nothing.
+    /// Returns a node that was out of reach, in place of one without a rank.
     pub fn bring_back(&mut self, index: usize) {
         let bears = |node: &usize| {
             self.book.home.values().any(|n| n == node)
@@ -570,16 +568,16 @@ impl Cluster {
         self.stale.push(away);
     }
 
-    /// Newest start that anybody present has followed; nobody who has not joined it
-    /// counts.
+    /// The newest start that any node present has followed; a node that has not joined it does not
+    /// count.
     fn newest_followed(&self) -> u64 {
         let followed = self.placement.iter().filter_map(|node| self.book.followed.get(node));
         followed.copied().max().unwrap_or(0)
     }
 
-    /// What is present is as good as it was when nobody present has followed a
-    /// start that it has not joined; else it is stale, for as long as they are
-    /// there.
+    /// Reconsiders which memory counts: a node present counts if it has followed or joined the
+    /// newest start that any node present has followed; otherwise it is stale, as long as those
+    /// nodes are present.
     pub fn reconsider(&mut self) {
         let newest = self.newest_followed();
         let counts = |book: &Book, node: usize| {
@@ -615,7 +613,7 @@ impl Cluster {
         }
     }
 
-    /// All headers, for a failing case to print.
+    /// All headers as text, for a failing case to print.
     pub fn describe(&self, setup: &Setup) -> String {
         let header = setup.header();
         let mut text = format!("{:?}\n", self.book);
@@ -635,8 +633,8 @@ impl Cluster {
         self.placement.iter().map(|&node| self.nodes[node].segments.len()).sum()
     }
 
-    /// The state of the protocol without the contents: what each segment says
-    /// of itself, in its own words, with attempts numbered by age.
+    /// The state of the protocol without the contents: what each segment's header says, with
+    /// attempts numbered by age.
     pub fn outline(&self, setup: &Setup) -> Vec<u64> {
         let header = setup.header();
         let mut found = Vec::new();
@@ -654,7 +652,7 @@ impl Cluster {
         attempts.dedup();
         let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
         let low = found.iter().map(|(.., record)| record.stamped()).min().unwrap_or(0);
-        // Members are alike but for their numbers: as a set.
+        // Members differ only in their numbers, so this is a set.
         let kinds: BTreeSet<[u64; 9]> = found
             .into_iter()
             .map(|(place, rank, whole, record)| {
@@ -677,22 +675,22 @@ impl Cluster {
         outline
     }
 
-    /// Checksum of all that the next start depends on.
+    /// The checksum of everything that the next start depends on.
     pub fn fingerprint(&self) -> u64 {
         let nodes = self.placement.iter().map(|&node| fingerprint(&self.nodes[node].segments));
         Self::fingerprint_of(nodes, self.book.fingerprint())
     }
 
-    /// [`Cluster::fingerprint`] from those of the nodes, in the order of the
-    /// processes, and of the book.
+    /// Combines the fingerprints of the nodes, in the order of the processes, and of the book to
+    /// [`Cluster::fingerprint`].
     pub fn fingerprint_of(nodes: impl Iterator<Item = u64>, book: u64) -> u64 {
         nodes.fold(book, |all, node| {
             (all.rotate_left(23) ^ node).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         })
     }
 
-    /// Once a result is reported, no start computes again while anything is left
-    /// of the run that has seen its end.
+    /// Once a result is reported, no start may compute again while anything is left of a run that
+    /// has seen its end.
     fn check_promise(&self, foretold: &Foretold) {
         if let (Some(reported), false) = (&self.book.reported, self.book.was_split) {
             match foretold {
@@ -703,7 +701,7 @@ impl Cluster {
         }
     }
 
-    /// What the next start must come to, given what the book says.
+    /// Predicts the outcome of the next start from the book.
     pub fn foretell(&self, setup: &Setup) -> Foretold {
         let book = &self.book;
         if let Some(result) = book.marked.values().next() {
@@ -717,7 +715,7 @@ impl Cluster {
         }
         let mut lost = book.lost.clone();
         if setup.method == Method::Single {
-            // Half-written when the update was not seen to end by anybody.
+            // The copy is half written if no rank has seen the end of the update.
             let torn = book.updating.iter().filter(|(_, e)| **e > epoch).map(|(&rank, _)| rank);
             lost.extend(torn);
         }
@@ -771,8 +769,8 @@ impl Disturbance {
     }
 }
 
-/// The rank that a process turned out to be, and the state of the epoch that it
-/// is about to make or restore.
+/// The rank that a process has taken, and the state of the epoch that it is about to make or
+/// restore.
 type Known = Arc<Mutex<Option<(usize, Vec<u8>)>>>;
 
 struct BookHook {
@@ -781,13 +779,13 @@ struct BookHook {
     node: usize,
     memory: Arc<Mutex<Node>>,
     rank: Known,
-    /// All ranks, and the result of this start.
+    /// The number of ranks, and the result of this start.
     ranks: usize,
     result: Vec<u8>,
 }
 
 impl BookHook {
-    /// What must hold at each step of the end, and what it leaves.
+    /// Checks and notes the steps of the end of a run.
     fn check_end(&self, step: &Step) {
         let mut book = self.book.lock().unwrap();
         let rank = self.rank.lock().unwrap().as_ref().map(|(rank, _)| *rank);
@@ -798,11 +796,11 @@ impl BookHook {
             (StepName::Mark, Some(_)) => {
                 assert_eq!(book.at_end.len(), self.ranks, "marked before all were done");
             }
-            // Comes right after the mark.
+            // This step comes right after the mark.
             (StepName::Marked, Some(rank)) => {
                 book.marked.insert(rank, self.result.clone());
             }
-            // A start that found it done marks the others of its node.
+            // A start that found the run ended marks the other segments of its node.
             (StepName::Mark | StepName::Marked, None) => {
                 let header = HeaderLayout::new("run", self.ranks, STATE_CAPACITY_BYTES);
                 for (id, words) in &self.memory.lock().unwrap().segments {
@@ -834,18 +832,18 @@ impl Hook for BookHook {
         if let Some((rank, state)) = &*self.rank.lock().unwrap() {
             let mut book = self.book.lock().unwrap();
             match step.name {
-                // Comes right after the record that says: rebuilt, stamped.
+                // This step comes right after the record that says rebuilt and stamped.
                 StepName::RecoverCopy if step.chunk.is_none() => {
                     book.lost.remove(rank);
                     book.home.insert(*rank, self.node);
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                     book.stamped.insert(*rank, step.epoch);
                 }
-                // Come right after COMMIT.
+                // These steps come right after COMMIT.
                 StepName::Flush | StepName::Stamp => {
                     book.committed.insert(*rank, (step.epoch, state.clone()));
                 }
-                // Comes right after the mark that the update begins.
+                // These steps come right after the mark that the update begins.
                 StepName::Copy | StepName::Encode | StepName::Barrier if step.chunk.is_none() => {
                     book.updating.insert(*rank, step.epoch);
                 }
@@ -856,7 +854,7 @@ impl Hook for BookHook {
     }
 }
 
-/// What a process of the application came to.
+/// The outcome of a process of the application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     pub refused: bool,
@@ -869,12 +867,12 @@ pub struct Ended {
 
 pub type Ran = Outcome<Ended, CheckpointError>;
 
-/// Starts the job once, as disturbed, and checks every process on its way.
+/// Starts the job once, disturbed by `how`, and checks every process on the way.
 pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
     start_before::<()>(setup, cluster, how, None).0
 }
 
-/// [`start`] before a witness, who is given back.
+/// [`start`] with a witness, which is returned.
 pub fn start_before<W: Witness>(
     setup: &Setup,
     cluster: &mut Cluster,
@@ -954,7 +952,7 @@ struct Process<'a> {
 }
 
 impl Process<'_> {
-    fn config(&self, domain: &str, nonce: u64) -> Config<PlainCode> {
+    fn config(&self, domain: &str, nonce: u64) -> Config {
         Config {
             resume: self.how.resume,
             domain: domain.to_owned(),
@@ -986,7 +984,7 @@ impl Process<'_> {
                 return Ok(Ended { refused: true, ..Ended::default() });
             }
             Err(CheckpointError::Refused(refusal)) => {
-                // An orderly end: nobody is killed by it.
+                // An orderly end, which kills no rank.
                 check_refusal(&refusal, foretold);
                 return Ok(Ended { refused: true, ..Ended::default() });
             }
@@ -1037,19 +1035,19 @@ impl Process<'_> {
         }
         self.check(&mut ckpt, rank, &state);
         if self.setup.piece_rows.is_some() {
-            // The job ends in the midst of things.
+            // The job ends in the middle of its work.
             self.work_on(&mut ckpt, rank, state.len() as u64 + 1)?;
         }
         let ended = Ended { epoch: ckpt.epoch(), state, lost: found.lost, ..Ended::default() };
         if !self.how.finish {
             return Ok(ended);
         }
-        // What other ranks say is of no importance.
+        // Only the result of rank 0 counts.
         let done = ckpt.finish(if rank == 0 { &result } else { &[7] })?;
         Ok(Ended { result: self.report(&comm, done, &result)?.result, ..ended })
     }
 
-    /// Reports a result on process 0, and clears up.
+    /// Reports a result on process 0, and removes the rest of the run.
     fn report(
         &self,
         comm: &SimComm,
@@ -1060,7 +1058,7 @@ impl Process<'_> {
         self.point.step(&"report")?;
         if comm.rank() == 0 {
             let mut book = self.book.lock().unwrap();
-            // Whoever is lost from here on, one of the others tells the same.
+            // Whichever rank is lost from here on, the others have the same result.
             let bearing: BTreeSet<usize> = book.home.keys().copied().collect();
             assert_eq!(book.marked.keys().copied().collect::<BTreeSet<_>>(), bearing);
             let reported = book.reported.get_or_insert_with(|| result.to_vec());
@@ -1073,7 +1071,7 @@ impl Process<'_> {
         Ok(Ended { result: Some(result.to_vec()), ..Ended::default() })
     }
 
-    /// Runs right after the last record that `open` writes.
+    /// Updates the book right after the last record that `open` writes.
     fn note_open(
         &self,
         rank: usize,
@@ -1116,10 +1114,10 @@ impl Process<'_> {
         *self.known.lock().unwrap() = Some((rank, state));
     }
 
-    /// Writes A piece by piece, with places to die between.
+    /// Writes A piece by piece, with steps at which the rank may be killed.
     fn compute(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
         rank: usize,
         history: &[u8],
     ) -> Result<(), CheckpointError> {
@@ -1134,7 +1132,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// What the next records bear.
+    /// Sets the state that the next records will have.
     fn cut(&self, state: &[u8]) {
         self.known.lock().unwrap().as_mut().unwrap().1 = state.to_vec();
     }
@@ -1147,10 +1145,10 @@ impl Process<'_> {
         (0..self.setup.shapes.len()).map(claim).collect()
     }
 
-    /// Computes for the epoch to come, and encodes what is final meanwhile.
+    /// Computes for the next epoch, and encodes meanwhile what is final.
     fn take_in_phases(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
         rank: usize,
         history: &[u8],
         piece_rows: usize,
@@ -1196,11 +1194,11 @@ impl Process<'_> {
         ckpt.complete(history)
     }
 
-    /// Work towards an epoch, on what it is to change: columns, single rows, and
-    /// the first rows. What is there afterwards is of no epoch at all.
+    /// Changes what an epoch may change: columns, single rows, and the first rows. The contents are
+    /// then of no epoch at all.
     fn work_on(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
         rank: usize,
         epoch: u64,
     ) -> Result<(), CheckpointError> {
@@ -1228,12 +1226,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn check(
-        &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
-        rank: usize,
-        history: &[u8],
-    ) {
+    fn check(&self, ckpt: &mut Checkpointer<SimComm, NodeMemory>, rank: usize, history: &[u8]) {
         for (region, bytes) in ckpt.regions().into_iter().enumerate() {
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");
@@ -1241,7 +1234,7 @@ impl Process<'_> {
     }
 }
 
-/// Differs from start to start, as times do.
+/// A result that differs from start to start, as times do.
 fn result_of(starts: u64, epoch: u64) -> Vec<u8> {
     vec![b'R', starts as u8, epoch as u8, 1, 2, 3]
 }
@@ -1257,7 +1250,7 @@ fn check_refusal(refusal: &Refusal, foretold: &Foretold) {
     assert_eq!(named, *broken);
 }
 
-/// Checks that an undisturbed start came to what was foretold, all alike.
+/// Checks that an undisturbed start had the predicted outcome, the same on all ranks.
 pub fn check_undisturbed(ran: &Ran, foretold: &Foretold) {
     let refused = matches!(foretold, Foretold::Unrecoverable(..));
     let mut first = None;

@@ -1,5 +1,4 @@
-//! Disks that lose what was not synced when the power fails, and tear what was being
-//! written.
+//! Disks that lose what was not synced when the power fails, and tear what was being written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,38 +13,38 @@ use skt_checkpoint::checkpoint::level::{
 };
 use skt_checkpoint::comm::sim::Point;
 
-/// A file, with a name or without: what is in the cache, and what is safe.
+/// A file, with or without a name: its contents in the cache, and those that are safe.
 #[derive(Clone, Default, Hash)]
 struct Stored {
     now: Vec<u8>,
     safe: Vec<u8>,
-    /// Writes since the last sync of the slot that they are to.
+    /// Writes since the last sync of the slot that they went to.
     unsafe_writes: Vec<(usize, Vec<u8>)>,
     /// Ranks that write to it.
     writers: BTreeSet<usize>,
 }
 
-/// A disk between two starts, or in one.
+/// A disk, between two starts or during one.
 #[derive(Clone, Default)]
 pub struct Platter {
-    /// All files that have a name, in the cache or safe, or are in use.
+    /// All files that have a name (in the cache or safe), or are in use.
     files: BTreeMap<usize, Stored>,
     names: BTreeMap<FileId, usize>,
     safe_names: BTreeMap<FileId, usize>,
     files_made: usize,
-    /// Operations that fail from this one on, as on a full disk.
+    /// The number of operations after which all fail, as on a full disk.
     pub fails_after: Option<u64>,
     operations: u64,
 }
 
-/// What a power cut does to what is not safe.
+/// What a power cut does to data that is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// All of it has reached the disk in time.
     Nothing,
     /// All of it is lost.
     All,
-    /// Of each name and write by chance: lost, kept, or torn.
+    /// Each name and each write is lost, kept or torn by chance.
     Chance(u64),
 }
 
@@ -80,7 +79,7 @@ impl Stored {
         self.unsafe_writes.clear();
     }
 
-    /// Where a slot is, by the size of the file.
+    /// The bytes of a slot, by the size of the file.
     fn slot(&self, file: FileId, rank: usize) -> Range<usize> {
         let bytes = self.now.len() / file.ranks.count();
         let place = file.ranks.place_of(rank).expect("a rank of the file");
@@ -89,7 +88,7 @@ impl Stored {
 }
 
 impl Platter {
-    /// The power fails, and comes back.
+    /// Cuts the power and restores it.
     pub fn cut(&mut self, mut how: Cut) {
         let files: BTreeSet<FileId> =
             self.names.keys().chain(self.safe_names.keys()).copied().collect();
@@ -108,7 +107,7 @@ impl Platter {
         self.files.values_mut().for_each(|stored| stored.cut(&mut how));
     }
 
-    /// Nobody uses files any more: those without a name are gone.
+    /// No process uses files any more: those without a name disappear.
     pub fn close_all(&mut self) {
         let named = self.names.values().chain(self.safe_names.values());
         let named: BTreeSet<usize> = named.copied().collect();
@@ -116,7 +115,7 @@ impl Platter {
         assert!(self.files.values().all(|stored| stored.writers.is_empty()), "all have ended");
     }
 
-    /// What the next start can see, and the next power cut leave.
+    /// Hashes everything that the next start can see, and that the next power cut can leave.
     pub fn hash_into(&self, hasher: &mut impl Hasher) {
         for names in [&self.names, &self.safe_names] {
             names.iter().for_each(|(file, stored)| (file, &self.files[stored]).hash(hasher));
@@ -124,17 +123,17 @@ impl Platter {
         }
     }
 
-    /// Names of all files.
+    /// The names of all files.
     pub fn files(&self) -> Vec<FileId> {
         self.names.keys().copied().collect()
     }
 
-    /// Names of all images for which there are slots.
+    /// The names of all images that have slots.
     pub fn images(&self) -> Vec<ImageId> {
         self.names.keys().flat_map(|file| file.images()).collect()
     }
 
-    /// The bytes of an image, to be spoiled.
+    /// The bytes of an image, for a test to spoil.
     pub fn bytes_mut(&mut self, id: ImageId) -> &mut [u8] {
         let named = self.names.iter().find(|(file, _)| file.has(id));
         let (&file, stored) = named.expect("it is there");
@@ -144,27 +143,29 @@ impl Platter {
     }
 }
 
-/// The checker's own book: who has sealed what.
+/// The checker's own book of sealed images: the ranks that have sealed one, by generation.
 #[derive(Clone, Default, Debug)]
 pub struct Sealed(pub BTreeMap<Generation, BTreeSet<usize>>);
 
-/// How a disk fails to a process in all of a start.
+/// How a disk fails to a process during a whole start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing of it works.
+    /// Every operation fails.
     Dead,
-    /// Names are found; what is in files is not.
+    /// Names can be listed; the contents of files cannot be read.
     Unreadable,
     /// Nothing can be changed.
     ReadOnly,
-    /// Others have taken all room.
+    /// Others have taken all space.
     Full,
-    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them. When it loads them,
+    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them; when it loads them,
     /// their files are gone.
     GoneAtLoad,
-    /// The same, and their bodies cannot be read to their ends.
+    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them; when it loads them,
+    /// their bodies cannot be read to the end.
     TornAtLoad,
-    /// The same, and their bodies are other bytes.
+    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them; when it loads them,
+    /// their bodies have other bytes.
     OtherAtLoad,
 }
 
@@ -175,9 +176,9 @@ pub struct SimDisk {
     pub fault: Option<Fault>,
     pub point: Point,
     pub sealed: Arc<Mutex<Sealed>>,
-    /// Whether the process is at loading its image.
+    /// Whether the process is loading its image.
     pub is_loading: Arc<AtomicBool>,
-    /// The generation that a fault at the load is about.
+    /// The generation that a fault at loading affects.
     pub spoiled: Option<Generation>,
 }
 
@@ -199,14 +200,14 @@ impl SimDisk {
         }
     }
 
-    /// Whether this fault is in force, of a file that an image is loaded from.
+    /// Whether this fault affects a file from which an image is being loaded.
     fn spoils(&self, file: FileId, fault: Fault) -> bool {
         self.fault == Some(fault)
             && self.is_loading.load(Ordering::Relaxed)
             && self.spoiled == Some(file.generation)
     }
 
-    /// Fails what does not work with one of these faults.
+    /// Fails if the disk has one of these faults.
     fn refuse(&self, faults: &[Fault]) -> io::Result<()> {
         match self.fault {
             Some(fault) if faults.contains(&fault) => Err(io::Error::other(format!("{fault:?}"))),
@@ -215,15 +216,15 @@ impl SimDisk {
     }
 }
 
-/// An open slot of a file, which goes on without its name.
+/// An open slot of a file, which survives the removal of the file's name.
 struct SimSlot {
     disk: SimDisk,
     file: FileId,
     rank: usize,
     stored: usize,
-    /// Where it is in the file.
+    /// Its position in the file.
     bytes: Range<usize>,
-    /// Whether it is open to be written to.
+    /// Whether it is open for writing.
     is_written: bool,
 }
 
@@ -328,7 +329,7 @@ impl ImageFile for SimSlot {
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let stepped = self.disk.step("image write");
         let place = self.place(at, bytes.len()).start;
-        // Who dies in a write has written a part of it.
+        // A process that dies in a write has written a part of it.
         self.write(place, if stepped.is_ok() { bytes } else { &bytes[..bytes.len() / 2] });
         stepped
     }
@@ -346,8 +347,8 @@ impl ImageFile for SimSlot {
         Ok(())
     }
 
-    /// Makes what is in its own slot safe, and the size of the file: nobody relies on what
-    /// the kernel does of the others'.
+    /// Makes the contents of its own slot safe, and the size of the file: no process may rely on
+    /// what the kernel does with other slots.
     fn sync(&mut self) -> io::Result<()> {
         self.disk.step("image sync")?;
         let mut guard = self.disk.platter.lock().unwrap();

@@ -1,15 +1,13 @@
 //! States that differ only in what no restart may look at.
 //!
-//! The protocol says of each part of each segment whether a restart relies on it.
-//! What it does not rely on is replaced by garbage here, so that all states that
-//! differ in nothing else become one, their *essence*. A restart from the essence
-//! that comes to what is foretold, down to the last byte of each region, and can
-//! bear the next losses, has taken no byte of the garbage for data; so it is a
-//! restart from each of these states, and one that is harder to pass, for in a
-//! state as a death leaves it the stale parts look much like the true ones.
+//! The protocol says of each part of each segment whether a restart relies on it. Here everything
+//! else is replaced by garbage, so that all states that differ in nothing else become one, their
+//! *essence*. If a restart from the essence comes to what is predicted, down to the last byte of
+//! each region, and survives the next losses, it has taken no byte of the garbage for data. So it
+//! represents a restart from each of these states. It is also harder to pass, because in a state
+//! that a death leaves the stale parts look much like the valid ones.
 //!
-//! `crash_exhaustive` makes the restart from every state as it is, besides, for
-//! groups of 2 and 3.
+//! For groups of 2 and 3 `crash_exhaustive` also makes the restart from every unchanged state.
 
 use std::ops::Range;
 
@@ -20,15 +18,15 @@ use skt_checkpoint::checkpoint::record::Record;
 
 use super::cluster::{Cluster, Foretold, Setup};
 
-/// What counts as garbage in a segment.
+/// Replaces parts of a segment by garbage.
 struct Eraser<'a> {
     segment: &'a mut [u8],
     rank: usize,
 }
 
 impl Eraser<'_> {
-    /// Differs from place to place and from rank to rank, so that sums of garbage
-    /// do not vanish.
+    /// Fills bytes with garbage that differs from position to position and from rank to rank, so
+    /// that sums of garbage do not vanish.
     fn erase(&mut self, bytes: Range<usize>) {
         for at in bytes {
             let mixed = (at * 64 + self.rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -37,7 +35,7 @@ impl Eraser<'_> {
     }
 }
 
-/// The state with garbage in all that a restart must not rely on.
+/// The state, with garbage in everything that a restart must not rely on.
 pub fn essence(setup: &Setup, state: &Cluster, foretold: &Foretold) -> Cluster {
     assert_eq!(setup.method, Method::SelfCheckpoint, "others rely on other parts");
     let epoch = match foretold {
@@ -70,11 +68,11 @@ fn reduce(
     let bytes = segment.len();
     let mut eraser = Eraser { segment, rank };
     let (Some(_), Some(record)) = (identity, record) else {
-        // Nobody's.
+        // The segment belongs to nobody.
         return eraser.erase(0..bytes);
     };
-    // Whatever a torn write has left in the slot that the next record goes to, and in
-    // the second copy of the record in force.
+    // What a torn write may have left in the slot of the next record, and in the second copy of the
+    // record in force.
     let torn = header.order_of_copies(eraser.segment, record.sequence() + 1)[0].clone();
     eraser.erase(torn);
     eraser.erase(header.slot(record.sequence())[1].clone());
@@ -91,10 +89,10 @@ fn reduce(
 fn reduce_region(eraser: &mut Eraser, parts: &RegionParts, record: &Record, epoch: u64) {
     let other = (epoch + 1) as usize % 2;
     let copy = if record.stamped() == epoch {
-        // From (B, C).
+        // A restart reads (B, C).
         parts.a
     } else if record.stamped() + 1 == epoch {
-        // From (A, D).
+        // A restart reads (A, D).
         parts.b[0]
     } else {
         return;

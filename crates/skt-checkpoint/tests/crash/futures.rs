@@ -1,36 +1,33 @@
-//! What a death leaves, for every step of a start and every set of ranks that may
-//! die there, without a run for each: one run tells all that is left when the others
-//! stop at once, and one run a set all that is left when they go on.
+//! What a death leaves, for every step of a start and every set of ranks that may die there,
+//! without a run for each: one run shows all that is left if the others stop at once, and one run
+//! per set all that is left if they continue.
 //!
-//! **When the others stop at once** ([`Linger::Steps`] of 0) nobody does anything
-//! any more: every call of every rank fails, from the step of the death on, and
-//! ranks whose calls fail write nothing. What is left is what was there when the
-//! run came to that step, whoever died. So one run that takes a picture at each step
-//! has it.
+//! **If the others stop at once** ([`Linger::Steps`] of 0) no rank does anything any more: every
+//! call of every rank fails, from the step of the death on, and ranks whose calls fail write
+//! nothing. So what is left is what existed when the run came to that step, whichever rank died.
+//! One run that takes a picture at each step shows it.
 //!
-//! **When the others go on** ([`Linger::UntilBlocked`]) they do so until each of
-//! them has returned or waits for something that will not come. How far that is does
-//! not depend on the order in which they take turns: a rank waits for messages from
-//! a named rank with a named tag, for the members of a barrier or a split, and for
-//! nothing else, and what it does then depends on what has come, not on when. (It
-//! may ask whether a message is here; but that decides when it does something, not
-//! what, and never whether it waits for it in the end.) So if two orders are given,
-//! and a rank can do its next thing in one of them, it comes to do it in the other:
-//! all end at the same place. It depends on how far the dead had come alone.
+//! **If the others continue** ([`Linger::UntilBlocked`]) each of them does so until it has returned
+//! or waits for something that will not come. How far that is does not depend on the order in which
+//! they run: a rank waits for messages from a named rank with a named tag, or for the members of a
+//! barrier or a split, and for nothing else, and what it does then depends on what has arrived, not
+//! on when. (It may ask whether a message has arrived; but that decides when it does something, not
+//! what, and never whether it waits for the message in the end.) So if a rank can do its next thing
+//! in one of two orders, it comes to do it in the other: all end at the same point. That point
+//! depends only on how far the dead ranks had come.
 //!
-//! How far the dead had come changes with their own steps only. So the set of those
-//! to die is held back in one run: nobody of it moves before all others are stuck.
-//! When they are, the memory is as the death of the set at this place would leave
-//! it. Then those held back go on to where they stand at the next step of the run
-//! in which they are to be killed; then the others again until they are stuck; and
-//! so on to the end.
+//! How far the dead ranks had come changes only with their own steps. So the set of ranks to die is
+//! held back in one run: none of it moves before all others are stuck. When they are, the memory is
+//! what the death of the set at this point would leave. Then the ranks that are held back proceed
+//! to where they stand at the next step of the run in which they are to be killed; then the others
+//! again until they are stuck; and so on to the end.
 //!
-//! Those held back must do what they did in that run. They see more messages than
-//! they did then, for the others are ahead; so when they ask whether one is here,
-//! they are told what they were told then.
+//! The ranks that are held back must do what they did in that run. They see more messages than they
+//! did then, because the others are ahead; so when they ask whether one has arrived, they get the
+//! same answer as then.
 //!
-//! All of that is put to the proof by real kills: `crash_exhaustive` makes all of
-//! them for the smallest groups, and a sample of every start otherwise.
+//! Real kills prove all of this: `crash_exhaustive` makes all of them for the smallest groups, and
+//! a sample of every start otherwise.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -47,14 +44,14 @@ pub struct Futures<'a> {
     chronicle: Chronicle,
 }
 
-/// What happened in a start.
+/// The events of a start.
 #[derive(Default)]
 struct Chronicle {
-    /// Where all ranks stand when the run comes to a step, and what is there then.
+    /// The standings of all ranks when the run comes to a step, and a picture of that instant.
     steps: Vec<(Vec<Standing>, Picture)>,
-    /// What each rank was told when it asked whether a message is here.
+    /// The answers that each rank got when it asked whether a message has arrived.
     told: Vec<VecDeque<bool>>,
-    /// What is there at its end.
+    /// A picture of its end.
     end: Option<Picture>,
 }
 
@@ -79,15 +76,15 @@ impl Witness for Chronicle {
 
 /// Holds some ranks back.
 struct HoldBack {
-    /// One bit each.
+    /// The ranks that are held back, one bit each.
     held: u64,
     dead: Vec<usize>,
-    /// Where those stand, in the order in which they come there.
+    /// The standings of these ranks to stop at, in the order in which they come there.
     places: Vec<Vec<Standing>>,
-    /// What is there when all others are stuck, by place.
+    /// A picture of the instant at which all others are stuck, for each element of `places`.
     pictures: Vec<Picture>,
-    /// What each rank is told: those held back the same as before, or they would do
-    /// other things than they did.
+    /// The answers for each rank: those held back get the same as before, or they would act
+    /// differently.
     told: Vec<VecDeque<bool>>,
 }
 
@@ -115,7 +112,7 @@ impl Witness for HoldBack {
             self.pictures.push(camera.take());
         }
         let Some(place) = self.places.get(self.pictures.len()) else {
-            // The rest of the run is for nobody to die in.
+            // The rest of the run has no step at which a rank may die.
             return Some(able.trailing_zeros() as usize);
         };
         let mut on_the_way = self.dead.iter().zip(place);
@@ -137,7 +134,7 @@ impl Witness for HoldBack {
     }
 
     fn at_end(&mut self, camera: &mut Camera) {
-        // Those held back were the last to end.
+        // The ranks that are held back were the last to end.
         let ended = |place: &Vec<Standing>| place.iter().all(|at| *at == Standing::ENDED);
         if self.places.get(self.pictures.len()).is_some_and(ended) {
             self.pictures.push(camera.take());
@@ -145,15 +142,14 @@ impl Witness for HoldBack {
     }
 }
 
-/// What the death of a set leaves when the others go on: by step, which of the
-/// pictures.
+/// What the death of a set leaves if the others continue: for each step, which of the pictures.
 pub struct Lingering {
     by_step: Vec<usize>,
     pictures: Vec<Picture>,
 }
 
 impl Lingering {
-    /// When they die at this step (from 0).
+    /// What is left if they die at this step (from 0).
     pub fn at(&self, step: usize) -> &Picture {
         &self.pictures[self.by_step[step]]
     }
@@ -175,13 +171,13 @@ impl<'a> Futures<'a> {
         Self { setup, before, how, chronicle }
     }
 
-    /// Steps at which somebody may die.
+    /// The number of steps at which a rank may die.
     pub fn steps(&self) -> usize {
         self.chronicle.steps.len()
     }
 
-    /// What the death of these ranks at a step (from 0) leaves when the others stop at
-    /// once. A rank that has ended does not die any more.
+    /// What the death of these ranks at a step (from 0) leaves if the others stop at once. A rank
+    /// that has ended does not die any more.
     pub fn stopped(&self, dead: &[usize], step: usize) -> &Picture {
         let (standings, picture) = &self.chronicle.steps[step];
         if dead.iter().all(|&rank| standings[rank] == Standing::ENDED) {
@@ -190,7 +186,7 @@ impl<'a> Futures<'a> {
         picture
     }
 
-    /// What the death of these ranks leaves when the others go on.
+    /// What the death of these ranks leaves if the others continue.
     pub fn lingering(&self, dead: &[usize]) -> Lingering {
         let mut places: Vec<Vec<Standing>> = Vec::new();
         let mut known = HashMap::new();
@@ -221,8 +217,8 @@ impl<'a> Futures<'a> {
         Disturbance { kills, linger, ..self.how.clone() }
     }
 
-    /// The rank and what it comes to at a step (from 0), as docs/protocol.md names it.
-    /// For a failing case to print: makes the start once more.
+    /// The rank and its step at step `step` (from 0), named as in docs/protocol.md, for a failing
+    /// case to print. Makes the start once more.
     pub fn name(&self, step: usize) -> String {
         let how = Disturbance { trace: true, ..self.how.clone() };
         start(self.setup, &mut self.before.clone(), &how).trace[step].clone()
@@ -233,7 +229,7 @@ impl<'a> Futures<'a> {
         picture.cluster(self.before)
     }
 
-    /// Kills them, and returns what is left.
+    /// Makes the start with its kills, and returns what is left.
     pub fn kill(&self, how: &Disturbance) -> Cluster {
         let mut after = self.before.clone();
         let ran = start(self.setup, &mut after, how);

@@ -1,8 +1,9 @@
-//! A run with levels of images, on nodes and disks that can be lost, with one rank each or more.
+//! A run with levels of images, on nodes and disks that can be lost, with one or more ranks per
+//! node.
 //!
-//! With method `abft` the application changes its data in place. Region 0 has one word of
-//! it then, which says whether the data is nothing, torn, or that of a state; what is lost it
-//! computes from the formula, as long as that is no more of a group than there are parities.
+//! With method `abft` the application changes its data in place. Region 0 then has one word, which
+//! says whether the data is missing, torn, or that of a state. The application recomputes lost data
+//! from the formula, as long as a group has lost no more than it has parities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -25,7 +26,6 @@ use skt_checkpoint::comm::{Comm, CommError};
 use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
-use super::code::PlainCode;
 use super::disks::{Cut, Fault, Platter, Sealed, SimDisk};
 
 /// A level of the simulated run.
@@ -34,47 +34,48 @@ pub struct LevelSetup {
     pub reach: Reach,
     pub keep: usize,
     pub when_busy: WhenBusy,
-    /// Seconds between two images. An epoch of the run takes [`EPOCH_SECONDS`], as its states tell.
+    /// Seconds between two images. An epoch of the run takes [`EPOCH_SECONDS`], according to its
+    /// states.
     pub every_seconds: f64,
 }
 
 /// More than any test takes.
 pub const EPOCH_SECONDS: f64 = 1e6;
 
-/// All that outlives a start.
+/// Everything that outlives a start.
 #[derive(Clone)]
 pub struct World {
     pub setup: Setup,
-    /// Neighbours.
+    /// Ranks on a node; they are neighbours.
     pub ranks_a_node: usize,
     pub levels: Vec<LevelSetup>,
     /// See [`Config::damaged_cells_max`].
     pub damaged_cells_max: usize,
     pub nodes: Vec<Node>,
-    /// By level: one for each node, or one for all.
+    /// For each level: one per node, or one for all.
     pub disks: Vec<Vec<Platter>>,
     pub sealed: Vec<Sealed>,
-    /// The disks that fail to the ranks of a node, by level and node.
+    /// The faults of disks towards the ranks of a node, by level and node.
     pub faults: BTreeMap<(usize, usize), Fault>,
     /// See [`SimDisk::spoiled`].
     pub spoiled: Option<Generation>,
     pub starts: u64,
-    /// States that some rank was about to commit, or has.
+    /// States that some rank was about to commit, or has committed.
     pub histories: BTreeSet<Vec<u8>>,
     /// Whether the result was reported.
     pub is_reported: bool,
-    /// Whether the application could not go on from what the last start had recovered first.
+    /// Whether the application could not continue with what the last start had recovered first.
     pub is_judged: bool,
-    /// Levels of which the last start has told that images stay behind its end.
+    /// The number of errors with which the last start has said that images stay after its end.
     pub told_to_stay: usize,
-    /// Ranks that have told of a level that failed when the last start had recovered.
+    /// Ranks that have reported a failed level after the last start had recovered.
     pub told_to_fail: BTreeSet<usize>,
 }
 
 /// With `abft`: the regions of the word and of the data.
 const WORD: usize = 0;
 const DATA: usize = 1;
-/// The word of data that is being changed; that of no data is 0.
+/// The word of data that is being changed; that of missing data is 0.
 const TORN: u8 = 255;
 
 /// The word of the data of a state.
@@ -91,7 +92,7 @@ pub struct How {
     pub finish: bool,
     pub resume: Resume,
     pub nothing_hidden: bool,
-    /// With `abft`: the application can use neither what was recovered first nor the newest
+    /// With `abft`: whether the application can use neither what was recovered first nor the newest
     /// images.
     pub doubts: bool,
 }
@@ -108,11 +109,11 @@ impl How {
     }
 }
 
-/// What a process came to.
+/// The outcome of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Came {
     Fresh,
-    /// From memory, or from a level.
+    /// Resumed with this state, from memory or from these images of a level.
     Resumed(Vec<u8>, Option<(usize, Generation)>),
     Refused(Refusal),
     Finished,
@@ -120,7 +121,7 @@ pub enum Came {
 
 pub type Ran = Outcome<Came, CheckpointError>;
 
-/// The steps of a process, which tell its disks when it loads its image.
+/// The hook of a process, which tells its disks when it loads its image.
 struct Steps(Point, Arc<AtomicBool>);
 
 impl Hook for Steps {
@@ -139,7 +140,7 @@ impl World {
         Self::on_nodes_of(1, setup, levels)
     }
 
-    /// On nodes of so many ranks each.
+    /// A world on nodes of `ranks_a_node` ranks each.
     pub fn on_nodes_of(ranks_a_node: usize, setup: &Setup, levels: &[LevelSetup]) -> Self {
         assert!(setup.ranks.is_multiple_of(ranks_a_node));
         let nodes = setup.ranks / ranks_a_node;
@@ -166,7 +167,7 @@ impl World {
         }
     }
 
-    /// The memory of these nodes is gone, and what their disks had not synced.
+    /// Loses the memory of these nodes, and what their disks had not synced.
     pub fn power_off(&mut self, nodes: impl Iterator<Item = usize>, cut: Cut) {
         for node in nodes {
             self.nodes[node] = Node::default();
@@ -183,7 +184,7 @@ impl World {
         }
     }
 
-    /// Checksum of all that the next start depends on.
+    /// The checksum of everything that the next start depends on.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = XxHash3_64::new();
         for node in &self.nodes {
@@ -193,14 +194,14 @@ impl World {
         hasher.finish()
     }
 
-    /// Checksum of what is on the disks of a level.
+    /// The checksum of the disks of a level.
     pub fn disks_fingerprint(&self, level: usize) -> u64 {
         let mut hasher = XxHash3_64::new();
         self.disks[level].iter().for_each(|platter| platter.hash_into(&mut hasher));
         hasher.finish()
     }
 
-    /// A node has a new disk.
+    /// Replaces the disk of a node by an empty one.
     pub fn lose_disk(&mut self, node: usize) {
         for (number, level) in self.levels.iter().enumerate() {
             if level.reach == Reach::Local {
@@ -212,7 +213,7 @@ impl World {
         }
     }
 
-    /// All data and parities of a node's memory have rotted.
+    /// Spoils all data and parities in a node's memory.
     pub fn rot_memory(&mut self, node: usize) {
         let header_bytes = self.setup.header().bytes();
         for words in self.nodes[node].segments.values_mut() {
@@ -220,7 +221,7 @@ impl World {
         }
     }
 
-    /// All data and parities of the images of a rank's epoch have rotted on a level.
+    /// Spoils all data and parities in the images of a rank's epoch on a level.
     pub fn rot_image(&mut self, level: usize, rank: usize, epoch: u64) {
         for platter in &mut self.disks[level] {
             let images = platter.images().into_iter();
@@ -231,9 +232,9 @@ impl World {
         }
     }
 
-    /// The newest generation that the next start can come to whatever happens to memory:
-    /// no more of it are missing than there are parities. Where ranks give images up, none are
-    /// missing, for a generation that is not complete goes with time.
+    /// The newest generation that the next start can resume from, whatever happens to memory: it
+    /// lacks no more images than there are parities. If ranks give images up, it lacks none, since
+    /// an incomplete generation is removed eventually.
     pub fn promise(&self) -> Option<Generation> {
         let gives_up = self.levels.iter().any(|level| level.when_busy == WhenBusy::Skip);
         let missing = if gives_up { 0 } else { self.setup.parities };
@@ -245,8 +246,8 @@ impl World {
         self.sealed.iter().filter_map(of).max()
     }
 
-    /// The ranks of a node share a file where all see it, and no level has more generations than
-    /// it has room for.
+    /// Checks that the ranks of a node share a file where all see it, and that no level has more
+    /// generations than it has room for.
     pub fn check_files(&self) {
         for (level, platters) in self.levels.iter().zip(&self.disks) {
             let most = match level.reach {
@@ -264,7 +265,7 @@ impl World {
         }
     }
 
-    /// Starts the job, and checks each process on its way.
+    /// Starts the job, and checks each process on the way.
     pub fn start(&mut self, how: &How) -> Ran {
         self.starts += 1;
         let starts = self.starts;
@@ -346,7 +347,7 @@ impl World {
         self.told_to_stay = stay.into_inner().unwrap();
         self.told_to_fail = fail.into_inner().unwrap();
         let is_told = self.told_to_stay > 0 || !self.told_to_fail.is_empty();
-        // Who is killed at an operation on a disk takes that for its failure.
+        // A rank that is killed in an operation on a disk takes that for a failure of the disk.
         let is_well = self.faults.is_empty() && how.kills.is_empty();
         assert!(!is_told || !is_well, "all disks are well");
         assert_eq!(outcome.deadlock, None, "deadlock");
@@ -369,16 +370,16 @@ struct Process<'a> {
     fail: &'a Mutex<BTreeSet<usize>>,
 }
 
-type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
+type Saved = Checkpointer<SimComm, NodeMemory>;
 
 impl Process<'_> {
-    fn config(&self, levels: Vec<Level>) -> Config<PlainCode> {
+    fn config(&self, levels: Vec<Level>) -> Config {
         let (setup, name) = (self.setup, format!("node{}", self.node));
         Config {
             resume: self.how.resume,
             nothing_hidden: self.how.nothing_hidden,
             host: name.clone(),
-            // A message is to name the host.
+            // Messages must name the host, not the domain.
             domain: format!("rack of {name}"),
             node: name,
             clock: self.starts,
@@ -452,7 +453,7 @@ impl Process<'_> {
             saved.checkpoint(&active, &history)?;
         }
         self.check(&mut saved, rank, &history);
-        // Images go on while the application does.
+        // Images are written while the application works.
         for _ in 0..6 {
             self.point.step(&"work")?;
             saved.poll()?;
@@ -477,12 +478,12 @@ impl Process<'_> {
         self.setup.method == Method::Abft
     }
 
-    /// Regions with data.
+    /// The regions with data.
     fn regions(&self) -> Range<usize> {
         if self.is_abft() { DATA..DATA + 1 } else { 0..self.setup.shapes.len() }
     }
 
-    /// What is there, that the application can go on from.
+    /// Recovers something that the application can continue with.
     fn recover(
         &self,
         saved: Box<Saved>,
@@ -498,7 +499,7 @@ impl Process<'_> {
         Ok((saved, recovered))
     }
 
-    /// Whether more data is nothing or torn than the parities bear.
+    /// Whether more ranks have missing or torn data than there are parities.
     fn is_too_little(&self, saved: &mut Saved) -> Result<bool, CheckpointError> {
         let mut lost = vec![0u8; self.setup.ranks];
         lost[saved.rank()] = u8::from([0, TORN].contains(&saved.region(WORD)[0]));
@@ -506,8 +507,8 @@ impl Process<'_> {
         Ok(lost.iter().filter(|&&is_lost| is_lost > 0).count() > self.setup.parities)
     }
 
-    /// Takes the data of a rank to the state that was recovered, from whatever a death has
-    /// left of it in memory, or from its image.
+    /// Takes the data of a rank to the recovered state, from whatever a death has left of it in
+    /// memory, or from its image.
     fn go_to(
         &self,
         saved: &mut Saved,
@@ -537,8 +538,8 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Operations on its image that a rank does before it comes to the next checkpoint: all of
-    /// them in each third epoch, else as many as chance will have it.
+    /// The number of operations on its image that a rank does before the next checkpoint: enough
+    /// for all in each third epoch, else a random number.
     fn operations(&self, rank: usize, epoch: usize) -> usize {
         match epoch % 3 {
             0 => 32,
@@ -585,7 +586,8 @@ impl Process<'_> {
     }
 }
 
-/// Checks that an undisturbed start came to what was promised, all alike. Returns it.
+/// Checks that an undisturbed start came to what was promised, the same on all ranks, and returns
+/// it.
 pub fn check_kept(ran: &Ran, promise: Option<Generation>, memory_is_gone: bool) -> Came {
     let came: Vec<&Came> =
         ran.results.iter().map(|result| result.as_ref().expect("undisturbed")).collect();
@@ -603,7 +605,7 @@ pub fn check_kept(ran: &Ran, promise: Option<Generation>, memory_is_gone: bool) 
     came[0].clone()
 }
 
-/// What the starts of a test came to, to be printed.
+/// Counts the outcomes of a test's starts, for printing.
 #[derive(Default, Debug)]
 pub struct Count(pub BTreeMap<&'static str, usize>);
 

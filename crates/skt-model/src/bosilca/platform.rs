@@ -1,28 +1,28 @@
 //! Section 4.3: the four machines of tables 1 and 2.
 //!
-//! Table 1's round figures do not yield table 2; the constants here do, and
-//! `docs/model.md` shows how each was found and how far the two are apart.
+//! Table 1's round figures do not yield table 2; the constants here do. `docs/model.md` shows how
+//! each was found and how far the two are apart.
 
 /// A machine of table 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Platform {
-    /// Name, as printed.
+    /// The machine's name, as printed.
     pub name: &'static str,
-    /// Cores.
+    /// Number of cores.
     pub cores: u64,
-    /// Processors (p_total): the units that fail.
+    /// Number of processors (p_total), the units that fail.
     pub processors: u64,
-    /// Memory of a processor that gives table 2's and 3's beta.
+    /// Bytes of memory per processor that give beta of tables 2 and 3.
     pub processor_memory_bytes: f64,
-    /// Speed of a processor (s_p) that gives them.
+    /// Flop/s of a processor (s_p) that give beta of tables 2 and 3.
     pub processor_flops: f64,
-    /// All memory written to stable storage (C_Mem).
+    /// Seconds to write all memory to stable storage (C_Mem).
     pub write_seconds: f64,
-    /// All memory read back.
+    /// Seconds to read all memory back.
     pub read_seconds: f64,
     /// Network bandwidth of a processor (b_port).
     pub port_bytes_per_second: f64,
-    /// Smallest group that saturates the I/O network (q_min, eq. 20).
+    /// The smallest group that saturates the I/O network (q_min, eq. 20).
     pub smallest_group: u64,
 }
 
@@ -30,7 +30,7 @@ const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 const PIB: f64 = 1024.0 * 1024.0 * GIB;
 
 impl Platform {
-    /// 2 GiB a core at 1 MiB/s a core; s_p of 2.6 Pflop/s over all processors.
+    /// 2 GiB per core at 1 MiB/s per core; s_p of 2.6 Pflop/s over all processors.
     pub const TITAN: Self = Self {
         name: "Titan",
         cores: 299_008,
@@ -42,7 +42,7 @@ impl Platform {
         port_bytes_per_second: 20e9,
         smallest_group: 15,
     };
-    /// 16 GB a processor over 96 GB/s, back over 150 GB/s; 8 cores of 16 Gflop/s.
+    /// 16 GB per processor, written at 96 GB/s and read at 150 GB/s; 8 cores of 16 Gflop/s.
     pub const K_COMPUTER: Self = Self {
         name: "K-Computer",
         cores: 705_024,
@@ -54,7 +54,7 @@ impl Platform {
         port_bytes_per_second: 20e9,
         smallest_group: 5,
     };
-    /// 64 GB a processor over 1 TB/s; 64 PiB in all for beta.
+    /// 64 GB per processor at 1 TB/s; 64 PiB in total for beta.
     pub const EXASCALE_SLIM: Self = Self {
         name: "Exascale-Slim",
         cores: 1_000_000_000,
@@ -66,7 +66,7 @@ impl Platform {
         port_bytes_per_second: 200e9,
         smallest_group: 5,
     };
-    /// 640 GB a processor over 1 TB/s; 64 PiB in all for beta.
+    /// 640 GB per processor at 1 TB/s; 64 PiB in total for beta.
     pub const EXASCALE_FAT: Self = Self {
         name: "Exascale-Fat",
         cores: 1_000_000_000,
@@ -78,19 +78,19 @@ impl Platform {
         port_bytes_per_second: 400e9,
         smallest_group: 3,
     };
-    /// The four of them, in the paper's order.
+    /// All four platforms, in the paper's order.
     pub const ALL: [Self; 4] =
         [Self::TITAN, Self::K_COMPUTER, Self::EXASCALE_SLIM, Self::EXASCALE_FAT];
 
-    /// The same machine with a faster store: all memory written or read in
-    /// `seconds` (figures 8(b), 8(c), 14 and 15).
+    /// This machine with a faster store, on which all memory is written or read in `seconds`
+    /// (figures 8(b), 8(c), 14 and 15).
     pub fn with_checkpoint_seconds(mut self, seconds: f64) -> Self {
         self.write_seconds = seconds;
         self.read_seconds = seconds;
         self
     }
 
-    /// `mu_p = mu / p_total` (section 3.1).
+    /// The MTBF of the platform, `mu_p = mu / p_total` (section 3.1).
     pub fn mtbf_seconds(&self, processor_mtbf_seconds: f64) -> f64 {
         processor_mtbf_seconds / self.processors as f64
     }

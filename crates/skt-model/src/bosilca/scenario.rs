@@ -15,7 +15,7 @@ pub enum Application {
     Stencil3d,
 }
 
-// As printed.
+// The names as printed.
 named!(Application {
     Stencil2d: "2D-STENCIL",
     MatrixProduct: "MATRIX-PRODUCT",
@@ -23,7 +23,7 @@ named!(Application {
 });
 
 impl Application {
-    /// The protocols that the paper tries on it.
+    /// The protocols that the paper tries on this application.
     pub fn scenarios(self) -> &'static [Scenario] {
         match self {
             Self::Stencil2d | Self::MatrixProduct => {
@@ -44,17 +44,17 @@ impl Application {
 pub enum Scenario {
     /// One checkpoint of everything, to stable storage.
     CoordIo,
-    /// A group a row of the 2D grid of processors.
+    /// One group per row of the 2D grid of processors.
     HierarchIo,
-    /// A group a plane of the 3D grid.
+    /// One group per plane of the 3D grid.
     HierarchIoPlane,
-    /// A group a line of the 3D grid.
+    /// One group per line of the 3D grid.
     HierarchIoLine,
     /// The smallest groups that saturate the I/O network.
     HierarchPort,
 }
 
-// As printed.
+// The names as printed.
 named!(Scenario {
     CoordIo: "COORD-IO",
     HierarchIo: "HIERARCH-IO",
@@ -64,11 +64,11 @@ named!(Scenario {
 });
 
 impl Scenario {
-    /// Groups (G), rounded as tables 2 and 3 are: rows and lines down, planes
-    /// up, port groups to the nearest.
+    /// Number of groups (G), rounded as in tables 2 and 3: rows and lines down, planes up, port
+    /// groups to the nearest.
     pub fn groups(self, platform: &Platform) -> usize {
         let p = platform.processors as f64;
-        // A cube root in floating point may miss an integer by a rounding error.
+        // In floating point, a cube root may miss an integer by a rounding error.
         let (edge, slack) = (p.cbrt(), 1e-9);
         let groups = match self {
             Self::CoordIo => 1.0,
@@ -80,9 +80,8 @@ impl Scenario {
         groups as usize
     }
 
-    /// Neighbour directions of the grid whose messages are logged, each
-    /// counting once beta's unit: 1 for rows of a 2D grid, 2 for both
-    /// directions; 1, 2, 3 in 3D.
+    /// Number of neighbour directions of the grid whose messages are logged, in units of beta: 1
+    /// for rows of a 2D grid, 2 for both directions; 1, 2, 3 in 3D.
     fn logged_directions(self, application: Application) -> f64 {
         match (self, application) {
             (Self::CoordIo, _) => 0.0,
@@ -93,15 +92,14 @@ impl Scenario {
         }
     }
 
-    /// beta: growth of the checkpoint a second of work, as a share of it
-    /// (section 4.2), b being the edge of a processor's block:
-    /// - 2D-STENCIL: `2 s_p / (9 b^3)`, `8 b^2` bytes a processor,
+    /// beta: the growth of the checkpoint per second of work, as a share of its size (section 4.2),
+    /// where b is the edge of a processor's block:
+    /// - 2D-STENCIL: `2 s_p / (9 b^3)`, `8 b^2` bytes per processor,
     /// - MATRIX-PRODUCT: `s_p / (6 b^3)`, `24 b^2` bytes,
-    /// - 3D-STENCIL: `2 s_p / (27 b^4)`, `8 b^3` bytes; the paper prints b^3,
-    ///   but two faces of b^2 over `b^3 27 b^3 / s_p` make b^4, and table 3
-    ///   was computed so.
+    /// - 3D-STENCIL: `2 s_p / (27 b^4)`, `8 b^3` bytes; the paper prints b^3, but two faces of b^2
+    ///   over `b^3 27 b^3 / s_p` make b^4, and table 3 was computed with b^4.
     ///
-    /// Times the number of directions that are logged.
+    /// Each is multiplied by the number of directions that are logged.
     pub fn growth_per_second(self, platform: &Platform, application: Application) -> f64 {
         let (bytes, speed) = (platform.processor_memory_bytes, platform.processor_flops);
         let one_direction = match application {
@@ -121,9 +119,9 @@ impl Scenario {
         self.logged_directions(application) * one_direction
     }
 
-    /// The model of this protocol for an application on a platform, with the
-    /// paper's rho = 1.5, lambda = 0.98, alpha = 0.3 (section 4.4) and no
-    /// downtime: section 5's 4.32 h comes out with D = 0 and with no other.
+    /// The model of this protocol for an application on a platform, with the paper's rho = 1.5,
+    /// lambda = 0.98, alpha = 0.3 (section 4.4) and no downtime: only D = 0 gives the 4.32 h of
+    /// section 5.
     pub fn model(self, platform: &Platform, application: Application) -> WasteModel {
         let groups = self.groups(platform);
         let share = 1.0 / groups as f64;

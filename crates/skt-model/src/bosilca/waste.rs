@@ -9,32 +9,31 @@ use crate::optimum::{Minimum, minimize_log};
 /// (section 3.2).
 pub const VALID_PERIOD_SHARE: f64 = 0.1;
 
-/// A protocol with its costs; G = 1 is the coordinated one.
+/// A protocol with its costs; G = 1 is the coordinated protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WasteModel {
-    /// Groups that checkpoint one after the other (G).
+    /// Number of groups that checkpoint one after the other (G).
     pub groups: usize,
-    /// Checkpoint of one group without logged messages (C_0(q)).
+    /// Seconds for the checkpoint of one group, without logged messages (C_0(q)).
     pub checkpoint_seconds: f64,
-    /// Recovery of one group without logged messages (R_0(q)); it grows with
-    /// the checkpoint.
+    /// Seconds for the recovery of one group, without logged messages (R_0(q)); it grows with the
+    /// checkpoint.
     pub recovery_seconds: f64,
-    /// Downtime after a failure (D).
+    /// Seconds of downtime after a failure (D).
     pub downtime_seconds: f64,
-    /// Share of the full speed at which work goes on during a checkpoint
-    /// (alpha): 0 blocks, 1 hides it wholly.
+    /// The share of full speed at which work continues during a checkpoint (alpha): 0 blocks, 1
+    /// hides it completely.
     pub overlap_fraction: f64,
-    /// Speed of work with message logging (lambda), above 0 and at most 1.
+    /// The speed of work with message logging (lambda), above 0 and at most 1.
     pub logging_speed: f64,
-    /// Speed of re-execution from the logs (rho), at least 1.
+    /// The speed of re-execution from the logs (rho), at least 1.
     pub replay_speed: f64,
-    /// Growth of the checkpoint a second of work (beta), as a share of its
-    /// size.
+    /// The growth of the checkpoint per second of work (beta), as a share of its size.
     pub growth_per_second: f64,
 }
 
 impl WasteModel {
-    /// The coordinated protocol: one group, nothing logged.
+    /// The coordinated protocol, with one group and no logging.
     pub fn coordinated(
         checkpoint_seconds: f64,
         recovery_seconds: f64,
@@ -53,8 +52,10 @@ impl WasteModel {
         }
     }
 
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("groups", self.groups, 1, "1 or more")?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
@@ -73,7 +74,7 @@ impl WasteModel {
         Ok(())
     }
 
-    /// G C_0(q): all checkpoints of a period, without logged messages.
+    /// G C_0(q): seconds of all checkpoints in a period, without logged messages.
     fn all_checkpoints_seconds(&self) -> f64 {
         self.groups as f64 * self.checkpoint_seconds
     }
@@ -86,7 +87,7 @@ impl WasteModel {
         self.checkpoint_seconds * (1.0 + growth * period_seconds) / (1.0 + stall_seconds * growth)
     }
 
-    /// R(q), grown as the checkpoint is.
+    /// R(q), which grows as the checkpoint does.
     pub fn grown_recovery_seconds(&self, period_seconds: f64) -> f64 {
         if self.checkpoint_seconds == 0.0 {
             return self.recovery_seconds;
@@ -102,9 +103,8 @@ impl WasteModel {
         period_seconds - (1.0 - self.overlap_fraction) * checkpoints_seconds
     }
 
-    /// RE-EXEC in closed form: what eq. 13 holds of eq. 8 to 12,
-    /// `[T^2 + G C ((alpha - 1) T + (2 alpha - 1) C) + T (alpha + 1) C +
-    /// (1 - 2 alpha) C^2] / (2 T)`.
+    /// RE-EXEC in closed form, by which eq. 13 sums up eq. 8 to 12: `[T^2 + G C ((alpha - 1) T + (2
+    /// alpha - 1) C) + T (alpha + 1) C + (1 - 2 alpha) C^2] / (2 T)`.
     pub fn reexecution_seconds(&self, period_seconds: f64) -> f64 {
         let (t, g, a) = (period_seconds, self.groups as f64, self.overlap_fraction);
         let c = self.grown_checkpoint_seconds(t);
@@ -115,8 +115,8 @@ impl WasteModel {
         bracket / (2.0 * t)
     }
 
-    /// RE-EXEC as the sum over all places where a failure can fall (eq. 8 to
-    /// 12); quadratic in G, kept to check the closed form.
+    /// RE-EXEC as the sum over all positions of a failure (eq. 8 to 12); quadratic in G, kept to
+    /// verify the closed form.
     pub fn reexecution_seconds_summed(&self, period_seconds: f64) -> f64 {
         let (t, groups, a) = (period_seconds, self.groups, self.overlap_fraction);
         let (g_all, c) = (groups as f64, self.grown_checkpoint_seconds(t));
@@ -158,22 +158,20 @@ impl WasteModel {
         per_failure_seconds / platform_mtbf_seconds
     }
 
-    /// The two terms of eq. 15 composed instead of added:
-    /// `1 - (1 - WASTE_free) (1 - WASTE_fail)`.
+    /// The two terms of eq. 15 composed instead of added: `1 - (1 - WASTE_free) (1 - WASTE_fail)`.
     ///
-    /// Failures strike the failure-free time's overhead too: of a time E,
-    /// failures take E x/mu, periods the rest, E (1 - x/mu), and of these only
-    /// the share 1 - WASTE_free is work. The sum in eq. 15 counts the product of
-    /// the two twice; the simulator sides with the composition.
+    /// Failures strike the overhead of failure-free time, too: of a time E, failures take E x/mu
+    /// and periods take the rest, E (1 - x/mu), of which only the share 1 - WASTE_free is work. The
+    /// sum in eq. 15 counts the product of the two terms twice; the simulator agrees with the
+    /// composition.
     pub fn composed_waste(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> f64 {
         let free = self.failure_free_waste(period_seconds);
         let failing = self.failure_waste(period_seconds, platform_mtbf_seconds);
         1.0 - (1.0 - free) * (1.0 - failing).max(0.0)
     }
 
-    /// The shortest period that has room for its checkpoints:
-    /// `T >= G C_0(q) / (1 - G C_0(q) beta lambda alpha)`, or `None` where the
-    /// log grows faster than it can be written (eq. 18).
+    /// The shortest period that has room for its checkpoints: `T >= G C_0(q) / (1 - G C_0(q) beta
+    /// lambda alpha)`, or `None` if the log grows faster than it can be written (eq. 18).
     pub fn shortest_period_seconds(&self) -> Option<f64> {
         let all_seconds = self.all_checkpoints_seconds();
         let room =
@@ -181,7 +179,7 @@ impl WasteModel {
         (room > 0.0).then(|| all_seconds / room)
     }
 
-    /// Whether a period lies where the formula holds (eq. 14, 18).
+    /// Whether the formula holds for a period (eq. 14, 18).
     pub fn validity(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> Validity {
         match self.shortest_period_seconds() {
             None => Validity::NoPeriod,
@@ -193,21 +191,20 @@ impl WasteModel {
         }
     }
 
-    /// The period of least waste, found numerically, over all periods that have
-    /// room for their checkpoints, up to ten MTBFs; the result says whether the
-    /// formula holds there.
+    /// The period of least waste, found numerically among all periods that have room for their
+    /// checkpoints, up to ten MTBFs. The result says whether the formula holds there.
     ///
     /// # Errors
-    /// As [`WasteModel::validate`]; an MTBF not above zero.
+    /// See [`WasteModel::validate`]; also, the MTBF is not above zero.
     pub fn best_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, 10.0 * platform_mtbf_seconds)
     }
 
-    /// As [`WasteModel::best_period`], but only over periods of at most a tenth
-    /// of the MTBF (eq. 14): what the paper's figures show.
+    /// The period of least waste among those of at most a tenth of the MTBF (eq. 14), as in the
+    /// paper's figures.
     ///
     /// # Errors
-    /// As [`WasteModel::best_period`].
+    /// See [`WasteModel::best_period`].
     pub fn best_valid_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, VALID_PERIOD_SHARE * platform_mtbf_seconds)
     }
@@ -221,7 +218,7 @@ impl WasteModel {
         positive("platform_mtbf_seconds", platform_mtbf_seconds)?;
         let none = BestPeriod { period_seconds: None, waste: 1.0, validity: Validity::NoPeriod };
         let Some(shortest_seconds) = self.shortest_period_seconds() else { return Ok(none) };
-        // Free checkpoints: any short period will do; avoid T = 0.
+        // If checkpoints cost nothing, any short period will do; T = 0 is avoided.
         let shortest_seconds = shortest_seconds.max(1e-6 * platform_mtbf_seconds);
         if shortest_seconds > longest_seconds {
             return Ok(none);
@@ -257,25 +254,25 @@ impl WasteModel {
     }
 }
 
-/// Whether the first-order formula may be believed.
+/// Whether the first-order formula holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     /// `G C(q) <= T <= 0.1 mu_p`.
     Valid,
-    /// `T > 0.1 mu_p`: several failures in one period are not negligible; ask
-    /// the simulator.
+    /// `T > 0.1 mu_p`: several failures in one period are not negligible; the simulator covers
+    /// them.
     FirstOrderDoubtful,
     /// The checkpoints do not fit into the period.
     NoPeriod,
 }
 
-/// The outcome of a search for the best period.
+/// The result of a search for the best period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestPeriod {
-    /// The period, or `None` where none is admissible.
+    /// The period, or `None` if none is admissible.
     pub period_seconds: Option<f64>,
-    /// Its waste, at most 1; 1 where there is no period.
+    /// The waste of the period, at most 1; 1 if there is no period.
     pub waste: f64,
-    /// Whether the formula holds there.
+    /// Whether the formula holds for the period.
     pub validity: Validity,
 }

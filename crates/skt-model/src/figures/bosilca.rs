@@ -43,7 +43,7 @@ pub(super) fn exascale_nominal() -> Result<Figure, ModelError> {
     )
 }
 
-/// One panel a platform and application, one line a protocol.
+/// A figure with one panel per platform and application, and one line per protocol.
 fn waste(
     id: &'static str,
     title: &str,
@@ -147,9 +147,8 @@ fn knobs() -> [Knob; 3] {
     ]
 }
 
-/// How much waste the hierarchical protocols save over the coordinated one
-/// while one of rho, lambda and alpha varies: alpha for both, the others for the
-/// hierarchical ones alone.
+/// The waste that hierarchical protocols save over the coordinated one while rho, lambda or alpha
+/// varies. Alpha varies for both, rho and lambda only for the hierarchical ones.
 fn parameters(
     id: &'static str,
     number: &str,

@@ -6,7 +6,7 @@ use crate::chen::{Code, Network};
 use crate::plot::{Axis, Body, Figure, Lines, Series};
 use crate::{ModelError, optimum};
 
-/// 2 us, 10 GB/s, sums at 20 GB/s: a present network.
+/// A present network: 2 us, 10 GB/s, sums at 20 GB/s.
 const NETWORK: Network = Network {
     latency_seconds: 2e-6,
     transfer_seconds_per_byte: 1e-10,
@@ -172,7 +172,7 @@ pub(super) fn hybrid() -> Result<Figure, ModelError> {
             percent(&|t| costs(cores).hybrid_overhead(t))?,
         ));
     }
-    // Where the two cross, found without the closed form, for the caption.
+    // The crossing for the caption is found without the closed form.
     let crossing_seconds = optimum::root_log(30.0, 10_000.0, |t| {
         costs(16).time_division_overhead(t).unwrap_or(f64::NAN)
             - costs(16).hybrid_overhead(t).unwrap_or(f64::NAN)

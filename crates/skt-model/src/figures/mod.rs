@@ -12,10 +12,11 @@ use super::plot::Figure;
 
 pub use page::index_page;
 
-/// How a figure is made.
+/// A function that makes a figure.
 type Maker = fn() -> Result<Figure, ModelError>;
 
-/// All figures, in the order of the index page, with their titles: some take seconds to make.
+/// All figures with their titles, in the order of the index page. The titles are kept here as some
+/// figures take seconds to make.
 const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("tang-04-efficiency", "HPL performance over the order of the matrix", tang::efficiency_fit),
     ("tang-05-top10", "Efficiency of the ten largest machines with less memory", tang::top10),
@@ -114,10 +115,10 @@ pub fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     CATALOGUE.iter().map(|(name, title, _)| (*name, *title))
 }
 
-/// The figure of that name.
+/// Makes the figure of this name.
 ///
 /// # Errors
-/// [`ModelError::UnknownFigure`], which lists the known ones.
+/// [`ModelError::UnknownFigure`], which lists the known names.
 pub fn make(name: &str) -> Result<Figure, ModelError> {
     match CATALOGUE.iter().find(|(known, ..)| *known == name) {
         Some((.., maker)) => maker(),

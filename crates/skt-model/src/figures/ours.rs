@@ -37,7 +37,7 @@ pub(super) fn memory_of_parities() -> Result<Figure, ModelError> {
     })
 }
 
-/// A day's run on nodes of 5 years: the job behind the figures over scale.
+/// The job of the figures over scale: a day's run on nodes with an MTBF of 5 years.
 fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemoryJob, ModelError> {
     Ok(InMemoryJob {
         protocol,
@@ -53,7 +53,7 @@ fn day_job(protocol: Protocol, parities: usize, nodes: usize) -> Result<InMemory
     })
 }
 
-/// What is to be expected of a day's run.
+/// The expected outcome of a day's run.
 fn day_expected(
     protocol: Protocol,
     parities: usize,
@@ -99,7 +99,7 @@ pub(super) fn scale_efficiency() -> Result<Figure, ModelError> {
 pub(super) fn scale_probability() -> Result<Figure, ModelError> {
     let over_nodes = |protocol, parities| {
         sample(log_steps(100.0, 1e6, 60), |nodes| {
-            // Below 1e-16 the complement of a float near 1 is noise.
+            // Below 1e-16, the complement of a float near 1 is noise.
             Ok(1.0 - day_expected(protocol, parities, nodes as usize)?.keeps_data_probability)
         })
     };
@@ -206,7 +206,7 @@ fn self_waste(platform: &Platform, group: Group) -> Result<Vec<(f64, f64)>, Mode
     best_exact_waste(platform, &WasteModel::coordinated(checkpoint, checkpoint, 60.0, 0.0))
 }
 
-/// The least exact waste over all periods, by processor MTBF in years.
+/// The least exact waste over all periods, by the processor's MTBF in years.
 fn best_exact_waste(
     platform: &Platform,
     model: &WasteModel,
@@ -252,7 +252,8 @@ fn waste_over_period(series: Vec<Series>) -> Body {
     })
 }
 
-/// The waste that a simulation has seen at this period, by which it is drawn.
+/// A point of a simulated curve: the period in hours, the waste, and half of its confidence
+/// interval.
 fn seen_waste(period_seconds: f64, summary: &Summary) -> (f64, f64, f64) {
     let waste = &summary.waste;
     (period_seconds / HOUR_SECONDS, waste.mean, waste.half_width(CONFIDENCE))
@@ -381,14 +382,15 @@ pub(super) fn simulated_laws() -> Result<Figure, ModelError> {
     })
 }
 
-/// The work of the runs in which losses are counted.
+/// Seconds of work in the runs in which losses are counted.
 const LOSS_WORK_SECONDS: f64 = 50_000.0;
 const LOSS_INTERVAL_SECONDS: f64 = 500.0;
 const LOSS_CHECKPOINT_SECONDS: f64 = 20.0;
 const LOSS_NODES: usize = 64;
 const LOSS_NODE_MTBF_SECONDS: f64 = 5_000.0 * LOSS_NODES as f64;
 
-/// Probability by the formula that groups like this keep the data where an outage takes so long.
+/// The probability, by the formula, that groups like this keep the data if an outage takes
+/// `outage_seconds`.
 fn expected_to_keep(group: Group, outage_seconds: f64) -> Result<f64, ModelError> {
     let job = InMemoryJob {
         protocol: Protocol::SelfCheckpoint,
@@ -405,7 +407,8 @@ fn expected_to_keep(group: Group, outage_seconds: f64) -> Result<f64, ModelError
     Ok(job.expect(LOSS_INTERVAL_SECONDS)?.keeps_data_probability)
 }
 
-/// The same by simulation: the interval of confidence.
+/// The confidence interval, by simulation, of the probability that groups like this keep the data
+/// if an outage takes `outage_seconds`.
 fn seen_to_keep(group: Group, outage_seconds: f64) -> Result<(f64, f64), ModelError> {
     let job = CoordinatedJob {
         work_seconds: LOSS_WORK_SECONDS,

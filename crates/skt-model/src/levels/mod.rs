@@ -1,21 +1,20 @@
-//! Checkpoints on several levels: in memory, and images of them in files.
+//! Checkpoints on several levels: in memory, and as images in files.
 //!
-//! Source: Benoit, Cavelan, Le Fèvre, Robert, Sun, "Towards Optimal Multi-Level
-//! Checkpointing", IEEE TC 66(7), 2017. Failures of level l come at the rate 1/M_l and
-//! take all that lower levels hold, so a run goes on from a checkpoint of level l or
-//! above. To first order in T_l/M_l the levels separate: each costs what it would cost
-//! alone, and is best at Young's period, where it takes sqrt(2 C_l/M_l) of the time.
+//! Source: Benoit, Cavelan, Le Fèvre, Robert, Sun, "Towards Optimal Multi-Level Checkpointing",
+//! IEEE TC 66(7), 2017. Failures of level l come at the rate 1/M_l and destroy everything that
+//! lower levels hold, so a run continues from a checkpoint of level l or above. To first order in
+//! T_l/M_l the levels separate: each costs what it would cost alone, and is best at Young's period,
+//! where it takes sqrt(2 C_l/M_l) of the time.
 //!
-//! Derived here, beyond the paper: an image is written while the work goes on, so C is
-//! only what the work loses meanwhile, an image can be restored W seconds after the state
-//! that it holds, and periods shorter than W are impossible. An image is of a checkpoint
-//! in memory, so its period is a whole number of theirs. What is free of failures and
-//! what fails are composed, as in
-//! [`composed_waste`](crate::bosilca::WasteModel::composed_waste).
+//! Derived here, beyond the paper: an image is written while the work continues, so C is only what
+//! the work loses meanwhile, an image can be restored W seconds after the state that it holds, and
+//! periods shorter than W are impossible. An image is made of a checkpoint in memory, so its period
+//! is a whole number of their periods. The failure-free waste and the waste of failures are
+//! composed as in [`composed_waste`](crate::bosilca::WasteModel::composed_waste).
 //!
-//! Left out: two failures in one period ([`Validity`] says where that counts); the image
-//! that the first checkpoint after a restart brings (at most C_l a failure of any level);
-//! that a failure of level l may find a newer image on a level above.
+//! Left out: two failures in one period ([`Validity`] says where they count); the additional image
+//! of the first checkpoint after a restart (at most C_l per failure of any level); that a failure
+//! of level l may find a newer image on a level above.
 
 mod planned;
 
@@ -30,20 +29,22 @@ use crate::tang::interval::young_seconds;
 /// One level of checkpoints, and the failures that need it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// C: what the work loses to one checkpoint of the level.
+    /// C: seconds of work lost to one checkpoint of the level.
     pub cost_seconds: f64,
-    /// W: from the state that it holds until it can be restored, the work going on; 0 for
-    /// a checkpoint that the work stops for.
+    /// W: seconds from the state that a checkpoint holds until it can be restored, while the work
+    /// continues; 0 for a checkpoint that the work stops for.
     pub write_seconds: f64,
-    /// V: what a failure costs besides lost work: detection, relaunch, restoring.
+    /// V: seconds that a failure costs besides lost work: detection, relaunch, restoring.
     pub outage_seconds: f64,
-    /// M: mean time between failures that need this level and none above.
+    /// M: mean time between failures that need this level and none above it.
     pub mtbf_seconds: f64,
 }
 
 impl Level {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         non_negative("cost_seconds", self.cost_seconds)?;
         non_negative("write_seconds", self.write_seconds)?;
@@ -52,30 +53,30 @@ impl Level {
         Ok(())
     }
 
-    /// The period of least waste, from one checkpoint of the level to the next:
-    /// `T = max(sqrt(2 M C), W)`. The waste falls up to the root and rises behind it, so
-    /// where W is longer, W is best.
+    /// The period of least waste, in seconds, from one checkpoint of the level to the next: `T =
+    /// max(sqrt(2 M C), W)`. The waste falls up to the root and rises after it, so W is best if it
+    /// is longer.
     ///
     /// # Errors
-    /// As [`Level::validate`].
+    /// See [`Level::validate`].
     pub fn best_period_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok(young_seconds(self.mtbf_seconds, self.cost_seconds)?.max(self.write_seconds))
     }
 
-    /// Share of the time that failures of this level take: `(V + W + T/2) / M`. The
-    /// newest whole checkpoint is W to W + T seconds old.
+    /// The share of the time that failures of this level take: `(V + W + T/2) / M`. The newest
+    /// whole checkpoint is W to W + T seconds old.
     pub fn failure_share(&self, period_seconds: f64) -> f64 {
         (self.outage_seconds + self.write_seconds + 0.5 * period_seconds) / self.mtbf_seconds
     }
 
-    /// Share of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
+    /// The share of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
     pub fn loss_share(&self, period_seconds: f64) -> f64 {
         self.cost_seconds / period_seconds + self.failure_share(period_seconds)
     }
 
-    /// Whether the formula holds: `C <= T`, `W <= T`, and all that a failure destroys is
-    /// at most a tenth of M.
+    /// Whether the formula holds: `C <= T`, `W <= T`, and what a failure destroys is at most a
+    /// tenth of M.
     pub fn validity(&self, period_seconds: f64) -> Validity {
         let shortest_seconds = self.cost_seconds.max(self.write_seconds);
         if period_seconds < shortest_seconds * (1.0 - 1e-9) {
@@ -92,9 +93,9 @@ impl Level {
 /// When checkpoints of each level are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Work from one checkpoint in memory to the next.
+    /// Seconds of work from one checkpoint in memory to the next.
     pub work_seconds: f64,
-    /// For each level of images: one of every so many checkpoints in memory.
+    /// For each level of images, the number of checkpoints in memory per image.
     pub every: Vec<usize>,
 }
 
@@ -103,23 +104,25 @@ pub struct Schedule {
 pub struct Levels {
     /// Checkpoints in memory.
     pub memory: Level,
-    /// Images of them.
+    /// Levels of images of these checkpoints.
     pub images: Vec<Level>,
 }
 
 impl Levels {
+    /// Checks all levels.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.memory.validate()?;
         self.images.iter().try_for_each(Level::validate)
     }
 
-    /// Time from one checkpoint to the next on each level, that of memory first:
-    /// `T_0 = w + C_0 + sum C_l/k_l`, `T_l = k_l T_0`.
+    /// Seconds from one checkpoint to the next on each level, memory first: `T_0 = w + C_0 + sum
+    /// C_l/k_l`, `T_l = k_l T_0`.
     ///
     /// # Panics
-    /// When the schedule is of other levels.
+    /// The schedule is for another number of levels.
     pub fn periods_seconds(&self, schedule: &Schedule) -> Vec<f64> {
         assert_eq!(self.images.len(), schedule.every.len(), "a number for each level of images");
         let pairs = || self.images.iter().zip(&schedule.every);
@@ -129,11 +132,11 @@ impl Levels {
         [shortest_seconds].into_iter().chain(images).collect()
     }
 
-    /// Share of the time that is not useful work:
-    /// `1 - (1 - sum C_l/T_l) (1 - sum (V_l + W_l + T_l/2) / M_l)`, at most 1.
+    /// The share of the time that is not useful work: `1 - (1 - sum C_l/T_l) (1 - sum (V_l + W_l +
+    /// T_l/2) / M_l)`, at most 1.
     ///
     /// # Panics
-    /// As [`Levels::periods_seconds`].
+    /// See [`Levels::periods_seconds`].
     pub fn waste(&self, schedule: &Schedule) -> f64 {
         let periods = self.periods_seconds(schedule);
         let levels = || [&self.memory].into_iter().chain(&self.images).zip(&periods);
@@ -142,10 +145,10 @@ impl Levels {
         1.0 - (1.0 - free) * (1.0 - failing).max(0.0)
     }
 
-    /// The worst that [`Level::validity`] says of a level.
+    /// The worst validity of any level, by [`Level::validity`].
     ///
     /// # Panics
-    /// As [`Levels::periods_seconds`].
+    /// See [`Levels::periods_seconds`].
     pub fn validity(&self, schedule: &Schedule) -> Validity {
         let levels = [&self.memory].into_iter().chain(&self.images);
         let each = levels.zip(self.periods_seconds(schedule));
@@ -154,11 +157,11 @@ impl Levels {
         worst.into_iter().find(|one| said.contains(one)).unwrap_or(Validity::Valid)
     }
 
-    /// The images of least waste beside a checkpoint in memory after each `work_seconds`
-    /// of work: the whole number of them next below or above `T_l/T_0` that loses less.
+    /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: of
+    /// the whole numbers next below and above `T_l/T_0`, the one that loses less.
     ///
     /// # Errors
-    /// As [`Levels::validate`]; work not above 0.
+    /// See [`Levels::validate`]; also, the work is not above 0.
     pub fn best_images(&self, work_seconds: f64) -> Result<Schedule, ModelError> {
         self.validate()?;
         positive("work_seconds", work_seconds)?;
@@ -174,16 +177,17 @@ impl Levels {
         Ok(Schedule { work_seconds, every })
     }
 
-    /// The schedule of least waste: Young's period in memory, and the best images of
-    /// those checkpoints.
+    /// The schedule of least waste: Young's period in memory, and the best images of these
+    /// checkpoints.
     ///
     /// # Errors
-    /// As [`Levels::best_images`]; a memory level that costs nothing has no best period.
+    /// See [`Levels::best_images`]; also, a memory level that costs nothing has no best period.
     pub fn best_schedule(&self) -> Result<Schedule, ModelError> {
         self.validate()?;
         let cost_seconds = positive("memory.cost_seconds", self.memory.cost_seconds)?;
         let period_seconds = young_seconds(self.memory.mtbf_seconds, cost_seconds)?;
-        // Checkpoints longer than that follow each other at once; `validity` tells.
+        // Checkpoints that take longer than the period follow each other at once; `validity`
+        // reports it.
         self.best_images((period_seconds - cost_seconds).max(1e-6 * cost_seconds))
     }
 }
@@ -200,8 +204,8 @@ mod tests {
         Level { cost_seconds, write_seconds, outage_seconds: 0.0, mtbf_seconds }
     }
 
-    /// Two levels by hand: 10 s every 1,000 s of which failures come once in 50,000 s;
-    /// images of 40 s every fifth, needed once in a million seconds.
+    /// Two levels by hand: checkpoints of 10 s every 1,000 s, with failures once in 50,000 s;
+    /// images of 40 s of every fifth checkpoint, needed once in a million seconds.
     #[test]
     fn waste_by_hand() {
         let memory = Level { outage_seconds: 90.0, ..level(10.0, 0.0, 5e4) };
@@ -222,7 +226,7 @@ mod tests {
         assert_eq!(levels.validity(&seldom), Validity::FirstOrderDoubtful);
     }
 
-    /// One level, no images: Young's formula, and what Benoit et al. give it for a waste.
+    /// One level without images: Young's formula, and the waste that Benoit et al. derive for it.
     #[test]
     fn alone_it_is_young() {
         let memory = level(20.0, 0.0, 100.0 * HOUR);
@@ -248,9 +252,9 @@ mod tests {
     }
 
     proptest! {
-        /// From what an image costs and how often one is needed to the time between two:
-        /// never shorter than an image takes, longer for dearer and less needed ones, and
-        /// of no greater loss than any other.
+        /// The best period for the cost of an image and the rate at which it is needed: never
+        /// shorter than an image takes, longer for images that cost more or are needed less, and
+        /// with no greater loss than any other period.
         #[test]
         fn the_best_period_of_a_level(
             cost in 0.0..1e4f64, write in 0.0..1e5f64, mtbf in 1.0..1e9f64, factor in 0.01..100.0f64,
@@ -268,7 +272,7 @@ mod tests {
             }
         }
 
-        /// Of all whole numbers the best is taken, none in which an image is not done.
+        /// The best of all whole numbers is taken, and none in which an image would not be done.
         #[test]
         fn the_best_images_of_checkpoints(
             cost in 0.0..1e3f64, write in 0.0..1e4f64, mtbf in 1e4..1e8f64, work in 10.0..1e4f64,

@@ -1,9 +1,9 @@
 //! The levels of images that a machine has room for, from its bandwidths and failures.
 //!
-//! Which failures need which level: an event that takes the memory of all nodes leaves
-//! their disks, so images on these are enough. More losses in a group than it bears take
-//! the disks of those nodes, too, as others take their places: only what all nodes see is
-//! left. Where there is one level only, it has to do for what it can restore.
+//! Which failures need which level: an event that destroys the memory of all nodes leaves their
+//! disks, so images on these are enough. More losses in a group than it survives take the disks of
+//! those nodes with them, because other nodes replace them: only a file system that all nodes share
+//! is left. If there is only one level, it serves all failures that it can restore from.
 
 use super::Level;
 use crate::ModelError;
@@ -14,20 +14,21 @@ use crate::levels::Levels;
 use crate::plan::{Candidate, Machine};
 use crate::tang::memory::Protocol;
 
-/// Rate at which a core passes an image on to the page cache: what the writer of an image
-/// takes from the cores of its rank. CPU seconds of writers in three runs of 7 images of
-/// 132 MB, on ext4 on a virtual disk, gave 1.22 to 1.32 GB a second; a run measures its own.
+/// The rate at which a core passes an image on to the page cache, in bytes per second: the time
+/// that the writer of an image takes from the cores of its rank. CPU seconds of writers in three
+/// runs of 7 images of 132 MB, on ext4 on a virtual disk, gave 1.22 to 1.32 GB/s; a run measures
+/// its own rate.
 pub const IMAGE_BYTES_PER_CORE_SECOND: f64 = 1.25e9;
 
 /// Where images can be kept, and how often memory is lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Storage {
-    /// Bandwidth of a node's own disk, both ways; `None` for no images there.
+    /// Bandwidth of a node's own disk, for reading as for writing; `None` for no images there.
     pub local_bytes_per_second: Option<f64>,
-    /// Bandwidth of the file system that all nodes see, for all of them together; `None`
-    /// for no images there.
+    /// Bandwidth of the file system that all nodes share, for all of them together; `None` for no
+    /// images there.
     pub global_bytes_per_second: Option<f64>,
-    /// Mean time between events that take the memory of all nodes, such as power cuts.
+    /// Mean time between events that destroy the memory of all nodes, such as power cuts.
     pub machine_mtbf_seconds: f64,
 }
 
@@ -36,28 +37,29 @@ pub struct Storage {
 pub enum StoredIn {
     /// On each node's own disk.
     Local,
-    /// Where all nodes see them.
+    /// On a file system that all nodes share.
     Global,
 }
 
 /// A level of images as planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannedLevel {
-    /// Where its images are.
+    /// Where the images are stored.
     pub stored_in: StoredIn,
-    /// Bytes of the images of one node: its part of the matrix and the parities of that.
+    /// Bytes of the images of one node: its part of the matrix and the parities for it.
     pub node_bytes: f64,
-    /// Its costs and failures.
+    /// The costs and failures of the level.
     pub level: Level,
-    /// One image of every so many checkpoints in memory.
+    /// Number of checkpoints in memory per image.
     pub every: usize,
-    /// Work from one image to the next.
+    /// Seconds of work from one image to the next.
     pub interval_seconds: f64,
-    /// Share of the time that images and the failures that need them take.
+    /// The share of the time that images and the failures that need them take.
     pub loss_share: f64,
-    /// The same without the level: such a failure destroys half of the run on average.
+    /// The share of the time that these failures take without the level: such a failure then
+    /// destroys half of the run on average.
     pub loss_share_without: f64,
-    /// Whether the first-order formula may be believed.
+    /// Whether the first-order formula holds.
     pub validity: Validity,
 }
 
@@ -69,8 +71,10 @@ impl PlannedLevel {
 }
 
 impl Storage {
+    /// Checks the bandwidths and the MTBF.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         for (name, rate) in [
             ("local_bytes_per_second", self.local_bytes_per_second),
@@ -82,11 +86,11 @@ impl Storage {
         Ok(())
     }
 
-    /// The levels of images of a candidate, the nearest first; none where it takes no
-    /// checkpoints that images could be of (protocols other than self and double).
+    /// The levels of images for a candidate, the nearest first; empty if it takes no checkpoints
+    /// that images could be made of (protocols other than self and double).
     ///
     /// # Errors
-    /// As [`Storage::validate`] and [`InMemoryJob::validate`].
+    /// See [`Storage::validate`] and [`InMemoryJob::validate`].
     pub fn plan(
         &self,
         machine: &Machine,
@@ -106,7 +110,7 @@ impl Storage {
         kept.map(planned).collect()
     }
 
-    /// Mean time between failures that need a level, and none below it.
+    /// Mean time between failures that need a level and no nearer one.
     fn mtbf_seconds(&self, stored_in: StoredIn, job: &InMemoryJob) -> f64 {
         let cuts = 1.0 / self.machine_mtbf_seconds;
         let beyond = 1.0 / job.data_loss_mtbf_seconds();
@@ -126,7 +130,7 @@ impl Storage {
     ) -> Result<PlannedLevel, ModelError> {
         let job = &candidate.job;
         let node_bytes = candidate.memory.workspace_bytes * (1.0 + job.group.parity_ratio());
-        // What passes through the cores of the solver costs it time; through others it is no
+        // Data that passes through the solver's cores costs it time; through other cores it is no
         // faster than these.
         let cores_of = |count: usize| count as f64 * IMAGE_BYTES_PER_CORE_SECOND;
         let (rate, solver_seconds) = match machine.helper_cores {
@@ -138,7 +142,8 @@ impl Storage {
         };
         let write_seconds = node_bytes / rate;
         let work_seconds = candidate.expected.interval_seconds.min(job.work_seconds);
-        // The next checkpoint waits for what the image before it is written from.
+        // The next checkpoint waits until the previous image no longer needs the data that it is
+        // written from.
         let waits_seconds = (write_seconds - work_seconds).max(0.0);
         let level = Level {
             cost_seconds: waits_seconds + solver_seconds,
@@ -210,7 +215,7 @@ mod tests {
         machine_mtbf_seconds: 24.0 * HOUR_SECONDS,
     };
 
-    /// What a helper core writes costs the solver nothing, and is no faster than the core.
+    /// Writing by a helper core costs the solver nothing, and is no faster than the core.
     #[test]
     fn helper_cores_take_over_what_images_cost() {
         let with = |helper_cores| {
@@ -234,12 +239,12 @@ mod tests {
         let choice = plan.choice();
         let [local, global] = BOTH.plan(&machine, choice).unwrap()[..] else { panic!() };
         let (group, memory) = (choice.job.group, choice.memory);
-        // Of self there is one copy, and of two sets of parities an image has one.
+        // Self has one copy, and an image has one of its two sets of parities.
         let bytes = memory.copies_bytes + 0.5 * memory.parities_bytes;
         assert!((local.node_bytes / bytes - 1.0).abs() < 1e-12, "{group:?}");
         assert!((local.level.write_seconds / (bytes / 2e9) - 1.0).abs() < 1e-12);
         assert!((global.level.write_seconds / (bytes * 1000.0 / 500e9) - 1.0).abs() < 1e-12);
-        // All of it is hidden, but for what the writers take of 64 cores.
+        // The writing is hidden, except for what the writers take of 64 cores.
         let cost = bytes / (64.0 * IMAGE_BYTES_PER_CORE_SECOND);
         assert!((local.level.cost_seconds / cost - 1.0).abs() < 1e-12);
         let young = (2.0 * cost * 24.0 * HOUR_SECONDS).sqrt();
@@ -259,7 +264,7 @@ mod tests {
         let [global] = alone.plan(&machine, plan.choice()).unwrap()[..] else { panic!() };
         assert_eq!(global.stored_in, StoredIn::Global);
         assert!((global.level.mtbf_seconds / (24.0 * HOUR_SECONDS) - 1.0).abs() < 1e-3);
-        // A slow one holds checkpoints up, and each image costs what it waits.
+        // A slow file system delays checkpoints, and each image costs the waiting.
         let slow = Storage { global_bytes_per_second: Some(5e9), ..alone };
         let [slow] = slow.plan(&machine, plan.choice()).unwrap()[..] else { panic!() };
         let waits = slow.level.write_seconds - plan.choice().expected.interval_seconds;

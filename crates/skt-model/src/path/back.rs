@@ -1,4 +1,4 @@
-//! The back substitution, `pgesv::back` with clocks for work.
+//! The back substitution: `pgesv::back` with clocks instead of work.
 
 use skt_terms::layout::Cyclic;
 
@@ -9,10 +9,10 @@ use super::walk::{Walk, most_from};
 
 const DOUBLE: f64 = 8.0;
 
-/// From the last block to the first. The column that solves a block takes it off
-/// the rows of the next Q-1 blocks, hands these to its left neighbour, and does the
-/// rest of its rows while that one works. One of its ranks, all taking turns, has
-/// gathered the diagonal block before.
+/// Walks from the last block to the first. The column that solves a block subtracts its part from
+/// the rows of the next Q-1 blocks, passes these to its left neighbour, and updates the rest of its
+/// rows while that neighbour works. Before, one of its ranks, in turns, has gathered the diagonal
+/// block.
 pub(super) fn substitute(walk: &mut Walk) {
     let start = walk.clocks.clone();
     let Run { n, nb, p, q, .. } = *walk.run;
@@ -21,7 +21,7 @@ pub(super) fn substitute(walk: &mut Walk) {
     let message = |bytes: f64| machine.message_seconds + bytes * machine.message_byte_seconds;
     let stream = |entries: f64| Counts::of(&[(Unit::StreamedByte, entries * DOUBLE)]);
     let copy = |entries: f64| Counts::of(&[(Unit::CopiedByte, 2.0 * entries * DOUBLE)]);
-    // To one rank of a process column from all others, at once.
+    // Seconds to send data from all other ranks of a process column to one, at once.
     let gathered = |doubles: f64| match p {
         1 => 0.0,
         _ => message(doubles * (1.0 - 1.0 / p as f64) * DOUBLE),
@@ -40,7 +40,7 @@ pub(super) fn substitute(walk: &mut Walk) {
         let jb = (bottom - top) as f64;
         let own = 1.0 / p as f64;
         let mut clock = walk.clocks[column];
-        // Own rows are packed; all of them are put in their places at home.
+        // Own rows are packed; the gathering rank then puts all rows into their positions.
         let home = copy(jb * jb * (1.0 + own));
         clock = clock.after(Part::Back, machine.seconds(&home) + gathered(jb * jb));
         if let Some(handed) = handed.filter(|_| q > 1) {

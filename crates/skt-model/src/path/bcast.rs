@@ -1,13 +1,12 @@
 //! When a panel reaches each process column (`comm::panel_bcast`).
 //!
-//! A message takes a latency and its bytes over the bandwidth. A rank sends one
-//! message after the other, in the order in which it posts them. What has arrived
-//! is passed on at the next call into MPI: between two products of the trailing
-//! update, which are short until then, or while the rank waits for the panel. Once
-//! posted, data moves without the processors.
+//! A message takes a latency plus its bytes over the bandwidth. A rank sends one message after the
+//! other, in the order in which it posts them. A message that has arrived is forwarded at the next
+//! call into MPI: between two products of the trailing update, which are short until then, or while
+//! the rank waits for the panel. Once posted, data moves without the processors.
 //!
-//! A panel travels in pieces. The last one decides when it is there: it leaves a rank behind
-//! those that have arrived since the call before, which leave at the same call.
+//! A panel is sent in pieces. The last piece decides when the panel has arrived: it leaves a rank
+//! after the pieces that have arrived since the previous call, all of which leave in the same call.
 
 use skt_terms::choice::Bcast;
 use skt_terms::rings::{long_members, ring_heads};
@@ -16,20 +15,20 @@ use skt_terms::tree;
 use super::clock::{Moment, Part};
 use super::work;
 
-/// What one process column does while a panel is being broadcast.
+/// The work of one process column while a panel is being broadcast.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// Its trailing product begins.
+    /// The start of its trailing product.
     pub start: Moment,
-    /// Its trailing product ends; then it waits for the panel.
+    /// The end of its trailing product; from then on it waits for the panel.
     pub end: Moment,
-    /// Rows of the product.
+    /// Number of rows of the product.
     pub rows: f64,
 }
 
 impl Window {
-    /// The first call into MPI at or after `arrival`, and seconds since the one before, where
-    /// there is one in the product.
+    /// The first call into MPI at or after `arrival`, and the seconds since the previous call, if
+    /// there is one within the product.
     fn next_call(&self, arrival: Moment) -> (Moment, Option<f64>) {
         if arrival.at_seconds >= self.end.at_seconds {
             return (arrival, Some(0.0));
@@ -41,29 +40,29 @@ impl Window {
         let since = waited - (parts - 1.0) * part_seconds;
         let since = (parts > 1.0).then_some(since);
         let call = self.start.after(Part::Product, parts * part_seconds);
-        // Rounding must not make a call of the past, nor one after the end.
+        // Rounding must not put the call into the past, nor after the end.
         let call = if call.at_seconds > self.end.at_seconds { self.end } else { call.and(arrival) };
         (call, since)
     }
 }
 
-/// How messages travel.
+/// How messages are sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire {
     pub latency_seconds: f64,
     pub byte_seconds: f64,
-    /// What arrives is passed on at once.
+    /// Whether a piece is forwarded as soon as it arrives.
     pub prompt: bool,
-    /// Pieces of a panel in a ring.
+    /// Number of pieces of a panel in a ring.
     pub pieces: usize,
 }
 
-/// When the panel is there, and when the sends that pass it on are done.
+/// When a panel arrives, and when the sends that forward it are done.
 #[derive(Debug, Clone)]
 pub(super) struct Arrivals {
-    /// By process column.
+    /// The arrival, by process column.
     pub here: Vec<Moment>,
-    /// By process column: its buffer is free again.
+    /// When the column's buffer is free again, by process column.
     pub sent: Vec<Moment>,
 }
 
@@ -108,7 +107,7 @@ impl Way<'_> {
         (relative + self.root) % self.windows.len()
     }
 
-    /// One message, sent from `start` on. Returns when the sender's link is free.
+    /// Sends one message at `start`, and returns when the sender's link is free.
     fn send(&mut self, from: usize, start: Moment, to: usize, bytes: f64) -> Moment {
         let (from, to) = (self.column(from), self.column(to));
         let done = start.after(Part::Bcast, bytes * self.wire.byte_seconds);
@@ -117,7 +116,7 @@ impl Way<'_> {
         done
     }
 
-    /// The same to a rank that gets something else, too.
+    /// Sends one message to a rank that also gets others: the last of them counts.
     fn add(&mut self, from: usize, start: Moment, to: usize, bytes: f64) {
         let column = self.column(to);
         let else_here = self.all.here[column];
@@ -125,7 +124,8 @@ impl Way<'_> {
         self.all.here[column] = self.all.here[column].and(else_here);
     }
 
-    /// From the first of `ranks`, which has it or will, to the others in turn.
+    /// Sends from the first of `ranks`, which has the message or will have it, to the others in
+    /// turn.
     fn ring(&mut self, ranks: impl Iterator<Item = usize> + Clone, pieces: usize) {
         for (from, to) in ranks.clone().zip(ranks.skip(1)) {
             let (start, bytes) = self.passes_on(from, self.bytes / pieces as f64);
@@ -134,8 +134,8 @@ impl Way<'_> {
         }
     }
 
-    /// When a rank passes on the last piece of what it gets, and the bytes that it passes on
-    /// then.
+    /// When a rank forwards the last piece of what it gets, and the number of bytes that it
+    /// forwards at that time.
     fn passes_on(&self, relative: usize, piece_bytes: f64) -> (Moment, f64) {
         let column = self.column(relative);
         let arrived = self.all.here[column];
@@ -144,12 +144,12 @@ impl Way<'_> {
         }
         let (call, since) = self.windows[column].next_call(arrived);
         let bytes = since.map_or(self.bytes, |since| since / self.wire.byte_seconds);
-        // Without a bandwidth to wait for there may be no such number.
+        // Without a finite bandwidth there may be no such number.
         (call, bytes.min(self.bytes).max(piece_bytes))
     }
 
-    /// Pieces down a binary tree of `members`, then around their ring, behind what the root has
-    /// sent by `from`.
+    /// Sends pieces down a binary tree of `members`, then around their ring, after what the root
+    /// has sent by `from`.
     fn long(&mut self, members: &[usize], from: Moment) {
         let count = members.len();
         let piece_bytes = self.bytes / count as f64;
@@ -169,15 +169,15 @@ impl Way<'_> {
     }
 }
 
-/// Copies of the panel that the root sends, before it waits itself.
+/// Number of copies of the panel that the root sends before it waits itself.
 pub(super) fn root_copies(topology: Bcast, q: usize) -> f64 {
     let heads = ring_heads(topology, q).len() as f64;
-    // All but its own piece, twice: down the tree and around the ring.
+    // Every piece but its own, twice: down the tree and around the ring.
     let spread = |members: Vec<usize>| 2.0 - 2.0 / members.len().max(1) as f64;
     heads + long_members(topology, q).map_or(0.0, spread)
 }
 
-/// Seconds until the last of `q` columns has a panel of `bytes` where all wait for it.
+/// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
 pub(super) fn idle_seconds(topology: Bcast, wire: &Wire, bytes: f64, q: usize) -> f64 {
     let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
     let all = arrivals(topology, wire, 0, Moment::default(), bytes, &vec![now; q]);
@@ -196,18 +196,18 @@ mod tests {
 
     #[test]
     fn rings_by_hand() {
-        // One byte a message: a hop takes 2 s, a second message of the root leaves 1 s later.
+        // One byte per message: a hop takes 2 s, a second message of the root leaves 1 s later.
         assert_eq!(idle(Bcast::OneRing, 1, 1.0), 0.0);
         assert_eq!(idle(Bcast::OneRing, 6, 1.0), 5.0 * 2.0);
         assert_eq!(idle(Bcast::OneRingM, 6, 1.0), 1.0 + 4.0 * 2.0);
         assert_eq!(idle(Bcast::TwoRing, 6, 1.0), 1.0 + 3.0 * 2.0);
-        // Heads 1, 2 and 4; the last has one more behind it.
+        // Heads 1, 2 and 4; the last one forwards to one more.
         assert_eq!(idle(Bcast::TwoRingM, 6, 1.0), 2.0 + 2.0 * 2.0);
     }
 
     #[test]
     fn long_moves_the_message_about_twice() {
-        // The root: down 2 + 1 pieces, around 3; then 2 hops of the last piece.
+        // The root sends 2 + 1 pieces down and 3 around; then come 2 hops of the last piece.
         let piece = 25.0;
         assert_eq!(idle(Bcast::Long, 4, 100.0), 6.0 * piece + 1.0 + 2.0 * (piece + 1.0));
         assert_eq!(idle(Bcast::Long, 1, 100.0), 0.0);
@@ -249,14 +249,14 @@ mod tests {
     #[test]
     fn pieces_shorten_a_ring() {
         let wire = Wire { pieces: 10, prompt: true, ..WIRE };
-        // The first hop takes all of it, the others a piece and a latency more.
+        // The first hop takes the whole message, each other hop a piece and a latency more.
         let got = idle_seconds(Bcast::OneRing, &wire, 100.0, 6);
         assert_eq!(got, 101.0 + 4.0 * 11.0);
     }
 
     #[test]
     fn pieces_that_have_come_since_the_last_call_leave_together() {
-        // Calls every 10 s; the last of 20 bytes is at rank 1 after 21 s.
+        // There are calls every 10 s; the last of 20 bytes is at rank 1 after 21 s.
         let at = |seconds| Moment::default().after(Part::Product, seconds);
         let window = Window { start: at(0.0), end: at(100.0), rows: 10.0 * 192.0 };
         let last = |pieces| {
@@ -265,7 +265,7 @@ mod tests {
         };
         assert_eq!(last(1), 30.0 + 20.0 + 1.0);
         assert_eq!(last(4), 30.0 + 5.0 + 1.0);
-        // More than a piece in the second since the call at 20 s.
+        // In the second since the call at 20 s, more than a piece has arrived.
         assert_eq!(last(40), 30.0 + 1.0 + 1.0);
     }
 }

@@ -1,22 +1,22 @@
-//! A point in time with the critical path that leads to it.
+//! A point in time, with the critical path that leads to it.
 
 use skt_terms::named;
 
 /// Number of [`Part`]s.
 pub const PARTS: usize = Part::ALL.len();
 
-/// What the critical path is made of.
+/// A part of the critical path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Factoring panels: compute and copies.
     Panel,
-    /// Pivot search and row exchange within panels: messages.
+    /// Messages of the pivot search and of the row exchange within panels.
     Pivots,
-    /// Panels on their way, and waiting for a rank to pass them on.
+    /// Panels that are being sent, or wait for a rank to forward them.
     Bcast,
-    /// Row exchange: gathering and scattering rows.
+    /// Copies of the row exchange: gathering and scattering rows.
     Rows,
-    /// Row exchange: messages.
+    /// Messages of the row exchange.
     RowMessages,
     /// Triangular solve for U.
     Solve,
@@ -26,7 +26,7 @@ pub enum Part {
     Back,
 }
 
-// In the order of tables.
+// The names, in the order of tables.
 named!(Part {
     Panel: "panel",
     Pivots: "pivot messages",
@@ -41,26 +41,25 @@ named!(Part {
 /// Seconds by part.
 pub type Parts = [f64; PARTS];
 
-/// A moment, and what the chain of events that led to it was made of: the parts
-/// always sum up to the time.
+/// A moment, and the parts of the chain of events that led to it, which always sum up to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Moment {
     /// Seconds from the start.
     pub at_seconds: f64,
-    /// The same, by part.
+    /// The same time, by part.
     pub by: Parts,
 }
 
 impl Moment {
-    /// `seconds` of `part` later.
+    /// The moment `seconds` of `part` later.
     pub fn after(mut self, part: Part, seconds: f64) -> Self {
         self.at_seconds += seconds;
         self.by[part as usize] += seconds;
         self
     }
 
-    /// The later of two: what waits for both goes on then, and its path is that
-    /// of the later.
+    /// The later of two moments: what waits for both continues then, and has the path of the later
+    /// one.
     pub fn and(self, other: Self) -> Self {
         if other.at_seconds > self.at_seconds { other } else { self }
     }

@@ -1,26 +1,25 @@
-//! The reference's own formula for the same machine, in which no communication is
-//! hidden.
+//! The reference's own formula for the same machine, in which no communication is hidden.
 
 use super::{Machine, Run};
 
 /// How often a row of U crosses a rank's link in the row exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowTraffic {
-    /// Three times, as the reference counts its own.
+    /// Three times, as the reference counts for its own exchange.
     Reference,
-    /// Once, as ours, when U rolls; and the displaced rows, of which each rank sends
-    /// a P-th, another P-th of a time.
+    /// Once, as in ours when U rolls; the displaced rows, of which each rank sends one of P parts,
+    /// add 1/P.
     Ours,
 }
 
-/// Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and Future
-/// (2003), and the scalability page of HPL 2.3. With g seconds an operation, b a
-/// double, a a message:
+/// The seconds of a run by Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and
+/// Future (2003), and by the scalability page of HPL 2.3. With g seconds per operation, b per
+/// double and a per message:
 ///
 /// `T = 2 N^3 g / (3 P Q) + b N^2 (c P + Q) / (2 P Q) + a N ((NB + 1) log2 P + P) / NB`
 ///
-/// where c is 3 for the reference. Look-ahead is none, a panel costs its first hop
-/// only, and DGEMM runs at one rate whatever its shape.
+/// where c is 3 for the reference. The formula has no look-ahead, counts only the first hop of a
+/// panel, and has one rate of DGEMM for all shapes.
 pub fn seconds(run: &Run, machine: &Machine, rows: RowTraffic) -> f64 {
     let (n, nb) = (run.n as f64, run.nb as f64);
     let (p, q) = (run.p as f64, run.q as f64);

@@ -1,45 +1,45 @@
-//! From measured phases to a [`Machine`].
+//! Fits a [`Machine`] to measured phases.
 //!
-//! Every phase of every run is one equation: the seconds that the mean rank spent
-//! in it, less what the walk says it waited there, are its counts times the unknown
-//! seconds for one of each unit. All equations are solved together by least squares
-//! with no unknown below zero (Lawson and Hanson: Solving Least Squares Problems,
-//! 1974, ch. 23). An operation of the solve or of a panel is never faster than one of
-//! a product: what it takes beyond that is the unknown. What is waited depends on the machine, so walk and solve take
-//! turns, a few rounds.
+//! Every phase of every run is one equation: the seconds that the mean rank spent in it, minus its
+//! waits by the walk, are its counts times the unknown seconds per unit. All equations are solved
+//! together by least squares with no unknown below zero (Lawson and Hanson: Solving Least Squares
+//! Problems, 1974, ch. 23). An operation of the solve or of a panel is never faster than one of a
+//! product: the unknown is the time that it takes beyond a product's. Waits depend on the machine,
+//! so walk and solve alternate for a few rounds.
 //!
-//! Broadcasts are not fitted: what they cost is waiting, which the walk has to get
+//! Broadcasts are not fitted: their cost is waiting, which the walk must derive from the latency
+//! and the bandwidth that pivots and row exchanges show.
 //! right from the latency and the bandwidth that pivots and row exchanges show.
 
 use super::machine::{Counts, Machine, UNITS, Unit};
 use super::{Changes, Measured, PhaseCounts, Prediction, predict};
 use crate::ModelError;
 
-/// Walks and solves.
+/// Number of rounds of walk and solve.
 const ROUNDS: usize = 6;
-/// An equation counts by its relative error, but seconds below this share of the
-/// run's time are noise.
+/// The share of a run's time below which seconds are noise; above it, an equation counts by its
+/// relative error.
 const NOISE_FRACTION: f64 = 0.002;
 
-/// Units that are operations of the same kind, in worse shapes.
+/// Units whose operations are those of a product in less efficient shapes.
 const NO_FASTER_THAN_PRODUCT: [Unit; 2] = [Unit::SolveFlop, Unit::PanelFlop];
 
-/// A machine and what it rests on.
+/// A fitted machine, and the units that the fit could not see.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// Seconds for one of each unit.
+    /// The seconds per unit.
     pub machine: Machine,
-    /// Units that no run exercised, or whose cost was negligible against the others: their
-    /// seconds are those of the machine that the fit began with, or 0.
+    /// Units that no run exercised, or whose cost was negligible: they keep the seconds of the
+    /// machine that the fit began with, or are 0.
     pub unseen: Vec<Unit>,
 }
 
-/// Fits a machine to those of `runs` that had one thread a rank, as the walk derives
-/// teams from the rates of one core, and went by messages. Units that none of them
-/// needs keep the seconds of `start` (a run with P = Q = 1 says nothing of messages).
+/// Fits a machine to those of `runs` that used messages and had one thread per rank, because the
+/// walk derives teams from the rates of one core. Units that none of them needs keep the seconds of
+/// `start` (a run with P = Q = 1 says nothing about messages).
 ///
 /// # Errors
-/// [`ModelError::Fit`] where the runs are too few or too much alike.
+/// [`ModelError::Fit`] if the runs are too few or too similar.
 pub fn fit(runs: &[Measured], start: &Machine) -> Result<Fit, ModelError> {
     let runs: Vec<&Measured> =
         runs.iter().filter(|measured| measured.run.threads == 1 && !measured.shared).collect();
@@ -63,7 +63,7 @@ pub fn fit(runs: &[Measured], start: &Machine) -> Result<Fit, ModelError> {
     Ok(Fit { machine, unseen })
 }
 
-/// Seconds and counts of the phases that are fitted.
+/// The seconds, waits and counts of the phases that are fitted.
 fn phases(measured: &Measured, predicted: &Prediction) -> [(f64, f64, Counts); 4] {
     let PhaseCounts { panel, swap, update, back } = predicted.counts;
     let (seconds, model) = (&measured.mean, &predicted.mean);
@@ -88,12 +88,12 @@ impl System {
             let weight = 1.0 / seconds.max(NOISE_FRACTION * measured.time_seconds);
             let row = Unit::ALL.map(|unit| weight * counts.get(unit));
             self.rows.push(row);
-            // What is left of a phase that was shorter than its waits is nothing.
+            // Nothing is left of a phase that was shorter than its waits.
             self.wanted.push(weight * (seconds - waited).max(0.0));
         }
     }
 
-    /// The equations with what solve and panel take beyond a product as unknowns.
+    /// The equations in which solve and panel have the time beyond a product as their unknowns.
     fn beyond_product(&self) -> Vec<[f64; UNITS]> {
         let mut rows = self.rows.clone();
         for row in &mut rows {
@@ -141,10 +141,10 @@ impl System {
     }
 }
 
-/// Minimises `|A x - b|` over `x >= 0`; rows of `A` as given.
+/// Minimises `|A x - b|` over `x >= 0`; the rows of `A` are given.
 fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     let n = a.first().map_or(0, Vec::len);
-    // Normal equations: the columns are scaled to length 1, and n is small.
+    // Normal equations suffice: the columns are scaled to length 1, and n is small.
     let mut ata = vec![vec![0.0; n]; n];
     let mut atb = vec![0.0; n];
     for (row, &want) in a.iter().zip(b) {
@@ -157,7 +157,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     }
     let mut x = vec![0.0; n];
     let mut free: Vec<usize> = Vec::new();
-    // Each turn frees one unknown; a cycle of rounding errors must end too.
+    // Each round frees one unknown; the bound ends a cycle of rounding errors.
     for _ in 0..10 * n {
         let gradient = |j: usize| atb[j] - (0..n).map(|i| ata[j][i] * x[i]).sum::<f64>();
         let steepest = (0..n)
@@ -170,7 +170,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
         loop {
             let solution = solve_free(&ata, &atb, &free);
             let negative = free.iter().zip(&solution).filter(|(_, z)| **z <= 0.0);
-            // As far towards the solution as all stay at or above zero.
+            // The step goes as far towards the solution as all unknowns stay at or above zero.
             let step = negative.map(|(&j, &z)| x[j] / (x[j] - z)).fold(1.0, f64::min);
             if step >= 1.0 && solution.iter().all(|&z| z > 0.0) {
                 for (&j, &z) in free.iter().zip(&solution) {
@@ -195,7 +195,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// The unknowns `free` with all others zero: Gaussian elimination with pivoting.
+/// Solves for the unknowns `free` with all others zero, by Gaussian elimination with pivoting.
 fn solve_free(ata: &[Vec<f64>], atb: &[f64], free: &[usize]) -> Vec<f64> {
     let n = free.len();
     let mut m: Vec<Vec<f64>> =
@@ -203,7 +203,7 @@ fn solve_free(ata: &[Vec<f64>], atb: &[f64], free: &[usize]) -> Vec<f64> {
     for k in 0..n {
         let pivot = (k..n).max_by(|&i, &j| m[i][k].abs().total_cmp(&m[j][k].abs())).expect("a row");
         m.swap(k, pivot);
-        // Columns that say the same as others get nothing.
+        // A column that depends on others gets zero.
         if m[k][k].abs() < 1e-13 {
             m[k].fill(0.0);
             m[k][k] = 1.0;
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_would_be_negative_is_zero_and_the_rest_is_best_without_it() {
-        // b falls with i: the slope would be negative, so the constant is the mean.
+        // b falls with i, so the slope would be negative, and the constant is the mean.
         let a: Vec<Vec<f64>> = (0..5).map(|i| vec![1.0, f64::from(i)]).collect();
         let b = [5.0, 4.0, 3.0, 2.0, 1.0];
         let x = non_negative_least_squares(&a, &b);

@@ -1,4 +1,4 @@
-//! What a machine charges for each unit of work.
+//! The seconds that a machine takes for each unit of work.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::error::non_negative;
 /// Number of [`Unit`]s.
 pub const UNITS: usize = 11;
 
-/// What work is counted in.
+/// A unit in which work is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Operations of the trailing product.
@@ -36,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All of them.
+    /// All units.
     pub const ALL: [Unit; UNITS] = [
         Unit::ProductFlop,
         Unit::ProductEntry,
@@ -52,12 +52,12 @@ impl Unit {
     ];
 }
 
-/// So many of each unit.
+/// A number of each unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counts([f64; UNITS]);
 
 impl Counts {
-    /// Only those listed.
+    /// The listed numbers; all others are 0.
     pub fn of(list: &[(Unit, f64)]) -> Self {
         let mut counts = Self::default();
         for &(unit, count) in list {
@@ -66,7 +66,7 @@ impl Counts {
         counts
     }
 
-    /// How many of one unit.
+    /// The number of one unit.
     pub fn get(&self, unit: Unit) -> f64 {
         self.0[unit as usize]
     }
@@ -79,39 +79,39 @@ impl Counts {
     }
 }
 
-/// Seconds for one of each unit; 0 means an infinite rate. Compute and copies
-/// are those of one core while all cores work.
+/// Seconds per unit; 0 means an infinite rate. The rates of compute and copies are those of one
+/// core while all cores work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// One operation of a large product: the inverse of the DGEMM rate of a core.
+    /// Seconds per operation of a large product: the inverse of a core's DGEMM rate.
     pub product_flop_seconds: f64,
-    /// One entry of the trailing matrix, read and written by a product: why DGEMM
-    /// is slower for few columns of L.
+    /// Seconds per entry of the trailing matrix that a product reads and writes: the reason why
+    /// DGEMM is slower for few columns of L.
     pub product_entry_seconds: f64,
-    /// One entry of L2 or U, packed by the BLAS.
+    /// Seconds per entry of L2 or U that the BLAS packs.
     pub packed_entry_seconds: f64,
-    /// One operation of the triangular solve.
+    /// Seconds per operation of the triangular solve.
     pub solve_flop_seconds: f64,
-    /// One column of a panel.
+    /// Seconds per column of a panel.
     pub panel_column_seconds: f64,
-    /// One entry of a panel.
+    /// Seconds per entry of a panel.
     pub panel_entry_seconds: f64,
-    /// One operation of a panel.
+    /// Seconds per operation of a panel.
     pub panel_flop_seconds: f64,
-    /// One byte read or written by a copy of rows.
+    /// Seconds per byte that a copy of rows reads or writes.
     pub copied_byte_seconds: f64,
-    /// One byte of the matrix read by the back substitution.
+    /// Seconds per byte of the matrix that the back substitution reads.
     pub streamed_byte_seconds: f64,
-    /// Latency of a message between two ranks, MPI included.
+    /// Latency of a message between two ranks, including MPI, in seconds.
     pub message_seconds: f64,
-    /// One byte of a message: the inverse of the bandwidth of a rank in one direction.
+    /// Seconds per byte of a message: the inverse of a rank's bandwidth in one direction.
     pub message_byte_seconds: f64,
 }
 
 impl Machine {
-    /// One of two cores of an AMD EPYC (Zen 4) with OpenBLAS 0.3.21, two ranks that
-    /// communicate through shared memory (Open MPI 4.1.4), as [`super::fit`] found it.
+    /// One of two cores of an AMD EPYC (Zen 4) with OpenBLAS 0.3.21 and two ranks that communicate
+    /// through shared memory (Open MPI 4.1.4), as fitted by [`super::fit`].
     pub const ZEN4_CORE: Machine = Machine {
         product_flop_seconds: 1.731e-11,
         product_entry_seconds: 2.539e-10,
@@ -143,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// From seconds for one of each, in the order of [`Unit::ALL`].
+    /// Makes a machine from the seconds of all units, in the order of [`Unit::ALL`].
     pub fn from_seconds(seconds: [f64; UNITS]) -> Self {
         let [
             flop,
@@ -173,13 +173,13 @@ impl Machine {
         }
     }
 
-    /// Seconds for `counts`, one after the other.
+    /// Seconds for `counts`, one unit after the other.
     pub fn seconds(&self, counts: &Counts) -> f64 {
         Unit::ALL.iter().map(|&unit| counts.get(unit) * self.seconds_per(unit)).sum()
     }
 
-    /// The same machine with a core of another DGEMM rate: solve, panel and
-    /// packing change with it, memory and network do not.
+    /// This machine with another DGEMM rate of its cores: solve and panel scale with it, memory and
+    /// network do not.
     pub fn with_core_flops(mut self, flops: f64) -> Self {
         let factor = 1.0 / (flops * self.product_flop_seconds);
         self.product_flop_seconds *= factor;
@@ -188,14 +188,16 @@ impl Machine {
         self
     }
 
-    /// The same machine, all of it `times` as slow.
+    /// This machine, slower by the factor `times` in everything.
     pub(super) fn slowed(&self, times: f64) -> Self {
         Self::from_seconds(Unit::ALL.map(|unit| times * self.seconds_per(unit)))
     }
 
+    /// Checks the seconds.
+    ///
     /// # Errors
-    /// The first number that is negative or not finite, or a DGEMM rate that is
-    /// not finite: efficiency is measured against it.
+    /// The first number that is negative or not finite, or a DGEMM rate that is not finite, because
+    /// efficiency is relative to it.
     pub fn validate(&self) -> Result<(), ModelError> {
         crate::error::positive("product_flop_seconds", self.product_flop_seconds)?;
         for (name, value) in [

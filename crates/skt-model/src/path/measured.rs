@@ -1,25 +1,24 @@
-//! Runs that were measured.
+//! Measured runs.
 
 use skt_terms::phases::Phases;
 
 use super::Run;
 
-/// A test that ran to its end, and where its time went.
+/// A test that ran to its end, with its time by phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// What was run.
+    /// The parameters of the run.
     pub run: Run,
-    /// Time of the timed part.
+    /// Seconds of the timed part.
     pub time_seconds: f64,
-    /// Mean over ranks of each phase.
+    /// The mean over ranks of each phase, in seconds.
     pub mean: Phases,
-    /// Whether ranks read panels or rows in each other's memory. The walk knows of
-    /// messages alone.
+    /// Whether ranks read panels or rows in each other's memory. The walk covers messages only.
     pub shared: bool,
 }
 
-/// The fastest of all tests of the same run, in the order in which the runs first
-/// come: what else goes on on a machine only adds to a time.
+/// The fastest of all tests of each run, in the order in which the runs first appear: other load on
+/// a machine can only add to a time.
 pub fn fastest(tests: &[Measured]) -> Vec<Measured> {
     let mut best: Vec<Measured> = Vec::new();
     for test in tests {

@@ -1,5 +1,5 @@
-//! The critical path of our own solver on paper: the time of a run on a P x Q grid, and
-//! the part of it that is hidden behind the trailing product.
+//! The critical path of our own solver on paper: the time of a run on a P x Q grid, and the part of
+//! it that the trailing product hides.
 //!
 //! ```text
 //! counts of each step (work)  x  seconds for one of each (Machine)
@@ -7,20 +7,20 @@
 //!     ──>  time, times by phase as the report has them, and the critical path by part
 //! ```
 //!
-//! The walk follows `pgesv` step by step: which rank updates and factors the next panel
-//! when, how it travels (`comm::panel_bcast`), where rows are exchanged, what waits for
-//! what. Every row exchange and every pivot makes the ranks of a process column wait
-//! for each other, and all have the same number of rows within one of the small blocks
-//! in which rows are dealt out (`grid::Cyclic::rows`); so one clock a process column is
-//! enough, and the time of the process row with most rows counts. It takes O(N/NB (P +
-//! Q)) steps: seconds for the largest machines there are.
+//! The walk follows `pgesv` step by step: which rank updates and factors the next panel and when,
+//! how the panel is broadcast (`comm::panel_bcast`), where rows are exchanged, and what waits for
+//! what. Every row exchange and every pivot makes the ranks of a process column wait for each
+//! other, and all of them have the same number of rows within one of the small blocks in which rows
+//! are distributed (`grid::Cyclic::rows`). So one clock per process column is enough, and the time
+//! of the process row with most rows counts. The walk takes O(N/NB (P + Q)) steps, which is seconds
+//! for the largest machines.
 //!
-//! [`fit`] finds the seconds for one of each unit from JSON reports of real runs.
-//! [`closed`] has the formula of the reference for the same thing.
+//! [`fit`] finds the seconds per unit from JSON reports of real runs. [`closed`] has the
+//! reference's formula for the same time.
 //!
-//! All data goes by messages. The model leaves out: ranks of a node that read panels,
-//! rows and pivots in each other's memory, contention in the network (a rank always has
-//! its own bandwidth), system noise, checkpoints, pivots that are not spread evenly.
+//! All data is sent by messages. The model leaves out ranks of a node that read panels, rows and
+//! pivots in each other's memory, contention in the network (a rank always has its own bandwidth),
+//! system noise, checkpoints, and pivots that are not spread evenly.
 
 mod back;
 mod bcast;
@@ -43,7 +43,7 @@ pub use clock::{PARTS, Part, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
 pub use measured::Measured;
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Order of the matrix.
@@ -54,34 +54,36 @@ pub struct Run {
     pub p: usize,
     /// Process columns.
     pub q: usize,
-    /// Threads a rank.
+    /// Threads per rank.
     pub threads: usize,
     /// Look-ahead: panels factored ahead of the update.
     pub depth: usize,
-    /// Panel broadcast.
+    /// The panel broadcast.
     pub bcast: Bcast,
-    /// Row exchange.
+    /// The row exchange.
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// Whether the rows of many columns are exchanged in two halves: those of one travel
-    /// while the other is multiplied.
+    /// Whether the rows of many columns are exchanged in two halves, so that the rows of one half
+    /// are sent while the other half is multiplied.
     pub halves: bool,
 }
 
-/// Columns of a half, at least, in swap thresholds; see `pgesv::trailing`.
+/// The least number of columns of a half, in swap thresholds; see `pgesv::trailing`.
 const HALF_COLUMNS: usize = 16;
 
-/// Steps of the walk that a run may take, some ten seconds: for a matrix of order
-/// 14,529,408 on 128 x 192 processes NB = 192 is enough.
+/// The largest number of steps of a walk, which takes some ten seconds: it suffices for a matrix of
+/// order 14,529,408 on 128 x 192 processes with NB = 192.
 const MOST_STEPS: usize = 30_000_000;
 
-/// Steps of an estimate, some tenths of a second.
+/// Number of steps of an estimate, which takes some tenths of a second.
 const ESTIMATE_STEPS: usize = 600_000;
 
 impl Run {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// The first number out of its range, or more steps than the walk takes.
+    /// The first number that is out of its range, or more steps than the walk may take.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.validate_numbers()?;
         self.validate_steps(self.panels())
@@ -91,7 +93,7 @@ impl Run {
         const INT_MAX: usize = i32::MAX as usize;
         const NB_MAX: usize = 1 << 16;
         within("n", self.n, 1..=N_MAX, "1 to 4294967295")?;
-        // A panel's columns are walked one by one.
+        // The columns of a panel are walked one by one.
         within("nb", self.nb, 1..=NB_MAX, "1 to 65536")?;
         for (name, value, min) in [
             ("p", self.p, 1),
@@ -115,13 +117,13 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the rows of so many local columns are exchanged in halves, which hides their
-    /// messages behind the product as far as it is long enough.
+    /// Whether the rows of `cols` local columns are exchanged in halves, which hides their messages
+    /// behind the product as far as it is long enough.
     pub(super) fn is_in_halves(&self, cols: f64) -> bool {
         self.halves && self.p > 1 && cols >= (2 * HALF_COLUMNS * self.swap_threshold) as f64
     }
 
-    /// Whether the solver exchanges rows in halves where there are many.
+    /// Whether the solver exchanges rows in halves if there are many columns.
     pub fn has_halves(swap: Swap, depth: usize) -> bool {
         swap == Swap::Mix && depth > 0
     }
@@ -138,69 +140,70 @@ impl Run {
     }
 }
 
-/// Changes to the solver that do not exist yet, to see what each would bring.
+/// Changes of the solver that do not exist yet, to see what each would gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// A panel is passed on when it arrives, not at the next call into MPI.
+    /// Whether a panel is forwarded as soon as it arrives, not at the next call into MPI.
     pub prompt_forwarding: bool,
-    /// With DEPTH >= 2, a rank waits for the panel that it needs next, not for the
-    /// newest one.
+    /// Whether, with DEPTH >= 2, a rank waits for the panel that it needs next, not for the newest
+    /// one.
     pub wait_for_oldest: bool,
-    /// A team takes just its share of a panel: all passes over columns are cut up, at no cost.
+    /// Whether a team takes only its share of a panel's time, because all passes over columns are
+    /// divided at no cost.
     pub team_without_loss: bool,
 }
 
-/// What the model says of a run.
+/// The model's prediction for a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
-    /// Time of the timed part.
+    /// Seconds of the timed part.
     pub time_seconds: f64,
-    /// Its rate.
+    /// The rate, in Gflop/s.
     pub gflops: f64,
-    /// Rate over the DGEMM rate of all cores.
+    /// The rate relative to the DGEMM rate of all cores.
     pub efficiency: f64,
-    /// Mean over ranks of each phase, as the report has it.
+    /// The mean over ranks of each phase, in seconds, as in the report.
     pub mean: Phases,
-    /// Largest of any process column.
+    /// The largest value of any process column, for each phase, in seconds.
     pub max: Phases,
-    /// The critical path; its parts sum up to the time.
+    /// The critical path, in seconds by part, which sum up to the time.
     pub path: Parts,
-    /// What the parts would take if nothing hid them: panels, pivots and broadcasts
-    /// one after the other, the rest as the mean over ranks.
+    /// The seconds that the parts would take if nothing hid them: panels, pivots and broadcasts one
+    /// after the other, the rest as the mean over ranks.
     pub unhidden: Parts,
-    /// Work of a rank by phase, mean over ranks, without what it waits for.
+    /// The work of a rank by phase, as the mean over ranks, without its waits.
     pub counts: PhaseCounts,
 }
 
-/// Units of work by phase: those of a rank, mean over ranks.
+/// The units of work of a rank by phase, as the mean over ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PhaseCounts {
-    /// Panel factorization, pivot messages included.
+    /// Panel factorization, including pivot messages.
     pub panel: Counts,
     /// Row exchange.
     pub swap: Counts,
     /// Triangular solve and product.
     pub update: Counts,
-    /// Back substitution, messages left out.
+    /// Back substitution, without messages.
     pub back: Counts,
 }
 
-/// What `run` takes on `machine`.
+/// Predicts the time of `run` on `machine`.
 ///
 /// # Errors
-/// A parameter outside of its range.
+/// A parameter is outside of its range.
 pub fn predict(run: &Run, machine: &Machine, changes: &Changes) -> Result<Prediction, ModelError> {
     run.validate()?;
     machine.validate()?;
     Ok(walked(walk::Walk::new(run, machine, changes, 1)))
 }
 
-/// Seconds that `run` takes on `machine`, where its panels are more than can be
-/// walked: of every so many one is, but of at least `4 Q` in all. Within 1 % of
+/// Seconds that `run` takes on `machine`, also if it has more panels than can be walked: then only
+/// one of several panels is walked, but at least `4 Q` of them. The result is within 1 % of
 /// [`predict`] where that is possible.
 ///
 /// # Errors
-/// A parameter outside of its range.
+/// A parameter is outside of its range.
 pub fn estimate_seconds(run: &Run, machine: &Machine) -> Result<f64, ModelError> {
     machine.validate()?;
     run.validate_numbers()?;

@@ -1,4 +1,4 @@
-//! The walk over the panels: `pgesv::Solver::factor` with clocks for work.
+//! The walk over the panels: `pgesv::Solver::factor` with clocks instead of work.
 
 use skt_terms::layout::Cyclic;
 use skt_terms::phases::Phases;
@@ -11,28 +11,28 @@ use super::work::{self, RowExchange};
 use super::{Changes, PARTS, PhaseCounts, Prediction, Run, Unit};
 use std::collections::VecDeque;
 
-/// Columns below which exchange and solve are not cut up for a team.
+/// Number of columns below which exchange and solve are not divided among a team.
 const TEAM_GRAIN_COLS: f64 = 64.0;
 
-/// A panel that is factored and not yet applied everywhere.
+/// A panel that is factored but not yet applied everywhere.
 struct Factored {
     k: usize,
     arrivals: bcast::Arrivals,
 }
 
-/// What goes on while rows are exchanged.
+/// What happens while rows are exchanged.
 #[derive(Clone, Copy)]
 struct Beside {
-    /// When the rank has sent what it sends of panels, in seconds from the start of the run.
+    /// When the rank has finished sending panels, in seconds from the start of the run.
     port_seconds: f64,
-    /// The product that hides messages: of both halves where there are halves, else none.
+    /// Seconds of the product that hides messages: that of both halves if there are halves, else 0.
     product_seconds: f64,
 }
 
 impl Beside {
-    /// For how long rows whose messages take `message_seconds` wait for the port, as far as
-    /// nothing hides it. Behind a panel are the rows of the right half, which have the product
-    /// of the left one to travel.
+    /// Seconds that rows, whose messages take `message_seconds`, wait for the port, as far as
+    /// nothing hides the wait. After a panel, the rows of the right half are sent, which have the
+    /// product of the left half as their time.
     fn queued_seconds(&self, clock: Moment, message_seconds: f64) -> f64 {
         if message_seconds == 0.0 {
             return 0.0;
@@ -42,28 +42,28 @@ impl Beside {
     }
 }
 
-/// Rows below a panel's diagonal block.
+/// Number of rows below a panel's diagonal block.
 #[derive(Clone, Copy)]
 struct Below {
-    /// On the process row that has most.
+    /// The number on the process row that has most.
     most: f64,
-    /// Mean over process rows.
+    /// The mean over process rows.
     mean: f64,
 }
 
 pub(super) struct Walk<'a> {
     pub(super) run: &'a Run,
-    /// Panels that one step represents: of so many the first is walked, on a machine as
-    /// many times as slow.
+    /// Number of panels that one step represents: the first of them is walked, on a machine that is
+    /// slower by this factor.
     pub(super) stride: usize,
     pub(super) machine: &'a Machine,
     changes: &'a Changes,
-    /// By process column.
+    /// The clock of each process column.
     pub(super) clocks: Vec<Moment>,
-    /// By process column: what the mean rank will wait for the one with most rows
-    /// when they next meet, in seconds.
+    /// For each process column, the seconds that the mean rank will wait for the rank with most
+    /// rows when they next meet.
     waits: Vec<f64>,
-    /// By process column.
+    /// The seconds by phase of each process column.
     pub(super) phases: Vec<Phases>,
     factored: VecDeque<Factored>,
     exchange: RowExchange,
@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// All panels.
+    /// Walks all panels.
     pub(super) fn walk_panels(&mut self) {
         let steps = self.run.panels().div_ceil(self.stride);
         let depth = self.run.depth;
@@ -118,8 +118,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Panel `current` on the columns right of the look-ahead; meanwhile panel
-    /// `ahead` is brought up to date, factored and broadcast.
+    /// Applies panel `current` to the columns right of the look-ahead; meanwhile panel `ahead` is
+    /// brought up to date, factored and broadcast.
     fn update(&mut self, current: usize, ahead: Option<usize>) {
         let q = self.run.q;
         let owner = ahead.map(|next| next % q);
@@ -175,8 +175,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A team multiplies while one of its threads advances the next panel, then
-    /// that one helps.
+    /// A team multiplies while one of its threads advances the next panel and then joins in.
     fn join(
         &mut self,
         start: Moment,
@@ -229,8 +228,8 @@ impl<'a> Walk<'a> {
         clock.after(Part::Panel, compute).after(Part::Pivots, messages)
     }
 
-    /// Exchanges rows by panel `k` on `cols` columns, and solves for U there. `threads`
-    /// share it, unless messages are in between or the columns are few.
+    /// Exchanges the rows of panel `k` on `cols` columns, and solves for U there. `threads` threads
+    /// share the work, unless there are messages in between or the columns are few.
     fn exchange_and_solve(
         &mut self,
         clock: Moment,
@@ -277,8 +276,8 @@ impl<'a> Walk<'a> {
             .after(Part::Rows, keep_seconds)
     }
 
-    /// A product on `rows` rows, cut into pieces unless `whole`, and into halves where the
-    /// rows of its columns are exchanged so.
+    /// A product on `rows` rows, divided into pieces unless `whole`, and into halves if the rows of
+    /// its columns are exchanged in halves.
     fn product(&self, rows: f64, cols: f64, jb: f64, whole: bool) -> Counts {
         let halves = if whole || !self.run.is_in_halves(cols) { 1.0 } else { 2.0 };
         let mut product = Counts::default();
@@ -286,8 +285,8 @@ impl<'a> Walk<'a> {
         product
     }
 
-    /// Books a product whose time on the process row with most rows is on the
-    /// clock already: the mean rank has less to do and waits.
+    /// Accounts for a product whose time on the process row with most rows is already on the clock:
+    /// the mean rank has less to do and waits.
     fn account_product(
         &mut self,
         column: usize,
@@ -305,16 +304,16 @@ impl<'a> Walk<'a> {
         self.counts.update.add(&mean, 1.0 / self.run.q as f64);
     }
 
-    /// When `column`, whose clock this is, has sent what it sends of the panels that it has, in
-    /// seconds from the start of the run: it has one port, and rows leave behind them.
+    /// When `column`, whose clock is `clock`, has finished sending the panels that it has, in
+    /// seconds from the start of the run: it has one port, and rows leave after panels.
     fn port_seconds(&self, clock: Moment, column: usize) -> f64 {
         let panels = self.factored.iter().map(|panel| &panel.arrivals);
         let here = panels.filter(|panel| panel.here[column].at_seconds <= clock.at_seconds);
         here.map(|panel| panel.sent[column].at_seconds).fold(0.0, f64::max)
     }
 
-    /// When the owner of panel `next`, which is `ready`, has sent what it sends of it before it
-    /// waits itself, in seconds from the start of the run.
+    /// When the owner of panel `next`, which is ready at `ready`, has sent its copies of the panel
+    /// before it waits itself, in seconds from the start of the run.
     fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
         let Run { bcast, q, .. } = *self.run;
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
@@ -322,7 +321,7 @@ impl<'a> Walk<'a> {
         ready.at_seconds + copies * bytes * self.machine.message_byte_seconds
     }
 
-    /// Sends panel `next` off.
+    /// Starts the broadcast of panel `next`.
     fn start(&mut self, next: usize, ready: Moment, windows: &[Window]) {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let (topology, q) = (self.run.bcast, self.run.q);
@@ -337,7 +336,7 @@ impl<'a> Walk<'a> {
         self.factored.push_back(Factored { k: next, arrivals });
     }
 
-    /// All wait for the newest factored panel, or for the oldest.
+    /// Makes all columns wait for the newest factored panel, or for the oldest.
     fn finish(&mut self, oldest: bool) {
         let waited_for = if oldest { self.factored.front() } else { self.factored.back() };
         let k = waited_for.expect("a panel is factored").k;
@@ -354,7 +353,7 @@ impl<'a> Walk<'a> {
         later
     }
 
-    /// No thread multiplies.
+    /// Windows in which no thread multiplies.
     fn idle_windows(&self) -> Vec<Window> {
         self.clocks.iter().map(|&now| Window { start: now, end: now, rows: 0.0 }).collect()
     }
@@ -364,7 +363,7 @@ impl<'a> Walk<'a> {
         k * self.stride
     }
 
-    /// Columns of the panel of step `k`.
+    /// Number of columns of the panel of step `k`.
     fn width(&self, k: usize) -> usize {
         self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
@@ -378,8 +377,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Local columns of process column `column` right of the look-ahead in step
-    /// `k`, b included.
+    /// Number of local columns of process column `column` right of the look-ahead in step `k`,
+    /// including b.
     fn columns_right_of(&self, column: usize, k: usize) -> f64 {
         let Run { n, nb, q, depth, .. } = *self.run;
         let first = ((self.panel(k) + 1 + depth) * nb).min(n);
@@ -434,7 +433,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Most of the indices `first..n` that any process holds.
+/// The largest number of the indices `first..n` that any process holds.
 pub(super) fn most_from(map: Cyclic, first: usize, n: usize) -> f64 {
     let held = |me: usize| map.count_before(n, me) - map.count_before(first, me);
     (0..map.procs).map(held).max().expect("a process") as f64
@@ -446,7 +445,7 @@ mod tests {
     use super::*;
     use skt_terms::choice::{Bcast, Swap};
 
-    /// A second a byte that is sent, all else free.
+    /// A machine on which sending takes a second per byte, and everything else is free.
     fn wires() -> Machine {
         Machine { message_byte_seconds: 1.0, ..Machine::from_seconds([0.0; UNITS]) }
     }
@@ -474,8 +473,9 @@ mod tests {
         let messages = |exchange: RowExchange| {
             wires.seconds(&exchange.messages(run.swap, run.swap_threshold, 1.0))
         };
-        // Column 0 has b alone right of the look-ahead. The rows of b for panel 0 wait until that
-        // panel has left for column 1; those for panel 1, which comes from there, for nothing.
+        // Column 0 has only b right of the look-ahead. The rows of b for panel 0 wait until that
+        // panel has left for column 1; the rows for panel 1, which comes from column 1, do not
+        // wait.
         let rows = messages(walk.exchange) + messages(walk.exchange_last);
         let panel = work::panel_bytes(walk.below(0).most, 64);
         assert!(rows > 0.0 && panel > 0.0);
@@ -500,7 +500,7 @@ mod tests {
         let at = |seconds| Moment::default().after(Part::Panel, seconds);
         let panel = work::panel_bytes(walk.below(0).most, 64);
         walk.start(0, at(1000.0), &walk.idle_windows());
-        // Column 1 has it when column 0 has sent it, and passes it on to column 2.
+        // Column 1 has the panel when column 0 has sent it, and forwards it to column 2.
         let here = 1000.0 + panel;
         assert_eq!(walk.port_seconds(at(here - 1.0), 1), 0.0);
         assert_eq!(walk.port_seconds(at(here), 1), here + panel);

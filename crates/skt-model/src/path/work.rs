@@ -1,5 +1,5 @@
-//! What each step of the solver does, counted: the one place that the walk, the fit and the
-//! solver on a simulated machine all read.
+//! The work of each step of the solver, counted: the walk, the fit and the solver on a simulated
+//! machine all read it here.
 
 use skt_terms::choice::Swap;
 use skt_terms::layout::leading_dimension;
@@ -9,20 +9,21 @@ use super::{Changes, Run};
 
 /// Bytes of a double.
 const DOUBLE: f64 = 8.0;
-/// Rows of one product, see `pgesv`: U is packed anew for each.
+/// Rows of one product, see `pgesv`; U is packed again for each product.
 const PRODUCT_ROWS: f64 = 1024.0;
-/// The same as long as a rank is to pass a panel on.
+/// Rows of one product while a rank must still forward a panel.
 const PRODUCT_ROWS_WHILE_PASSING_ON: f64 = 192.0;
-/// What a panel costs its owner, for each of its rows and columns, in elements of the trailing
+/// The cost of a panel to its owner, for each of its rows and columns, in elements of the trailing
 /// product, see `pgesv::product`.
 const ADVANCE_COST: f64 = 7.0 / 3.0;
-/// What a team loses at a panel beside its share, of the time of one thread, see there.
+/// The time that a team loses at a panel in addition to its share, relative to the time of one
+/// thread, see `pgesv::product`.
 const TEAM_PANEL_LOSS: f64 = 1.0 / 6.0;
-/// Doubles ahead of the two rows in a pivot's message, see `pfact::pivot`.
+/// Doubles before the two rows in a pivot's message, see `pfact::pivot`.
 const PIVOT_HEAD: f64 = 4.0;
 
-/// Trailing product `A2 -= L2 U` on `rows x cols` with `k` columns of L2, cut into
-/// pieces of 1024 rows unless `whole`.
+/// The trailing product `A2 -= L2 U` on `rows x cols` with `k` columns of L2, divided into pieces
+/// of 1024 rows unless `whole`.
 pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     let calls = if whole { 1.0 } else { products(rows) };
     Counts::of(&[
@@ -32,33 +33,34 @@ pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     ])
 }
 
-/// Products that a trailing product is cut into.
+/// Number of products into which a trailing product is divided.
 fn products(rows: f64) -> f64 {
     (rows / PRODUCT_ROWS).ceil().max(1.0)
 }
 
-/// The same where a panel is to be passed on, which happens after each of them.
+/// Number of products into which a trailing product is divided while a panel must be forwarded,
+/// which happens after each of them.
 pub(super) fn products_while_passing_on(rows: f64) -> f64 {
     (rows / PRODUCT_ROWS_WHILE_PASSING_ON).ceil().max(1.0)
 }
 
-/// Triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
+/// The triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
 pub fn solve(k: f64, cols: f64) -> Counts {
     Counts::of(&[(Unit::SolveFlop, k * k * cols)])
 }
 
-/// P > 1: each rank writes its rows of U, of `k`, back into A.
+/// Copies of a rank's share of the `k` rows of U back into A, where P > 1.
 pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
     Counts::of(&[(Unit::CopiedByte, 2.0 * DOUBLE * k / p as f64 * cols)])
 }
 
-/// A panel of `jb` columns with `rows` rows of a rank below its diagonal block, on
-/// `p` process rows, without its messages.
+/// The factorization of a panel of `jb` columns, with `rows` rows of a rank below its diagonal
+/// block, on `p` process rows, without its messages.
 ///
-/// Of the LU of the diagonal block, `2/3 jb^3` operations, each rank solves for the
-/// rows of U1 by itself: `1/6 jb^3`, for the recursion halves the panel, and a half
-/// of `h` columns costs `h^3`. The rest is products on rows that are still active,
-/// of which each rank has its share. Own rows are copied in, L1 and L2 out.
+/// Of the LU of the diagonal block, which takes `2/3 jb^3` operations, each rank solves for the
+/// rows of U1 itself: this is `1/6 jb^3`, because the recursion halves the panel, and a half of `h`
+/// columns costs `h^3`. The rest is products on rows that are still active, of which each rank has
+/// its share. The rank's own rows are copied in, L1 and L2 out.
 pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     let (even, cube) = (1.0 / p as f64, jb * jb * jb);
     Counts::of(&[
@@ -68,14 +70,14 @@ pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     ])
 }
 
-/// What a team loses at the factorization of a panel, as a share of the time of one thread.
+/// The time that a team loses at the factorization of a panel, relative to the time of one thread.
 pub(super) fn team_panel_loss(threads: usize, changes: &Changes) -> f64 {
     let is_lost = threads > 1 && !changes.team_without_loss;
     if is_lost { TEAM_PANEL_LOSS } else { 0.0 }
 }
 
-/// Whether the next panel, `jb` wide, goes before the product on `cols` columns, and not beside
-/// it, see `pgesv::product`.
+/// Whether the next panel, `jb` columns wide, is advanced before the product on `cols` columns and
+/// not during it, see `pgesv::product`.
 pub(super) fn advances_first(run: &Run, jb: f64, cols: f64) -> bool {
     let width = if run.is_in_halves(cols) { cols / 2.0 } else { cols };
     let late = ADVANCE_COST * jb;
@@ -84,8 +86,8 @@ pub(super) fn advances_first(run: &Run, jb: f64, cols: f64) -> bool {
     run.threads == 1 || late > by_team
 }
 
-/// The pivot messages of a panel of `jb` columns on `p` process rows: recursive
-/// doubling once a column, two more steps where `p` is no power of two.
+/// The pivot messages of a panel of `jb` columns on `p` process rows: one recursive doubling per
+/// column, with two more steps if `p` is not a power of two.
 pub(super) fn pivots(jb: f64, p: usize) -> Counts {
     let leaning = if p.is_power_of_two() { 0.0 } else { 2.0 };
     let steps = jb * (f64::from(p.ilog2()) + leaning);
@@ -99,25 +101,25 @@ pub(super) fn panel_bytes(rows: f64, jb: usize) -> f64 {
     DOUBLE * (8.0 + jb.next_multiple_of(8) as f64 + ld * (jb as f64 + rows))
 }
 
-/// How the rows of a panel are exchanged on `p` process rows.
+/// The row exchange of a panel on `p` process rows.
 ///
-/// Each rank has `jb / P` rows of the diagonal block. All of them are displaced, and
-/// go to the places of the pivot rows, which become the rows of U: a rank that has
-/// more pivot rows than others gathers and gets more.
+/// Each rank has `jb / P` rows of the diagonal block. All of them are displaced to the positions of
+/// the pivot rows, which become the rows of U: a rank that has more pivot rows than others gathers
+/// and gets more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowExchange {
     p: usize,
     jb: f64,
-    /// Pivot rows on the rank that has most of them.
+    /// Number of pivot rows on the rank that has most.
     most_pivots: f64,
-    /// Messages, and rows in them, one after the other.
+    /// Number of messages one after the other, and of rows in them.
     binary: (f64, f64),
     long: (f64, f64),
 }
 
 impl RowExchange {
-    /// For panels of `jb` columns. Pivots are taken as spread evenly at random
-    /// over the process rows.
+    /// The exchange for panels of `jb` columns, with pivots spread at random and evenly over the
+    /// process rows.
     pub(super) fn new(p: usize, jb: usize) -> Self {
         let jb = jb as f64;
         let most = |groups: usize| {
@@ -133,14 +135,14 @@ impl RowExchange {
         }
     }
 
-    /// Copies on the rank that has most of them, and the mean over ranks, for `cols`
-    /// columns: own rows of U and displaced rows that leave are gathered, displaced
-    /// rows are put in their places. U is solved from where it arrives.
+    /// The copies on the rank that has most of them, and their mean over ranks, for `cols` columns:
+    /// own rows of U and displaced rows that leave are gathered, displaced rows are put into their
+    /// positions. U is solved where it arrives.
     pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
         let entries =
             |rows: f64, bytes: f64| Counts::of(&[(Unit::CopiedByte, rows * cols * bytes)]);
         if self.p == 1 {
-            // Two rows read, two written, in place.
+            // Two rows are read and two written, in place.
             let all = entries(self.jb, 4.0 * DOUBLE);
             return (all, all);
         }
@@ -152,7 +154,7 @@ impl RowExchange {
         )
     }
 
-    /// Messages on the critical path, for `cols` columns.
+    /// The messages on the critical path, for `cols` columns.
     pub(super) fn messages(&self, swap: Swap, threshold: usize, cols: f64) -> Counts {
         if self.p == 1 {
             return Counts::default();
@@ -160,7 +162,7 @@ impl RowExchange {
         let long = match swap {
             Swap::BinaryExchange => false,
             Swap::SpreadRoll => true,
-            // As `swap::exchange`: of two ranks each sends the other what it needs.
+            // As in `swap::exchange`: each of two ranks sends the other what it needs.
             Swap::Mix => self.p > 2 && cols > threshold as f64,
         };
         let (messages, rows) = if long { self.long } else { self.binary };
@@ -168,14 +170,14 @@ impl RowExchange {
     }
 }
 
-/// Of so many displaced rows, those that end on other ranks.
+/// The number of `displaced` rows that move to other ranks.
 fn leaving(p: usize, displaced: f64) -> f64 {
     displaced * (1.0 - 1.0 / p as f64)
 }
 
-/// Recursive doubling: messages, and rows in them. In step s groups of 2^s ranks
-/// swap all that they have, rows of U and displaced ones that leave; the group that
-/// has most pivot rows, of as many as `most` is told, holds up the step.
+/// Recursive doubling: number of messages, and of rows in them. In step s, groups of 2^s ranks swap
+/// all that they have: rows of U, and displaced rows that leave. The group with most pivot rows
+/// delays the step; `most` gives their number for a number of groups.
 fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64) {
     let steps = p.ilog2();
     let power = 1usize << steps;
@@ -188,24 +190,25 @@ fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64)
     if p.is_power_of_two() {
         return (f64::from(steps), doubling);
     }
-    // Those beyond the power hand in their rows and get the whole.
+    // Ranks beyond the power of two hand in their rows and get all rows.
     let leaning = most(p) + displaced / p as f64 + jb + displaced;
     (f64::from(steps) + 2.0, doubling + leaning)
 }
 
-/// Displaced rows straight to the ranks that get them, `most` to the one that has
-/// most pivots, in messages that are in progress at once: one latency. What that rank sends at the
-/// same time is about as much: displaced rows, and what it has more than an `even` share
-/// of the rows of U. Then the shares go around the ring, in P - 1 steps.
+/// Spread and roll: number of messages, and of rows in them. Displaced rows go straight to the
+/// ranks that get them, `most` to the rank with most pivots, in messages that are in progress at
+/// the same time, so they take one latency. That rank sends about as much at the same time:
+/// displaced rows, and the rows of U that it has beyond an `even` share. Then the shares go around
+/// the ring, in P - 1 steps.
 fn spread_roll(p: usize, most: f64, even: f64) -> (f64, f64) {
     let around = p as f64 - 1.0;
     (1.0 + around, leaving(p, most) + around * even)
 }
 
-/// Expected largest of `p` shares of `mean` rows each on average, as Poisson
-/// variables: `sum over m >= 0 of 1 - F(m)^p`.
+/// The expected largest of `p` shares with a mean of `mean` rows each, as Poisson variables: `sum
+/// over m >= 0 of 1 - F(m)^p`.
 fn largest_share(p: usize, mean: f64) -> f64 {
-    // log of the probability of m, by recurrence, so that large means do not
+    // The log of the probability of m is computed by recurrence, so that large means do not
     // underflow.
     let (mut log_term, mut below, mut expected) = (-mean, 0.0f64, 0.0);
     let mut m = 0.0;
@@ -227,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_largest_of_two_shares_is_half_a_difference_above_the_mean() {
-        // E max(X, Y) = mean + E|X - Y| / 2, about sigma / sqrt(pi) for large means.
+        // E max(X, Y) = mean + E|X - Y| / 2, about sigma / sqrt(pi) above the mean for large means.
         let mean: f64 = 96.0;
         let want = mean + (mean / std::f64::consts::PI).sqrt();
         assert!((largest_share(2, mean) - want).abs() < 0.05, "{}", largest_share(2, mean));
@@ -238,8 +241,8 @@ mod tests {
     #[test]
     fn two_process_rows_by_hand() {
         let exchange = RowExchange::new(2, 64);
-        // Half of a rank's 32 displaced rows leave it, or, of those that come, half of
-        // as many as the pivot rows of the rank that has most.
+        // Half of a rank's 32 displaced rows leave it; the rows that come are half of the pivot
+        // rows of the rank that has most.
         let coming = largest_share(2, 32.0) / 2.0;
         let long = exchange.messages(Swap::SpreadRoll, 0, 10.0);
         assert_eq!(long.get(Unit::Message), 2.0);
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(short.get(Unit::MessageByte), (16.0 + most) * 10.0 * 8.0);
         let mix = |cols| exchange.messages(Swap::Mix, 64, cols).get(Unit::Message);
         assert_eq!((mix(64.0), mix(65.0)), (1.0, 1.0));
-        // Gathered: 32 rows of U, 16 displaced; put: 32 displaced.
+        // 32 rows of U and 16 displaced rows are gathered; 32 displaced rows are put.
         assert_eq!(exchange.copies(10.0).1.get(Unit::CopiedByte), 80.0 * 10.0 * 16.0);
     }
 
@@ -258,12 +261,12 @@ mod tests {
     fn four_process_rows_by_hand() {
         let exchange = RowExchange::new(4, 64);
         let mix = |cols| exchange.messages(Swap::Mix, 64, cols);
-        // 64 rows of U and 48 displaced that leave: a quarter, then a half of them, where most
-        // pivots are.
+        // Of 64 rows of U and 48 displaced rows that leave, a quarter and then a half are sent
+        // where most pivots are.
         assert_eq!(mix(64.0).get(Unit::Message), 2.0);
         let most = largest_share(4, 16.0) + largest_share(2, 32.0);
         assert_eq!(mix(64.0).get(Unit::MessageByte), (most + 36.0) * 64.0 * 8.0);
-        // All displaced rows at once, then three steps of the ring.
+        // All displaced rows are sent at once, then come three steps of the ring.
         let coming = largest_share(4, 16.0) * 0.75;
         assert_eq!(mix(100.0).get(Unit::Message), 4.0);
         assert_eq!(mix(100.0).get(Unit::MessageByte), (coming + 3.0 * 16.0) * 100.0 * 8.0);

@@ -1,9 +1,9 @@
-//! Figures as SVG and CSV, drawn by ourselves: lines with error bars, grouped
-//! bars, and grids of panels.
+//! Figures as SVG and CSV, drawn by this module: lines with error bars, grouped bars, and grids of
+//! panels.
 //!
-//! A figure is data first: [`Figure::csv`] and [`Figure::svg`] show the same
-//! numbers. Colours are those of Okabe and Ito, which people with any colour
-//! vision tell apart, and every series has a dash pattern and a marker besides.
+//! A figure is data first: [`Figure::csv`] and [`Figure::svg`] show the same numbers. The colours
+//! are those of Okabe and Ito, which people with any colour vision can distinguish, and every
+//! series also has a dash pattern and a marker.
 
 mod scale;
 mod svg;
@@ -11,16 +11,16 @@ mod text;
 
 pub use scale::Scale;
 
-/// An axis.
+/// An axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// For people, with the unit: "platform MTBF (hours)".
+    /// The label for people, with the unit: "platform MTBF (hours)".
     pub label: &'static str,
-    /// For programs, with the unit: "platform_mtbf_hours".
+    /// The column name for programs, with the unit: "platform_mtbf_hours".
     pub column: &'static str,
     /// Linear or logarithmic.
     pub scale: Scale,
-    /// Fixed ends; else those of the data.
+    /// The fixed ends of the axis; `None` for those of the data.
     pub range: Option<(f64, f64)>,
 }
 
@@ -35,7 +35,7 @@ impl Axis {
         Self { label, column, scale: Scale::Log, range: None }
     }
 
-    /// The same axis with fixed ends.
+    /// This axis with fixed ends.
     pub fn between(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
@@ -45,11 +45,11 @@ impl Axis {
 /// One point of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// On the x axis.
+    /// The position on the x axis.
     pub x: f64,
-    /// On the y axis.
+    /// The position on the y axis.
     pub y: f64,
-    /// Half the width of its confidence interval, if it was measured.
+    /// Half the width of the confidence interval, if the point was measured.
     pub error: Option<f64>,
 }
 
@@ -58,18 +58,18 @@ pub struct Point {
 pub enum Style {
     /// A line through the points.
     Line,
-    /// Markers alone, with error bars where there are errors.
+    /// Markers only, with error bars if there are errors.
     Markers,
 }
 
-/// A named row of points.
+/// A named series of points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub name: String,
-    /// Line or markers.
+    /// Whether the series is drawn as a line or as markers.
     pub style: Style,
-    /// In order of x.
+    /// The points, in order of x.
     pub points: Vec<Point>,
 }
 
@@ -93,42 +93,42 @@ impl Series {
 /// A chart of lines and markers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: String,
-    /// Horizontal axis.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Vertical axis.
+    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The series to draw.
     pub series: Vec<Series>,
 }
 
-/// Bars side by side, a group a category.
+/// A chart of bars, one group per category.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     /// What the categories are, for people.
     pub category_label: &'static str,
-    /// The same for programs.
+    /// The column name of the categories, for programs.
     pub category_column: &'static str,
-    /// Their names.
+    /// The names of the categories.
     pub categories: Vec<String>,
-    /// Vertical axis.
+    /// The vertical axis.
     pub y: Axis,
-    /// Name and one value a category.
+    /// The name of each series, with one value per category.
     pub series: Vec<(String, Vec<f64>)>,
 }
 
-/// What a figure shows.
+/// The content of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// One chart of lines.
     Lines(Lines),
     /// One chart of bars.
     Bars(Bars),
-    /// Charts of lines that share one legend, row by row; series of the same
-    /// name look alike in all.
+    /// Charts of lines that share one legend, row by row; series of the same name look alike in all
+    /// of them.
     Panels {
-        /// Charts in a row.
+        /// Number of charts per row.
         columns: usize,
         /// All charts.
         panels: Vec<Lines>,
@@ -138,11 +138,11 @@ pub enum Body {
 /// A figure with its name and its explanation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// File name without extension.
+    /// The file name without extension.
     pub id: &'static str,
-    /// Heading.
+    /// The heading.
     pub title: String,
-    /// What it shows, from which equations, with which numbers; a paragraph.
+    /// A paragraph on what the figure shows, from which equations, with which numbers.
     pub caption: String,
     /// The charts.
     pub body: Body,
@@ -154,7 +154,7 @@ impl Figure {
         svg::document(self)
     }
 
-    /// The figure's numbers, one row a point, with a header that names units.
+    /// The figure's numbers, one row per point, with a header that names units.
     pub fn csv(&self) -> String {
         match &self.body {
             Body::Lines(lines) => {
@@ -197,7 +197,7 @@ fn lines_csv(panel: Option<&str>, lines: &Lines) -> String {
     rows
 }
 
-/// Panels may differ in their axes; then every row names both.
+/// The CSV of panels. If panels differ in their axes, every row names both axes.
 fn panels_csv(panels: &[Lines]) -> String {
     let Some(first) = panels.first() else { return String::new() };
     let columns = (first.x.column, first.y.column);
@@ -285,7 +285,7 @@ mod tests {
         let ends = names.map(|name| {
             let line = svg.lines().find(|line| line.contains(&format!(">{name}<"))).unwrap();
             let x = line.split('"').nth(1).unwrap().parse::<f64>().unwrap();
-            // Letters of 11 px, set in the middle.
+            // Letters of 11 px, centred.
             let half = 6.2 * name.len() as f64 / 2.0;
             (x - half, x + half)
         });
@@ -301,7 +301,7 @@ mod tests {
             svg.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
         };
         assert_eq!(width(3), width(30));
-        // It begins at 16 px, and a letter of 16 px, bold, has 9 px and more.
+        // The title begins at 16 px; a bold letter of 16 px is 9 px wide or more.
         assert!(width(80) >= 16.0 + 80.0 * 9.2);
     }
 

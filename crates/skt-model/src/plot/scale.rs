@@ -1,15 +1,15 @@
-//! From data to a position on an axis, and the positions of the ticks.
+//! Positions of data on an axis, and the positions of its ticks.
 
-/// Linear or logarithmic.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal differences, equal distances.
+    /// Linear: equal differences have equal distances.
     Linear,
-    /// Equal ratios, equal distances; for values above zero.
+    /// Logarithmic: equal ratios have equal distances; for values above zero.
     Log,
 }
 
-/// An axis with its ends.
+/// An axis with fixed ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ruler {
     scale: Scale,
@@ -18,7 +18,7 @@ pub(super) struct Ruler {
 }
 
 impl Ruler {
-    /// From `low` to `high`; equal ends are moved apart.
+    /// The axis from `low` to `high`; equal ends are moved apart.
     pub(super) fn new(scale: Scale, low: f64, high: f64) -> Self {
         if high > low {
             return Self { scale, low, high };
@@ -29,8 +29,8 @@ impl Ruler {
         }
     }
 
-    /// The smallest ruler around `values`: whole ticks for a linear scale. Not
-    /// finite values, and those at or below zero on a log scale, do not count.
+    /// The smallest ruler around `values`; on a linear scale, its ends are ticks. Values that are
+    /// not finite, or not above zero on a log scale, are ignored.
     pub(super) fn around(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
         let usable = values.filter(|v| v.is_finite() && (scale == Scale::Linear || *v > 0.0));
         let (low, high) =
@@ -43,13 +43,13 @@ impl Ruler {
             return raw;
         }
         let step = raw.linear_step();
-        // A zero line in reach of the data belongs to the chart.
+        // A zero line near the data is part of the chart.
         let low = if low > 0.0 && low < 0.5 * high { 0.0 } else { (low / step).floor() * step };
         Self::new(scale, low, (raw.high / step).ceil() * step)
     }
 
-    /// Place on the axis, 0 at its low end and 1 at its high end; `None` where
-    /// the value has no place (zero or less on a log scale, NaN).
+    /// The position on the axis, 0 at its low end and 1 at its high end; `None` if the value has
+    /// none (NaN, or zero or less on a log scale).
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -66,7 +66,7 @@ impl Ruler {
         power * steps.into_iter().find(|s| s * power >= rough * 0.999).unwrap_or(10.0)
     }
 
-    /// Values to label.
+    /// The values that get a label.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let inside =
             |v: &f64| self.place(*v).is_some_and(|place| (-1e-9..=1.0 + 1e-9).contains(&place));

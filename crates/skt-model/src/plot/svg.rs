@@ -1,4 +1,4 @@
-//! The drawing itself.
+//! Draws figures as SVG.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::scale::Ruler;
 use super::text::{escape, tick_label};
 use super::{Axis, Bars, Body, Figure, Lines, Series, Style};
 
-/// Okabe and Ito's palette without its yellow, too pale for lines on white.
+/// The palette of Okabe and Ito without its yellow, which is too pale for lines on white.
 const COLOURS: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
@@ -19,12 +19,12 @@ const PANEL_WIDTH: f64 = 330.0;
 const PANEL_HEIGHT: f64 = 280.0;
 const TITLE_HEIGHT: f64 = 40.0;
 const LEGEND_ROW: f64 = 20.0;
-/// Width of a letter of 12 px, about; SVG cannot be asked.
+/// Approximate width of a letter of 12 px, because SVG cannot be asked for it.
 const LETTER: f64 = 6.7;
-/// The same of a letter of the title, 16 px and bold.
+/// Approximate width of a letter of the title, which is 16 px and bold.
 const TITLE_LETTER: f64 = 9.6;
 
-/// Where a chart's plotting area lies on the page.
+/// The plotting area of a chart on the page.
 #[derive(Clone, Copy)]
 struct Area {
     left: f64,
@@ -33,7 +33,7 @@ struct Area {
     height: f64,
 }
 
-/// The whole figure as one SVG document.
+/// The figure as one SVG document.
 pub(super) fn document(figure: &Figure) -> String {
     let mut page = String::new();
     let (width, height) = match &figure.body {
@@ -100,7 +100,7 @@ fn panel_grid(page: &mut String, columns: usize, panels: &[Lines]) -> (f64, f64)
     (width, top + legend)
 }
 
-/// One chart of lines with its frame; `names` gives each series its look.
+/// Draws one chart of lines with its frame; `names` gives each series its look.
 fn draw_lines(page: &mut String, lines: &Lines, area: Area, names: &[&str], id: usize) {
     let points = || lines.series.iter().flat_map(|s| &s.points);
     let x = ruler(&lines.x, points().map(|p| p.x));
@@ -149,7 +149,7 @@ fn ruler(axis: &Axis, values: impl Iterator<Item = f64>) -> Ruler {
 fn draw_series(page: &mut String, series: &Series, look: usize, area: Area, x: &Ruler, y: &Ruler) {
     let at = |px: f64, py: f64| -> Option<(f64, f64)> {
         let left = area.left + x.place(px)? * area.width;
-        // Far outside of the chart a coordinate only costs digits.
+        // A coordinate far outside of the chart only costs digits.
         let up = y.place(py)?.clamp(-2.0, 3.0);
         Some((left, area.top + (1.0 - up) * area.height))
     };
@@ -266,7 +266,7 @@ fn draw_frame(page: &mut String, area: Area) {
     );
 }
 
-/// The legend below the charts; returns its height. A single series needs none.
+/// Draws the legend below the charts, and returns its height. A single series needs none.
 fn draw_legend(
     page: &mut String,
     names: &[&str],
@@ -295,7 +295,7 @@ fn draw_legend(
     places.last().map_or(0.0, |(_, y)| y - top + LEGEND_ROW)
 }
 
-/// Columns as wide as the longest name, as many as fit.
+/// Positions of the names: columns as wide as the longest name, as many as fit.
 fn legend_places(names: &[&str], width: f64, top: f64) -> Vec<(f64, f64)> {
     let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0) as f64;
     let column_width = 52.0 + longest * LETTER;

@@ -1,11 +1,11 @@
-//! Numbers and words for people, SVG and CSV.
+//! Text for people, SVG and CSV: numbers, labels, escapes.
 
-/// Text with the characters that XML gives a meaning replaced.
+/// Replaces the characters that have a meaning in XML.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// One line of CSV (RFC 4180).
+/// Formats one line of CSV (RFC 4180).
 pub(super) fn csv_row(fields: &[&str]) -> String {
     let quoted: Vec<String> = fields
         .iter()
@@ -20,7 +20,7 @@ pub(super) fn csv_row(fields: &[&str]) -> String {
     quoted.join(",") + "\n"
 }
 
-/// A number with ten significant digits at most, and no more than it needs.
+/// Formats a number with at most ten significant digits, and no more than it needs.
 pub(super) fn csv_number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
@@ -29,14 +29,14 @@ pub(super) fn csv_number(value: f64) -> String {
     if (1e-4..1e15).contains(&rounded.abs()) { rounded.to_string() } else { format!("{rounded:e}") }
 }
 
-/// A tick label: plain where that is short, a power of ten else.
+/// Formats a tick label: plain if that is short, else as a power of ten.
 pub(super) fn tick_label(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude == 0.0 {
         return "0".into();
     }
     if (1e-3..1e5).contains(&magnitude) {
-        // Ticks are sums of steps such as 0.1: the twelfth digit is dust.
+        // Ticks are sums of steps such as 0.1, so the twelfth digit is noise.
         let rounded: f64 = format!("{value:.11e}").parse().expect("a formatted float is a float");
         return rounded.to_string();
     }

@@ -1,4 +1,4 @@
-//! Many runs of one job, on all cores.
+//! Runs one job many times, on all cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -13,26 +13,26 @@ use crate::error::at_least;
 /// How to repeat a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// Independent runs.
+    /// Number of independent runs.
     pub runs: usize,
-    /// Seed; the same seed gives the same outcomes on any number of threads.
+    /// The seed; the same seed gives the same outcomes on any number of threads.
     pub seed: u64,
-    /// Threads; 0 for one a core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
-    /// Nodes that can fail.
+    /// Number of nodes that can fail.
     pub nodes: usize,
-    /// How they fail.
+    /// The law by which nodes fail.
     pub law: Law,
-    /// How old they are at the start.
+    /// The ages of the nodes at the start.
     pub ages: Ages,
 }
 
 impl Batch {
-    /// Runs `job` and sums up; `progress` is told the number of finished runs
-    /// now and then, from any thread.
+    /// Runs `job` and summarizes the outcomes. `progress` is called with the number of finished
+    /// runs from time to time, from any thread.
     ///
     /// # Errors
-    /// No run; a law, trace or number of nodes that cannot be (see
+    /// There is no run, or the law, the trace or the number of nodes is not legal (see
     /// [`Law::source`]).
     pub fn run(
         &self,
@@ -42,10 +42,10 @@ impl Batch {
         Ok(Summary::of(&self.outcomes(job, progress)?))
     }
 
-    /// As [`Batch::run`], with every outcome in order of the runs.
+    /// Runs `job` as [`Batch::run`] does, and returns every outcome in the order of the runs.
     ///
     /// # Errors
-    /// As [`Batch::run`].
+    /// See [`Batch::run`].
     pub fn outcomes(
         &self,
         job: &impl Job,
@@ -59,8 +59,8 @@ impl Batch {
         let work = || -> Result<Vec<(usize, Outcome)>, ModelError> {
             let mut outcomes = Vec::new();
             loop {
-                // Relaxed: the counter alone decides which thread takes which run; results travel
-                // by join.
+                // Relaxed suffices: the counter only decides which thread takes which run; results
+                // are passed by join.
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(stream) = streams.get(index) else { return Ok(outcomes) };
                 let mut source = self.law.source(self.nodes, self.ages, stream.clone())?;
@@ -87,30 +87,30 @@ impl Batch {
     }
 }
 
-/// What many runs say.
+/// A summary of many runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// 1 - useful work / time, of all runs: one that lost its data wasted all of its time.
-    /// Formulas of the waste know of no such runs.
+    /// 1 - useful work / time, over all runs. A run that lost its data wasted all of its time;
+    /// formulas of the waste do not cover such runs.
     pub waste: Estimate,
-    /// Time of the runs that finished.
+    /// Seconds of the runs that finished.
     pub finished_time_seconds: Estimate,
-    /// Runs that finished.
+    /// The share of runs that finished.
     pub finished: Proportion,
-    /// Runs that lost their data at least once.
+    /// The share of runs that lost their data at least once.
     pub lost_data: Proportion,
-    /// Runs that ended for want of spares.
+    /// The share of runs that ended for lack of spares.
     pub out_of_spares: Proportion,
-    /// Runs that were given up.
+    /// The share of runs that were given up.
     pub timed_out: Proportion,
-    /// Failures a run.
+    /// Number of failures per run.
     pub failures: Estimate,
-    /// Share of time in downtime and recovery.
+    /// The share of time in downtime and recovery.
     pub outage_fraction: Estimate,
 }
 
 impl Summary {
-    /// Of all `outcomes`, at least one.
+    /// Summarizes `outcomes`, of which there must be at least one.
     pub fn of(outcomes: &[Outcome]) -> Self {
         let share = |test: &dyn Fn(&Outcome) -> bool| Proportion {
             hits: outcomes.iter().filter(|o| test(o)).count(),

@@ -1,11 +1,10 @@
-//! A job that checkpoints all at once: to stable storage, or in memory with
-//! groups, parities and spares.
+//! A job whose nodes checkpoint at the same time: to stable storage, or in memory with groups,
+//! parities and spares.
 //!
-//! Rules. Work runs at full speed for `interval_seconds`, then a checkpoint
-//! takes C seconds in which work goes on at alpha. A completed checkpoint holds
-//! the state at its start. A failure, at any time, costs the downtime and the
-//! recovery, which start over when another failure strikes; then work goes on
-//! from the last completed checkpoint. (Bosilca et al., RR-7950, section 3.2.)
+//! Rules: work runs at full speed for `interval_seconds`, then a checkpoint takes C seconds in
+//! which work continues at alpha. A completed checkpoint holds the state at its start. A failure,
+//! at any time, costs the downtime and the recovery, which start over when another failure strikes;
+//! then work continues from the last completed checkpoint. (Bosilca et al., RR-7950, section 3.2.)
 
 use super::failure::Source;
 use super::trace::Failure;
@@ -13,19 +12,19 @@ use super::{End, Job, Outcome};
 use crate::error::{fraction, non_negative, positive};
 use crate::{Group, ModelError};
 
-/// What the checkpoint can bear.
+/// The losses that the checkpoint survives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Protection {
     /// Stable storage: no loss of nodes loses data.
     Stable,
     /// Nothing: every failure sends the job back to its start.
     Nothing,
-    /// In the memory of groups of nodes; node i belongs to group i / n.
+    /// The memory of groups of nodes; node i belongs to group i / n.
     Memory {
-        /// Members and parities.
+        /// The members and parities of a group.
         group: Group,
-        /// Whether a failure during a checkpoint loses the data (the single
-        /// protocol, Tang et al., fig. 6).
+        /// Whether a failure during a checkpoint loses the data (the single protocol, Tang et al.,
+        /// fig. 6).
         update_is_fatal: bool,
     },
 }
@@ -37,30 +36,32 @@ pub struct CoordinatedJob {
     pub work_seconds: f64,
     /// Work at full speed between two checkpoints (W = T - C).
     pub interval_seconds: f64,
-    /// C.
+    /// C: seconds of a checkpoint.
     pub checkpoint_seconds: f64,
-    /// alpha.
+    /// alpha: the share of full speed at which work continues during a checkpoint.
     pub overlap_fraction: f64,
-    /// D: detection and relaunch.
+    /// D: seconds for detection and relaunch.
     pub downtime_seconds: f64,
-    /// R.
+    /// R: seconds for the recovery.
     pub recovery_seconds: f64,
-    /// What the checkpoint bears.
+    /// The losses that the checkpoint survives.
     pub protection: Protection,
-    /// Spare nodes; `None` for as many as needed.
+    /// Number of spare nodes; `None` for as many as needed.
     pub spares: Option<usize>,
-    /// Stop when data are lost, instead of starting the work anew.
+    /// Whether to stop when data are lost, instead of starting the work over.
     pub stop_at_loss: bool,
-    /// Take a checkpoint after the last interval too (for comparisons with
-    /// formulas of infinitely long jobs).
+    /// Whether to take a checkpoint after the last interval, too (for comparisons with formulas of
+    /// infinitely long jobs).
     pub checkpoint_at_end: bool,
-    /// Give up after this time; `INFINITY` for never.
+    /// Seconds after which the run is given up; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl CoordinatedJob {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// The first parameter outside of its range.
+    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         if self.interval_seconds != f64::INFINITY {
@@ -88,17 +89,17 @@ struct Run<'a> {
     job: &'a CoordinatedJob,
     failures: &'a mut Source,
     now: f64,
-    /// Work done by the present state.
+    /// Work done by the present state, in seconds.
     work: f64,
-    /// Work held by the last completed checkpoint.
+    /// Work held by the last completed checkpoint, in seconds.
     saved: f64,
-    /// Work at which the next checkpoint starts.
+    /// Work at which the next checkpoint starts, in seconds.
     next_checkpoint: f64,
     spares: Option<usize>,
     outcome: Outcome,
 }
 
-/// Why the run cannot go on.
+/// Why the run cannot continue.
 struct Over(End);
 
 impl<'a> Run<'a> {
@@ -130,8 +131,8 @@ impl<'a> Run<'a> {
         self.outcome
     }
 
-    /// One interval and one checkpoint, or less where a failure strikes; true
-    /// when all work is done.
+    /// Passes one interval and one checkpoint, or less if a failure strikes; returns true when all
+    /// work is done.
     fn step(&mut self) -> Result<bool, Over> {
         if self.now > self.job.limit_seconds {
             return Err(Over(End::TimedOut));
@@ -166,14 +167,14 @@ impl<'a> Run<'a> {
         self.failures.pass(&mut self.now, duration)
     }
 
-    /// Downtime and recovery after `failure`, with all that may strike in them.
+    /// Passes downtime and recovery after `failure`, with all failures that strike during them.
     fn roll_back(&mut self, failure: Failure, in_checkpoint: bool) -> Result<(), Over> {
         let began = self.now;
         let mut lost = in_checkpoint
             && matches!(self.job.protection, Protection::Memory { update_is_fatal: true, .. });
         let mut missing = vec![failure.node];
         loop {
-            // Where outages outlast the MTBF the job would stay in here for ages.
+            // If outages outlast the MTBF, the job would stay here almost for ever.
             if self.now > self.job.limit_seconds {
                 return Err(Over(End::TimedOut));
             }

@@ -1,4 +1,4 @@
-//! When which node fails.
+//! Failures: which node fails when.
 
 use std::collections::BinaryHeap;
 
@@ -7,46 +7,48 @@ use super::trace::{Failure, Trace};
 use crate::ModelError;
 use crate::error::{at_least, positive};
 
-/// How long a node lives.
+/// The law of a node's life.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Law {
-    /// Memoryless.
+    /// Exponential, which is memoryless.
     Exponential {
         /// Mean life of a node.
         mtbf_seconds: f64,
     },
-    /// Density `k/h (x/h)^(k-1) e^(-(x/h)^k)`; k < 1 for infant mortality.
+    /// Weibull, with density `k/h (x/h)^(k-1) e^(-(x/h)^k)`; k < 1 for infant mortality.
     Weibull {
         /// Mean life of a node.
         mtbf_seconds: f64,
-        /// k.
+        /// The shape k.
         shape: f64,
     },
-    /// The logarithm of the life is normal.
+    /// Log-normal: the logarithm of the life is normal.
     LogNormal {
         /// Mean life of a node.
         mtbf_seconds: f64,
-        /// Standard deviation of the logarithm.
+        /// The standard deviation of the logarithm.
         sigma: f64,
     },
     /// Recorded failures.
     Trace(Trace),
 }
 
-/// How old the nodes are when the job starts.
+/// The ages of the nodes when the job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ages {
-    /// As old as nodes are in a machine that has run for long: the time to the
-    /// first failure of a node is the residual of a life seen at random.
+    /// As in a machine that has run for long: the time to the first failure of a node is the
+    /// residual of a life seen at a random time.
     #[default]
     Steady,
-    /// All new, as after a complete exchange.
+    /// All nodes are new, as after a complete exchange.
     New,
 }
 
 impl Law {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// A mean, shape or sigma that is not above zero.
+    /// A mean, shape or sigma is not above zero.
     pub fn validate(&self) -> Result<(), ModelError> {
         match *self {
             Self::Exponential { mtbf_seconds } => {
@@ -65,10 +67,10 @@ impl Law {
         Ok(())
     }
 
-    /// A source of failures for `nodes` nodes, fed by `stream`.
+    /// A source of failures for `nodes` nodes, with random numbers from `stream`.
     ///
     /// # Errors
-    /// As [`Law::validate`]; no node; a trace that names a node beyond `nodes`.
+    /// See [`Law::validate`]; also, there is no node, or a trace names a node beyond `nodes`.
     pub fn source(&self, nodes: usize, ages: Ages, stream: Stream) -> Result<Source, ModelError> {
         self.validate()?;
         at_least("nodes", nodes, 1, "1 or more")?;
@@ -92,8 +94,7 @@ impl Law {
 
 /// All failures of one run, in order of time.
 ///
-/// The position of a failed node is taken at once by a new one: its life
-/// starts at the failure.
+/// A new node replaces a failed one at once: its life starts at the failure.
 #[derive(Debug, Clone)]
 pub struct Source {
     stream: Stream,
@@ -103,16 +104,16 @@ pub struct Source {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// n memoryless nodes are one memoryless platform.
+    /// n memoryless nodes act as one memoryless platform.
     Superposed { mtbf_seconds: f64, nodes: usize },
-    /// The next failure of every node.
+    /// A heap with the next failure of every node.
     Renewal { life: Life, heap: BinaryHeap<Failure> },
-    /// A trace entered at a random time; it wraps around at its end.
+    /// A trace that is entered at a random time and wraps around at its end.
     Replay { trace: Trace, next: usize, offset_seconds: f64 },
 }
 
 impl Source {
-    /// The next failure, which stays the next.
+    /// The next failure, which stays the next one.
     pub fn peek(&self) -> Failure {
         self.next
     }
@@ -129,7 +130,7 @@ impl Source {
         Err(failure)
     }
 
-    /// Lets the next failure pass.
+    /// Returns the next failure and moves past it.
     pub fn pop(&mut self) -> Failure {
         let failure = self.next;
         self.next = match &mut self.kind {
@@ -148,7 +149,7 @@ impl Source {
         failure
     }
 
-    /// The failures of a trace at their own times: the run enters it at its beginning.
+    /// The failures of a trace at their recorded times: the run enters the trace at its beginning.
     #[cfg(test)]
     pub(super) fn replayed(trace: Trace) -> Self {
         let (mut next, mut offset_seconds) = trace.enter(0.0);
@@ -184,7 +185,7 @@ impl Source {
     }
 }
 
-/// The two laws that remember.
+/// The two laws that have a memory.
 #[derive(Debug, Clone, Copy)]
 enum Life {
     Weibull { scale_seconds: f64, shape: f64 },
@@ -218,10 +219,9 @@ impl Life {
         }
     }
 
-    /// What is left of a life seen at a random time: a uniform share of a life
-    /// drawn with probability proportional to its length. Such a life has
-    /// (x/h)^k ~ Gamma(1 + 1/k) for Weibull, and mu + sigma^2 in place of mu
-    /// for the log-normal law.
+    /// Draws what is left of a life seen at a random time: a uniform share of a life drawn with
+    /// probability proportional to its length. Such a life has (x/h)^k ~ Gamma(1 + 1/k) for
+    /// Weibull, and mu + sigma^2 in place of mu for the log-normal law.
     fn draw_residual(&self, stream: &mut Stream) -> f64 {
         let whole = match *self {
             Self::Weibull { scale_seconds, shape } => {
@@ -233,8 +233,8 @@ impl Life {
     }
 }
 
-/// ln Gamma(x) for x >= 1, by Lanczos' series with g = 7 and nine terms, good to
-/// about 15 digits.
+/// ln Gamma(x) for x >= 1, by Lanczos' series with g = 7 and nine terms, accurate to about 15
+/// digits.
 fn ln_gamma(x: f64) -> f64 {
     const G: f64 = 7.0;
     const TERMS: [f64; 9] = [
@@ -274,8 +274,8 @@ mod tests {
         ]
     }
 
-    /// A machine in its steady state fails at the rate nodes/MTBF from the
-    /// first second on, whatever the law.
+    /// Whatever the law, a machine in its steady state fails at the rate nodes/MTBF from the first
+    /// second on.
     #[test]
     fn steady_platform_has_the_rate_of_its_mean() {
         for law in laws() {

@@ -1,20 +1,18 @@
-//! G groups that checkpoint one after the other and roll back alone, with
-//! message logging.
+//! Groups that checkpoint one after the other and roll back alone, with message logging.
 //!
-//! Rules (Bosilca et al., RR-7950, section 3.3). A period is T - G C of work at
-//! full speed, then G checkpoints of C seconds, work going on at alpha. When a
-//! node of group g fails:
-//! - in the work phase: the group goes back to its own last checkpoint and
-//!   re-executes up to the failure, all others wait;
-//! - while group g checkpoints: it goes back to its checkpoint before, catches
-//!   up to the start of this one, and the checkpoint is taken again;
-//! - while another group checkpoints: that checkpoint is completed first, in
-//!   which no work progresses; then the group catches up, and the work that the
-//!   rest of the checkpoint would have overlapped is done at full speed.
+//! Rules (Bosilca et al., RR-7950, section 3.3): a period is T - G C of work at full speed, then G
+//! checkpoints of C seconds, during which work continues at alpha. When a node of group g fails:
+//! - in the work phase: the group goes back to its own last checkpoint and re-executes up to the
+//!   failure, while all others wait;
+//! - while group g checkpoints: it goes back to its previous checkpoint, catches up to the start of
+//!   this one, and the checkpoint is taken again;
+//! - while another group checkpoints: that checkpoint is completed first, during which no work
+//!   progresses; then the group catches up, and the work that the rest of the checkpoint would have
+//!   overlapped is done at full speed.
 //!
-//! Re-execution runs at rho times the speed, all work at lambda. A group that
-//! is struck again while it recovers starts over; another one that is struck
-//! meanwhile recovers at the same time, and all wait for the last.
+//! Re-execution runs at rho times the speed, all work at lambda. A group that is struck again while
+//! it recovers starts over; another group that is struck meanwhile recovers at the same time, and
+//! all wait for the last.
 
 use super::failure::Source;
 use super::trace::Failure;
@@ -26,22 +24,24 @@ use crate::error::{at_least, positive};
 /// A job of whole periods under the hierarchical protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HierarchicalJob {
-    /// Protocol and costs.
+    /// The protocol with its costs.
     pub model: WasteModel,
-    /// T.
+    /// T: seconds of a period.
     pub period_seconds: f64,
-    /// Periods to do.
+    /// Number of periods to do.
     pub periods: u64,
-    /// Nodes; group g holds the nodes i with i G / nodes = g.
+    /// Number of nodes; group g has the nodes i with i G / nodes = g.
     pub nodes: usize,
-    /// Give up after this time; `INFINITY` for never.
+    /// Seconds after which the run is given up; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl HierarchicalJob {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// A parameter outside of its range; a period with no room for its
-    /// checkpoints; fewer nodes than groups.
+    /// A parameter is outside of its range, the period has no room for its checkpoints, or there
+    /// are fewer nodes than groups.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.model.validate()?;
         positive("period_seconds", self.period_seconds)?;
@@ -71,15 +71,15 @@ struct Run<'a> {
     checkpoint_seconds: f64,
     recovery_seconds: f64,
     now: f64,
-    /// Progress in seconds of full speed, before lambda.
+    /// Progress in seconds of full speed, before the factor lambda.
     progress: f64,
-    /// Progress at which the work phase of this period ends.
+    /// The progress at which the work phase of this period ends.
     work_end: f64,
-    /// Work that a struck checkpoint still owes, at full speed.
+    /// Work that a struck checkpoint still owes, in seconds at full speed.
     owed: f64,
-    /// Checkpoints done in this period.
+    /// Number of checkpoints done in this period.
     done: usize,
-    /// The same as `work_end`, one period ago; `None` in the first period.
+    /// `work_end` of the previous period; `None` in the first period.
     previous_work_end: Option<f64>,
     outcome: Outcome,
 }
@@ -164,8 +164,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All checkpoints that end before the next failure, at once: G may be
-    /// hundreds of thousands.
+    /// Passes all checkpoints that end before the next failure at once, because G may be hundreds
+    /// of thousands.
     fn skip_to_next_failure(&mut self) {
         if self.checkpoint_seconds == 0.0 {
             self.done = self.job.model.groups;
@@ -179,12 +179,12 @@ impl<'a> Run<'a> {
         self.done += count;
     }
 
-    /// A node of group g fails `elapsed` seconds into the checkpoint of another
-    /// group or its own.
+    /// Handles the failure of a node `elapsed` seconds into the checkpoint of its own group or of
+    /// another one.
     fn strike_checkpoint(&mut self, failure: Failure, elapsed: f64) -> Result<(), TimedOut> {
         let alpha = self.job.model.overlap_fraction;
         if self.group_of(failure.node) == self.done {
-            // The checkpoint and what overlapped it are done again.
+            // The checkpoint and the work that overlapped it are done again.
             self.recover(failure, 0.0)?;
         } else {
             let rest = self.checkpoint_seconds - elapsed;
@@ -213,9 +213,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Downtime, recovery and re-execution of the group of `failure`, after
-    /// `wait` seconds in which a running checkpoint ends; and of all groups that
-    /// are struck meanwhile.
+    /// Passes downtime, recovery and re-execution of the group of `failure`, after `wait` seconds
+    /// in which a running checkpoint ends; and of all groups that are struck meanwhile.
     fn recover(&mut self, failure: Failure, wait: f64) -> Result<(), TimedOut> {
         let began = self.now;
         self.outcome.failures += 1;
@@ -243,7 +242,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// When the group of a failure that strikes now is where the others are.
+    /// When the group of a failure that strikes now has caught up with the others.
     fn caught_up(&self, failure: Failure, wait: f64) -> f64 {
         let lost = self.progress - self.saved(self.group_of(failure.node));
         self.now
@@ -253,8 +252,8 @@ impl<'a> Run<'a> {
             + lost / self.job.model.replay_speed
     }
 
-    /// Progress held by the last completed checkpoint of a group: group g's
-    /// starts g alpha C after the end of the work phase.
+    /// The progress held by the last completed checkpoint of a group: that of group g starts g
+    /// alpha C after the end of the work phase.
     fn saved(&self, group: usize) -> f64 {
         let offset = group as f64 * self.job.model.overlap_fraction * self.checkpoint_seconds;
         if group < self.done {

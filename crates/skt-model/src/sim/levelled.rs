@@ -1,13 +1,13 @@
 //! A job with checkpoints in memory and images of them in files, on one or more levels.
 //!
-//! Rules. Work runs at full speed for `interval_seconds`, then a checkpoint takes C
-//! seconds, in which the work stands. The first checkpoint of each start, and then one of
-//! every k, has an image written on a level: the work stands for what the image costs,
-//! and goes on; the image can be restored `write_seconds` after the end of its
-//! checkpoint. A failure, at any time, ends the job and with it the images that are being
-//! written. It needs a level: all that lower levels hold is lost, and the job goes on from
-//! the newest image on that level or above, or from its start where there is none. The
-//! outage starts over when another failure strikes in it, which may need a higher level.
+//! Rules: work runs at full speed for `interval_seconds`, then a checkpoint takes C seconds, during
+//! which the work stands still. The first checkpoint of each start, and then one of every k, has an
+//! image written on a level: the work stands still for the cost of the image, and continues; the
+//! image can be restored `write_seconds` after the end of its checkpoint. A failure, at any time,
+//! ends the job and with it the images that are being written. A failure needs a level: everything
+//! that lower levels hold is lost, and the job continues from the newest image on that level or
+//! above, or from its start if there is none. The outage starts over when another failure strikes
+//! during it, which may need a higher level.
 
 use super::failure::{Law, Source};
 use super::trace::Failure;
@@ -16,22 +16,22 @@ use crate::ModelError;
 use crate::error::{at_least, non_negative, positive};
 use crate::levels::{Level, Levels, Schedule};
 
-/// Nodes of a job of which the rates of failures are stated: the rate of each level is a whole
+/// Number of nodes of a job whose rates of failures are given: the rate of each level is a whole
 /// number of them.
 const STATED_NODES: f64 = 1e6;
 
 /// A level of images.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImageLevel {
-    /// One image of every so many checkpoints.
+    /// Number of checkpoints per image.
     pub every: usize,
-    /// Time that the work stands for an image.
+    /// Seconds that the work stands still for an image.
     pub cost_seconds: f64,
-    /// From the end of a checkpoint until its image can be restored.
+    /// Seconds from the end of a checkpoint until its image can be restored.
     pub write_seconds: f64,
-    /// From a failure that needs this level to the work going on.
+    /// Seconds from a failure that needs this level until the work continues.
     pub outage_seconds: f64,
-    /// Nodes whose failures need this level. They follow those of the levels below.
+    /// Number of nodes whose failures need this level. They follow the nodes of the lower levels.
     pub nodes: usize,
 }
 
@@ -40,29 +40,29 @@ pub struct ImageLevel {
 pub struct LevelledJob {
     /// Work to do, in seconds of full speed.
     pub work_seconds: f64,
-    /// Work from one checkpoint to the next.
+    /// Seconds of work from one checkpoint to the next.
     pub interval_seconds: f64,
-    /// Time of a checkpoint in memory.
+    /// Seconds of a checkpoint in memory.
     pub checkpoint_seconds: f64,
-    /// From a failure that memory survives to the work going on.
+    /// Seconds from a failure that memory survives until the work continues.
     pub outage_seconds: f64,
-    /// Nodes whose failures memory survives: 0 and up.
+    /// Number of nodes, from node 0 on, whose failures memory survives.
     pub nodes: usize,
     /// The levels of images, the nearest first.
     pub images: Vec<ImageLevel>,
-    /// Give up after this time; `INFINITY` for never.
+    /// Seconds after which the run is given up; `INFINITY` for never.
     pub limit_seconds: f64,
 }
 
 impl LevelledJob {
-    /// The job that [`Levels::waste`] has a formula for, and its failures, which are exponential: a
-    /// million nodes, about, share the rates of all levels.
+    /// The job that [`Levels::waste`] has a formula for, and its failures, which are exponential:
+    /// about a million nodes share the rates of all levels.
     ///
     /// # Errors
-    /// As [`Levels::validate`].
+    /// See [`Levels::validate`].
     ///
     /// # Panics
-    /// When the schedule is of other levels.
+    /// The schedule is for another number of levels.
     pub fn of(
         levels: &Levels,
         schedule: &Schedule,
@@ -93,9 +93,11 @@ impl LevelledJob {
         Ok((job, Law::Exponential { mtbf_seconds }))
     }
 
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// The first parameter outside of its range; a level whose image is not done when the
-    /// next one is due.
+    /// The first parameter that is outside of its range, or a level whose image is not done when
+    /// the next one is due.
     pub fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         positive("interval_seconds", self.interval_seconds)?;
@@ -120,12 +122,12 @@ impl LevelledJob {
         Ok(())
     }
 
-    /// Nodes of the job: failures come from as many.
+    /// Number of nodes of the job that can fail.
     pub fn all_nodes(&self) -> usize {
         self.nodes + self.images.iter().map(|level| level.nodes).sum::<usize>()
     }
 
-    /// The level that the failure of a node needs: 0 is memory.
+    /// The level that the failure of a node needs; 0 is memory.
     fn needs(&self, node: usize) -> usize {
         let mut first = self.nodes;
         let is_below = |level: &&ImageLevel| {
@@ -147,14 +149,14 @@ impl Job for LevelledJob {
     }
 }
 
-/// What a level of images holds.
+/// The images of a level.
 #[derive(Debug, Clone, Default)]
 struct Shelf {
-    /// Work held by the newest image that can be restored.
+    /// Seconds of work held by the newest image that can be restored.
     whole: Option<f64>,
-    /// Work held by the image that is being written, and when that is done.
+    /// Seconds of work held by the image that is being written, and when that is done.
     under_way: Option<(f64, f64)>,
-    /// Checkpoints since the last image of this start; nothing before the first image.
+    /// Number of checkpoints since the last image of this start; `None` before the first image.
     since: Option<usize>,
 }
 
@@ -163,9 +165,9 @@ struct Run<'a> {
     job: &'a LevelledJob,
     failures: &'a mut Source,
     now: f64,
-    /// Work done by the present state.
+    /// Seconds of work done by the present state.
     work: f64,
-    /// Work held by the checkpoint in memory.
+    /// Seconds of work held by the checkpoint in memory.
     saved: f64,
     shelves: Vec<Shelf>,
     outcome: Outcome,
@@ -197,7 +199,7 @@ impl<'a> Run<'a> {
         self.now > self.job.limit_seconds
     }
 
-    /// Work up to the next checkpoint, and that checkpoint with its images.
+    /// Works up to the next checkpoint, and takes that checkpoint with its images.
     fn step(&mut self) -> Result<(), Failure> {
         let target = (self.saved + self.job.interval_seconds).min(self.job.work_seconds);
         self.pass(target - self.work)?;
@@ -235,7 +237,7 @@ impl<'a> Run<'a> {
         self.failures.pass(&mut self.now, duration)
     }
 
-    /// The outage after `failure`, with all that may strike in it, and the restart.
+    /// Passes the outage after `failure`, with all failures that strike during it, and restarts.
     fn roll_back(&mut self, failure: Failure) {
         let began = self.now;
         self.shelves.iter_mut().for_each(|shelf| shelf.end(began));
@@ -245,7 +247,7 @@ impl<'a> Run<'a> {
             self.outcome.failures += 1;
             self.outcome.failures_in_recovery += 1;
             needs = needs.max(self.job.needs(next.node));
-            // Where outages outlast the MTBF the job would stay in here for ages.
+            // If outages outlast the MTBF, the job would stay here almost for ever.
             if self.is_over() {
                 break;
             }
@@ -257,7 +259,7 @@ impl<'a> Run<'a> {
         self.work = self.saved;
     }
 
-    /// Goes on from the newest image on level `needs` or above.
+    /// Continues from the newest image on level `needs` or above.
     fn restore(&mut self, needs: usize) {
         let (lost, left) = self.shelves.split_at_mut(needs - 1);
         lost.iter_mut().for_each(|shelf| shelf.whole = None);
@@ -270,14 +272,14 @@ impl<'a> Run<'a> {
 }
 
 impl Shelf {
-    /// An image that is done by `now` can be restored.
+    /// Makes an image that is done by `now` restorable.
     fn complete(&mut self, now: f64) {
         if let Some((work, _)) = self.under_way.take_if(|(_, done)| *done <= now) {
             self.whole = Some(work);
         }
     }
 
-    /// The job ends: what is not done never is.
+    /// Ends the job's images: one that is not done by `now` is lost.
     fn end(&mut self, now: f64) {
         self.complete(now);
         (self.under_way, self.since) = (None, None);
@@ -289,7 +291,8 @@ mod tests {
     use super::*;
     use crate::sim::trace::Trace;
 
-    /// 10 s of work, 1 s a checkpoint; on a disk one of two, on a file system one of four.
+    /// 10 s of work and 1 s per checkpoint; images of every second one on a disk, of every fourth
+    /// on a file system.
     fn job() -> LevelledJob {
         let disk = ImageLevel {
             every: 2,
@@ -310,11 +313,11 @@ mod tests {
         }
     }
 
-    /// The run against failures at these times, of these nodes.
+    /// The outcome of the job with failures at these times, of these nodes.
     fn against(failures: &str) -> Outcome {
         let job = job();
         job.validate().unwrap();
-        // It never comes to the end of the trace.
+        // The run ends before the end of the trace.
         let failures = format!("{failures}\n1e9 0");
         job.run(&mut Source::replayed(Trace::parse(&failures, None).unwrap()))
     }
@@ -337,7 +340,7 @@ mod tests {
             assert_eq!(outcome.end, End::TimedOut);
             assert!(outcome.time_seconds > limit_seconds && outcome.work_seconds < 100.0);
         }
-        // An outage in which something fails all of the time.
+        // An outage in which something always fails.
         let job = LevelledJob { limit_seconds: 1e4, ..job() };
         let often = Law::Exponential { mtbf_seconds: 0.04 };
         let stream = crate::sim::random::Stream::streams(1, 1).remove(0);
@@ -345,8 +348,8 @@ mod tests {
         assert_eq!(job.run(&mut source).end, End::TimedOut);
     }
 
-    /// Without failures 9 checkpoints, images of the 1st, 3rd, 5th, 7th and 9th on the
-    /// disk, of the 1st, 5th and 9th on the file system: 100 + 9 + 8 x 2 s. After 55 s, 45
+    /// Without failures there are 9 checkpoints, with images of the 1st, 3rd, 5th, 7th and 9th on
+    /// the disk and of the 1st, 5th and 9th on the file system: 100 + 9 + 8 x 2 s. After 55 s, 45
     /// of them work, memory holds 40 s of work, the disk 30, the file system 10.
     #[test]
     fn a_hand_made_schedule() {
@@ -354,14 +357,16 @@ mod tests {
             ("", 125.0),
             // 5 s of work and the outage.
             ("55 0", 125.0 + 10.0),
-            // From 62 s on: 70 s of work, 6 checkpoints, 3 images and 2.
+            // From 62 s on: 70 s of work, 6 checkpoints, 3 images on the disk and 2 on the file
+            // system.
             ("55 2", 62.0 + 70.0 + 6.0 + 10.0),
-            // From 64 s on: 90 s of work, 8 checkpoints, 4 images and 2.
+            // From 64 s on: 90 s of work, 8 checkpoints, 4 images on the disk and 2 on the file
+            // system.
             ("55 3", 64.0 + 90.0 + 8.0 + 12.0),
-            // The second one needs the disk, and its outage begins 3 s later.
+            // The second failure needs the disk, and its outage begins 3 s later.
             ("55 1\n58 2", 151.0),
-            // The images of the first checkpoint: on the disk it is done after 19 s, and on
-            // the file system after 36.
+            // The images of the first checkpoint are done after 19 s on the disk, and after 36 s on
+            // the file system.
             ("30 3", 39.0 + 125.0),
             ("30 2", 37.0 + 90.0 + 8.0 + 12.0),
         ] {

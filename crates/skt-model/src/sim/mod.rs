@@ -1,10 +1,9 @@
 //! A discrete-event simulator of checkpointed jobs.
 //!
-//! It knows nothing of the formulas: nodes fail by a [`failure::Law`] or a
-//! trace, a job computes, checkpoints, rolls back and recovers by the rules of
-//! its protocol, and [`batch`] repeats that over independent streams of random
-//! numbers, on all cores, to means with confidence intervals. The same seed
-//! gives the same numbers on any number of threads.
+//! The simulator does not use the formulas: nodes fail by a [`failure::Law`] or a trace, a job
+//! computes, checkpoints, rolls back and recovers by the rules of its protocol, and [`batch`]
+//! repeats that over independent streams of random numbers, on all cores, and computes means with
+//! confidence intervals. The same seed gives the same numbers on any number of threads.
 
 pub mod batch;
 pub mod coordinated;
@@ -25,7 +24,7 @@ pub use stats::{Estimate, Proportion};
 /// How one simulated run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// All work done.
+    /// All work was done.
     Finished,
     /// Data were lost and the job was told to stop then.
     DataLost,
@@ -35,31 +34,31 @@ pub enum End {
     TimedOut,
 }
 
-/// One simulated run.
+/// The outcome of one simulated run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// How it ended.
+    /// How the run ended.
     pub end: End,
-    /// Time from start to end.
+    /// Seconds from start to end.
     pub time_seconds: f64,
     /// Useful work done, in seconds of full speed.
     pub work_seconds: f64,
-    /// Failures of nodes of the job.
+    /// Number of failures of the job's nodes.
     pub failures: u64,
-    /// Failures that fell into a checkpoint.
+    /// Number of failures during a checkpoint.
     pub failures_in_checkpoint: u64,
-    /// Failures that fell into a downtime or a recovery.
+    /// Number of failures during a downtime or a recovery.
     pub failures_in_recovery: u64,
-    /// Completed checkpoints (of all groups, where there are several).
+    /// Number of completed checkpoints (of all groups, if there are several).
     pub checkpoints: u64,
-    /// Times that data were lost and the work began anew.
+    /// How many times data were lost and the work began again.
     pub data_losses: u64,
-    /// Time spent in downtime and recovery.
+    /// Seconds spent in downtime and recovery.
     pub outage_seconds: f64,
 }
 
 impl Outcome {
-    /// That of a run in which nothing has happened yet.
+    /// The outcome of a run in which nothing has happened yet.
     fn begun() -> Self {
         Self {
             end: End::Finished,
@@ -76,7 +75,7 @@ impl Outcome {
 }
 
 impl Outcome {
-    /// Share of the time that was not useful work.
+    /// The share of the time that was not useful work.
     pub fn waste(&self) -> f64 {
         if self.time_seconds == 0.0 { 0.0 } else { 1.0 - self.work_seconds / self.time_seconds }
     }
@@ -84,6 +83,6 @@ impl Outcome {
 
 /// A job that can be simulated.
 pub trait Job: Sync {
-    /// One run against one source of failures.
+    /// Simulates one run with the failures of one source.
     fn run(&self, failures: &mut Source) -> Outcome;
 }

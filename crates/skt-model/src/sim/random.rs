@@ -1,4 +1,4 @@
-//! Random numbers: one xoshiro256++ stream a run, 2^128 numbers apart.
+//! Random numbers: one xoshiro256++ stream per run, 2^128 numbers apart.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
-    /// The first `count` streams of a seed; the i-th is the generator jumped i
-    /// times by 2^128 numbers, so streams never overlap.
+    /// The first `count` streams of a seed; the i-th is the generator after i jumps of 2^128
+    /// numbers, so streams never overlap.
     pub fn streams(seed: u64, count: usize) -> Vec<Self> {
         let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..count)
@@ -21,14 +21,13 @@ impl Stream {
             .collect()
     }
 
-    /// Uniform in (0, 1): 53 bits, shifted by half a step off both ends.
+    /// Uniform in (0, 1): 53 bits, shifted by half a step from both ends.
     pub fn uniform(&mut self) -> f64 {
         const STEP: f64 = 1.0 / (1u64 << 53) as f64;
         ((self.0.next_u64() >> 11) as f64 + 0.5) * STEP
     }
 
-    /// Uniform in 0..bound, by widening multiplication; the bias is below
-    /// bound / 2^64.
+    /// Uniform in 0..bound, by widening multiplication; the bias is below bound / 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize
     }

@@ -5,16 +5,16 @@
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Standard deviation of one run.
+    /// The standard deviation of one run.
     pub deviation: f64,
-    /// Runs.
+    /// Number of runs.
     pub count: usize,
 }
 
 impl Estimate {
-    /// Mean and deviation of `samples`; of none, NaN.
+    /// The mean and the deviation of `samples`; NaN if there are none.
     pub fn of(samples: impl Iterator<Item = f64>) -> Self {
-        // Welford's update: no cancellation however large the mean.
+        // Welford's update has no cancellation, however large the mean is.
         let (mut count, mut mean, mut squares) = (0usize, 0.0, 0.0);
         for sample in samples {
             count += 1;
@@ -35,23 +35,23 @@ impl Estimate {
             / (self.count as f64).sqrt()
     }
 
-    /// Whether `value` lies in the confidence interval.
+    /// Whether `value` is in the confidence interval.
     pub fn agrees_with(&self, value: f64, confidence: f64) -> bool {
         (value - self.mean).abs() <= self.half_width(confidence)
     }
 }
 
-/// A share of runs that had some outcome.
+/// The share of runs that had some outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proportion {
-    /// Runs that had it.
+    /// Number of runs that had it.
     pub hits: usize,
-    /// All runs.
+    /// Number of all runs.
     pub count: usize,
 }
 
 impl Proportion {
-    /// hits / count.
+    /// The share: hits / count.
     pub fn value(&self) -> f64 {
         self.hits as f64 / self.count as f64
     }
@@ -64,15 +64,15 @@ impl Proportion {
         ((centre - half).max(0.0), (centre + half).min(1.0))
     }
 
-    /// Whether `value` lies in the confidence interval.
+    /// Whether `value` is in the confidence interval.
     pub fn agrees_with(&self, value: f64, confidence: f64) -> bool {
         let (low, high) = self.interval(confidence);
         (low..=high).contains(&value)
     }
 }
 
-/// z such that a standard normal variable lies in (-z, z) with probability
-/// `confidence`: Acklam's rational approximation, relative error below 1.2e-9.
+/// The z for which a standard normal variable is in (-z, z) with probability `confidence`: Acklam's
+/// rational approximation, with a relative error below 1.2e-9.
 pub fn normal_quantile(confidence: f64) -> f64 {
     let upper = 0.5 + confidence / 2.0;
     let q = upper - 0.5;
@@ -115,8 +115,9 @@ pub fn normal_quantile(confidence: f64) -> f64 {
     -horner(&C, tail) / horner(&D, tail)
 }
 
-/// The same for Student's t with `freedom` degrees: Hill's expansion about the
-/// normal quantile (Cornish and Fisher), good to 1 % from 5 degrees on.
+/// The t for which a variable of Student's law with `freedom` degrees is in (-t, t) with
+/// probability `confidence`: Hill's expansion about the normal quantile (Cornish and Fisher),
+/// accurate to 1 % from 5 degrees on.
 pub fn student_quantile(confidence: f64, freedom: usize) -> f64 {
     let (z, n) = (normal_quantile(confidence), freedom as f64);
     let z2 = z * z;
@@ -126,7 +127,7 @@ pub fn student_quantile(confidence: f64, freedom: usize) -> f64 {
     z * (1.0 + g1 / n + g2 / (n * n) + g3 / n.powi(3))
 }
 
-/// Polynomial with the highest coefficient first.
+/// Evaluates a polynomial, with the highest coefficient first.
 fn horner(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, c| sum * x + c)
 }

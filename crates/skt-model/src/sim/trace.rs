@@ -1,4 +1,4 @@
-//! Failures from a log: one a line, `time node`.
+//! Failures from a log with one per line, `time node`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::ModelError;
 /// A failure of a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Failure {
-    /// When, from the start of the run.
+    /// Seconds from the start of the run.
     pub at_seconds: f64,
-    /// Which position of the job: 0 to nodes - 1.
+    /// The position in the job, 0 to nodes - 1.
     pub node: usize,
 }
 
 impl Eq for Failure {}
 
 impl Ord for Failure {
-    /// Reversed, so that a heap yields the earliest; ties by node.
+    /// Reversed, so that a heap yields the earliest failure; ties are ordered by node.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at_seconds.total_cmp(&self.at_seconds).then(other.node.cmp(&self.node))
     }
@@ -39,17 +39,16 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads lines of `time_seconds node`, separated by blanks, a comma or a
-    /// semicolon; `#` starts a comment. Times count from the start of the
-    /// record and may come in any order. `span_seconds` is the length of the
-    /// record; without it, the time of the last failure plus the mean distance
-    /// between failures.
+    /// Reads lines of `time_seconds node`, separated by blanks, a comma or a semicolon; `#` starts
+    /// a comment. Times count from the start of the record and may come in any order.
+    /// `span_seconds` is the length of the record; by default, it is the time of the last failure
+    /// plus the mean distance between failures.
     ///
     /// A run enters the trace at a random time and wraps around at its end.
     ///
     /// # Errors
-    /// [`ModelError::Trace`] with the line: not a time and a node, a negative
-    /// time, a time beyond the span, no failure at all.
+    /// [`ModelError::Trace`] with the line: it is not a time and a node, the time is negative or
+    /// beyond the span, or there is no failure at all.
     pub fn parse(text: &str, span_seconds: Option<f64>) -> Result<Self, ModelError> {
         let mut failures = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -58,7 +57,7 @@ impl Trace {
                 failures.push(parse_line(content, index + 1)?);
             }
         }
-        // Failure orders latest first, for the heap.
+        // `Failure` orders the latest first, for the heap.
         failures.sort_by(|a, b| b.cmp(a));
         let Some(last) = failures.last() else {
             return Err(ModelError::Trace {
@@ -80,22 +79,22 @@ impl Trace {
         Ok(Self { failures: failures.into(), span_seconds })
     }
 
-    /// Length of the record.
+    /// The length of the record, in seconds.
     pub fn span_seconds(&self) -> f64 {
         self.span_seconds
     }
 
-    /// Number of failures in it.
+    /// Number of failures in the record.
     pub fn len(&self) -> usize {
         self.failures.len()
     }
 
-    /// Never: a trace holds at least one failure.
+    /// False, because a trace has at least one failure.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Mean time between failures of the whole machine.
+    /// Mean time between failures of the whole machine, in seconds.
     pub fn system_mtbf_seconds(&self) -> f64 {
         self.span_seconds / self.failures.len() as f64
     }
@@ -110,13 +109,13 @@ impl Trace {
         }
     }
 
-    /// Index of the first failure after `entered_seconds`, and what to add to
-    /// recorded times from then on.
+    /// The index of the first failure after `entered_seconds`, and the offset to add to recorded
+    /// times from then on.
     pub(super) fn enter(&self, entered_seconds: f64) -> (usize, f64) {
         (self.failures.partition_point(|f| f.at_seconds < entered_seconds), -entered_seconds)
     }
 
-    /// The failure at `next`, and on to the one after it.
+    /// Returns the failure at `next`, and moves `next` to the one after it.
     pub(super) fn step(&self, next: &mut usize, offset_seconds: &mut f64) -> Failure {
         if *next == self.failures.len() {
             *next = 0;
@@ -183,7 +182,7 @@ mod tests {
         let law = Law::Trace(trace);
         let mut source = law.source(3, Ages::Steady, Stream::streams(9, 1).remove(0)).unwrap();
         let times: Vec<Failure> = (0..9).map(|_| source.pop()).collect();
-        // Nine failures are three whole rounds: 40 s between equal nodes.
+        // Nine failures are three whole rounds, so equal nodes are 40 s apart.
         for i in 0..6 {
             assert_eq!(times[i].node, times[i + 3].node);
             assert!((times[i + 3].at_seconds - times[i].at_seconds - 40.0).abs() < 1e-9);

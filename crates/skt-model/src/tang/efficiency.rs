@@ -6,10 +6,9 @@ use crate::error::{fraction, positive};
 /// `E(N) = N / (a N + b)`: Tang et al., TPDS 2018, eq. 2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Efficiency {
-    /// Inverse of the efficiency of an infinite matrix; at least 1 where the
-    /// peak is a true peak.
+    /// The inverse of the efficiency of an infinite matrix; at least 1 if the peak is a true peak.
     pub a: f64,
-    /// Cost of the N^2 part relative to the peak's N^3 part, in rows.
+    /// The cost of the N^2 part relative to the peak's N^3 part, in rows.
     pub b: f64,
 }
 
@@ -18,8 +17,8 @@ impl Efficiency {
     /// `b = (1 - a e1) n1 / e1` (eq. 4).
     ///
     /// # Errors
-    /// `n1` not above 0, `e1` not in (0, 1], or `a e1 > 1`, which would make
-    /// smaller matrices faster.
+    /// `n1` is not above 0, `e1` is not in (0, 1], or `a e1 > 1`, which would make smaller matrices
+    /// faster.
     pub fn through(n1: f64, e1: f64, a: f64) -> Result<Self, ModelError> {
         positive("n", n1)?;
         positive("efficiency_fraction", fraction("efficiency_fraction", e1)?)?;
@@ -34,15 +33,14 @@ impl Efficiency {
         Ok(Self { a, b: (1.0 - a * e1) * n1 / e1 })
     }
 
-    /// Least squares of `1/E = a + b/N`, weighted so that relative errors of E
-    /// count alike.
+    /// Fits `1/E = a + b/N` by least squares, weighted so that relative errors of E count alike.
     ///
-    /// `points` holds pairs (N, efficiency as a fraction of the peak, or any
-    /// rate: `a` and `b` then carry its inverse unit).
+    /// `points` has pairs of N and the efficiency as a fraction of the peak, or any rate: `a` and
+    /// `b` then have its inverse unit.
     ///
     /// # Errors
-    /// [`ModelError::Fit`] with fewer than two different N, with values not
-    /// above zero, or where the fit is not a rising curve.
+    /// [`ModelError::Fit`] if there are fewer than two different N, if a value is not above zero,
+    /// or if the fit is not a rising curve.
     pub fn fit(points: &[(f64, f64)]) -> Result<Self, ModelError> {
         let unusable = |reason: String| Err(ModelError::Fit { reason });
         if let Some((n, e)) =
@@ -57,7 +55,7 @@ impl Efficiency {
                 points.len()
             ));
         }
-        // Weighted normal equations of y = a + b x with x = 1/N, y = 1/E, w = E^2.
+        // The weighted normal equations of y = a + b x with x = 1/N, y = 1/E, w = E^2.
         let (mut s, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for &(n, e) in points {
             let (x, y, w) = (1.0 / n, 1.0 / e, e * e);
@@ -75,35 +73,34 @@ impl Efficiency {
         Ok(Self { a, b })
     }
 
-    /// Efficiency at order `n`.
+    /// The efficiency at order `n`.
     pub fn at(self, n: f64) -> f64 {
         n / (self.a * n + self.b)
     }
 
-    /// Efficiency of an infinitely large matrix, `1/a`.
+    /// The efficiency of an infinitely large matrix, `1/a`.
     pub fn limit(self) -> f64 {
         1.0 / self.a
     }
 
-    /// Order at which half of the limit is reached: `b/a`. The TOP500 list's
-    /// N1/2 takes half of Rmax instead: [`Efficiency::half_of`].
+    /// The order at which half of the limit is reached: `b/a`. N1/2 of the TOP500 list uses half of
+    /// Rmax instead: [`Efficiency::half_of`].
     pub fn half_of_limit(self) -> f64 {
         self.b / self.a
     }
 
-    /// Order at which half of `E(nmax)` is reached: from E(N) = E(nmax)/2,
-    /// `N = b nmax / (a nmax + 2 b)`.
+    /// The order at which half of `E(nmax)` is reached: from E(N) = E(nmax)/2, `N = b nmax / (a
+    /// nmax + 2 b)`.
     pub fn half_of(self, nmax: f64) -> f64 {
         self.b * nmax / (self.a * nmax + 2.0 * self.b)
     }
 }
 
-/// Efficiency with the share `memory_fraction` of the memory, where all of it
-/// gives `e1`: with N2 = sqrt(k) N1,
-/// `e2 = sqrt(k) e1 / (1 - (1 - sqrt(k)) a e1)` (eq. 5, the equality).
+/// The efficiency with the share `memory_fraction` of the memory, if all of it gives `e1`: with N2
+/// = sqrt(k) N1, `e2 = sqrt(k) e1 / (1 - (1 - sqrt(k)) a e1)` (eq. 5, the equality).
 ///
 /// # Errors
-/// `e1` or `memory_fraction` not in [0, 1], `a` not above 0 or above `1/e1`.
+/// `e1` or `memory_fraction` is not in [0, 1], or `a` is not above 0 or is above `1/e1`.
 pub fn with_memory(e1: f64, memory_fraction: f64, a: f64) -> Result<f64, ModelError> {
     fraction("efficiency_fraction", e1)?;
     fraction("memory_fraction", memory_fraction)?;
@@ -119,11 +116,11 @@ pub fn with_memory(e1: f64, memory_fraction: f64, a: f64) -> Result<f64, ModelEr
     Ok(root * e1 / (1.0 - (1.0 - root) * a * e1))
 }
 
-/// Lower bound of [`with_memory`] over all `a` > 1, attained as a -> 1 (eq. 5,
-/// the inequality): what can be said of a machine of which only Rmax is known.
+/// The lower bound of [`with_memory`] over all `a` > 1, attained as a -> 1 (eq. 5, the inequality).
+/// It applies to a machine of which only Rmax is known.
 ///
 /// # Errors
-/// As [`with_memory`].
+/// See [`with_memory`].
 pub fn with_memory_lower_bound(e1: f64, memory_fraction: f64) -> Result<f64, ModelError> {
     with_memory(e1, memory_fraction, 1.0)
 }

@@ -3,23 +3,22 @@
 use crate::ModelError;
 use crate::error::{non_negative, positive};
 
-/// Interval between checkpoints, first order: `sqrt(2 M delta)` (Young, 1974).
+/// The interval between checkpoints to first order, in seconds: `sqrt(2 M delta)` (Young, 1974).
 ///
 /// # Errors
-/// MTBF not above 0, or a negative checkpoint time.
+/// The MTBF is not above 0, or the checkpoint time is negative.
 pub fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     positive("mtbf_seconds", mtbf_seconds)?;
     non_negative("checkpoint_seconds", checkpoint_seconds)?;
     Ok((2.0 * mtbf_seconds * checkpoint_seconds).sqrt())
 }
 
-/// Interval from the end of a checkpoint to the start of the next:
-/// `tau = sqrt(2 M d) [1 + 1/3 (d/2M)^(1/2) + 1/9 (d/2M)] - d`,
-/// Tang et al., TPDS 2018, eq. 9, after Daly, FGCS 22, 2006; and `tau = M` where
-/// `d >= 2M`, as Daly has it and the paper leaves out.
+/// The interval from the end of a checkpoint to the start of the next, in seconds: `tau = sqrt(2 M
+/// d) [1 + 1/3 (d/2M)^(1/2) + 1/9 (d/2M)] - d`, Tang et al., TPDS 2018, eq. 9, after Daly, FGCS 22,
+/// 2006; and `tau = M` if `d >= 2M`, as in Daly's paper; Tang et al. leave this case out.
 ///
 /// # Errors
-/// MTBF not above 0, or a negative checkpoint time.
+/// The MTBF is not above 0, or the checkpoint time is negative.
 pub fn daly_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     let young_seconds = young_seconds(mtbf_seconds, checkpoint_seconds)?;
     let ratio = checkpoint_seconds / (2.0 * mtbf_seconds);
@@ -29,17 +28,17 @@ pub fn daly_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, M
     Ok(young_seconds * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - checkpoint_seconds)
 }
 
-/// Efficiency against a run without failures and without checkpoints:
-/// `eff = T_h M / ((T_h + T_c) (M + D + d))`, Tang et al., TPDS 2018, eq. 10,
-/// with `T_c = T_h d / tau` and tau from [`daly_seconds`].
+/// The efficiency relative to a run without failures and checkpoints: `eff = T_h M / ((T_h + T_c)
+/// (M + D + d))`, Tang et al., TPDS 2018, eq. 10, with `T_c = T_h d / tau` and tau from
+/// [`daly_seconds`].
 ///
-/// The paper's text has a recovery cost R + d in addition to the equation's D + d;
-/// `outage_seconds` is all that a failure costs besides one checkpoint time:
-/// detection, relaunch, rebuild. The equation leaves out the work that is lost
-/// at each failure (half an interval): [`crate::exact`] has it.
+/// The paper's text has a recovery cost R + d in addition to the equation's D + d; `outage_seconds`
+/// is all that a failure costs besides one checkpoint time: detection, relaunch, rebuild. The
+/// equation leaves out the work that is lost at each failure (half an interval), which
+/// [`crate::exact`] includes.
 ///
 /// # Errors
-/// MTBF not above 0, a negative checkpoint or outage time.
+/// The MTBF is not above 0, or a checkpoint or outage time is negative.
 pub fn efficiency(
     mtbf_seconds: f64,
     checkpoint_seconds: f64,

@@ -1,30 +1,31 @@
-//! Section 4.2: what the checkpoint leaves of the memory.
+//! Section 4.2: what checkpoints leave of the memory.
 //!
-//! The paper has one parity; with m of them the parity of M bytes takes
-//! m M/(n-m) instead of M/(n-1), and the rest follows. The elimination with checksums,
+//! The paper has one parity; with m parities, the parities of M bytes take m M/(n-m) instead of
+//! M/(n-1), and the rest follows. The elimination with checksums, which the paper does not have,
+//! keeps no copy, and its checksums count as a parity.
 //! which the paper does not have, keeps no copy, and its checksums as a parity.
 
 use skt_terms::named;
 
 use crate::Group;
 
-/// How many copies of what a protocol keeps.
+/// A protocol, by the copies that it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// No checkpoint at all.
     None,
     /// One copy, one parity; a loss while they are updated is fatal (fig. 6).
     Single,
-    /// Two copies, two parities (fig. 7).
+    /// Two copies, each with a parity (fig. 7).
     Double,
     /// One copy, two parities: the workspace is the second copy (fig. 8).
     SelfCheckpoint,
-    /// No copy: checksum columns that the elimination itself carries. A group is a process
-    /// row of Q + m processes, m of them with checksums.
+    /// No copy: the elimination itself carries checksum columns. A group is a process row of Q + m
+    /// processes, of which m have checksums.
     Abft,
 }
 
-// In the paper's order, and the one that it does not have.
+// The names, in the paper's order, followed by the protocol that the paper does not have.
 named!(Protocol {
     None: "none",
     Single: "single",
@@ -34,12 +35,12 @@ named!(Protocol {
 });
 
 impl Protocol {
-    /// Whether the run stops now and then to save its data.
+    /// Whether the run stops from time to time to save its data.
     pub fn takes_checkpoints(self) -> bool {
         !matches!(self, Self::None | Self::Abft)
     }
 
-    /// Copies of the data besides the workspace, and parities.
+    /// Number of copies of the data besides the workspace, and number of parities.
     fn copies(self) -> (f64, f64) {
         match self {
             Self::None => (0.0, 0.0),
@@ -50,7 +51,7 @@ impl Protocol {
         }
     }
 
-    /// Share of the memory left to the application.
+    /// The share of the memory that is left to the application.
     ///
     /// Tang et al., TPDS 2018, eq. 6 to 8 for m = 1; in general
     /// `1 / (1 + copies + parities m/(n-m))`, that is
@@ -64,7 +65,7 @@ impl Protocol {
         1.0 / (1.0 + copies + parities * group.parity_ratio())
     }
 
-    /// How `total_bytes` of a process are split.
+    /// Divides `total_bytes` of a process.
     pub fn split(self, group: Group, total_bytes: f64) -> MemorySplit {
         let (copies, parities) = self.copies();
         let workspace_bytes = total_bytes * self.available_fraction(group);
@@ -76,20 +77,19 @@ impl Protocol {
     }
 }
 
-/// What the memory of a process holds, in bytes (Tang et al., TPDS 2018,
-/// table 1: A1+A2, B, C+D).
+/// The memory of a process by content, in bytes (Tang et al., TPDS 2018, table 1: A1+A2, B, C+D).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemorySplit {
     /// The application's data.
     pub workspace_bytes: f64,
-    /// Copies of it.
+    /// Copies of the application's data.
     pub copies_bytes: f64,
     /// Parities.
     pub parities_bytes: f64,
 }
 
 impl MemorySplit {
-    /// All of it.
+    /// The sum of all parts.
     pub fn total_bytes(&self) -> f64 {
         self.workspace_bytes + self.copies_bytes + self.parities_bytes
     }

@@ -1,30 +1,29 @@
-//! Section 5.2: how likely a run ends without having lost its data.
+//! Section 5.2: the probability that a run ends without having lost its data.
 
 use crate::ModelError;
 use crate::error::{at_least, non_negative, positive};
 
-/// A run as section 5.2 sees it.
+/// A run as described in section 5.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// Processes of the job (N_t).
+    /// Number of processes of the job (N_t).
     pub processes: usize,
-    /// Processes of a group (N_g).
+    /// Number of processes of a group (N_g).
     pub group_size: usize,
     /// Mean time between failures of the whole system.
     pub system_mtbf_seconds: f64,
-    /// Time of one checkpoint.
+    /// Seconds of one checkpoint.
     pub checkpoint_seconds: f64,
-    /// Time of one recovery, in which a second loss in the group is fatal.
+    /// Seconds of one recovery, during which a second loss in the group is fatal.
     pub recovery_seconds: f64,
-    /// Time from the start of a checkpoint to the start of the next.
+    /// Seconds from the start of a checkpoint to the start of the next.
     pub interval_seconds: f64,
-    /// Length of the run.
+    /// Seconds of the run.
     pub run_seconds: f64,
 }
 
 impl Run {
-    /// The example behind Tang et al., TPDS 2018, figure 12, for a run of
-    /// `run_seconds`.
+    /// The example of Tang et al., TPDS 2018, figure 12, for a run of `run_seconds`.
     pub fn figure_12(run_seconds: f64) -> Self {
         Self {
             processes: 160_000,
@@ -37,9 +36,11 @@ impl Run {
         }
     }
 
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// A group below 2 or above the number of processes, a time that is
-    /// negative, an MTBF or interval that is not above zero.
+    /// The group is below 2 or above the number of processes, a time is negative, or an MTBF or
+    /// interval is not above zero.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("group_size", self.group_size, 2, "2 or more")?;
         at_least("processes", self.processes, self.group_size, "at least one whole group")?;
@@ -56,16 +57,16 @@ impl Run {
         self.processes as f64 / self.group_size as f64 * self.system_mtbf_seconds
     }
 
-    /// Exponent alpha of eq. 13: time spent in checkpoints over the MTBF. The
-    /// paper writes it with a minus sign in both places, which cannot be meant
-    /// (the probability would be negative); here alpha >= 0 and P = exp(-alpha).
+    /// The exponent alpha of eq. 13: time spent in checkpoints over the MTBF. The paper writes it
+    /// with a minus sign in both equations, which cannot be meant (the probability would be
+    /// negative); here alpha >= 0 and P = exp(-alpha).
     pub fn checkpoint_exponent(&self) -> f64 {
         let checkpoints = self.run_seconds / self.interval_seconds;
         self.checkpoint_seconds / self.system_mtbf_seconds * checkpoints
     }
 
-    /// Exponent beta of eq. 14: time spent in recoveries over the group's MTBF;
-    /// same remark on the sign.
+    /// The exponent beta of eq. 14: time spent in recoveries over the group's MTBF. Its sign
+    /// differs from the paper's for the same reason as that of [`Run::checkpoint_exponent`].
     pub fn recovery_exponent(&self) -> f64 {
         let failures = self.run_seconds / self.system_mtbf_seconds;
         self.recovery_seconds / self.group_mtbf_seconds() * failures
@@ -74,7 +75,7 @@ impl Run {
     /// `P_single = exp(-alpha - beta)` (eq. 15).
     ///
     /// # Errors
-    /// As [`Run::validate`].
+    /// See [`Run::validate`].
     pub fn success_single(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok((-self.checkpoint_exponent() - self.recovery_exponent()).exp())
@@ -83,7 +84,7 @@ impl Run {
     /// `P_self = exp(-beta)` (eq. 16).
     ///
     /// # Errors
-    /// As [`Run::validate`].
+    /// See [`Run::validate`].
     pub fn success_self(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok((-self.recovery_exponent()).exp())

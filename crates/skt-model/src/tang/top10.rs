@@ -1,26 +1,25 @@
-//! Figure 5: the ten largest machines with less memory.
+//! Figure 5: the ten largest machines, with a part of their memory.
 
 use super::efficiency::with_memory_lower_bound;
 
 /// A machine of the TOP500 list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ListedMachine {
-    /// Name.
+    /// The machine's name.
     pub name: &'static str,
-    /// Measured performance, Tflop/s.
+    /// Measured performance, in Tflop/s.
     pub rmax_tflops: f64,
-    /// Peak performance, Tflop/s.
+    /// Peak performance, in Tflop/s.
     pub rpeak_tflops: f64,
 }
 
 impl ListedMachine {
-    /// Rmax / Rpeak.
+    /// The efficiency, Rmax / Rpeak.
     pub fn efficiency(&self) -> f64 {
         self.rmax_tflops / self.rpeak_tflops
     }
 
-    /// Lower bound of the efficiency with a share of the memory: Tang et al.,
-    /// TPDS 2018, eq. 5.
+    /// The lower bound of the efficiency with a share of the memory: Tang et al., TPDS 2018, eq. 5.
     pub fn efficiency_with_memory(&self, memory_fraction: f64) -> f64 {
         with_memory_lower_bound(self.efficiency(), memory_fraction)
             .expect("Rmax is below Rpeak in the table, the fraction comes from the caller's figure")
@@ -31,8 +30,7 @@ const fn machine(name: &'static str, rmax_tflops: f64, rpeak_tflops: f64) -> Lis
     ListedMachine { name, rmax_tflops, rpeak_tflops }
 }
 
-/// The first ten of the TOP500 list of June 2017, the latest when the paper was
-/// revised.
+/// The first ten of the TOP500 list of June 2017, the latest when the paper was revised.
 pub const JUNE_2017: [ListedMachine; 10] = [
     machine("TaihuLight", 93_014.6, 125_435.9),
     machine("Tianhe-2", 33_862.7, 54_902.4),
@@ -46,8 +44,8 @@ pub const JUNE_2017: [ListedMachine; 10] = [
     machine("Trinity", 8_100.9, 11_078.9),
 ];
 
-/// Mean over the machines of the relative gain in efficiency when the usable
-/// share of the memory grows from `from` to `to`.
+/// The mean over the machines of the relative gain in efficiency when the usable share of the
+/// memory grows from `from` to `to`.
 pub fn mean_relative_gain(machines: &[ListedMachine], from: f64, to: f64) -> f64 {
     let total: f64 = machines
         .iter()

@@ -4,14 +4,14 @@
 //! delta_s = sum over q of  w_sq (mu S_q) v  -  C_s v        v random, of +1 and -1
 //! ```
 //!
-//! Undisturbed, an element of delta is rounding: of each step and each column one error, of either
-//! sign. A *unit* is `eps max |S| N`, over the process row. A wrong number e is seen as w e. Several
-//! checksums also say where it is, as the ratios of its deltas are those of its weights; the row is
-//! then computed anew from the others there.
+//! Without an error, an element of delta is rounding: one error of either sign for each step and
+//! each column. A *unit* is `eps max |S| N`, over the process row. A wrong number e appears as w e.
+//! Several checksums also say where it is, as the ratios of its deltas are those of its weights;
+//! the row is then recomputed from the other columns.
 //!
-//! A column is not summed up any more when it is finished. What was wrong with it by then is
-//! left over below the diagonal in its checksums: these are looked at when their group is
-//! finished (`Run::finish_group`).
+//! A finished column is no longer part of the sums. What was wrong in it by then is left over below
+//! the diagonal in its checksums, which are checked when their group is finished
+//! (`Run::finish_group`).
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroUsize, ParseIntError};
@@ -33,13 +33,13 @@ use super::weights::Weights;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::blas::kernels;
 
-/// The deltas of a row are attributed to a process column if what it leaves unexplained is below
-/// this share of them, or this many units.
+/// The deltas of a row are attributed to a process column if the part that it does not explain is
+/// below this share of them, or below `REST_UNITS` units.
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
-/// Rows of one thread at a time.
+/// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
-/// One in so many rows tells how long a check of all takes.
+/// To predict the time of a check, one in this many rows is timed.
 const TIMED_ROWS: usize = 16;
 
 /// A row that the checksums contradict.
@@ -47,54 +47,55 @@ const TIMED_ROWS: usize = 16;
 struct Wrong {
     /// Local row.
     row: usize,
-    /// Its largest delta, in units; not finite if an element is not.
+    /// The row's largest delta, in units; not finite if an element is not.
     units: f64,
-    /// The process column that it is in, if the checksums agree about that, and it may be mended.
+    /// The process column with the wrong number, if the checksums agree about it and it may be
+    /// mended.
     column: Option<usize>,
 }
 
-/// What a check has found, on all ranks alike.
+/// The result of a check, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checked {
-    /// The largest delta, in units, after mending.
+    /// The largest delta after mending, in units.
     pub units: f64,
-    /// The ranks with rows that were wrong and are right again, in order.
+    /// The ranks whose wrong rows have been mended, in order.
     pub mended: Vec<MendedRank>,
 }
 
 impl Checked {
-    /// Rows that were wrong and are right again.
+    /// Rows that were wrong and have been mended.
     pub fn mended_rows(&self) -> usize {
         self.mended.iter().map(|rank| rank.rows).sum()
     }
 }
 
-/// A rank with rows that were wrong and have been computed anew. Several of one process column may
-/// have them by one wrong number, which has spread to lower rows there.
+/// A rank whose wrong rows have been recomputed. One wrong number may make rows of several ranks of
+/// its process column wrong, as it spreads to lower rows there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MendedRank {
-    /// Its number in the grid.
+    /// The rank's number in the grid.
     pub rank: usize,
-    /// Its process row.
+    /// The rank's process row.
     pub process_row: usize,
-    /// Its process column, Q or more for a checksum.
+    /// The rank's process column; Q or more for a rank of checksums.
     pub process_column: usize,
-    /// How many rows.
+    /// Rows that have been recomputed.
     pub rows: usize,
-    /// The first of them, a global row from 0.
+    /// The first of these rows: a global row, from 0.
     pub first_row: usize,
-    /// Columns that were eliminated then.
+    /// Columns eliminated at the time of the check.
     pub column: usize,
 }
 
 /// How often the checksums are compared with the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckEvery {
-    /// As often as takes less than a hundredth of the time.
+    /// As often as possible for 1 % of the time.
     Auto,
     /// Not at all.
     Never,
-    /// Each time behind so many panels.
+    /// After each such number of panels.
     Panels(NonZeroUsize),
 }
 
@@ -110,38 +111,39 @@ impl FromStr for CheckEvery {
     }
 }
 
-/// When the next check is due.
+/// The schedule of the checks.
 pub(super) struct Checks {
     every: CheckEvery,
-    /// The panel that the run goes on from, and the one before which the next check is.
+    /// The panel that the run starts from, and the one before which the next check is.
     first: usize,
     next: usize,
-    /// Panels between two.
+    /// Panels from one check to the next.
     period: usize,
-    /// Seconds that one takes, and when these were known.
+    /// Seconds that a check takes, and when these were measured.
     seconds: f64,
     timed: Instant,
 }
 
 impl Checks {
-    /// Of a run that goes on from panel `from`. Only what has just been generated `is_new`.
+    /// The schedule of a run that starts from panel `from`. `is_new`: the system has just been
+    /// generated.
     pub fn new(every: CheckEvery, from: usize, is_new: bool) -> Self {
         let period = match every {
             CheckEvery::Panels(panels) => panels.get(),
-            // Not known yet.
+            // Known after the first panel.
             CheckEvery::Auto | CheckEvery::Never => usize::MAX / 2,
         };
         let next = if is_new && every == CheckEvery::Auto { period } else { from };
         Self { every, first: from, next, period, seconds: 0.0, timed: Instant::now() }
     }
 
-    /// Whether there are none.
+    /// Whether there are no checks.
     pub fn are_off(&self) -> bool {
         self.every == CheckEvery::Never
     }
 
-    /// Whether one is due before panel `cut`; the last one is after all panels. The same on all
-    /// ranks.
+    /// Whether a check is due before panel `cut`; the last one follows the last panel. The result
+    /// is the same on all ranks.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -166,7 +168,7 @@ impl Checks {
         Ok(!self.are_off() && (cut == self.next || cut == local.params.panels()))
     }
 
-    /// One has been made.
+    /// Notes that a check was made before panel `cut`, and took this long.
     pub fn done(&mut self, cut: usize, took: Duration) {
         if cut == self.first {
             self.time(took);
@@ -179,42 +181,41 @@ impl Checks {
     }
 }
 
-/// Panels between two of as many checks as cost 1 %, and of one at least, the last of them behind
-/// the last of `panels`. These take a third of their number times the seconds of the first one, and
-/// each check as long as the first: hence 300.
+/// Panels from one check to the next, such that checks cost 1 %; at least one check is made, and
+/// the last one follows the last of `panels`. Panels become shorter: all of them take a third of
+/// their number times the seconds of the first one, while each check takes as long as the first.
+/// Hence 300.
 fn panels_between(check_seconds: f64, panel_seconds: f64, panels: usize) -> usize {
     let checks = panels as f64 * panel_seconds / (300.0 * check_seconds);
-    // What is no number becomes 0.
+    // NaN becomes 0.
     panels.div_ceil((checks as usize).clamp(1, panels.max(1)))
 }
 
-/// What is checked, and what may be done about what is wrong.
+/// What is checked, and whether errors may be mended.
 pub(super) struct Scope<'s> {
-    /// The panel before which the system is.
+    /// The panel before which the system is checked.
     pub cut: usize,
-    /// Which ranks of this process row are lost, by process column: what they have counts for
-    /// nothing.
+    /// Which ranks of this process row are lost, by process column. Their memory is not used.
     pub lost: &'s [bool],
-    /// Whether what is left over in the checksums of a group that ends at this cut counts, too: below
-    /// the diagonal, where a finished column has nothing.
+    /// Whether to check also what is left over below the diagonal in the checksums of a group that
+    /// ends at this cut, where a finished column has nothing.
     pub with_left_over: bool,
-    /// Whether rows of this process row may be computed anew.
+    /// Whether rows of this process row may be recomputed.
     pub may_mend: bool,
     /// This rank's number in the whole grid.
     pub number: usize,
 }
 
 impl<'s> Scope<'s> {
-    /// All that is there before panel `cut`, where nobody is `lost`.
+    /// All of the system before panel `cut`. `lost` must have no true element.
     pub fn whole(cut: usize, lost: &'s [bool]) -> Self {
         Self { cut, lost, with_left_over: false, may_mend: false, number: 0 }
     }
 }
 
-/// Checks the system, and computes rows anew that are wrong: if the checksums say where each of
-/// them is wrong, and all process rows `may_mend` theirs; else nothing is changed. Also returns the
-/// unit of this process row, infinite where nothing was left to check it with. Collective over the
-/// grid.
+/// Checks the system, and recomputes wrong rows: if the checksums say where each of them is wrong,
+/// and all process rows `may_mend` theirs; else nothing is changed. Also returns the unit of this
+/// process row, infinite where no checksum was left to check with. Collective over the grid.
 ///
 /// # Errors
 /// [`SolveError::Wrong`] on all ranks, if wrong numbers are left. When a rank is lost.
@@ -259,7 +260,7 @@ pub(super) fn check<C: Comm>(
     Ok((Checked { units: most[0], mended }, unit))
 }
 
-/// The ranks whose rows have been computed anew, as `wrong` has those of this process row.
+/// The ranks of the grid whose rows have been recomputed. `wrong` has the rows of this process row.
 /// Collective over the grid.
 fn mended_ranks<C: Comm>(
     local: &Local<C>,
@@ -281,32 +282,32 @@ fn mended_ranks<C: Comm>(
     Ok(all.iter().map(of_rank).filter(|rank| rank.rows > 0).collect())
 }
 
-/// What a rank tells of the wrong rows of its process row that cannot be mended.
+/// A rank's report of the wrong rows of its process row that cannot be mended.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Worst {
-    /// Of the one that is wrong by most; less than 0: there is none.
+    /// The largest deviation of these rows, in units. Negative if there is no such row.
     units: f64,
     row: u64,
-    /// How many there are.
+    /// Rows that are wrong.
     rows: u64,
-    /// This rank.
+    /// The grid position and number of this rank.
     process_row: u64,
     process_column: u64,
     number: u64,
     is_lost: u64,
-    /// The process column that they come from; `u64::MAX`: any.
+    /// The process column with the wrong number; `u64::MAX`: unknown.
     column: u64,
-    /// The process column that has noticed.
+    /// The process column whose checksums have noticed the wrong number.
     noticed_by: u64,
     /// The position of the reason in [`NotMended::ALL`].
     why: u64,
-    /// Whether L has brought them to all process rows.
+    /// Whether L has spread the wrong number to all process rows.
     is_spread: u64,
 }
 
 impl Worst {
-    /// Of a rank that is there, in whose process row nothing is wrong.
+    /// The report of a rank that is not lost and in whose process row nothing is wrong.
     fn none<C: Comm>(local: &Local<C>, number: usize) -> Self {
         let grid = local.grid;
         let [process_row, process_column, number] =
@@ -331,8 +332,8 @@ impl Worst {
     }
 }
 
-/// The error that names the worst of the rows that are `wrong` in any process row. Collective over
-/// the grid; one rank has a row at least.
+/// The error that names the worst of the `wrong` rows of all process rows, the same on all ranks.
+/// Collective over the grid; at least one rank has a row.
 fn refused<C: Comm>(
     local: &Local<C>,
     scope: &Scope,
@@ -354,8 +355,8 @@ fn refused<C: Comm>(
     Ok(agreed(local, &mine, local.params.columns_before(scope.cut))?.into())
 }
 
-/// What all ranks together know to be wrong when `column` columns are eliminated, one rank at
-/// least. Collective over the grid.
+/// Combines the reports of all ranks when `column` columns are eliminated; at least one has a row
+/// that is wrong. Collective over the grid.
 fn agreed<C: Comm>(
     local: &Local<C>,
     mine: &Worst,
@@ -391,40 +392,40 @@ fn agreed<C: Comm>(
     })
 }
 
-/// Wrong numbers that a checksum rank has noticed in a group that is finished. The others hear of it
-/// in the next barrier.
+/// Wrong numbers that a rank of checksums has noticed in a finished group. The other ranks learn of
+/// them at the next barrier.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(super) struct Noticed {
-    /// The largest deviation, in units; less than 0: there is none.
+    /// The largest deviation, in units. Negative if nothing is wrong.
     units: f64,
-    /// A unit.
+    /// The unit of rounding.
     unit: f64,
     /// The panel before which the group ends.
     end: u64,
-    /// The local row that is wrong by most.
+    /// The local row with the largest deviation.
     row: u64,
-    /// How many are wrong.
+    /// Rows that are wrong.
     rows: u64,
 }
 
 impl Noticed {
     const NOTHING: Self = Self { units: -1.0, unit: 0.0, end: 0, row: 0, rows: 0 };
 
-    /// In the group that ends before panel `end`: local row `row`, by so many units.
+    /// Local row `row` deviates by `units` units in the group that ends before panel `end`.
     pub fn in_row(end: usize, row: usize, units: f64, unit: f64) -> Self {
         Self { units, unit, end: end as u64, row: row as u64, rows: 1 }
     }
 
-    /// Both.
+    /// Combines two reports: the worse deviation, and the rows of both.
     pub fn and(self, other: Self) -> Self {
         let worse = if other.units > self.units { other } else { self };
         Self { rows: self.rows + other.rows, ..worse }
     }
 }
 
-/// The error for what checksum ranks have `noticed`, one at least, when the new sums of their group
-/// have passed and are still beside A. Collective over the grid.
+/// The error for what ranks of checksums have `noticed`, at least one of them. The new sums of
+/// their group must be complete and still beside A. Collective over the grid.
 pub(super) fn refuse_noticed<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -453,8 +454,8 @@ pub(super) fn refuse_noticed<C: Comm>(
     Ok(agreed(local, &mine, column)?.into())
 }
 
-/// The process column that what was noticed in this process row comes from, if the checksums tell.
-/// Collective over the process row.
+/// The process column that gave the wrong number noticed in this process row, if the checksums say
+/// which. Collective over the process row.
 fn origin<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -465,7 +466,7 @@ fn origin<C: Comm>(
     let mut own: Vec<f64> = Vec::new();
     if grid.is_checksum() {
         let (above, cols) = of_group(local, end as usize);
-        // SAFETY: nobody writes to A, or to the sums.
+        // SAFETY: no thread writes to A or to the sums.
         unsafe {
             own.extend(places.a.read(row..row + 1, cols.clone()).row(0));
             if above.contains(&row) {
@@ -486,9 +487,9 @@ fn origin<C: Comm>(
     Ok(worst.filter(is_sure).and_then(|deltas| equations.locate(&deltas, unit)))
 }
 
-/// Looks at the checksums of the group that ends before panel `end`, below its diagonal: there they
-/// are rounding, amplified by L21 L11^-1. Returns the unit, and what is wrong. Collective over the
-/// process column.
+/// Checks the checksums of the group that ends before panel `end`, below its diagonal: there they
+/// are rounding, amplified by L21 L11^-1. Returns the unit and what is wrong on this rank.
+/// Collective over the process column.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -502,7 +503,7 @@ pub(super) fn check_left_over<C: Comm>(
         return Ok((f64::INFINITY, None));
     }
     let (Range { end: below, .. }, cols) = of_group(local, end);
-    // SAFETY: nobody writes to A.
+    // SAFETY: no thread writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols.clone()) };
     let above = a.block(0..below, 0..cols.len());
     // A process row may have nothing above the diagonal.
@@ -518,13 +519,13 @@ pub(super) fn check_left_over<C: Comm>(
     Ok((unit, noticed.reduce(Noticed::and)))
 }
 
-/// What a process row finds.
+/// The result of comparing a process row with its checksums.
 struct Found {
     /// Rows that are wrong.
     wrong: Vec<Wrong>,
-    /// The largest delta of the others, in units.
+    /// The largest delta of the other rows, in units.
     units: f64,
-    /// A unit; infinite where nothing is left to check with.
+    /// The unit; infinite where no checksum is left to check with.
     unit: f64,
 }
 
@@ -569,32 +570,32 @@ fn look<C: Comm>(
             collect::all_max(&grid.row, &mut column)?;
             ((column[0] >= 0.0).then_some(column[0] as usize), f64::INFINITY)
         };
-        // With one equation, nothing would be left to see whether that was the one; and what was
-        // decoded and not checked may be wrong along with what it was decoded from.
+        // With one equation none would be left to confirm the mend; and numbers that were decoded
+        // and not checked may be as wrong as those they were decoded from.
         let is_sure = equations.left > 1 && scope.may_mend;
         wrong.push(Wrong { row, units, column: column.filter(|_| is_sure) });
     }
     Ok(Found { wrong, units: most, unit })
 }
 
-/// What the checksums of a process row can say of it when some of its ranks are lost: of m checksums
-/// and as many deltas, each rank that is lost leaves one less.
+/// What the checksums of a process row can say about it when some of its ranks are lost: m
+/// checksums give m deltas, and each lost rank makes one of them unusable.
 ///
 /// ```text
 /// delta = sum over c of  e_c d_c        e_c the error of process column c, d_c its direction
 /// ```
 ///
-/// What a lost rank would have given is as unknown as an error, so the directions of all of them are
-/// left out of delta: what is perpendicular to them is what the others say.
+/// The contribution of a lost rank is as unknown as an error, so the directions of lost ranks are
+/// removed from delta: the part perpendicular to them is what the other ranks contribute.
 struct Equations {
     checksums: usize,
-    /// How many are left.
+    /// Equations that are left.
     left: usize,
     /// The direction of each process column.
     directions: Vec<Vec<f64>>,
-    /// Of length 1 and perpendicular to each other: those of lost ranks.
+    /// An orthonormal basis of the directions of lost ranks.
     unknown: Vec<Vec<f64>>,
-    /// The process columns that are left, and their directions without the unknown ones.
+    /// The process columns that are left, and their directions perpendicular to the unknown ones.
     seen: Vec<(usize, Vec<f64>)>,
 }
 
@@ -603,8 +604,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Equations {
-    /// Of a process row of which the ranks of some process columns are `lost`, at most as many as
-    /// there are checksums.
+    /// The equations of a process row. `lost` marks its lost ranks by process column, at most as
+    /// many as there are checksums.
     fn new(weights: &Weights, lost: &[bool]) -> Self {
         let (checksums, directions) =
             (weights.checksums(), (0..lost.len()).map(|col| weights.direction(col)).collect());
@@ -627,7 +628,8 @@ impl Equations {
         new
     }
 
-    /// Why what they contradict is not mended, where rows of this process row may be or not.
+    /// Why rows that the checksums contradict are not mended; `may_mend`: whether rows of this
+    /// process row may be recomputed.
     fn why_not(&self, may_mend: bool) -> NotMended {
         match self.left {
             _ if self.checksums == 1 => NotMended::OneChecksum,
@@ -637,12 +639,12 @@ impl Equations {
         }
     }
 
-    /// What a number of this process column is multiplied by in each delta, but for the sign.
+    /// The factors of a number of this process column in each delta, without their sign.
     fn of_column(&self, col: usize) -> impl Iterator<Item = f64> {
         self.directions[col].iter().copied()
     }
 
-    /// Takes out of `deltas` what lost ranks may have in them.
+    /// Removes from `deltas` what lost ranks may have contributed.
     fn leave_out_lost(&self, deltas: &mut [f64]) {
         for direction in &self.unknown {
             let by = dot(direction, deltas);
@@ -650,10 +652,10 @@ impl Equations {
         }
     }
 
-    /// The process column in which a wrong number has these deltas, without what is lost: if it is
-    /// one alone.
+    /// The process column in which a wrong number has these deltas, from which lost ranks are
+    /// removed; only if exactly one process column fits.
     fn locate(&self, deltas: &[f64], unit: f64) -> Option<usize> {
-        // To the largest, so that no square overflows.
+        // Scaled to the largest delta, so that no square overflows.
         let largest = deltas.iter().fold(0.0, |most: f64, delta| most.max(delta.abs()));
         let deltas: Vec<f64> = deltas.iter().map(|delta| delta / largest).collect();
         let most = (REST * dot(&deltas, &deltas).sqrt()).max(REST_UNITS * unit / largest);
@@ -667,8 +669,8 @@ impl Equations {
     }
 }
 
-/// The product of this rank's columns, those that are alive, with v, for the first `rows`; and
-/// the largest magnitude there.
+/// The product of this rank's live columns with v, for the first `rows` rows, and the largest
+/// magnitude among them.
 fn products<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -692,7 +694,7 @@ fn products<C: Comm>(
                 true => dead_checksums(*cols, global, summed),
                 false => dead_columns(*cols, mycol, global, finished),
             };
-            // SAFETY: nobody writes to A.
+            // SAFETY: no thread writes to A.
             let a = unsafe { a.read(row..row + 1, dead..shape.cols) };
             let (dot, most) = kernels::signed_sum_and_largest(a.row(0), &v[dead..]);
             largest = largest.max(most);
@@ -706,7 +708,7 @@ fn products<C: Comm>(
     products.into_inner().expect("no thread panics with it")
 }
 
-/// 1 or -1, by chance (SplitMix64; Steele, Lea, Flood 2014).
+/// A pseudo-random 1 or -1 (SplitMix64; Steele, Lea, Flood 2014).
 fn sign(seed: u64, index: u64) -> f64 {
     let mut z = (seed << 40 ^ index).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -733,18 +735,18 @@ mod tests {
                 assert_eq!(equations.locate(&deltas, 1e-9), Some(q + s), "Q = {q}, m = {m}");
             }
         }
-        // Two at once are nobody's.
+        // Two errors at once are attributed to no column.
         let equations = Equations::new(&Weights::new(4, 3), &[false; 7]);
         let of_both = equations.of_column(0).zip(equations.of_column(2));
         let deltas: Vec<f64> = of_both.map(|(a, b)| a + b).collect();
         assert_eq!(equations.locate(&deltas, 1e-9), None);
-        // What may be either's is nobody's.
+        // An error that two columns explain is attributed to neither.
         let alike = Weights::given(vec![vec![1.0, 1.0 + 1e-4], vec![2.0, 2.0], vec![1.0, 5.0]]);
         let without_the_last = Equations::new(&alike, &[false, false, false, false, true]);
         assert_eq!(without_the_last.locate(&[1.0, 2.0, 0.0], 1e-9), None);
     }
 
-    /// A wrong number is seen whatever lost ranks have had, and located with three checksums.
+    /// A wrong number is seen whatever lost ranks contributed, and located with three checksums.
     #[test]
     fn a_delta_is_seen_without_lost_ranks() {
         for (q, m) in [(1, 1), (2, 2), (4, 2), (11, 2), (1, 3), (2, 3), (4, 3), (11, 3)] {
@@ -766,7 +768,7 @@ mod tests {
         }
     }
 
-    /// The last one is behind the last panel, and all together cost 1 % if they are several.
+    /// The last check follows the last panel; if there are several, they cost 1 % in all.
     #[test]
     fn checks_are_evenly_spaced_and_cost_one_percent() {
         for panels in [1, 2, 43, 86, 1000] {

@@ -6,10 +6,10 @@
 //! mu(r, c)   = 0 where c is a column of a finished panel and r > c, else 1
 //! ```
 //!
-//! Row exchange, solve for U and product are linear maps of whole columns, and turn a
-//! checksum of columns into the checksum of what they turn the columns into. A panel turns
-//! its own columns into U on and above the diagonal and 0 below. There the storage has
-//! other things, which nobody reads: what is *dead* counts as 0.
+//! Row exchange, solve for U and product are linear maps of whole columns, and turn a checksum of
+//! columns into the checksum of the resulting columns. A panel turns its own columns into U on and
+//! above the diagonal and 0 below. The storage below the diagonal holds other data, which nothing
+//! reads: what is *dead* counts as 0.
 
 use std::ops::Range;
 
@@ -21,14 +21,14 @@ use crate::hpl::grid::Cyclic;
 /// Local columns on which a rank applies a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StepColumns {
-    /// Those of the next panel, if it is in the look-ahead and this rank owns it.
+    /// The columns of the next panel, if it is in the look-ahead and this rank owns it.
     pub next: Range<usize>,
-    /// All others.
+    /// All other columns.
     pub rest: Range<usize>,
 }
 
 impl StepColumns {
-    /// Those of panel `k`.
+    /// The columns of the step of panel `k`.
     pub fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
         let (Params { depth, .. }, grid) = (local.params, local.grid);
         if grid.is_checksum() {
@@ -38,7 +38,7 @@ impl StepColumns {
         Self { next: local.columns_of(k + 1..k + 1 + depth), rest }
     }
 
-    /// All columns that the step writes to, side by side.
+    /// All columns that the step writes to; they adjoin.
     pub fn all(&self) -> Range<usize> {
         let start = if self.next.is_empty() { self.rest.start } else { self.next.start };
         start..self.rest.end
@@ -50,14 +50,14 @@ pub(super) fn is_group_end(end: usize, q: usize) -> bool {
     end > 0 && end.is_multiple_of(q)
 }
 
-/// The first panel of the last group, of Q = `q`, before panel `cut`. Its checksums are as the
-/// elimination has made them; those of groups before are summed anew.
+/// The first panel of the last group, of Q = `q` panels, before panel `cut`. The checksums of that
+/// group are as the elimination has made them; those of earlier groups are summed anew.
 pub(super) fn first_of_last_group(cut: usize, q: usize) -> usize {
     cut.saturating_sub(1) / q * q
 }
 
-/// Columns of process column `col`; those of a checksum are as many as the first one's, and no
-/// process column has more.
+/// The number of columns of process column `col`. A checksum has as many as the first process
+/// column, which has the most.
 pub(super) fn columns_of<C: Comm>(local: &Local<C>, col: usize) -> usize {
     let Local { params, cols, grid, .. } = local;
     cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
@@ -73,22 +73,23 @@ pub(super) fn columns_of_group<C: Comm>(
     group * nb..((group + 1) * nb).min(columns_of(local, col))
 }
 
-/// The local rows of U, and the local columns of the checksums, of the group that ends before panel
-/// `end`.
+/// The local rows of U of the group that ends before panel `end`, and the local columns of its
+/// checksums.
 pub(super) fn of_group<C: Comm>(local: &Local<C>, end: usize) -> (Range<usize>, Range<usize>) {
     let Local { grid, rows, params, .. } = *local;
     let above = rows.count_before(params.columns_before(end), grid.myrow);
     (0..above, columns_of_group(local, end / grid.q - 1, grid.q))
 }
 
-/// How many of the local columns of process column `q`, from the first on, are dead in
-/// global row `row` at the cut where the columns before `finished` are.
+/// How many of the local columns of process column `q`, from the first on, are dead in global row
+/// `row` at a cut where the columns before `finished` are finished.
 pub(super) fn dead_columns(cols: Cyclic, q: usize, row: usize, finished: usize) -> usize {
     cols.count_before(row.min(finished), q)
 }
 
-/// The same for checksums: a column of theirs is dead where those of all process columns are,
-/// once its group is finished.
+/// How many of the local columns of checksums, from the first on, are dead in global row `row` at a
+/// cut where the columns before `finished` are finished. Such a column is dead where those of all
+/// process columns are, once its group is finished.
 pub(super) fn dead_checksums(cols: Cyclic, row: usize, finished: usize) -> usize {
     let group = cols.nb * cols.procs;
     cols.count_before(row.min(finished / group * group), cols.procs - 1)

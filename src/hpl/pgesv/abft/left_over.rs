@@ -1,8 +1,7 @@
 //! Eliminates what is left over below the diagonal of finished columns that were decoded.
 //!
-//! U of a finished column of a group that is not finished is decoded from a sum that the
-//! elimination has carried, and so is what that sum has in the rows below:
-//!
+//! U of a finished column whose group is not finished is decoded from a sum that the elimination
+//! has carried, and so are the rows below it:
 //! ```text
 //! A_f = L [ U_f   ]          as it was eliminated, and lost
 //!         [ 0     ]
@@ -10,8 +9,9 @@
 //!         [ rho         ]    rho, which would be 0, makes up for it
 //! ```
 //!
-//! U_f + delta without rho would be off by L [0; rho], and the residual grow with it. So rho is
-//! eliminated, as a panel without row exchanges, whose multipliers are no larger than rounding:
+//! U_f + delta without rho would be off by L [0; rho], and the residual would grow with it. So rho
+//! is eliminated, like a panel without row exchanges, whose multipliers are no larger than
+//! rounding:
 //!
 //! ```text
 //! [ D   ] = [ L1 ] U1        D the decoded diagonal block, all of it
@@ -20,8 +20,8 @@
 //! A2 = A2 - L2 U             rows below
 //! ```
 //!
-//! All changes are of the size of rounding errors. A death midway leaves a system that is as good
-//! as one without them, and needs no word.
+//! All changes are of the size of rounding errors. A death in between leaves a system that is as
+//! good as one without them, so no word is needed.
 
 use std::ops::Range;
 
@@ -32,13 +32,13 @@ use super::memory::{Journal, LEFT_OVER, Places};
 use crate::hpl::comm::{Comm, collect};
 use crate::machine::blas::{self, MatMut, MatRef, kernels};
 
-/// Columns of one thread at a time.
+/// Columns that one thread takes at a time.
 const GRAIN_COLUMNS: usize = 64;
-/// Rows of one thread at a time.
+/// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
 
 /// Eliminates what is left over in the columns of the finished panels `decoded`, in order, before
-/// panel `cut`, all of one group. No rank of the grid has begun panel `cut`. Collective.
+/// panel `cut`; all are of one group. No rank of the grid has begun panel `cut`. Collective.
 ///
 /// # Errors
 /// When a rank cannot be reached.
@@ -50,7 +50,7 @@ pub(super) fn eliminate<C: Comm>(
     cut: usize,
 ) -> Result<(), SolveError> {
     let Some(&first) = decoded.first() else { return Ok(()) };
-    // What is eliminated leaves something in the finished columns to its right, too.
+    // Eliminating one panel leaves something over in the finished columns to its right, too.
     let panels = first..cut;
     for k in panels.clone().filter(|k| !decoded.contains(k) && local.owns(*k)) {
         journal.step(LEFT_OVER, k)?;
@@ -62,10 +62,11 @@ pub(super) fn eliminate<C: Comm>(
     Ok(())
 }
 
-/// Nothing is left over in the columns of panel `k`, where other things are stored.
+/// Clears the columns of panel `k` below the diagonal, which store other data and have nothing left
+/// over.
 fn clear_below_diagonal<C: Comm>(local: &Local<C>, k: usize) {
     let (Layout { j, jb, top, .. }, cols) = (local.layout(k), local.columns_of(k..k + 1));
-    // SAFETY: this thread alone is on A.
+    // SAFETY: only this thread uses A.
     let mut a = unsafe { local.a.block(top..local.shape.rows, cols) };
     for i in 0..a.rows() {
         let row = local.rows.global(top + i, local.grid.myrow);
@@ -81,7 +82,7 @@ fn eliminate_panel<C: Comm>(
 ) -> Result<(), SolveError> {
     let Local { grid, team, a, .. } = *local;
     let Layout { jb, below, rows_below, .. } = local.layout(k);
-    // SAFETY: panels, and U, are those of the last step, which all ranks are done with, or of none.
+    // SAFETY: panels and U belong to the last step, which all ranks have finished, or to none.
     let ([mut panel, _], [_, mut u_room]) =
         unsafe { (places.panel_buffers(0), places.u_buffers()) };
     journal.step(LEFT_OVER, k)?;
@@ -89,7 +90,7 @@ fn eliminate_panel<C: Comm>(
     let diagonal = MatRef::row_major(&diagonal, jb, jb, jb);
     let l2 = &mut panel[..rows_below * jb];
     if local.owns(k) {
-        // SAFETY: nobody writes to these columns.
+        // SAFETY: no thread writes to these columns.
         let rho = unsafe { a.read(below..below + rows_below, local.columns_of(k..k + 1)) };
         let target = MatMut::row_major(l2, rows_below, jb, jb).share();
         team.split(rows_below, GRAIN_ROWS, |rows| {
@@ -116,7 +117,7 @@ fn eliminate_panel<C: Comm>(
     Ok(())
 }
 
-/// Gathers the rows of the diagonal block of panel `k`, of these local columns, on all process
+/// Gathers the rows of the diagonal block of panel `k`, of the local columns `cols`, on all process
 /// rows. Collective over the process column.
 fn gather_rows<C: Comm>(
     local: &Local<C>,
@@ -129,7 +130,7 @@ fn gather_rows<C: Comm>(
         for (at, row, len) in local.rows.spans(j..j + jb, owner) {
             let rows = &mut into[(row - j) * width..(row - j + len) * width];
             if owner == grid.myrow {
-                // SAFETY: nobody writes to A.
+                // SAFETY: no thread writes to A.
                 let own = unsafe { local.a.read(at..at + len, cols.clone()) };
                 for i in 0..len {
                     rows[i * width..(i + 1) * width].copy_from_slice(own.row(i));
@@ -141,11 +142,11 @@ fn gather_rows<C: Comm>(
     Ok(())
 }
 
-/// Stores this process row's rows of the diagonal block of panel `k`, of these local columns.
+/// Stores this process row's rows of the diagonal block of panel `k`, of the local columns `cols`.
 fn store_rows<C: Comm>(local: &Local<C>, k: usize, cols: Range<usize>, block: MatRef) {
     let Layout { j, jb, .. } = local.layout(k);
     for (at, row, len) in local.rows.spans(j..j + jb, local.grid.myrow) {
-        // SAFETY: this thread alone is on A.
+        // SAFETY: only this thread uses A.
         let mut own = unsafe { local.a.block(at..at + len, cols.clone()) };
         for i in 0..len {
             own.row_mut(i).copy_from_slice(block.row(row - j + i));
@@ -153,8 +154,9 @@ fn store_rows<C: Comm>(local: &Local<C>, k: usize, cols: Range<usize>, block: Ma
     }
 }
 
-/// Solves for U in the rows of the diagonal block of panel `k`, on all columns to its right; U, in
-/// A where there is one process row, else in `room`. Collective over the process column.
+/// Solves for U in the rows of the diagonal block of panel `k`, on all columns to its right.
+/// Returns U, in A where there is one process row, else in `room`. Collective over the process
+/// column.
 fn solved_rows<'u, C: Comm>(
     local: &'u Local<C>,
     k: usize,
@@ -170,7 +172,7 @@ fn solved_rows<'u, C: Comm>(
             // SAFETY: each thread has columns of its own.
             blas::solve_unit_lower(diagonal, unsafe { a.block(top..below, cols) });
         });
-        // SAFETY: what follows writes below these rows.
+        // SAFETY: later writes are below these rows.
         return Ok(unsafe { a.read(top..below, right) });
     }
     let room = &mut room[..jb * width];
@@ -180,14 +182,14 @@ fn solved_rows<'u, C: Comm>(
         // SAFETY: each thread has columns of its own.
         blas::solve_unit_lower(diagonal, unsafe { u.block(0..jb, cols) });
     });
-    // SAFETY: nobody writes to it any more.
+    // SAFETY: no thread writes to it any more.
     let u = unsafe { u.read(0..jb, 0..width) };
     store_rows(local, k, right, u);
     Ok(u)
 }
 
-/// The diagonal block of panel `k`, row by row: L1 without its diagonal, and U1, which it stores.
-/// Collective.
+/// Factors the decoded diagonal block of panel `k`, and stores it. Returns it row by row: L1
+/// without its diagonal, and U1. Collective.
 fn factored_diagonal<C: Comm>(local: &Local<C>, k: usize) -> Result<Vec<f64>, SolveError> {
     let (grid, Layout { jb, .. }) = (local.grid, local.layout(k));
     let mut data = vec![0.0; jb * jb];
@@ -204,8 +206,8 @@ fn factored_diagonal<C: Comm>(local: &Local<C>, k: usize) -> Result<Vec<f64>, So
     Ok(data)
 }
 
-/// Solves for the multipliers of the row `x` by the rows of U in `upper`, and subtracts the products
-/// behind them: with all of U, `x := x U^-1`.
+/// Divides the row `x` by the rows of U in `upper`: the first elements become multipliers, and
+/// their products are subtracted from the rest. With all of U, `x := x U^-1`.
 fn divide_by_upper(x: &mut [f64], upper: MatRef) {
     for c in 0..upper.rows() {
         let row = upper.row(c);

@@ -1,15 +1,14 @@
-//! The memory of a rank that outlives its process, and the words in it that say what the
-//! rest is worth.
+//! A rank's memory that outlives its process, and the words in it that say what is valid.
 //!
 //! ```text
 //! words | A | x | two panels | U of the next panel's columns | U of the rest | log | W
 //! ```
 //!
-//! W is the panel that is being factored, on ranks with data; checksum ranks factor none, and have
+//! W is the panel that is being factored, on ranks with data. Checksum ranks factor none, and store
 //! the new sums of a group there.
 //!
-//! A word is 8 bytes and is written at once: a death leaves the old or the new one. At a cut
-//! the words and A are all that counts: they come first.
+//! A word is 8 bytes, and is written at once: a death leaves the old value or the new one. At a cut
+//! only the words and A matter: they come first.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -34,30 +33,31 @@ use crate::machine::tuning::TUNING;
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
-/// Rows that the log has copies of are put back.
+/// Name of the step in which rows are copied back from the log.
 pub(super) const PUT_BACK: &str = "put back";
-/// A lost rank is rebuilt.
+/// Name of the step in which a lost rank is rebuilt.
 pub(super) const REBUILD: &str = "rebuild";
-/// What is left over below the diagonal of decoded columns is eliminated.
+/// Name of the step that eliminates what is left over below the diagonal of decoded columns.
 pub(super) const LEFT_OVER: &str = "left over";
-/// A lost process column is decoded where its checksums are.
+/// Name of the step in which a lost process column is decoded on its checksums' ranks.
 pub(super) const DECODE: &str = "decode";
-/// What is left is compared with the checksums before anything is decoded from it.
+/// Name of the step that compares the remaining ranks with the checksums before anything is
+/// decoded.
 pub(super) const LOOK: &str = "look";
 
-/// A place where a process may die: just before something outlives it.
+/// A point at which a process may die: just before a change of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// What is next.
+    /// The step that is next.
     pub name: &'static str,
-    /// Panel or cut, or the number of a start.
+    /// The number of a panel, a cut or a start.
     pub number: u64,
-    /// Part of the product, or rows of a rebuilding, if it is one.
+    /// The part of the product or the rows of a rebuilding, if the step is one of these.
     pub part: Option<usize>,
 }
 
 impl At {
-    /// Whether this is the restoring of what is lost: long, and no column of the elimination.
+    /// Whether the step restores what is lost: that takes long, and eliminates no column.
     pub fn is_restoring(&self) -> bool {
         [PUT_BACK, LOOK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
     }
@@ -70,20 +70,23 @@ impl fmt::Display for At {
     }
 }
 
-/// Asked at each of these places.
+/// Fault injection and signals: asked before each change of the memory.
 pub trait Hook: Sync {
+    /// Called before each step.
+    ///
     /// # Errors
-    /// When the process is to go no further.
+    /// When the process must go no further.
     fn step(&self, at: At) -> Result<(), SolveError>;
 
-    /// From now on the memory is torn, on one more thread: a good time not to die.
+    /// One more thread starts an in-place change: the process should not end before the matching
+    /// [`Hook::mend`].
     fn tear(&self) {}
 
-    /// What [`Hook::tear`] has told of is whole again.
+    /// The change that the matching [`Hook::tear`] announced is complete.
     fn mend(&self) {}
 }
 
-/// Lets everything go on.
+/// A hook that lets every step proceed.
 pub struct GoOn;
 
 impl Hook for GoOn {
@@ -92,32 +95,32 @@ impl Hook for GoOn {
     }
 }
 
-/// What a rank's memory holds.
+/// The content of a rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing, or what is being rebuilt for the cut before this panel.
+    /// Nothing, or data that is being rebuilt for the cut before this panel.
     Hollow(usize),
-    /// A as it is at the cut before this panel; before panel 0 it need not have been
-    /// generated.
+    /// A at the cut before this panel; before panel 0 it need not have been generated.
     Rest(usize),
-    /// The same, and a copy of all rows that this panel's exchange is writing to.
+    /// A at the cut before this panel, and copies of all rows that the panel's exchange is writing
+    /// to.
     Logged(usize),
-    /// Rows have been exchanged for this panel, and U is solved for. The words of the
-    /// parts say which have their product.
+    /// Rows have been exchanged for this panel, and U is solved for. The words of the parts say
+    /// which of them have their product.
     Exchanged(usize),
     /// x.
     Solved,
-    /// What has become of A without this process column, whose place its checksums have taken:
-    /// no cut of the system.
+    /// A as the elimination has changed it without this process column, which the checksums have
+    /// replaced: no cut of the system.
     Replaced(usize),
 }
 
-/// Bits of a state's word: what, panel, start.
+/// Bits of the parts of a state's word: kind, panel, then start.
 const KIND_BITS: u32 = 3;
 const PANEL_BITS: u32 = 33;
 
 impl State {
-    /// The word of this state, written in start `start`. That of an untouched memory is 0.
+    /// The word of this state, written in start `start`. The word of untouched memory is 0.
     fn word(self, start: u64) -> u64 {
         let (kind, k) = match self {
             Self::Hollow(k) => (0, k),
@@ -145,18 +148,18 @@ impl State {
     }
 }
 
-/// How far a part of the product has come.
+/// The progress of a part of the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It has no product.
+    /// The part has no product.
     Open,
-    /// It is torn.
+    /// The product is being computed: the part is torn.
     Begun,
-    /// It has its product.
+    /// The part has its product.
     Done,
-    /// Its product is being taken back: it is torn.
+    /// The product is being taken back: the part is torn.
     Undoing,
-    /// So many of its columns have their product, from the first on, and the others have none.
+    /// This number of its columns, from the first on, have their product, and the others have none.
     Partly(usize),
 }
 
@@ -181,7 +184,7 @@ impl Part {
         }
     }
 
-    /// How many of `columns` have their product, from the first on; nothing where it is torn.
+    /// How many of `columns`, from the first on, have their product; `None` if the part is torn.
     pub fn columns_done(self, columns: usize) -> Option<usize> {
         match self {
             Self::Open => Some(0),
@@ -192,18 +195,18 @@ impl Part {
     }
 }
 
-/// Bits of a cut in the word of what was decoded.
+/// Bits of a cut in the word of [`Decoded`].
 const CUT_BITS: u32 = 31;
 
-/// What of a process row has been decoded, and how much that is worth. It stands in the memory of
-/// each of its ranks before anything is decoded there.
+/// Whether data of a process row has been decoded, and whether that was checked. Written to the
+/// memory of each rank of the process row before anything is decoded there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Decoded {
-    /// No check has agreed since. What a check contradicts is not mended: a wrong number, and what
-    /// was decoded from it, are in two process columns, and point to a third.
+    /// No check has agreed since the decoding. What a check contradicts is not mended then: a wrong
+    /// number, and what was decoded from it, are in two process columns, and point to a third.
     pub is_unchecked: bool,
-    /// The first cut and the last one at which nothing was left to check the others with, if there
-    /// were any: an error that was in them by then is one that no check can see.
+    /// The first and the last cut at which no checksum was left to check the other ranks with, if
+    /// any: no check can see an error that they had by then.
     pub unverified: Option<(usize, usize)>,
 }
 
@@ -221,7 +224,7 @@ impl Decoded {
         Self { is_unchecked: word & 1 != 0, unverified }
     }
 
-    /// What two ranks of a process row know.
+    /// Combines what two ranks of a process row know.
     pub fn and(self, other: Self) -> Self {
         let both = self.unverified.into_iter().chain(other.unverified);
         Self {
@@ -231,30 +234,30 @@ impl Decoded {
     }
 }
 
-/// Places of the words. Two for each part follow: its rows of A2, and how far it is.
+/// Indices of the words. Two more for each part follow: its rows of A2, and its progress.
 const FORM: usize = 0;
 const JOINED: usize = 1;
 const CONFIRMED: usize = 2;
 const STATE: usize = 3;
-/// Parts on the columns of the next panel, which come first, and all.
+/// The number of parts on the columns of the next panel, which come first, and of all parts.
 const NEXT_PARTS: usize = 4;
 const ALL_PARTS: usize = 5;
 /// Whether the checksums contradict the matrix.
 const WRONG: usize = 6;
-/// The panel before which a group ends whose new sums have passed; 0: none.
+/// The panel before which the group ends whose new sums have passed this rank; 0: none.
 const SUMMED: usize = 7;
-/// What was decoded.
+/// The word of [`Decoded`].
 const DECODED: usize = 8;
 const FIRST_PART: usize = 9;
 
-/// The word at [`FORM`] of a system that these numbers describe; never 0. It outlives the process,
-/// and the program: every release of the compiler makes the same of it.
+/// The word at [`FORM`] of a system that these numbers describe; never 0. As it outlives the
+/// process and the program, it must not depend on the compiler's release.
 pub(super) fn form_of(numbers: impl Iterator<Item = u64>) -> u64 {
     let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
     checksum(&bytes) | 1
 }
 
-/// Doubles of the areas of a rank's memory, in order.
+/// The size in doubles of each area of a rank's memory, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     words: usize,
@@ -271,7 +274,7 @@ impl Sizes {
     pub fn new(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> Self {
         let (panel, w) = panel::largest(params.n, params.nb, rows, myrow);
         let nb = params.widest_panel();
-        // With P = 1, U is in A alone.
+        // With P = 1, U is only in A.
         let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
         Self {
             words: FIRST_PART + 2 * most_parts(shape.rows),
@@ -290,45 +293,45 @@ impl Sizes {
         [words, a, x, panel, panel, u_next, u_rest, log, w]
     }
 
-    /// Where A is: behind the words.
+    /// The range of A, after the words.
     pub fn a_range(&self) -> Range<usize> {
         let start = self.words.next_multiple_of(PAGE_DOUBLES);
         start..start.saturating_add(self.a)
     }
 
-    /// Doubles of all; at most `usize::MAX`.
+    /// Doubles of all areas; at most `usize::MAX`.
     pub fn doubles(&self) -> usize {
         let page = |doubles: usize| doubles.div_ceil(PAGE_DOUBLES).saturating_mul(PAGE_DOUBLES);
         self.areas().into_iter().map(page).fold(0, usize::saturating_add)
     }
 }
 
-/// The messages of sums.
+/// The sizes of the messages of sums.
 #[derive(Debug, Clone, Copy)]
 pub struct RelayMessages {
-    /// Doubles of one, or a row of the sum where that is more.
+    /// Doubles of a message; a row of the sum, if that is more.
     pub doubles: usize,
-    /// How many a rank has, two at least: with more, it does not wait for ranks that are late.
+    /// Messages of a rank, at least two. With more, it does not wait for late ranks.
     pub count: usize,
 }
 
 impl RelayMessages {
-    /// Those of a run.
+    /// The sizes that a run uses.
     pub const TUNED: Self =
         Self { doubles: TUNING.relay_message_doubles, count: TUNING.relay_messages };
 
-    /// Doubles of one where no rank has more than `cols` columns.
+    /// Doubles of a message where no rank has more than `cols` columns.
     pub fn longest(self, cols: usize) -> usize {
         self.doubles.max(cols)
     }
 
-    /// Doubles of all of them where no rank has more than `cols` columns; at most `usize::MAX`.
+    /// Doubles of all messages where no rank has more than `cols` columns; at most `usize::MAX`.
     pub fn all(self, cols: usize) -> usize {
         self.longest(cols).saturating_mul(self.count)
     }
 }
 
-/// Doubles that a rank needs beside the memory that outlives its process: the messages of sums
+/// Doubles that a rank needs besides the memory that outlives its process: the messages of sums
 /// and, where P > 1, the rows that it exchanges; at most `usize::MAX`.
 pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
     let nb = params.widest_panel();
@@ -340,12 +343,12 @@ pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
         .fold(0, usize::saturating_add)
 }
 
-/// Where the memory of a rank is that outlives its process, and how many doubles it has.
+/// The address and size of a rank's memory that outlives its process.
 ///
-/// No reference to all of it is ever made: whoever else has a pointer to the memory may read
-/// there while the solver stands still ([`super::Watcher::keep_image`]), which the reference to a
-/// slice would forbid for as long as it exists. The solver reaches the words as atomics, and each
-/// area by a reference of its own for as long as it is in use.
+/// No reference to all of it is ever made: others with a pointer to the memory may read it while
+/// the solver stands still ([`super::Watcher::keep_image`]), which a reference to the whole slice
+/// would forbid as long as it exists. The solver accesses the words as atomics, and each area by a
+/// reference of its own while it uses it.
 pub struct RankMemory<'m> {
     start: NonNull<f64>,
     doubles: usize,
@@ -353,7 +356,7 @@ pub struct RankMemory<'m> {
 }
 
 impl<'m> RankMemory<'m> {
-    /// Memory that is borrowed: nobody else reads or writes it.
+    /// Borrowed memory, which nothing else reads or writes.
     pub fn of(memory: &'m mut [f64]) -> Self {
         let doubles = memory.len();
         Self { start: NonNull::from(memory).cast(), doubles, memory: PhantomData }
@@ -362,31 +365,31 @@ impl<'m> RankMemory<'m> {
     /// The `doubles` doubles from `start` on.
     ///
     /// # Safety
-    /// They are there for as long as `'m`. Meanwhile others read them while the solver is in
-    /// [`super::Watcher::begins`] or [`super::Watcher::keep_image`] alone, and write nothing.
+    /// They exist for as long as `'m`. During that time others read them only while the solver is
+    /// in [`super::Watcher::begins`] or [`super::Watcher::keep_image`], and never write.
     pub unsafe fn at(start: NonNull<f64>, doubles: usize) -> Self {
         Self { start, doubles, memory: PhantomData }
     }
 
-    /// These doubles of it.
+    /// The doubles `range` of the memory.
     ///
     /// # Panics
-    /// When it has no such doubles.
+    /// When the range exceeds the memory.
     pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [f64] {
         assert!(range.start <= range.end && range.end <= self.doubles, "within the memory");
-        // SAFETY: within the memory, which is borrowed as `self` is.
+        // SAFETY: within the memory, which is borrowed as long as `self`.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr().add(range.start), range.len()) }
     }
 }
 
-/// A part of the memory.
+/// One area of the memory.
 #[derive(Clone, Copy)]
 struct Area {
     start: NonNull<f64>,
     len: usize,
 }
 
-/// The memory of a rank, area by area.
+/// A rank's memory, area by area.
 pub(super) struct Places<'a> {
     words: &'a [AtomicU64],
     x: Area,
@@ -396,27 +399,29 @@ pub(super) struct Places<'a> {
     log: Area,
     w: Area,
     rows: usize,
-    /// A, as the solver knows it.
+    /// A, as the solver uses it.
     pub a: SharedMat<'a>,
 }
 
 impl<'a> Places<'a> {
+    /// Divides `memory` into its areas.
+    ///
     /// # Panics
-    /// When the memory is not of [`Sizes::doubles`].
+    /// When the memory does not have [`Sizes::doubles`].
     pub fn new(memory: &'a mut RankMemory<'_>, sizes: &Sizes, shape: LocalShape) -> Self {
         assert_eq!(memory.doubles, sizes.doubles(), "the memory of a rank");
         let mut start = memory.start;
         let areas = sizes.areas().map(|len| {
             let area = Area { start, len };
-            // SAFETY: areas end within the memory, or at its end, as their sum says.
+            // SAFETY: each area ends within the memory, or at its end, as their sum shows.
             start = unsafe { start.add(len.next_multiple_of(PAGE_DOUBLES)) };
             area
         });
         let [words, a, x, even, odd, u_next, u_rest, log, w] = areas;
-        // SAFETY: as large and as aligned as doubles are, borrowed for as long, and looked at as
-        // words alone.
+        // SAFETY: words have the size and alignment of doubles, are borrowed for as long, and are
+        // accessed only as words.
         let words = unsafe { slice::from_raw_parts(words.start.as_ptr().cast(), words.len) };
-        // SAFETY: the area of A, borrowed for as long; who takes blocks of it keeps them apart.
+        // SAFETY: the area of A, borrowed for as long; users of its blocks keep them apart.
         let a = unsafe {
             MatMut::row_major_at(a.start.as_ptr(), a.len, shape.rows, shape.cols, shape.lda)
         };
@@ -424,8 +429,10 @@ impl<'a> Places<'a> {
         Self { words, x, panels, u_next, u_rest, log, w, rows, a }
     }
 
+    /// The doubles of an area.
+    ///
     /// # Safety
-    /// As long as the slice is in use nobody writes to the area.
+    /// No thread writes to the area while the slice is in use.
     unsafe fn read(&self, area: Area) -> &[f64] {
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
         unsafe { slice::from_raw_parts(area.start.as_ptr(), area.len) }
@@ -434,35 +441,35 @@ impl<'a> Places<'a> {
     /// A buffer of an area.
     ///
     /// # Safety
-    /// The buffer does not outlive `self`; nobody else writes to the area, and nobody reads
-    /// there while the buffer is written to.
+    /// The buffer does not outlive `self`; nothing else writes to the area, and nothing reads there
+    /// while the buffer is written to.
     unsafe fn buffer(&self, area: Area) -> PanelBuf {
         // SAFETY: the caller's promise.
         unsafe { PanelBuf::within(area.start, area.len) }
     }
 
-    /// Buffers for panels, that of panel `k` first.
+    /// Buffers for two panels, that of panel `k` first.
     ///
     /// # Safety
-    /// As [`Self::buffer`].
+    /// The conditions of [`Self::buffer`].
     pub unsafe fn panel_buffers(&self, k: usize) -> [PanelBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
     }
 
-    /// Buffer for the panel that is factored.
+    /// The buffer for the panel that is factored.
     ///
     /// # Safety
-    /// As [`Self::buffer`]; no sums are there.
+    /// The conditions of [`Self::buffer`]; no sums are stored there.
     pub unsafe fn w_buffer(&self) -> PanelBuf {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(self.w) }
     }
 
-    /// Buffers for U: of the columns of the next panel, and of the rest.
+    /// Buffers for U of the columns of the next panel, and for U of the rest.
     ///
     /// # Safety
-    /// As [`Self::buffer`].
+    /// The conditions of [`Self::buffer`].
     pub unsafe fn u_buffers(&self) -> [PanelBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [self.u_next, self.u_rest].map(|area| unsafe { self.buffer(area) })
@@ -471,7 +478,7 @@ impl<'a> Places<'a> {
     /// The message of panel `k`.
     ///
     /// # Safety
-    /// As long as it is in use, no panel is received or factored in its place.
+    /// While it is in use, no panel is received into or factored in its buffer.
     pub unsafe fn panel(&self, k: usize) -> &[f64] {
         // SAFETY: the caller's promise.
         unsafe { self.read(self.panels[k % 2]) }
@@ -480,14 +487,14 @@ impl<'a> Places<'a> {
     /// U of the columns of the next panel, or of the rest, where P > 1: `jb x cols`.
     ///
     /// # Safety
-    /// As long as it is in use, no rows are exchanged.
+    /// While it is in use, no rows are exchanged.
     pub unsafe fn u(&self, is_next: bool, jb: usize, cols: usize) -> MatRef<'_> {
         let area = if is_next { self.u_next } else { self.u_rest };
         // SAFETY: the caller's promise.
         MatRef::row_major(unsafe { self.read(area) }, jb, cols, cols)
     }
 
-    /// The copies of `rows` rows, `cols` columns wide.
+    /// The log, as `rows` rows of `cols` columns.
     ///
     /// # Safety
     /// No other view of the log is in use.
@@ -497,7 +504,7 @@ impl<'a> Places<'a> {
         unsafe { MatMut::row_major_at(start.as_ptr(), len, rows, cols, cols) }
     }
 
-    /// The new sums of a group of `cols` columns, in the rows of A.
+    /// The new sums of a group of `cols` columns, row by row as in A.
     ///
     /// # Safety
     /// No other view of the sums is in use, and no panel is factored on this rank.
@@ -507,19 +514,21 @@ impl<'a> Places<'a> {
         unsafe { MatMut::row_major_at(start.as_ptr(), len, self.rows, cols, cols) }
     }
 
-    /// x, to write.
+    /// x, mutably.
     pub fn x_mut(&mut self) -> &mut [f64] {
-        // SAFETY: no buffer and no other function has this area; borrowed as `self` is.
+        // SAFETY: no buffer and no other function returns this area; it is borrowed as long as
+        // `self`.
         unsafe { slice::from_raw_parts_mut(self.x.start.as_ptr(), self.x.len) }
     }
 
-    /// The words, of which `hook` is told; what they say is said in start `start`.
+    /// The words. `hook` is asked before each is written. They are written as of start 0 until
+    /// `start` is set.
     pub fn journal(&self, hook: &'a dyn Hook) -> Journal<'a> {
         Journal { words: self.words, hook, start: 0 }
     }
 }
 
-/// The words of a rank's memory. Each is written once somebody has been asked.
+/// The words of a rank's memory. The hook is asked before each is written.
 pub(super) struct Journal<'a> {
     words: &'a [AtomicU64],
     pub hook: &'a dyn Hook,
@@ -536,25 +545,25 @@ impl Journal<'_> {
         self.words[place].store(word, Ordering::Release);
     }
 
-    /// Asks whether to go on with `name`.
+    /// Asks the hook before the step `name`.
     ///
     /// # Errors
-    /// When the process is to go no further.
+    /// When the process must go no further.
     pub fn step(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
         self.hook.step(At { name, number: number as u64, part: None })
     }
 
-    /// The same for a part of the product.
+    /// Asks the hook before the step `name` on a part of the product.
     pub fn step_of_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
         self.hook.step(At { name, number: 0, part: Some(part) })
     }
 
-    /// What the system is whose memory this is; 0: nobody's yet.
+    /// The form of the system in this memory; 0 in new memory.
     pub fn form(&self) -> u64 {
         self.read(FORM)
     }
 
-    /// Says what the system is.
+    /// Writes the form of the system.
     pub fn set_form(&self, form: u64) -> Result<(), SolveError> {
         self.step("form", 0)?;
         self.write(FORM, form);
@@ -566,14 +575,14 @@ impl Journal<'_> {
         (self.read(JOINED), self.read(CONFIRMED))
     }
 
-    /// Joins a start.
+    /// Writes that the memory has joined a start.
     pub fn join(&self, start_key: u64) -> Result<(), SolveError> {
         self.step("join", start_key as usize)?;
         self.write(JOINED, start_key);
         Ok(())
     }
 
-    /// Follows a start.
+    /// Writes that the memory has followed a start.
     pub fn confirm(&self, start_key: u64) -> Result<(), SolveError> {
         self.step("confirm", start_key as usize)?;
         self.write(CONFIRMED, start_key);
@@ -585,7 +594,7 @@ impl Journal<'_> {
         self.read(STATE)
     }
 
-    /// Says what the memory holds.
+    /// Writes the state of the memory.
     pub fn set(&self, state: State) -> Result<(), SolveError> {
         let (name, k) = match state {
             State::Hollow(k) => ("hollow", k),
@@ -600,21 +609,21 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// The panel before which a group ends whose new sums have all passed this rank, and have
-    /// not taken their place.
+    /// The panel before which a group ends whose new sums have all passed this rank, and have not
+    /// replaced the old ones yet.
     pub fn summed(&self) -> Option<usize> {
         Some(self.read(SUMMED) as usize).filter(|&end| end > 0)
     }
 
-    /// Says which one that is, or that there is none.
+    /// Writes the value of [`Self::summed`].
     pub fn set_summed(&self, end: Option<usize>) -> Result<(), SolveError> {
         self.step(if end.is_some() { "summed" } else { "not summed" }, end.unwrap_or(0))?;
         self.write(SUMMED, end.unwrap_or(0) as u64);
         Ok(())
     }
 
-    /// Lists the parts of a step: rows of A2, on the columns of the next panel and on the
-    /// rest. All are open.
+    /// Lists the parts of a step: rows of A2, on the columns of the next panel and on the rest. All
+    /// become open.
     ///
     /// # Panics
     /// When there are more than [`most_parts`].
@@ -646,7 +655,7 @@ impl Journal<'_> {
         if is_next { 0..next } else { next..all }
     }
 
-    /// The rows of a part, and how far it is.
+    /// The rows of a part, and its progress.
     pub fn part(&self, part: usize) -> (Range<usize>, Part) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
         ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, Part::of_word(word))
@@ -657,19 +666,19 @@ impl Journal<'_> {
         self.read(WRONG) != 0
     }
 
-    /// Says whether the checksums contradict the matrix.
+    /// Writes whether the checksums contradict the matrix.
     pub fn set_wrong(&self, is_wrong: bool) -> Result<(), SolveError> {
         self.step("wrong", 0)?;
         self.write(WRONG, u64::from(is_wrong));
         Ok(())
     }
 
-    /// What has been decoded in this process row, as far as this rank knows.
+    /// What this rank knows of decoded data in its process row.
     pub fn decoded(&self) -> Decoded {
         Decoded::of_word(self.read(DECODED))
     }
 
-    /// Says what has been decoded, unless that is known.
+    /// Writes the value of [`Self::decoded`], unless it is unchanged.
     pub fn set_decoded(&self, decoded: Decoded) -> Result<(), SolveError> {
         if self.decoded() == decoded {
             return Ok(());
@@ -679,7 +688,7 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// Says how far a part is.
+    /// Writes the progress of a part.
     pub fn set_part(&self, part: usize, is: Part) -> Result<(), SolveError> {
         let name = match is {
             Part::Open => "undone",
@@ -693,7 +702,7 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// Whether the memory is torn.
+    /// Whether the memory is torn: a part was being changed in place.
     pub fn is_torn(&self) -> bool {
         let is_torn = |part| matches!(self.part(part).1, Part::Begun | Part::Undoing);
         matches!(State::of_word(self.state_word()).0, State::Exchanged(_))
@@ -701,11 +710,11 @@ impl Journal<'_> {
     }
 }
 
-/// Writes down which parts of a product on some columns have been computed.
+/// Records which parts of a product on some columns have been computed.
 ///
-/// Of the parts of one call of the BLAS the first is said to be begun before it, and all to be
-/// done after it, the first one last, or to be done on the columns that they have come to. So memory
-/// is torn as long as not all are.
+/// Before a BLAS call its first part is marked begun. Afterwards all its parts are marked done, or
+/// done on the columns computed so far, the first one last. So the memory is torn until all are
+/// marked.
 pub(super) struct Recorded<'j> {
     pub journal: &'j Journal<'j>,
     pub pace: &'j Pace,
@@ -713,10 +722,10 @@ pub(super) struct Recorded<'j> {
 }
 
 impl Recorded<'_> {
-    /// The numbers of the parts that these rows are.
+    /// The numbers of the parts that these rows consist of.
     ///
     /// # Panics
-    /// When they are none.
+    /// When no parts begin and end there.
     fn numbers(&self, rows: &Range<usize>) -> Range<usize> {
         let mut parts = self.journal.parts(self.is_next);
         let of = |part: usize| self.journal.part(part).0;
@@ -751,15 +760,14 @@ impl Parts for Recorded<'_> {
 mod tests {
     use super::*;
 
-    /// By another implementation of XXH3.
+    /// The value is that of another implementation of XXH3.
     #[test]
     fn the_word_that_tells_systems_apart_is_the_same_for_every_compiler() {
         assert_eq!(form_of([1, 2, 1 << 63].into_iter()), 0xe64e_0e44_ba78_4d1b);
         assert_eq!(form_of([].into_iter()), 0x2d06_8005_38d3_94c3);
     }
 
-    /// As an image is written of it: what the solver holds of the memory stays valid, which Miri
-    /// sees.
+    /// While an image is written, the solver's views of the memory stay valid, which Miri checks.
     #[test]
     fn others_may_read_all_of_it_while_the_solver_stands_still() {
         let (rows, cols) = (3, 4);
@@ -769,11 +777,11 @@ mod tests {
         let sizes = Sizes { words: 12, a, x: 5, panel, u_next: u, u_rest: u, log, w: panel };
         let mut memory = vec![0.0; sizes.doubles()];
         let (start, doubles) = (NonNull::from(&mut memory[..]).cast::<f64>(), memory.len());
-        // SAFETY: it is there, and read where nobody writes.
+        // SAFETY: the memory exists, and is read only while nothing writes.
         let mut own = unsafe { RankMemory::at(start, doubles) };
         let mut places = Places::new(&mut own, &sizes, shape);
         let journal = places.journal(&GoOn);
-        // SAFETY: the areas do not overlap, and each view is gone before the next of its area.
+        // SAFETY: the areas do not overlap, and each view ends before the next one of its area.
         let (mut panels, mut log) = unsafe { (places.panel_buffers(0), places.log(2, cols)) };
         for round in 1..4_u32 {
             let value = f64::from(round);
@@ -782,7 +790,7 @@ mod tests {
             unsafe { places.a.block(1..2, 0..cols) }.row_mut(0).fill(value);
             panels[1].fill(value);
             log.row_mut(1).fill(value);
-            // SAFETY: nobody writes meanwhile.
+            // SAFETY: nothing writes meanwhile.
             let image = unsafe { slice::from_raw_parts(start.as_ptr(), doubles) };
             assert_eq!(image[FORM].to_bits(), u64::from(round));
             let count = image.iter().filter(|&&double| double == value).count();

@@ -1,10 +1,10 @@
-//! The elimination with checksums (algorithm-based fault tolerance): a system that is
-//! solved through the loss of ranks, with nothing copied.
+//! The elimination with checksums (algorithm-based fault tolerance): it solves a system through the
+//! loss of ranks, without copies of the matrix.
 //!
-//! Behind the Q process columns that hold the matrix lie m more, which hold sums of the
-//! columns of their process row (`groups`, `weights`). All that the elimination does to
-//! columns it does to the sums as well. So at each cut any m ranks of a process row can be
-//! computed from the others.
+//! Beside the Q process columns that hold the matrix there are m more, which hold sums of the
+//! columns of their process row (`groups`, `weights`). All that the elimination does to columns it
+//! does to the sums as well. So at each cut any m ranks of a process row can be computed from the
+//! others.
 //!
 //! ```text
 //! for each panel k:
@@ -15,26 +15,26 @@
 //!     meanwhile panel k + 1 is factored and broadcast
 //!     new checksums of the group that ended before k, if one did, have passed    SUMMED(k)
 //!  T  a barrier, entered by then and not waited for
-//!     T has been entered by all, and says whether any rank wants an image, or has noticed
+//!     T has been entered by all, and says whether any rank wants an image or has noticed
 //!     wrong numbers
 //!     U1 into the panel's columns                               REST(k + 1)
-//!     they take the place of the old ones                       renewal
-//!     a group that ends here is looked at                       finish_group
+//!     the new checksums replace the old ones                    renewal
+//!     the checksums of a group that ends here are checked       finish_group
 //!     the checksums are compared with the matrix, where due     check
 //!     an image, where T has said so
 //! x, on all ranks                                               SOLVED
 //! ```
 //!
-//! The words on the right are written to memory that outlives the process (`memory`),
-//! each when what it says is true. From those of all ranks `standing` says to which cut
-//! all go, and how; `restore` goes there. What is left is compared with the checksums that are not
-//! needed to make up for what is lost (`check`). Only then is a lost rank's matrix rebuilt, and
-//! `left_over` keeps the residual from growing with it.
-//! Of undisturbed runs, x has the bits of a run without checksums on P x Q.
+//! The words on the right are written to memory that outlives the process (`memory`), each when
+//! what it says is true. From the words of all ranks `standing` decides to which cut all ranks go,
+//! and how; `restore` takes them there. The remaining ranks are compared with the checksums that
+//! are not needed to replace what is lost (`check`). Only then is a lost rank's matrix rebuilt, and
+//! `left_over` keeps the residual from growing with it. In undisturbed runs, x has the bits of a
+//! run without checksums on P x Q.
 //!
-//! A rank says SOLVED when all of x is in its memory, and may overwrite A from then on. A lost
-//! rank takes x from any such rank; where no rank that is left has said SOLVED, none has
-//! overwritten A.
+//! A rank writes SOLVED when all of x is in its memory, and may overwrite A from then on. A lost
+//! rank takes x from any such rank; if no remaining rank has written SOLVED, none has overwritten
+//! A.
 
 mod check;
 mod groups;
@@ -86,17 +86,17 @@ use standing::{
 };
 pub use weights::{MOST_CHECKSUMS, Weights};
 
-/// Most panels of the look-ahead: with more, a column in flight would have panels that its
-/// group's checksums have not.
+/// Most panels of the look-ahead. With more, panels would be applied to columns in the look-ahead
+/// before they are applied to the checksums of their group.
 pub const MOST_DEPTH: usize = 1;
 
-/// Why there is no solution.
+/// Why a system has no solution.
 #[derive(Debug, thiserror::Error)]
 pub enum AbftError {
-    /// As without checksums.
+    /// The solver's error, as without checksums.
     #[error(transparent)]
     Solve(#[from] SolveError),
-    /// What is in memory is too little to go on from.
+    /// The memory of the ranks is not enough to resume from.
     #[error("{0}")]
     Refused(Refusal),
 }
@@ -107,9 +107,9 @@ impl From<CommError> for AbftError {
     }
 }
 
-/// Told of the course of a solution, on every rank.
+/// Callbacks about the progress of a solution, on every rank.
 pub trait Watcher {
-    /// All ranks are at a cut, and go on from there. Collective.
+    /// Called when all ranks are at a cut, before they continue from it. Collective.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -117,25 +117,25 @@ pub trait Watcher {
         Ok(())
     }
 
-    /// So many columns are eliminated.
+    /// Called with the number of eliminated columns.
     fn columns(&mut self, _: usize) {}
 
-    /// Fault injection: the element to corrupt, of this rank's part of the columns that are
-    /// not eliminated before panel `cut`, and the bit to flip.
+    /// Fault injection: the element to corrupt and the bit to flip. The element is in this rank's
+    /// part of the columns that are not eliminated before panel `cut`.
     fn flip(&mut self, _cut: usize) -> Option<Flip> {
         None
     }
 
-    /// Whether all ranks are to keep the system of the next cut, in files for instance: one
-    /// that says so is enough.
+    /// Whether this rank wants the system of the next cut to be kept, in files for instance. If any
+    /// rank does, all keep it.
     fn wants_image(&mut self) -> bool {
         false
     }
 
-    /// All ranks are at the cut before panel `cut`, somebody wants it to be kept, and the
-    /// checksums do not contradict the matrix, unless they are never compared. The first
-    /// [`image_doubles`] of the memory of each rank are what is to be kept; nothing writes to
-    /// them before this returns. Collective.
+    /// Called when all ranks are at the cut before panel `cut`, some rank wants it to be kept, and
+    /// the checksums do not contradict the matrix (or are never compared). The first
+    /// [`image_doubles`] of the memory of each rank are to be kept; nothing writes to them before
+    /// this returns. Collective.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -143,25 +143,25 @@ pub trait Watcher {
         Ok(())
     }
 
-    /// The checksums have taken the place of a process column, whose finished part of U is
-    /// decoded: so many bytes on a rank, in so many seconds, the most of any.
+    /// Called when the checksums have replaced a process column, and its finished part of U is
+    /// decoded: with the bytes on a rank and the seconds it took, the most of any rank.
     fn decoded(&mut self, _bytes: u64, _seconds: f64) {}
 
-    /// The checksums have been compared with the matrix.
+    /// Called when the checksums have been compared with the matrix.
     fn checked(&mut self, _: Checked) {}
 
-    /// The back substitution begins.
+    /// Called before the back substitution.
     fn back_substitutes(&mut self) {}
 
-    /// This rank has x, and is about to keep it. Where its time went, and how much of `other`
-    /// to the checksums.
+    /// Called when this rank has x, before it stores it: with the time of each phase, and the part
+    /// of `other` that checksums took.
     fn has_x(&mut self, _: Phases, _: ChecksumCosts) {}
 }
 
 /// A bit of an element that flips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flip {
-    /// Which one of the rank's rows, and of its columns from the first one that is not
+    /// The element's row among the rank's rows, and its column from the first one that is not
     /// eliminated; each modulo their number.
     pub place: (usize, usize),
     /// The bit, 0 to 63.
@@ -174,30 +174,31 @@ impl<F: FnMut(usize)> Watcher for F {
     }
 }
 
-/// Where a start goes on.
+/// Where a start resumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beginning {
-    /// The panel at which all ranks go on.
+    /// The panel at which all ranks resume.
     pub panel: usize,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
-    /// The process column whose place the checksums have taken, if they have.
+    /// The process column that the checksums have replaced, if any.
     pub replaced: Option<usize>,
     /// How many ranks took back what they had computed of that panel.
     pub undone: usize,
-    /// Whether x is there already.
+    /// Whether x is known already.
     pub is_solved: bool,
-    /// The process rows with what was decoded and could not be checked, in this start or before.
+    /// The process rows with data that was decoded and could not be checked, in this start or
+    /// earlier.
     pub unverified: Vec<Unverified>,
 }
 
-/// A process row of which something was decoded while no checksum was left over to check with: an
-/// error that was in the rest of it by then is in both, and in x.
+/// A process row of which something was decoded while no checksum was left to check with. An error
+/// that the rest of the row had by then is in what was decoded, and in x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified {
     /// The process row.
     pub row: usize,
-    /// The columns that were eliminated then: the first time and the last.
+    /// The eliminated columns at the first such decoding and at the last.
     pub columns: (usize, usize),
 }
 
@@ -207,7 +208,7 @@ pub fn doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -
     Sizes::new(params, rows, myrow, shape).doubles()
 }
 
-/// How many of these doubles, from the first on, are all that counts at a cut.
+/// How many of the [`doubles`], from the first on, matter at a cut; the others need not be kept.
 pub fn image_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
     Sizes::new(params, rows, myrow, shape).a_range().end
 }
@@ -215,38 +216,38 @@ pub fn image_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalSh
 /// A system to be solved, on one rank of a grid with checksums.
 #[derive(Clone, Copy)]
 pub struct System<'s, C: Comm> {
-    /// The grid, with as many checksums as `weights` has.
+    /// The grid, with as many checksum columns as `weights` has.
     pub grid: &'s Grid<C>,
     /// The threads of this rank.
     pub team: &'s Team,
-    /// How to solve; DEPTH is at most [`MOST_DEPTH`].
+    /// The parameters of the solution; DEPTH is at most [`MOST_DEPTH`].
     pub params: Params,
     /// The weights of the checksums.
     pub weights: &'s Weights,
     /// The entries of [A|b].
     pub entries: Entries<'s>,
-    /// Tells entries from others.
+    /// A number that distinguishes these entries from others.
     pub entries_id: u64,
     /// How often the checksums are compared with the matrix.
     pub check: CheckEvery,
-    /// The messages of the sums along a process row.
+    /// The sizes of the messages of sums along a process row.
     pub relay_messages: RelayMessages,
-    /// How long calls of the BLAS may take that leave the memory torn if a process dies in them.
+    /// How long a BLAS call may take that leaves the memory torn if a process dies in it.
     pub calls: CallLimit,
 }
 
-/// A solution.
+/// The solution of a system.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Solution {
     /// All of x.
     pub x: Vec<f64>,
-    /// The panel that the factorization went on from, if it did not begin anew.
+    /// The panel that the factorization resumed from, if it did not begin at the start.
     pub resumed: Option<usize>,
     /// The ranks of the grid that were rebuilt.
     pub rebuilt: Vec<usize>,
-    /// The process column whose place the checksums have taken, if they have.
+    /// The process column that the checksums have replaced, if any.
     pub replaced: Option<usize>,
-    /// The process rows with what was decoded and could not be checked.
+    /// The process rows with data that was decoded and could not be checked.
     pub unverified: Vec<Unverified>,
 }
 
@@ -254,14 +255,14 @@ pub struct Solution {
 struct Lost {
     /// Their numbers in the grid.
     ranks: Vec<usize>,
-    /// Whether a rank is one of them, by process row and process column.
+    /// Whether each rank is lost, by process row and process column.
     by_place: Vec<Vec<bool>>,
-    /// What has been decoded of each process row so far.
+    /// The decodings in each process row so far.
     decoded: Vec<Decoded>,
 }
 
 impl Lost {
-    /// The process rows with what was decoded and could not be checked.
+    /// The process rows with data that was decoded and could not be checked.
     fn unverified(&self, params: &Params) -> Vec<Unverified> {
         let columns =
             |cuts: (usize, usize)| (params.columns_before(cuts.0), params.columns_before(cuts.1));
@@ -285,18 +286,18 @@ impl<'s, C: Comm> System<'s, C> {
         Sizes::new(&self.params, rows, self.grid.myrow, self.shape())
     }
 
-    /// Doubles of memory that this rank needs, which outlive its process; at most
-    /// `usize::MAX`.
+    /// Doubles of memory that this rank needs, which outlive its process; at most `usize::MAX`.
     pub fn doubles(&self) -> usize {
         self.sizes().doubles()
     }
 
-    /// A, of this rank, in its memory.
+    /// A of this rank, in its memory.
     pub fn matrix<'a>(&self, memory: &'a mut RankMemory<'_>) -> &'a mut [f64] {
         memory.slice_mut(self.sizes().a_range())
     }
 
-    /// A number that tells this system, and the rank's place in it, from others; never 0.
+    /// A number that distinguishes this system, and the rank's position in it, from others; never
+    /// 0.
     fn form(&self) -> u64 {
         let Params { n, nb, depth, .. } = self.params;
         let &Grid { p, q, checksums, myrow, mycol, .. } = self.grid;
@@ -306,20 +307,20 @@ impl<'s, C: Comm> System<'s, C> {
         memory::form_of(words.chain([self.entries_id]))
     }
 
-    /// Solves the system, from its entries or from what is in the `memory` of the ranks. It
-    /// is all zeros, or as a start that died left it, at whatever instant; it may be taken
-    /// for anything else once this function has returned.
+    /// Solves the system, from its entries or from what is in the `memory` of the ranks. The memory
+    /// is all zeros, or as an earlier start left it when it died, at whatever instant. It may be
+    /// used for anything else once this function has returned.
     ///
-    /// `start_id` is to differ from start to start of a run; that of rank 0 counts. `hook`
-    /// is asked before each change of the memory. Collective over the grid.
+    /// `start_id` must differ from start to start of a run; that of rank 0 counts. `hook` is asked
+    /// before each change of the memory. Collective over the grid.
     ///
     /// # Errors
-    /// The same refusal on all ranks when too much is lost; nothing has been changed then.
-    /// On all ranks alike when a column has no usable pivot. When a rank is lost.
+    /// A refusal, the same on all ranks, when too much is lost; nothing has been changed then. On
+    /// all ranks alike when a column has no usable pivot. When a rank is lost.
     ///
     /// # Panics
-    /// When the memory is not of [`Self::doubles`], with another DEPTH than 0 and 1, or
-    /// with weights that are not of this grid.
+    /// When the memory does not have [`Self::doubles`], when DEPTH is neither 0 nor 1, or when the
+    /// weights are not of this grid.
     pub fn solve(
         &self,
         memory: &mut RankMemory<'_>,
@@ -356,7 +357,7 @@ impl<'s, C: Comm> System<'s, C> {
                 journal.set(State::Rest(0))?;
                 self.generate(&local);
             }
-            // No rank goes on while another may still have what belongs to an earlier start.
+            // No rank continues while another may still have data of an earlier start.
             grid.all.barrier()?;
             let (rebuilt, unverified) = (solution.rebuilt.clone(), solution.unverified.clone());
             let beginning =
@@ -364,7 +365,7 @@ impl<'s, C: Comm> System<'s, C> {
             let checks = Checks::new(self.check, from, solution.resumed.is_none());
             let (words, checks) = ((&journal, &pace), (self.weights, checks));
             let mut run = Run::new(&local, &places, words, relay, checks, from)?;
-            // What takes memory is made: the clock may start.
+            // All memory is allocated: the clock may start.
             watcher.begins(&beginning)?;
             let factored = run.factor_or_tell(from, watcher);
             note_wrong(&journal, factored)?;
@@ -379,16 +380,16 @@ impl<'s, C: Comm> System<'s, C> {
         Ok(solution)
     }
 
-    /// Why the ranks cannot go on from what is in their `memory`, or have nothing of the
-    /// elimination there; nothing where they can. Changes nothing, with one exception: if one
-    /// rank knows that the checksums have contradicted the matrix, all write it down, as that
-    /// rank's memory may be removed first. Collective over the grid.
+    /// Why the ranks cannot resume from what is in their `memory`, or that they have nothing of the
+    /// elimination there; `None` if they can. Changes nothing, with one exception: if one rank
+    /// knows that the checksums have contradicted the matrix, all write it down, as that rank's
+    /// memory may be removed first. Collective over the grid.
     ///
     /// # Errors
     /// When a rank is lost.
     ///
     /// # Panics
-    /// When the memory is not of [`Self::doubles`].
+    /// When the memory does not have [`Self::doubles`].
     pub fn refusal(&self, memory: &mut RankMemory<'_>) -> Result<Option<Refusal>, SolveError> {
         let places = Places::new(memory, &self.sizes(), self.shape());
         let journal = places.journal(&GoOn);
@@ -414,12 +415,12 @@ impl<'s, C: Comm> System<'s, C> {
         Local { grid, team, params, a, rows, cols, shape }
     }
 
-    /// Rebuilds what is lost at the cut before panel `cut`, to which all others have gone, once they
-    /// agree with the checksums that are not needed for it. Collective.
+    /// Rebuilds what is lost at the cut before panel `cut`, to which all other ranks have gone,
+    /// once these agree with the checksums that are not needed for it. Collective.
     ///
     /// # Errors
-    /// [`SolveError::Wrong`] on all ranks, where they do not and cannot be mended: nothing is decoded
-    /// then. On a rank that would change by more than rounding. When a rank is lost.
+    /// [`SolveError::Wrong`] on all ranks, where they do not agree and cannot be mended: nothing is
+    /// decoded then. On a rank that would change by more than rounding. When a rank is lost.
     fn rebuild(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
@@ -438,13 +439,13 @@ impl<'s, C: Comm> System<'s, C> {
         left_over::eliminate(local, places, journal, &panels, cut)
     }
 
-    /// Checks the ranks that are left before anything is decoded from them at this cut, unless checks
-    /// are off, and writes down that it is about to be, and what that is worth. Returns the unit of
-    /// rounding of this process row; infinite where it was not checked. `number`: this rank's in the
-    /// whole grid. Collective.
+    /// Checks the remaining ranks before anything is decoded from them at this cut, unless checks
+    /// are off. Writes down that something is about to be decoded, and whether it is checked.
+    /// Returns the unit of rounding of this process row; infinite where it was not checked.
+    /// `number` is this rank's in the whole grid. Collective.
     ///
-    /// A death before the word is written leaves what has been decoded before, and the next start
-    /// checks again; with the word, it mends nothing until a check has agreed.
+    /// After a death before the word is written, the next start checks again; after one with the
+    /// word, it mends nothing until a check has agreed.
     fn check_left(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
@@ -471,7 +472,7 @@ impl<'s, C: Comm> System<'s, C> {
         Ok(unit)
     }
 
-    /// x, from rank `from`, which has it. Collective.
+    /// Takes x from rank `from`, which has it. Collective.
     fn take_x(
         &self,
         places: &mut Places,
@@ -494,8 +495,8 @@ impl<'s, C: Comm> System<'s, C> {
         Ok(solution)
     }
 
-    /// What all ranks tell of their memories, in the order of their numbers in the whole
-    /// grid, and the start id of the first. Collective.
+    /// Gathers the reports of all ranks about their memories, in the order of their numbers in the
+    /// whole grid, and the start id of the first one. Collective.
     fn tell(
         &self,
         journal: &Journal,
@@ -545,9 +546,9 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((reports, all[0][7] as u32))
     }
 
-    /// Tells the others what is in this rank's memory, decides with them, and joins the
-    /// start. Returns the decision, and what is lost; `absent`: the ranks that no process has,
-    /// in order, and all of one process column.
+    /// Reports this rank's memory to the others, decides with them, and joins the start. Returns
+    /// the decision, and what is lost. `absent` has the ranks that no process has, in order; they
+    /// are all of one process column.
     fn open(
         &self,
         journal: &mut Journal,
@@ -575,19 +576,19 @@ impl<'s, C: Comm> System<'s, C> {
             journal.set_summed(None)?;
             journal.set_form(self.form())?;
         } else if journal.starts().1 != newest {
-            // It had joined that start, and others have followed it.
+            // It had joined that start, which other ranks have followed.
             journal.confirm(newest)?;
         }
         let last = reports.iter().map(|report| report.joined.max(report.confirmed) >> 32).max();
         let number = last.expect("a rank") + 1;
         let start_key = number << 32 | u64::from(start_id);
         journal.join(start_key)?;
-        // A rank that follows a start may change what it has: a rank that has not joined must
-        // not be taken for one that has changed with the others.
+        // A rank that follows a start may change its memory: a rank that has not joined must not
+        // pass for one that has changed with the others.
         grid.all.barrier()?;
         journal.confirm(start_key)?;
         journal.start = number;
-        // Of a lost rank the word is that of the others from here on.
+        // From here on a lost rank has the word of its process row.
         journal.set_decoded(decoded[grid.myrow])?;
         let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];
         reports.iter().zip(&lost).for_each(|(at, &lost)| by_place[at.row][at.col] = lost);
@@ -595,11 +596,11 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
-    /// Makes this rank's part of the system.
+    /// Generates this rank's part of the system.
     fn generate(&self, local: &Local<C>) {
         let Params { n, nb, .. } = self.params;
         let (grid, team, entries) = (self.grid, self.team, self.entries);
-        // SAFETY: nobody else is on A.
+        // SAFETY: no other thread uses A.
         let a = unsafe { local.a.block(0..local.shape.rows, 0..local.shape.cols) };
         match grid.mycol.checked_sub(grid.q) {
             None => matgen::generate_columns(grid, team, nb, entries, a),
@@ -610,7 +611,7 @@ impl<'s, C: Comm> System<'s, C> {
     }
 }
 
-/// Writes down that the checksums have contradicted the matrix, if they have.
+/// Writes down that the checksums have contradicted the matrix, if `result` says so.
 fn note_wrong<T>(journal: &Journal, result: Result<T, SolveError>) -> Result<T, SolveError> {
     if let Err(SolveError::Wrong(_)) = result {
         journal.set_wrong(true)?;
@@ -618,12 +619,12 @@ fn note_wrong<T>(journal: &Journal, result: Result<T, SolveError>) -> Result<T, 
     result
 }
 
-/// All of x, on all ranks.
+/// Solves U x = y. Returns all of x, on all ranks.
 fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, SolveError> {
     let Local { grid, team, params: Params { n, nb, .. }, cols, .. } = *local;
     let mut mine = Vec::new();
     if !grid.is_checksum() {
-        // SAFETY: nobody writes to A.
+        // SAFETY: no thread writes to A.
         let a = unsafe { local.a.read(0..local.shape.rows, 0..local.shape.cols) };
         mine = back::substitute(grid, team, n, nb, a)?;
     }
@@ -633,35 +634,36 @@ fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, SolveError> {
     Ok((0..n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
 }
 
-/// Keeps x where it outlives the process.
+/// Stores x in the memory that outlives the process.
 fn keep_x(places: &mut Places, journal: &Journal, x: &[f64]) -> Result<(), SolveError> {
     journal.step("x", x.len())?;
     places.x_mut().copy_from_slice(x);
     journal.set(State::Solved)
 }
 
-/// The factorization on one rank, and what it needs beside the memory that outlives it.
+/// The factorization on one rank, and its work space outside the memory that outlives the process.
 struct Run<'r, C: Comm> {
     local: &'r Local<'r, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
-    /// How fast calls for the product are.
+    /// The speed of BLAS calls for the product.
     pace: &'r Pace,
     look_ahead: LookAhead<C>,
-    /// For the columns of the next panel, and for the rest.
+    /// The exchange on the columns of the next panel, and on the rest.
     exchanges: [RowExchange<C>; 2],
     barrier: IBarrier<C>,
     relay: Relay<'r, 'r, C>,
     weights: &'r Weights,
     checks: Checks,
-    /// What is wrong in the checksums of the newest group that is finished, as this rank alone knows.
+    /// What is wrong in this rank's checksums of the last finished group. Other ranks do not know
+    /// it yet.
     noticed: Option<Noticed>,
     phases: Phases,
     costs: ChecksumCosts,
 }
 
 impl<'r, C: Comm> Run<'r, C> {
-    /// What is needed to go on from panel `from`.
+    /// Prepares to factor from panel `from` on.
     fn new(
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
@@ -671,13 +673,13 @@ impl<'r, C: Comm> Run<'r, C> {
         from: usize,
     ) -> Result<Self, SolveError> {
         let (grid, params) = (local.grid, local.params);
-        // SAFETY: this has the memory for as long as they are there. Panels and U are read
-        // between being received or solved for and the next time, see `Step`.
+        // SAFETY: this run has the memory for as long as the buffers exist. A panel and its U are
+        // read only between being received or solved for and being overwritten, see `Step`.
         let (panels, [u_next, u_rest]) =
             unsafe { (places.panel_buffers(from), places.u_buffers()) };
         let w = match grid.is_checksum() {
             true => PanelBuf::new(0).map_err(memory_error("the panel"))?,
-            // SAFETY: as above, and no sums come to ranks with data.
+            // SAFETY: the same, and ranks with data receive no sums.
             false => unsafe { places.w_buffer() },
         };
         let buffers = PanelBuffers::Messages(panels.into());
@@ -685,7 +687,7 @@ impl<'r, C: Comm> Run<'r, C> {
         short_ones_keep_bits();
         let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
         let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
-        // Rows of all columns are exchanged at once: the look-ahead has none to exchange.
+        // Rows are exchanged on all columns at once, so the look-ahead exchanges none.
         let look_ahead = LookAhead::with_buffers(&params, buffers, w, None, RowExchange::InPlace);
         Ok(Self {
             local,
@@ -704,12 +706,12 @@ impl<'r, C: Comm> Run<'r, C> {
         })
     }
 
-    /// [`Self::factor`], to where no message is under way. Wrong numbers that a rank has noticed
-    /// come before a column without a pivot, which they may have led to.
+    /// Calls [`Self::factor`], and completes the messages of sums. Wrong numbers that a rank has
+    /// noticed take precedence over a column without a pivot, which they may have caused.
     fn factor_or_tell(&mut self, from: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
         let factored = self.factor(from, watcher);
         match &factored {
-            // All hear of it at the same panel: nobody is left with messages of sums.
+            // All ranks get this error at the same panel, so messages of sums can be completed.
             Err(SolveError::Pivot { column, .. }) => {
                 self.relay.wait_all()?;
                 self.tell_noticed(column / self.local.params.nb)?;
@@ -730,8 +732,8 @@ impl<'r, C: Comm> Run<'r, C> {
         self.look_ahead.begin(local, from, watch, &mut self.phases)?;
         for k in from..panels {
             let panel = self.look_ahead.take(local, k, watch, &mut self.phases)?;
-            // SAFETY: the next panels come to the other place, and then to this one when
-            // this panel has been given back.
+            // SAFETY: the next panel uses the other buffer, and the one after it uses this buffer
+            // when this panel has been given back.
             let step = unsafe { Step::new(local, self.places, k) };
             self.exchange(&panel, &step)?;
             let next = (local.params.depth > 0 && k + 1 < panels).then_some(k + 1);
@@ -741,8 +743,8 @@ impl<'r, C: Comm> Run<'r, C> {
                 let applied = Reached::Applied { k };
                 self.look_ahead.wait_for_newest(local, watch, applied, &mut self.phases)?;
             }
-            // Until all have exchanged their rows, somebody may have to go back. T also says
-            // whether any rank wants an image, or has noticed wrong numbers.
+            // Until all ranks have exchanged their rows, some rank may have to go back. T also says
+            // whether any rank wants an image or has noticed wrong numbers.
             let keeps_image = self.barrier.wait(&local.grid.all)?;
             self.journal.step("u1", k)?;
             local.store_u1(k, step.panel.l1);
@@ -757,11 +759,12 @@ impl<'r, C: Comm> Run<'r, C> {
         if groups::is_group_end(panels, local.grid.q) { self.tell_noticed(panels) } else { Ok(()) }
     }
 
-    /// Ends the run on all ranks if one of them has noticed wrong numbers in the group that has ended
-    /// last. Collective, at the cut before panel `cut`.
+    /// Ends the run on all ranks if one of them has noticed wrong numbers in the last finished
+    /// group. Collective, at the cut before panel `cut`.
     ///
     /// # Errors
-    /// [`SolveError::Wrong`] on all ranks then. When a rank is lost.
+    /// [`SolveError::Wrong`] on all ranks, if any rank has noticed wrong numbers. When a rank is
+    /// lost.
     fn tell_noticed(&mut self, cut: usize) -> Result<(), SolveError> {
         let Self { local, places, weights, ref mut relay, noticed, .. } = *self;
         let mut any = [u8::from(noticed.is_some() || relay.noticed().is_some())];
@@ -769,15 +772,16 @@ impl<'r, C: Comm> Run<'r, C> {
         if any[0] == 0 {
             return Ok(());
         }
-        // What the sums of the group say, too.
+        // The sums that are still in progress may show more.
         relay.wait_all()?;
         let noticed = noticed.into_iter().chain(relay.noticed()).reduce(Noticed::and);
         let column = local.params.columns_before(cut);
         Err(check::refuse_noticed(local, places, weights, noticed, column)?)
     }
 
-    /// What is done at the cut before panel `cut`, beside the elimination; `keeps_image`: some
-    /// rank wants an image of it, or has noticed wrong numbers, so that there will be none.
+    /// Does all work at the cut before panel `cut` that is not part of the elimination.
+    /// `keeps_image`: some rank wants an image of it, or has noticed wrong numbers; then the run
+    /// ends here, without an image.
     fn arrive(
         &mut self,
         cut: usize,
@@ -785,7 +789,7 @@ impl<'r, C: Comm> Run<'r, C> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
         if keeps_image {
-            // While the new sums, which they may be in, are beside A.
+            // The new sums may have the wrong numbers, and are still beside A.
             self.tell_noticed(cut)?;
         }
         renewal::store(self.local, self.places, self.journal, cut)?;
@@ -800,8 +804,8 @@ impl<'r, C: Comm> Run<'r, C> {
         Ok(())
     }
 
-    /// Compares the checksums with the matrix before panel `cut`, if it is time to, or an image
-    /// of it `keeps_image`: none is to be of a matrix that they contradict.
+    /// Compares the checksums with the matrix before panel `cut`, if a check is due or an image is
+    /// to be kept: no image may have a matrix that the checksums contradict.
     fn check(
         &mut self,
         cut: usize,
@@ -840,14 +844,14 @@ impl<'r, C: Comm> Run<'r, C> {
             return;
         }
         let (row, col) = (place.0 % shape.rows, first + place.1 % (shape.cols - first));
-        // SAFETY: no other thread is on A between two steps.
+        // SAFETY: no other thread uses A between two steps.
         let mut element = unsafe { self.places.a.block(row..row + 1, col..col + 1) };
         let value = &mut element.row_mut(0)[0];
         *value = f64::from_bits(value.to_bits() ^ 1 << bit);
     }
 
-    /// Where a group of columns ends before panel `end` it is finished: looks at what is left over
-    /// in its checksums, and begins to sum them anew.
+    /// If a group of columns ends before panel `end`, checks what is left over in its checksums,
+    /// and begins to sum them anew.
     fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
         let Self { local, places, journal, relay, weights, checks, noticed, costs, .. } = self;
         if !groups::is_group_end(end, local.grid.q) {
@@ -858,7 +862,7 @@ impl<'r, C: Comm> Run<'r, C> {
         if !checks.are_off() {
             (unit, *noticed) = check::check_left_over(local, places, end)?;
             if noticed.is_some() {
-                // All hear of it at the next cut.
+                // All ranks learn of it at the next cut.
                 journal.set_wrong(true)?;
             }
         }
@@ -879,17 +883,17 @@ impl<'r, C: Comm> Run<'r, C> {
         for (exchange, cols) in self.exchanges.iter_mut().zip(columns) {
             if !cols.is_empty() {
                 journal.step("exchange", k)?;
-                // SAFETY: no other thread is on A, and U of the last step is done with.
+                // SAFETY: no other thread uses A, and U of the last step is no longer needed.
                 unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
             }
         }
         Ok(())
     }
 
-    /// Says that the rows have been exchanged, and computes the product. Before it or meanwhile
-    /// panel `next`, if there is one, is factored once its columns have the product; meanwhile
-    /// sums pass, and then all hear whether any rank `wants_image` of the next cut, or has noticed
-    /// wrong numbers.
+    /// Writes that the rows have been exchanged, and computes the product. Panel `next`, if there
+    /// is one, is factored once its columns have their product, before the rest or meanwhile.
+    /// Meanwhile sums pass, and then all ranks learn whether any rank `wants_image` of the next
+    /// cut or has noticed wrong numbers.
     fn multiply(
         &mut self,
         panel: &Panel<C>,
@@ -909,7 +913,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let threads = local.team.threads();
         let goes_first = advances_first(threads, step.layout.jb, columns.rest.len());
         let beside = next.filter(|_| !goes_first);
-        // SAFETY: the columns of the next panel are no part of these.
+        // SAFETY: the columns of the next panel are not among these.
         let product = unsafe {
             Product::new(local, panel, u_rest, columns.rest.clone(), beside, true, &of_rest)
         };
@@ -930,7 +934,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let advance = |look_ahead: &mut LookAhead<C>, phases: &mut Phases| {
             let Some(next) = next else { return Ok(()) };
             if !columns.next.is_empty() {
-                // SAFETY: nobody else is on the columns of the next panel.
+                // SAFETY: no other thread uses the columns of the next panel.
                 unsafe { multiply_narrow(local, &columns.next, &step.panel, u_next, &of_next) }?;
             }
             look_ahead.factor_and_broadcast(local, next, &mut Token::alone(), phases)
@@ -949,7 +953,7 @@ impl<'r, C: Comm> Run<'r, C> {
                 barrier.progress(&grid.all)?;
                 Ok(passes_on)
             };
-            // Nothing goes on in the background that could wait for rows.
+            // No background work could wait for rows.
             product.compute_between_messages(&mut Token::alone(), progress, |_, _| {})
         });
         clock.stop(local.grid.all.now(), phases);

@@ -1,4 +1,7 @@
 //! Weighted sums along a process row, pipelined from rank to rank.
+//!
+//! A sum begins on the process column of its first term, passes those of the other terms, each of
+//! which adds its own, and ends on the target.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,31 +21,32 @@ use crate::pages;
 
 const TAG_RELAY: Tag = 0x150;
 
-/// A weighted sum of the same block of A on several process columns, stored on another.
+/// A weighted sum of the same block of A over several process columns, stored on another one.
 pub(super) struct Sum {
-    /// What it is for, as a hook is told.
+    /// The name of its steps for the hook.
     pub name: &'static str,
     /// Process columns and their factors, in the order in which the sum passes them.
     pub terms: Vec<(usize, f64)>,
-    /// What the sum is divided by.
+    /// The divisor of the sum.
     pub divisor: f64,
-    /// Whether it is added to what the target has, or stands in its place.
+    /// Whether the sum is added to the target's values, or replaces them.
     pub is_added: bool,
-    /// Whether the target gets it beside A ([`Places::sums`]), and keeps what it has.
+    /// Whether the target stores the sum beside A ([`Places::sums`]), and leaves A unchanged.
     pub is_beside_a: bool,
-    /// The process column that gets it.
+    /// The process column that receives the sum.
     pub target: usize,
-    /// The columns before this one are finished: below the diagonal, they are dead.
+    /// The columns before this one are finished: below the diagonal they are dead.
     pub finished: usize,
-    /// Not on the target: it gets what is left over of its columns there, too.
+    /// Whether the target also gets what is left over in its dead elements.
     pub with_left_over: bool,
-    /// The unit of rounding: no element may change by more, see [`are_rounding`]. Infinite: not
-    /// checked. More is an error or, beside A, [`Relay::noticed`].
+    /// The unit of rounding: no element of the target may change by more than [`are_rounding`]
+    /// allows. A larger change is an error or, for sums beside A, kept in [`Relay::noticed`].
+    /// Infinite: not checked.
     pub unit: f64,
 }
 
 impl Sum {
-    /// The plain sum of these terms, in the place of what the target has, and not checked.
+    /// The plain sum of these terms, which replaces the target's values and is not checked.
     pub fn new(
         name: &'static str,
         terms: Vec<(usize, f64)>,
@@ -64,30 +68,31 @@ impl Sum {
 }
 
 /// Passes sums on, one after the other, in messages of whole rows. Other work can be done between
-/// two messages: no sum has to be waited for before its numbers are needed.
+/// two messages: no rank waits for a sum before it needs its numbers.
 pub(super) struct Relay<'r, 'm, C: Comm> {
     local: &'r Local<'m, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
     message_doubles: usize,
     messages: Messages<C>,
-    /// The sums that have not passed this rank. Messages are of the oldest one.
+    /// The sums that have not passed this rank yet. Messages belong to the oldest one.
     sums: VecDeque<Passing<C>>,
-    /// What passing them on has taken.
+    /// The time spent on passing sums.
     taken: Duration,
-    /// Sums beside A that are not what the target has.
+    /// What sums beside A have shown to be wrong on this rank.
     noticed: Option<Noticed>,
 }
 
-/// The messages of a rank that are not being filled or on their way to it.
+/// The messages of a rank that are not being filled or received.
 struct Messages<C: Comm> {
     free: Vec<PanelBuf>,
-    /// Those that leave, the oldest first.
+    /// The messages being sent, the oldest first.
     leaving: VecDeque<(Arc<PanelBuf>, C::Send)>,
 }
 
 impl<C: Comm> Messages<C> {
-    /// One that may be filled: where none is free, the oldest one, if it has left or this `waits`.
+    /// Takes a message to be filled: a free one, else the oldest one once it is sent. `None` if
+    /// that would wait and not `waits`.
     fn take(&mut self, waits: bool) -> Result<Option<PanelBuf>, CommError> {
         if let Some(message) = self.free.pop() {
             return Ok(Some(message));
@@ -102,7 +107,7 @@ impl<C: Comm> Messages<C> {
         Ok(Arc::try_unwrap(message).ok().expect("it has left"))
     }
 
-    /// Waits until all have left.
+    /// Waits until all messages are sent.
     fn wait_all(&mut self) -> Result<(), CommError> {
         while !self.leaving.is_empty() {
             let message = self.settle_one()?;
@@ -112,26 +117,27 @@ impl<C: Comm> Messages<C> {
     }
 }
 
-/// A sum that passes this rank. Messages come and leave while this rank is on another one.
+/// A sum that is passing this rank. Messages are received and sent while this rank works on another
+/// one.
 struct Passing<C: Comm> {
     sum: Sum,
-    /// Its columns; and its rows that this rank has not passed on, and of these those of which no
-    /// message is on its way here.
+    /// The columns of the sum; its rows that this rank has not passed on; and those of these rows
+    /// for which no receive is posted.
     cols: Range<usize>,
     rows: Range<usize>,
     unexpected: Range<usize>,
     /// Rows of a message.
     most_rows: usize,
-    /// Which term is this rank's; none on the target.
+    /// The index of this rank's term; `None` on the target.
     mine: Option<usize>,
-    /// The ranks from which messages come, and to which they go.
+    /// The rank that messages come from, and the one that they go to.
     before: Option<usize>,
     behind: Option<usize>,
-    /// Those that come, the next one first.
+    /// The receives that are posted, the next one first.
     coming: VecDeque<C::Recv>,
 }
 
-/// Takes the rows of a message off `rows`.
+/// Removes the rows of a message from the front of `rows`.
 fn split_off(rows: &mut Range<usize>, most_rows: usize) -> Range<usize> {
     let part = rows.start..rows.end.min(rows.start + most_rows);
     rows.start = part.end;
@@ -139,7 +145,7 @@ fn split_off(rows: &mut Range<usize>, most_rows: usize) -> Range<usize> {
 }
 
 impl<C: Comm> Passing<C> {
-    /// Lets as many messages come as there is room for: one at least, where this `waits`.
+    /// Posts as many receives as there are free messages; at least one if this `waits`.
     fn expect(&mut self, row: &C, room: &mut Messages<C>, waits: bool) -> Result<(), CommError> {
         let Some(before) = self.before else { return Ok(()) };
         while !self.unexpected.is_empty() {
@@ -151,8 +157,8 @@ impl<C: Comm> Passing<C> {
         Ok(())
     }
 
-    /// The next message: one that has come or, of any content, one that begins here. None, where
-    /// it would have to be waited for and this does not `wait`.
+    /// The next message: a received one or, where the sum begins on this rank, a free one of any
+    /// content. `None` if that would wait and not `waits`.
     fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PanelBuf>, CommError> {
         if self.before.is_none() {
             return room.take(waits);
@@ -164,7 +170,7 @@ impl<C: Comm> Passing<C> {
         self.coming.pop_front().map(C::Recv::wait).transpose()
     }
 
-    /// Passes `len` doubles of `message` on, unless it ends here.
+    /// Sends `len` doubles of `message` to the next rank; frees the message where the sum ends.
     fn pass_on(
         &self,
         row: &C,
@@ -184,11 +190,13 @@ impl<C: Comm> Passing<C> {
 }
 
 impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
+    /// Makes a relay and its messages.
+    ///
     /// # Errors
-    /// Without the memory for the messages.
+    /// When there is no memory for the messages.
     ///
     /// # Panics
-    /// With less than two messages.
+    /// With fewer than two messages.
     pub fn new(
         local: &'r Local<'m, C>,
         places: &'r Places<'r>,
@@ -198,9 +206,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         assert!(messages.count >= 2, "one message comes while another leaves");
         let cols = columns_of(local, 0);
         let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
-        // In one piece, since that has its pages from the beginning.
+        // One piece of memory, as that has its pages from the beginning.
         let mut free = PanelBuf::for_messages(messages.all(cols))?.cut(lengths);
-        // What is left over is empty.
+        // The rest after the last message is empty.
         free.truncate(messages.count);
         let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
         let (message_doubles, sums) = (messages.doubles, VecDeque::new());
@@ -208,34 +216,36 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken, noticed })
     }
 
-    /// Whether all that has been begun has passed this rank.
+    /// Whether all sums that were begun have passed this rank.
     pub fn is_idle(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// What this rank has done for sums so far, and waited for them.
+    /// The time that this rank has worked on sums and waited for them.
     pub fn taken(&self) -> Duration {
         self.taken
     }
 
-    /// Sums beside A that differ from what this rank has by more than rounding.
+    /// What sums beside A have shown to be wrong: they differ from the data of this rank by more
+    /// than rounding.
     pub fn noticed(&self) -> Option<Noticed> {
         self.noticed
     }
 
-    /// Sets `rows` and `cols` of the target to the sum: [`Self::begin`] and [`Self::complete`].
-    /// What a rank passes on may still leave when this returns, see [`Self::wait_all`].
+    /// Sets `rows` and `cols` of the target to the sum ([`Self::begin`], then [`Self::complete`]).
+    /// Messages of this rank may still be in progress when this returns ([`Self::wait_all`]).
     ///
     /// # Errors
-    /// As [`Self::complete`].
+    /// The errors of [`Self::complete`].
     pub fn sum(&mut self, sum: Sum, part: (Range<usize>, Range<usize>)) -> Result<(), SolveError> {
         self.begin(sum, part);
         self.complete()
     }
 
-    /// Begins to set `rows` and `cols` of the target to the sum. Until it is complete none of its
-    /// ranks may change the block, and the target has old numbers where they go and new ones. Collective
-    /// over the process row, as is all else of a relay: in the same order on all ranks.
+    /// Begins to set `rows` and `cols` of the target to the sum. Until the sum is complete, its
+    /// ranks must not change the block, and the target has partly old and partly new numbers.
+    /// Collective over the process row, like all of a relay: all ranks make the same calls in the
+    /// same order.
     pub fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
         let mycol = self.local.grid.mycol;
         assert!(!sum.terms.is_empty(), "nobody would begin the messages");
@@ -257,28 +267,28 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         });
     }
 
-    /// Goes on with what has been begun as far as this rank can without waiting for another.
+    /// Passes on what can be passed on without waiting for another rank.
     ///
     /// # Errors
-    /// As [`Self::complete`].
+    /// The errors of [`Self::complete`].
     pub fn progress(&mut self) -> Result<(), SolveError> {
         self.pass(false)
     }
 
-    /// Goes on until all that has been begun has passed this rank.
+    /// Passes sums on until all that were begun have passed this rank.
     ///
     /// # Errors
     /// [`SolveError::Wrong`] on the target, when an element of A would change by more than is
-    /// allowed; the message is discarded then. When a rank cannot be reached. Nothing can follow
-    /// an error.
+    /// allowed; the message is discarded then. When a rank cannot be reached. After an error the
+    /// relay is unusable.
     pub fn complete(&mut self) -> Result<(), SolveError> {
         self.pass(true)
     }
 
-    /// Waits until all messages have left.
+    /// Waits until all sums have passed and all messages are sent.
     ///
     /// # Errors
-    /// As [`Self::complete`].
+    /// The errors of [`Self::complete`].
     pub fn wait_all(&mut self) -> Result<(), SolveError> {
         self.complete()?;
         Ok(self.messages.wait_all()?)
@@ -294,7 +304,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(())
     }
 
-    /// Passes the next message on, of the oldest sum; false where there is none.
+    /// Passes on the next message of the oldest sum. Returns false if there is none.
     fn pass_one(&mut self, waits: bool) -> Result<bool, SolveError> {
         let Some(mut passing) = self.sums.pop_front() else { return Ok(false) };
         let (row, room) = (&self.local.grid.row, &mut self.messages);
@@ -317,13 +327,13 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(true)
     }
 
-    /// Those of `cols` that are here.
+    /// The columns of `cols` that this rank has.
     fn here(&self, cols: Range<usize>) -> Range<usize> {
         let all = self.local.shape.cols;
         cols.start.min(all)..cols.end.min(all)
     }
 
-    /// How many of the columns `here` are dead in local row `row`: the first ones.
+    /// How many of the columns `here`, from the first on, are dead in local row `row`.
     fn dead(&self, sum: &Sum, row: usize, here: &Range<usize>) -> usize {
         let Local { rows, cols, grid, .. } = self.local;
         if grid.is_checksum() || (sum.with_left_over && grid.mycol == sum.target) {
@@ -334,7 +344,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         end.clamp(here.start, here.end) - here.start
     }
 
-    /// Adds term `at`, which is this rank's, to the message; the first term begins it.
+    /// Adds term `at`, which is this rank's, to the message. The first term clears the message
+    /// before.
     fn add(
         &self,
         message: &mut [f64],
@@ -349,16 +360,19 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         }
         let sums = message.chunks_exact_mut(cols.len());
         let here = self.here(cols);
-        // SAFETY: nobody writes to these elements.
+        // SAFETY: no thread writes to these elements.
         let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
         for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
             let dead = self.dead(sum, row, &here);
-            // The last columns of the message may be of other process columns alone.
+            // Only other process columns may have the last columns of the message.
             kernels::axpy(factor, &values[dead..], &mut sums[dead..values.len()]);
         }
     }
 
-    /// Sets this rank's part from the message, which it divides; what is dead becomes 0.
+    /// Divides the message, and sets this rank's part from it; dead elements become 0.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
     fn take(
         &mut self,
         message: &mut [f64],
@@ -375,7 +389,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         }
         let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
         for (i, row) in rows.enumerate() {
-            // SAFETY: this thread alone is on these columns, and on the sums beside A.
+            // SAFETY: only this thread uses these columns and the sums beside A.
             let mut target = unsafe {
                 match sum.is_beside_a {
                     true => self.places.sums(here.len()).block(row..row + 1, 0..here.len()),
@@ -387,7 +401,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             dead.fill(0.0);
             match sum.is_added {
                 true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
-                // These are read when the product is over.
+                // They are read only when the product is over.
                 false if sum.is_beside_a => {
                     pages::stream(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(values));
                 }
@@ -397,11 +411,12 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(())
     }
 
-    /// Compares a message of sums with what this rank has. Beside A, what changes by more than
-    /// rounding is written down, and kept for all to hear of.
+    /// Compares a message of sums with the data of this rank. Sums beside A that differ by more
+    /// than rounding are noted in the journal and in [`Self::noticed`], from which all ranks learn
+    /// of them.
     ///
     /// # Errors
-    /// [`SolveError::Wrong`] where a number of A would change by more.
+    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
     fn compare(
         &mut self,
         message: &[f64],
@@ -410,7 +425,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         cols: Range<usize>,
     ) -> Result<(), SolveError> {
         let (local, here) = (self.local, self.here(cols.clone()));
-        // SAFETY: this thread alone is on these columns.
+        // SAFETY: only this thread uses these columns.
         let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
         for ((row, values), sums) in
             rows.zip(a.fetched_rows()).zip(message.chunks_exact(cols.len()))
@@ -436,7 +451,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(())
     }
 
-    /// What a rank that is left has in global row `row`, and a rebuilding gives otherwise.
+    /// The error for global row `row`, where a rebuilding gives other numbers than this surviving
+    /// rank has.
     fn disagrees(&self, sum: &Sum, row: usize, units: f64) -> WrongNumbers {
         let grid = self.local.grid;
         WrongNumbers {

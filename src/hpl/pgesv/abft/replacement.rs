@@ -1,23 +1,23 @@
-//! The hot replacement (Wang et al., HiPC 2011): after a loss the checksum column takes the
-//! place of the lost process column, at once. Nothing is rebuilt, and x is corrected at the end.
+//! The hot replacement (Wang et al., HiPC 2011): after a loss the checksum column replaces the lost
+//! process column at once. Nothing is rebuilt, and x is corrected at the end.
 //!
 //! ```text
-//! cut         all that are left go to it, as in any start                      REST(K)
+//! cut         all remaining ranks go to it, as in any start                    REST(K)
 //!             a word says that A is no cut of the system any more              REPLACED
 //! A' = A T    a column c of the lost process column, not finished at the cut, becomes its
-//!             checksum C: the sum of c and the others of its group. It is there already.
-//! ...         the elimination goes on, on P x Q and without checksums
+//!             checksum C: the sum of c and the others of its group. It exists already.
+//! ...         the elimination continues, on P x Q and without checksums
 //! U           of columns that were finished:  u_c = C - the others of its group
 //! A' x' = b   back substitution
 //! x = T x'    x_c = x'_c,  x_i = x'_i + x'_c  for each other i of c's group
 //! ```
 //!
-//! T is the unit matrix but for ones below and above its diagonal in the columns c. Exchange,
-//! solve and product turn C into the checksum of what they turn the columns into, so A' is
-//! at the cut what the elimination would have made of it.
+//! T is the unit matrix with additional ones below and above its diagonal in the columns c.
+//! Exchange, solve and product turn C into the checksum of the resulting columns, so A' is at the
+//! cut what the elimination would have made of it.
 //!
-//! b is a column of its group, and no column of A: where c has b beside it, x' would have to
-//! be divided by 1 - x'_c. So that one column, of c or of b, is decoded at the cut.
+//! b is a column of its group, but not of A: if b is in the group of c, x' would have to be divided
+//! by 1 - x'_c. So that one column, c or b, is decoded at the cut.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -53,9 +53,9 @@ pub struct Absent {
     pub col: usize,
 }
 
-/// The P x Q grid of the ranks of `grid`, which has one checksum column, that go on without
-/// process column `lost`: the checksum column has its place. Nothing on ranks of `lost` that are
-/// left. Collective over `grid`.
+/// The P x Q grid of the ranks of `grid`, which has one checksum column, that continue without
+/// process column `lost`: the checksum column replaces it. `None` on remaining ranks of `lost`.
+/// Collective over `grid`.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -75,14 +75,14 @@ struct Columns {
     n: usize,
     /// Distribution of the columns.
     cols: Cyclic,
-    /// The process column; Q: the checksums themselves, of which nothing becomes another.
+    /// The process column; Q: the checksums themselves, in which case no column is replaced.
     lost: usize,
     /// The columns before this one are finished.
     finished: usize,
 }
 
 impl Columns {
-    /// The local column that has b beside it in its group, or is b, if it is not finished.
+    /// The local column that is b, or has b in its group, if it is not finished.
     fn beside_b(&self) -> Option<usize> {
         let local = self.cols.local(self.n);
         let is_there = self.lost < self.cols.procs && self.cols.procs > 1;
@@ -106,12 +106,12 @@ impl Columns {
     }
 }
 
-/// Decodes columns of the lost process column where their checksums are.
+/// Decodes columns of the lost process column on the ranks of its checksums.
 struct Decoder<'d, 'm, C: Comm> {
     local: &'d Local<'m, C>,
     relay: Relay<'d, 'm, C>,
     columns: Columns,
-    /// The process columns that are subtracted from the checksums.
+    /// The process columns that are subtracted from the checksums, with the factor -1.
     others: Vec<(usize, f64)>,
 }
 
@@ -122,7 +122,7 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
         Self { local, relay, columns, others }
     }
 
-    /// Of the first `rows` local rows, these local columns. Collective over the process row.
+    /// Decodes these local columns in the first `rows` local rows. Collective over the process row.
     fn decode(&mut self, rows: usize, cols: Range<usize>) -> Result<(), SolveError> {
         let Columns { lost, finished, .. } = self.columns;
         let terms = self.others.clone();
@@ -130,7 +130,7 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
         self.relay.sum(sum, (0..rows, cols))
     }
 
-    /// The column that is, or has b beside it, at the cut.
+    /// Decodes the column that is b or has b in its group, at the cut.
     fn decode_beside_b(&mut self) -> Result<(), SolveError> {
         match self.columns.beside_b() {
             Some(local) => self.decode(self.local.shape.rows, local..local + 1),
@@ -138,8 +138,8 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
         }
     }
 
-    /// U of the finished columns; what is below the diagonal is dead. Returns the bytes of it
-    /// on a rank.
+    /// Decodes U of the finished columns; what is below the diagonal is dead. Returns the bytes
+    /// decoded on a rank.
     fn decode_finished(&mut self) -> Result<usize, SolveError> {
         let Local { rows, cols, params, grid, .. } = *self.local;
         let Columns { lost, finished, .. } = self.columns;
@@ -159,20 +159,21 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
 }
 
 impl<C: Comm> System<'_, C> {
-    /// Solves the system from what is in the `memory` of the ranks that are left, without
-    /// those that are `absent`, which are all of one process column, in order: the
-    /// checksums have its place. `grid` of this system has the ranks that are left, in their
-    /// order, and `players` is what [`grid_without`] makes of it. Else as [`System::solve`]:
-    /// memory, start, hook and watcher. From when the ranks go on there are no checksums,
-    /// and nothing bears a further loss but that of ranks of `absent`'s process column.
+    /// Solves the system from what is in the `memory` of the remaining ranks, without the `absent`
+    /// ones, which are all of one process column, in order: the checksums replace it. `grid` of
+    /// this system has the remaining ranks, in their order, and `players` is what [`grid_without`]
+    /// makes of it. Memory, start, hook and watcher are those of [`System::solve`]. Once the ranks
+    /// continue there are no checksums, and no further loss is survived except of ranks of
+    /// `absent`'s process column.
     ///
     /// # Errors
-    /// The same refusal on all ranks when more is lost than that process column, with nothing
-    /// changed. On all ranks alike when a column has no usable pivot. When a rank is lost.
+    /// A refusal, the same on all ranks, when more than that process column is lost; nothing has
+    /// been changed then. On all ranks alike when a column has no usable pivot. When a rank is
+    /// lost.
     ///
     /// # Panics
-    /// As [`System::solve`]; when nobody is absent; with another number of checksums than one,
-    /// or with a weight other than 1.
+    /// Under the conditions of [`System::solve`]; when no rank is absent; with another number of
+    /// checksums than one, or with a weight other than 1.
     pub fn solve_without(
         &self,
         absent: &[Absent],
@@ -205,8 +206,8 @@ impl<C: Comm> System<'_, C> {
         watcher.begins(&beginning)?;
         let mut first = [if players.is_some() { grid.all.rank() as u64 } else { u64::MAX }];
         collect::all_reduce(&grid.all, &mut first, u64::min)?;
-        // Before this the memories are a cut of the system, and a start can go on from them;
-        // behind it a rank that has no part in the rest is needed no more.
+        // Before this the memories are a cut of the system, and a start can resume from them; after
+        // it a rank without a part in the rest is no longer needed.
         let replace = || -> Result<(), SolveError> {
             grid.all.barrier()?;
             journal.set(State::Replaced(lost))
@@ -231,8 +232,8 @@ impl<C: Comm> System<'_, C> {
         Ok(Solution { x, resumed: Some(cut), replaced, unverified, ..Solution::default() })
     }
 
-    /// Checks the ranks that are left, as before a rebuilding: behind this cut there is no checksum
-    /// that could contradict them.
+    /// Checks the remaining ranks, as before a rebuilding: after this cut no checksum can
+    /// contradict them.
     fn check_rest(
         &self,
         places: &Places,
@@ -246,8 +247,8 @@ impl<C: Comm> System<'_, C> {
         self.check_left((&local, places, journal), &mut relay, lost, at, watcher)
     }
 
-    /// Takes this rank to the cut that all have decided on, or makes its part of the system
-    /// anew. Returns the cut, and how many ranks take back what they have computed beyond it.
+    /// Takes this rank to the cut that all have decided on, or generates its part of the system.
+    /// Returns the cut, and how many ranks take back what they have computed beyond it.
     fn go_to_cut(
         &self,
         decision: &Decision,
@@ -269,13 +270,13 @@ impl<C: Comm> System<'_, C> {
     /// The number of this rank in the whole grid.
     fn number(&self, absent: &[Absent]) -> usize {
         absent.iter().fold(self.grid.all.rank(), |number, absent| {
-            // In order: each that comes before moves it on.
+            // They are in order: each absent rank before this one increases its number.
             number + usize::from(absent.rank <= number)
         })
     }
 
-    /// Goes on from the cut, on a rank of the grid `players`, to x. All memory that it takes
-    /// is there before it has the place of the lost process column taken by `replace`.
+    /// Continues from the cut to x, on a rank of the grid `players`. All memory is allocated before
+    /// `replace` replaces the lost process column.
     fn play(
         &self,
         players: &Grid<C>,
@@ -289,7 +290,7 @@ impl<C: Comm> System<'_, C> {
         let Params { n, nb, .. } = params;
         let (rows, cols) = (players.rows(nb), columns.cols);
         let shape = LocalShape::new(n, rows, cols, players.myrow, players.mycol);
-        // SAFETY: nobody else is on A. Checksums have as many columns as any rank.
+        // SAFETY: no other thread uses A. A checksum rank has as many columns as any rank.
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
         let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
         let relay = Relay::new(&local, places, journal, self.relay_messages)?;
@@ -320,9 +321,9 @@ impl<C: Comm> System<'_, C> {
     }
 }
 
-/// Doubles that a rank needs beside the memory that outlives its process, once checksums have
-/// taken the place of a process column: the messages of sums and, where P > 1, the rows that it exchanges
-/// and U; at most `usize::MAX`.
+/// Doubles that a rank needs besides the memory that outlives its process, once checksums have
+/// replaced a process column: the messages of sums and, where P > 1, the exchanged rows and U; at
+/// most `usize::MAX`.
 pub fn work_doubles_after_replacement(
     params: &Params,
     rows: Cyclic,
@@ -334,16 +335,16 @@ pub fn work_doubles_after_replacement(
     work.saturating_add(RelayMessages::TUNED.all(shape.cols))
 }
 
-/// Work space of the driver without checksums, with the panels where those of the
-/// elimination with checksums were.
+/// Work space of the driver without checksums, with the panels in the memory that those of the
+/// elimination with checksums had.
 fn workspace<C: Comm>(
     local: &Local<C>,
     places: &Places,
     cut: usize,
 ) -> Result<Workspace<C>, SolveError> {
     let (grid, params) = (local.grid, &local.params);
-    // SAFETY: `places` has the memory for as long as the driver runs, and nobody else uses
-    // these areas.
+    // SAFETY: `places` has the memory for as long as the driver runs, and nothing else uses these
+    // areas.
     let (panels, w) = unsafe { (places.panel_buffers(cut), places.w_buffer()) };
     let buffers = PanelBuffers::Messages(panels.into());
     let nb = params.widest_panel();
@@ -351,14 +352,14 @@ fn workspace<C: Comm>(
     Ok(Workspace {
         look_ahead: LookAhead::with_buffers(params, buffers, w, None, ahead),
         exchange: TrailingExchange::new(grid, params, local.shape.cols, None)?,
-        // As with checksums: one thread speaks to other ranks.
+        // One thread speaks to other ranks, as with checksums.
         has_helper: false,
         phases: Default::default(),
     })
 }
 
-/// Tells all ranks of `comm` the x of rank `root`, or that a column has no pivot;
-/// `played`: the same on all that know it. Collective.
+/// Broadcasts the x of rank `root`, or that a column has no pivot, to all ranks of `comm`. `played`
+/// is the result on the ranks that have one. Collective.
 fn announce<C: Comm>(
     comm: &C,
     root: usize,
@@ -367,7 +368,7 @@ fn announce<C: Comm>(
 ) -> Result<Vec<f64>, SolveError> {
     let mut message = vec![0.0; 3 + n];
     match played {
-        // Others may need the processor of a rank that has nothing to do.
+        // Other ranks may need the processor of a rank that has nothing to do.
         None => collect::await_broadcast(comm, root)?,
         Some(Ok(x)) => message[3..].copy_from_slice(&x),
         Some(Err(SolveError::Pivot { column, value })) => {
@@ -390,7 +391,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-        /// A' as its definition has it, of small whole numbers: A' x' = A x for any x'.
+        /// A' by its definition, with small whole numbers: A' x' = A x for any x'.
         #[test]
         fn x_is_what_the_columns_that_were_summed_up_say(
             n in 1usize..40, nb in 1usize..6, q in 1usize..5, lost in 0usize..5,
@@ -399,7 +400,7 @@ mod tests {
             let (lost, finished) = (lost % (q + 1), (cut * nb).min(n));
             let cols = Cyclic::cols(nb, q);
             let columns = Columns { n, cols, lost, finished };
-            // A row of A, as they are all alike, and of A'.
+            // A row of A, which has equal rows, and of A'.
             let a: Vec<f64> = numbers[..n].iter().map(|&number| f64::from(number)).collect();
             let place = |column: usize| (column / (nb * q), column % nb);
             let is_summed = |column: usize| {

@@ -1,8 +1,8 @@
-//! Brings a rank to a cut: from its own memory or, where that is lost, from those of its process
-//! row.
+//! Brings a rank to a cut: from its own memory or, where that is lost, from the other ranks of its
+//! process row.
 //!
-//! All of it can be done again from wherever a death has left it: each word is written
-//! when what it says is true, and none before.
+//! Each function can be repeated from any point at which a death has left it: a word is written
+//! when what it says is true, and not before.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use crate::hpl::swap;
 use crate::hpl::update::{self, Operands};
 use crate::machine::blas::MatRef;
 
-/// The operands of a step as they lie in memory.
+/// The operands of a step, as stored in memory.
 pub(super) struct Step<'p> {
     pub layout: Layout,
     pub columns: StepColumns,
@@ -30,10 +30,10 @@ pub(super) struct Step<'p> {
 }
 
 impl<'p> Step<'p> {
-    /// Panel `k`.
+    /// The step of panel `k`.
     ///
     /// # Safety
-    /// As long as it is in use, no panel is received or factored in the place of this one.
+    /// While it is in use, no panel is received into or factored in the buffer of this one.
     ///
     /// # Panics
     /// When another panel is there.
@@ -48,7 +48,7 @@ impl<'p> Step<'p> {
     /// U of the columns of the next panel, or of the rest.
     ///
     /// # Safety
-    /// As long as it is in use, no rows are exchanged.
+    /// While it is in use, no rows are exchanged.
     pub unsafe fn u<C: Comm>(
         &self,
         local: &Local<C>,
@@ -58,8 +58,8 @@ impl<'p> Step<'p> {
         let cols = self.cols(is_next);
         let Layout { top, below, jb, .. } = self.layout;
         if local.grid.p == 1 {
-            // SAFETY: the product writes below these rows, and the caller promises that
-            // nobody else writes.
+            // SAFETY: the product writes below these rows, and the caller promises that nothing
+            // else writes.
             return unsafe { places.a.read(top..below, cols.clone()) };
         }
         // SAFETY: the caller's promise.
@@ -72,17 +72,17 @@ impl<'p> Step<'p> {
     }
 
     /// Copies the rows that the exchange will write to into the log, with the team and past the
-    /// caches: only a restart reads it.
+    /// caches: only a restart reads the log.
     pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
-        // SAFETY: the only view of the log, and nobody writes to A meanwhile.
+        // SAFETY: the only view of the log, and no thread writes to A meanwhile.
         let (log, a) = unsafe {
             (places.log(rows.len(), cols.len()), places.a.read(0..local.shape.rows, cols))
         };
         swap::stream_rows(local.team, a, &rows, log);
     }
 
-    /// Puts the rows of the log back where they were.
+    /// Copies the rows of the log back to A.
     fn put_back<C: Comm>(
         &self,
         local: &Local<C>,
@@ -90,7 +90,7 @@ impl<'p> Step<'p> {
         journal: &Journal,
     ) -> Result<(), SolveError> {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
-        // SAFETY: the only view of the log, and nobody else is on A.
+        // SAFETY: the only view of the log, and no other thread uses A.
         let (mut log, mut a) = unsafe {
             (places.log(rows.len(), cols.len()), places.a.block(0..local.shape.rows, cols))
         };
@@ -101,7 +101,7 @@ impl<'p> Step<'p> {
         Ok(())
     }
 
-    /// Computes the parts of the product that are open, or what they lack.
+    /// Computes the parts of the product that are open or incomplete.
     fn finish<C: Comm>(
         &self,
         local: &Local<C>,
@@ -117,7 +117,7 @@ impl<'p> Step<'p> {
                 if is == Part::Done {
                     continue;
                 }
-                // SAFETY: this thread alone is on A, and U is not written to.
+                // SAFETY: only this thread uses A, and nothing writes to U.
                 unsafe {
                     let u = self.u(local, places, is_next);
                     multiply_part((&places.a, cols), &self.panel, u, (rows, done), &recorded)?;
@@ -127,7 +127,7 @@ impl<'p> Step<'p> {
         Ok(())
     }
 
-    /// Takes back what the parts of the product have, the last columns first.
+    /// Takes the product back from all parts that have some of it, the last columns first.
     fn undo<C: Comm>(
         &self,
         local: &Local<C>,
@@ -145,7 +145,7 @@ impl<'p> Step<'p> {
                     journal.hook.tear();
                     journal.set_part(part, Part::Undoing)?;
                     journal.step_of_part("take back", part)?;
-                    // SAFETY: this thread alone is on A, and U is not written to.
+                    // SAFETY: only this thread uses A, and nothing writes to U.
                     unsafe { self.take_back(local, places, is_next, (&rows, done - call..done)) };
                     is = if call == done { Part::Open } else { Part::Partly(done - call) };
                     journal.set_part(part, is)?;
@@ -159,7 +159,7 @@ impl<'p> Step<'p> {
     /// `A2 = A2 + L2 U` on these rows and columns of a product.
     ///
     /// # Safety
-    /// Nobody else is on A, and U is not written to.
+    /// No other thread uses A, and nothing writes to U.
     unsafe fn take_back<C: Comm>(
         &self,
         local: &Local<C>,
@@ -185,7 +185,7 @@ impl<'p> Step<'p> {
 /// Takes a rank to the cut before panel `cut`, from its own memory.
 ///
 /// # Errors
-/// When the process is to go no further.
+/// When the process must go no further.
 pub(super) fn go_to<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -193,7 +193,7 @@ pub(super) fn go_to<C: Comm>(
     cut: usize,
     action: Action,
 ) -> Result<(), SolveError> {
-    // SAFETY: no panel is received before the factorization goes on.
+    // SAFETY: no panel is received before the factorization continues.
     let step = |k: usize| unsafe { Step::new(local, places, k) };
     match action {
         Action::Rebuild => return Ok(()),
@@ -219,19 +219,18 @@ pub(super) fn go_to<C: Comm>(
     renewal::store(local, places, journal, cut)
 }
 
-/// What a process row computes anew after a loss.
+/// What a process row recomputes after a loss.
 ///
-/// A column that is not finished has to be computed anew on all process rows, by the
-/// same sum. Its rows on and above the diagonal and those below make up for each other's
-/// rounding errors, which are others in the matrix than in the checksums: U of one and the
-/// rows below of the other are off by L21 L11^-1 times the errors. So the ranks that
-/// are left of the process column of a lost one also take what the checksums give, as long as
-/// there are enough of them. Else each process row rebuilds what it has lost alone.
+/// A column that is not finished is recomputed on all process rows, by the same sum. Rounding
+/// errors above and below the diagonal compensate each other, but differ between matrix and
+/// checksums: U from one and the rows below from the other are off by L21 L11^-1 times the errors.
+/// So the remaining ranks of a lost rank's process column also take the values of the checksums, as
+/// long as enough checksums are left. Else each process row rebuilds only its own losses.
 #[derive(Debug, PartialEq, Eq)]
 struct Anew {
     /// Process columns of the matrix, in order.
     columns: Vec<usize>,
-    /// The checksums that they may be decoded from.
+    /// The checksums that may be used to decode them.
     from: Vec<usize>,
     /// The checksums that are summed anew.
     checksums: Vec<usize>,
@@ -240,8 +239,8 @@ struct Anew {
 }
 
 impl Anew {
-    /// Of process row `row`. `lost`: the ranks that are lost, by process row and column, of
-    /// which `q` hold the matrix.
+    /// The plan of process row `row`. `lost` marks the lost ranks, by process row and column; `q`
+    /// process columns hold the matrix.
     fn new(lost: &[Vec<bool>], row: usize, q: usize) -> Self {
         let is_lost_anywhere = |col: usize| lost.iter().any(|row| row[col]);
         let is_lost_here = |col: usize| lost[row][col];
@@ -259,23 +258,24 @@ impl Anew {
         if can_be_alike { anywhere } else { of(&is_lost_here, false) }
     }
 
-    /// The finished panels of the last group, of Q = `q`, before panel `cut` that all process rows
-    /// decode.
+    /// The finished panels of the last group, of Q = `q` panels, before panel `cut` that all
+    /// process rows decode.
     fn panels_finished(&self, cut: usize, q: usize) -> Vec<usize> {
         let of_group = self.columns.iter().map(|&col| first_of_last_group(cut, q) + col);
         of_group.filter(|&panel| self.is_alike && panel < cut).collect()
     }
 }
 
-/// How many checksums of a process row are not needed to make up for its ranks that are `lost`, by
-/// process column, of which `q` hold the matrix; no more are lost than it has checksums.
+/// How many checksums of a process row are not needed to replace its ranks that are `lost`, by
+/// process column; `q` process columns hold the matrix. No more ranks are lost than there are
+/// checksums.
 pub(super) fn equations_left(lost: &[bool], q: usize) -> usize {
     lost.len() - q - lost.iter().filter(|lost| **lost).count()
 }
 
-/// Adds to what has been `decoded`, by process row, what is to be at the cut before panel `cut`, where
-/// these ranks are `lost`, by process row and process column, of which `q` hold the matrix;
-/// `is_checked`: those that are left agree with all checksums that are left over.
+/// Updates `decoded`, by process row, for the decoding at the cut before panel `cut`. `lost` marks
+/// the lost ranks, by process row and process column; `q` process columns hold the matrix.
+/// `is_checked`: the remaining ranks agree with all checksums that are not needed.
 pub(super) fn to_be_decoded(
     decoded: &mut [Decoded],
     lost: &[Vec<bool>],
@@ -294,13 +294,13 @@ pub(super) fn to_be_decoded(
     }
 }
 
-/// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the
-/// cut before panel `cut`, to which all others have gone; the rounding errors of those that
-/// are left may change, in this `unit` and by no more. Returns the finished panels whose columns all process rows have decoded with
-/// what is left over in them, in order. Collective over the process row.
+/// Rebuilds the ranks of this process row that are `lost`, by process row and column, at the cut
+/// before panel `cut`, to which all others have gone. Remaining ranks may change by rounding
+/// errors, in this `unit`, and by no more. Returns the finished panels whose columns all process
+/// rows have decoded with what is left over in them, in order. Collective over the process row.
 ///
 /// # Errors
-/// [`SolveError::Wrong`] on a rank that is left, when more would change. When a rank cannot be
+/// [`SolveError::Wrong`] on a remaining rank, when more would change. When a rank cannot be
 /// reached.
 pub(super) fn rebuild<C: Comm>(
     local: &Local<C>,
@@ -316,13 +316,13 @@ pub(super) fn rebuild<C: Comm>(
     let finished = local.params.columns_before(cut);
     let panels = anew.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
-    // Survivors keep their finished columns, and the checksums that are summed anew.
+    // Remaining ranks keep their finished columns, and checksums that have been summed anew.
     let kept = |target: usize| match target < q {
         true => cols.count_before(finished, target),
         false => first_of_last_group(cut, q) / q * local.params.nb,
     };
     let first = |target: usize| if lost_here[target] { 0 } else { kept(target) };
-    // What they have is compared with what they take.
+    // Remaining ranks compare their values with those they take.
     let most_of = |target: usize, amplification: f64| match lost_here[target] {
         true => f64::INFINITY,
         false => unit * amplification.max(1.0),
@@ -353,7 +353,7 @@ pub(super) fn rebuild<C: Comm>(
 mod tests {
     use super::*;
 
-    /// Process rows of two ranks of data and `lost.len() - 2` checksums, `x` for lost ones.
+    /// Process rows of two ranks with data and `lost.len() - 2` checksums; `x` marks lost ranks.
     fn anew(rows: &[&str], row: usize) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let lost: Vec<Vec<bool>> =
             rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(after(&["...", ".x."], false), [blind, blind]);
         assert_eq!(after(&["....", ".x.."], true), [verified, verified]);
         assert_eq!(after(&["x..x", ".x.."], true), [blind, verified]);
-        // Each process row by itself: the last one decodes nothing.
+        // Each process row rebuilds alone: the last one decodes nothing.
         assert_eq!(after(&["x..", ".x.", "..."], true), [blind, blind, (false, None)]);
         assert_eq!(after(&["...", "..."], true), [(false, None); 2]);
     }
@@ -388,7 +388,7 @@ mod tests {
             assert_eq!(anew(&["x...", ".x.."], row), (vec![0, 1], vec![0, 1], vec![]));
             assert_eq!(anew(&["x...", "..x."], row), (vec![0], vec![1], vec![0]));
         }
-        // Each process row by itself.
+        // Each process row rebuilds alone.
         assert_eq!(anew(&["x..", ".x."], 0), (vec![0], vec![0], vec![]));
         assert_eq!(anew(&["x..", ".x."], 1), (vec![1], vec![0], vec![]));
         assert_eq!(anew(&["x..", "..x"], 0), (vec![0], vec![0], vec![]));

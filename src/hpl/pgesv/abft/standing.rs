@@ -1,45 +1,47 @@
-//! Where a job goes on, from what the memories of its ranks say: a pure function, which
-//! all ranks compute from the same reports.
+//! Where a job resumes, from what the memories of its ranks say: a pure function, which all ranks
+//! compute from the same reports.
 //!
 //! ```text
 //! e(r)   the last panel whose rows rank r has exchanged, and whose sums have passed it
-//! kappa  the least e(r) of all that have something left
+//! kappa  the least e(r) of all ranks that have something left
 //! K      kappa + 1: the cut that all go to
 //! ```
 //!
-//! Sums pass beside the product of a panel before which a group ends (`renewal`). A rank exchanges
-//! rows for a panel only when both are done on all for the one before. So e(r) is kappa or
-//! kappa + 1, and who has kappa + 1 has not begun kappa + 2: what it needs to go back is still there.
+//! Sums pass during the product of a panel before which a group ends (`renewal`). A rank exchanges
+//! rows for a panel only when exchange and sums of the panel before are done on all ranks. So e(r)
+//! is kappa or kappa + 1, and a rank with kappa + 1 has not begun kappa + 2: it still has what it
+//! needs to go back.
 
 use std::fmt;
 
 use super::memory::{Decoded, State};
 
-/// What a rank tells of its memory.
+/// A rank's report about its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemoryReport {
     pub row: usize,
     pub col: usize,
-    /// Of another system.
+    /// The memory belongs to another system.
     pub is_foreign: bool,
-    /// The last start that it joined, and the last one that it followed.
+    /// The last start that the rank has joined, and the last one that it has followed.
     pub joined: u64,
     pub confirmed: u64,
     pub state: State,
     /// The start in which the state was written.
     pub start: u64,
-    /// Sums have not passed it that have to before it goes beyond the panel whose rows it has exchanged.
+    /// Whether checksum sums must still pass this rank before it may leave the panel whose rows it
+    /// has exchanged.
     pub is_summing: bool,
-    /// A product was begun, and may be in part of its rows.
+    /// Whether a part of the product was being changed in place.
     pub is_torn: bool,
     /// Whether the checksums have contradicted the matrix.
     pub is_wrong: bool,
-    /// What was decoded in its process row.
+    /// The decodings in the rank's process row, as the rank knows them.
     pub decoded: Decoded,
 }
 
 impl MemoryReport {
-    /// Of a rank that no process has.
+    /// The report of a rank that no process has.
     pub fn of_absent(row: usize, col: usize) -> Self {
         Self {
             row,
@@ -56,13 +58,14 @@ impl MemoryReport {
         }
     }
 
-    /// Whether it is from the newest start that anybody has followed. One that has joined
-    /// that start was in it.
+    /// Whether the memory is of the newest start that any rank has followed. A rank that has joined
+    /// that start took part in it.
     fn is_current(&self, newest: u64) -> bool {
         self.joined == newest || self.confirmed == newest
     }
 
-    /// The last cut that it can go to: the least of all ranks is K. Nothing where A is worth nothing.
+    /// The last cut that the rank can go to; the least of all ranks is K. `None` if its A is
+    /// unusable.
     fn last_cut(&self) -> Option<usize> {
         match self.state {
             State::Rest(k) | State::Logged(k) => Some(k),
@@ -77,22 +80,22 @@ impl MemoryReport {
     }
 }
 
-/// What a rank does to come to the cut.
+/// What a rank does to get to the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing.
+    /// The rank is at the cut.
     Stay,
-    /// It computes the parts of the product before the cut that are missing.
+    /// The rank computes the missing parts of the product before the cut.
     Finish,
-    /// It takes back the parts of the product behind the cut, and the row exchange.
+    /// The rank takes back the parts of the product after the cut, and the row exchange.
     Undo,
-    /// It takes back the row exchange.
+    /// The rank takes back the row exchange.
     PutBack,
-    /// Its memory is rebuilt from those of its process row.
+    /// The rank's memory is rebuilt from those of its process row.
     Rebuild,
 }
 
-/// What all do.
+/// What all ranks do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Generate the system, and begin.
@@ -103,7 +106,7 @@ pub(super) enum Decision {
     Solved { from: usize },
 }
 
-/// Why a job cannot go on from what is in memory.
+/// Why a job cannot resume from what is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// More ranks of a process row are lost than it has checksums.
@@ -112,41 +115,41 @@ pub enum Refusal {
         row: usize,
         /// The ranks of the grid that are lost there.
         ranks: Vec<usize>,
-        /// Those of them that are there, and were killed within a change of their memory.
+        /// The lost ranks whose process was killed within a change of its memory.
         torn: Vec<usize>,
-        /// How many could be rebuilt.
+        /// How many lost ranks could be rebuilt.
         most: usize,
     },
-    /// The memory of a rank is that of another system, or of other parameters.
+    /// The memory of a rank belongs to another system, or to other parameters.
     Foreign {
         /// The rank of the grid.
         rank: usize,
     },
     /// The checksums have contradicted the matrix.
     Wrong {
-        /// The rank of the grid that says so.
+        /// The rank of the grid that reports it.
         rank: usize,
     },
-    /// It has gone on without its checksums.
+    /// The run has continued without its checksums.
     Replaced {
-        /// The rank of the grid that says so.
+        /// The rank of the grid that reports it.
         rank: usize,
-        /// The process column whose place they have taken.
+        /// The process column that the checksums have replaced.
         column: usize,
     },
-    /// To go on without checksums, no other process column may have lost anything.
+    /// To continue without checksums, no other process column may have lost anything.
     Scattered {
-        /// The process column without which it was to go on.
+        /// The process column that was to be replaced.
         column: usize,
         /// The ranks of the grid that are lost elsewhere.
         ranks: Vec<usize>,
     },
-    /// States that no run leaves behind.
+    /// A combination of states that no run leaves.
     Mixture {
-        /// What was found.
+        /// The states that were found.
         what: String,
     },
-    /// No rank has anything of the elimination: of no matter where there is nothing to lose.
+    /// No rank has anything of the elimination; no error where there is nothing to lose.
     Nothing,
 }
 
@@ -155,7 +158,7 @@ fn list(ranks: &[usize]) -> String {
 }
 
 impl Refusal {
-    /// What is wrong, without what to do.
+    /// The problem, without what to do about it.
     pub fn what(&self) -> String {
         match self {
             Self::Lost { row, ranks, torn, most } => {
@@ -216,7 +219,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The newest start that anybody has followed.
+/// The newest start that any rank has followed.
 pub(super) fn newest_start(reports: &[MemoryReport]) -> u64 {
     reports.iter().map(|report| report.confirmed).max().unwrap_or(0)
 }
@@ -227,8 +230,8 @@ pub(super) fn lost(reports: &[MemoryReport]) -> Vec<bool> {
     reports.iter().map(|report| report.is_lost(newest)).collect()
 }
 
-/// What has been decoded in each process row, as those of its ranks know that are not lost. All that
-/// have decoded something, or given numbers for it, do.
+/// What has been decoded in each process row, as its remaining ranks know. Every rank that has
+/// decoded something, or contributed numbers to it, knows.
 pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
     let rows = reports.iter().map(|report| report.row).max().map_or(0, |row| row + 1);
     let mut of_rows = vec![Decoded::default(); rows];
@@ -238,8 +241,8 @@ pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
     of_rows
 }
 
-/// What the ranks, which report in the order of their numbers, do; `checksums`: of each
-/// process row.
+/// Decides what the ranks do. They report in the order of their numbers; each process row has
+/// `checksums` checksums.
 ///
 /// # Errors
 /// When too much is lost.
@@ -262,8 +265,8 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
         }
     }
     let cut = left().filter_map(MemoryReport::last_cut).min();
-    // Somebody has not exchanged a row yet, so nobody has exchanged more than those of
-    // panel 0: there is nothing to lose. The same where nobody has ever had anything.
+    // Some rank has not exchanged a row yet, so none has exchanged more than those of panel 0:
+    // nothing is lost by beginning. Likewise where no rank has ever had anything.
     let had_something = |report: &MemoryReport| !matches!(report.state, State::Hollow(0));
     if cut == Some(0) || (cut.is_none() && !reports.iter().any(had_something)) {
         return Ok(Decision::Begin);
@@ -283,10 +286,11 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
     Ok(Decision::GoTo { cut, actions })
 }
 
-/// Whether the ranks can go on without process column `column`.
+/// Checks that the ranks can continue without process column `column`.
 ///
 /// # Errors
-/// Where one of another column is lost, too, and is not made anew.
+/// [`Refusal::Scattered`] when a rank of another process column is lost and would have to be
+/// rebuilt.
 pub(super) fn refuse_elsewhere(
     reports: &[MemoryReport],
     decision: &Decision,
@@ -313,8 +317,8 @@ fn refuse_losses(reports: &[MemoryReport], lost: &[bool], most: usize) -> Result
     Ok(())
 }
 
-/// What has been computed for a panel in one start does not go together with what has been
-/// computed for it in another: after a rebuilding, other bits may choose other pivots.
+/// Refuses to combine what was computed for a panel in one start with what was computed for it in
+/// another: after a rebuilding, other bits may choose other pivots.
 fn refuse_mixtures(left: &[MemoryReport]) -> Result<(), Refusal> {
     let exchanged = |report: &MemoryReport| match report.state {
         State::Exchanged(k) => Some((k, report.start)),
@@ -334,7 +338,7 @@ fn refuse_mixtures(left: &[MemoryReport]) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    /// Ranks of a row of a grid, at these states.
+    /// The reports of ranks of one process row, in these states.
     fn reports(states: &[State]) -> Vec<MemoryReport> {
         let report = |(col, &state): (usize, &State)| MemoryReport {
             row: 0,
@@ -401,7 +405,7 @@ mod tests {
             assert_eq!(decide(&reports(states), 1), Err(refusal));
         };
         refused(&[Hollow(0), Exchanged(0), Hollow(0)], &[0, 2]);
-        // All have lost what there was.
+        // All ranks have lost what there was.
         refused(&[Hollow(3), Hollow(0), Hollow(0)], &[0, 1, 2]);
         let mut torn = reports(&[Exchanged(3), Exchanged(3), Exchanged(3)]);
         torn[0].is_torn = true;
@@ -423,11 +427,11 @@ mod tests {
         (all[1].joined, all[1].confirmed) = (6, 6);
         let actions = vec![Action::Stay, Action::Rebuild, Action::Stay];
         assert_eq!(decide(&all, 1), Ok(Decision::GoTo { cut: 5, actions }));
-        // Nobody has followed start 8: nothing has changed since start 7.
+        // No rank has followed start 8: nothing has changed since start 7.
         let mut all = reports(&[State::Rest(5); 3]);
         all[1].joined = 8;
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
-        // It joined start 7, which others have followed.
+        // It joined start 7, which other ranks have followed.
         all[1] = MemoryReport { joined: 7, confirmed: 4, ..all[1] };
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
     }
@@ -441,7 +445,7 @@ mod tests {
         };
         refused(&[Replaced(1), Hollow(0), Rest(4)], 0);
         refused(&[Rest(0), Hollow(0), Replaced(1)], 2);
-        // x is x, and what is stale has been made anew.
+        // x does not depend on the other states; stale memory is renewed.
         let solved = [Replaced(1), Hollow(0), Solved];
         assert_eq!(decide(&reports(&solved), 1), Ok(Decision::Solved { from: 2 }));
         let mut stale = reports(&[Rest(4), Replaced(1), Rest(4)]);
@@ -465,7 +469,7 @@ mod tests {
         two_rows.swap(3, 4);
         (two_rows[3].col, two_rows[4].col) = (0, 1);
         assert_eq!(refused(&two_rows, 1), Err(Refusal::Scattered { column: 1, ranks: vec![3] }));
-        // What begins is made anew on all.
+        // A system that begins is generated on all ranks.
         two_rows[0].state = Rest(0);
         two_rows.iter_mut().skip(2).for_each(|report| report.state = Rest(0));
         two_rows[3].state = Hollow(0);
@@ -478,7 +482,7 @@ mod tests {
             .map(|(is_unchecked, unverified)| Decoded { is_unchecked, unverified });
         let mut all = reports(&[State::Rest(5), State::Rest(5), State::Hollow(5), State::Rest(5)]);
         (all[0].decoded, all[2].decoded) = (unchecked, unverified);
-        // The word of memory that is lost says nothing.
+        // The word of lost memory does not count.
         all[3].row = 1;
         assert_eq!(decoded(&all), [unchecked, Decoded::default()]);
         all[1].decoded = unverified;

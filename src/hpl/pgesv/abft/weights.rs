@@ -1,19 +1,19 @@
 //! The weights of the checksums, and how lost columns are decoded with them.
 //!
-//! Any d process columns that hold the matrix can be decoded from any d checksums, if each
-//! d x d part of the weights can be inverted. How much an error of a checksum grows in
-//! that is the norm of the inverse, at worst [`Weights::amplification`]:
+//! Any d process columns that hold the matrix can be decoded from any d checksums, if each d x d
+//! part of the weights is invertible. Decoding multiplies an error of a checksum by at most the
+//! norm of the inverse, whose largest value is [`Weights::amplification`]:
 //!
 //! ```text
 //! m     weights                                                amplification, Q = 4, 16, 32
 //! 1     1                                                        1
 //! 2     points on a half circle, as far apart from each other
-//!       and from both axes as there is room                      2.7, 8.1, 15
+//!       and from both axes as possible                           2.7, 8.1, 15
 //! 3     random vectors, the best of many seeds                   6.3, 210, 1500
 //! ```
 //!
-//! Vandermonde and Cauchy matrices have worse figures. All weights are multiples of
-//! 2^-24, so that no host's mathematical library has a say in them.
+//! Vandermonde and Cauchy matrices have larger factors. All weights are multiples of 2^-24, so that
+//! they do not depend on a host's mathematical library.
 
 use std::f64::consts::PI;
 
@@ -21,7 +21,7 @@ pub use crate::config::checkpoint::MOST_CHECKSUMS;
 
 /// Weights are multiples of 1 / GRAIN.
 const GRAIN: f64 = (1 << 24) as f64;
-/// Parts to be inverted that the search for random weights looks at.
+/// How many parts of the weights the search for random weights inverts.
 const SEARCH: usize = 1 << 20;
 
 /// The weight of each process column in each checksum.
@@ -30,7 +30,7 @@ pub struct Weights {
     of_checksums: Vec<Vec<f64>>,
 }
 
-/// How lost process columns come from what is left: the i-th is
+/// How lost process columns are computed from the others: the i-th is
 ///
 /// ```text
 /// ( sum over s of  of_checksums[i][s] * checksum with[s]
@@ -38,19 +38,19 @@ pub struct Weights {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decoding {
-    /// Checksums that are used.
+    /// The checksums that are used.
     pub with: Vec<usize>,
     pub of_checksums: Vec<Vec<f64>>,
-    /// 0 for the lost ones.
+    /// The factors of the process columns; 0 for lost ones.
     pub of_columns: Vec<Vec<f64>>,
     pub divisor: f64,
-    /// By how much an error of a checksum is greater in what is decoded, at most.
+    /// The largest factor by which decoding increases an error of a checksum.
     pub amplification: f64,
 }
 
 impl Decoding {
-    /// The process columns that the `i`-th lost one comes from, and their factors: of those
-    /// of the matrix, then of checksums.
+    /// The process columns that the `i`-th lost one is computed from, with their factors: those of
+    /// the matrix, then the checksums.
     pub fn terms(&self, i: usize) -> Vec<(usize, f64)> {
         let columns = &self.of_columns[i];
         let of_columns = columns.iter().copied().enumerate().filter(|(_, factor)| *factor != 0.0);
@@ -59,8 +59,7 @@ impl Decoding {
     }
 }
 
-/// The adjugate of a matrix of `order` rows over its determinant. Of integers both are
-/// exact.
+/// The adjugate of a matrix of `order` rows, and its determinant. Both are exact for integers.
 struct Inverse {
     order: usize,
     adjugate: [[f64; MOST_CHECKSUMS]; MOST_CHECKSUMS],
@@ -85,7 +84,7 @@ impl Inverse {
         self.adjugate[..self.order].iter().map(|row| &row[..self.order])
     }
 
-    /// Largest sum of magnitudes of a row.
+    /// The largest sum of magnitudes of a row.
     fn norm(&self) -> f64 {
         let sums = self.rows().map(|row| row.iter().map(|value| value.abs()).sum::<f64>());
         sums.fold(0.0, f64::max) / self.determinant.abs()
@@ -93,7 +92,7 @@ impl Inverse {
 }
 
 impl Weights {
-    /// Those of `m` checksums, 1 to [`MOST_CHECKSUMS`], of `q` process columns.
+    /// The weights of `m` checksums, 1 to [`MOST_CHECKSUMS`], of `q` process columns.
     ///
     /// # Panics
     /// With another number of checksums, or without columns.
@@ -109,14 +108,14 @@ impl Weights {
     /// Given weights: for each checksum those of all process columns.
     ///
     /// # Panics
-    /// When there are none, or not equally many for each checksum.
+    /// When there are none, or not the same number for each checksum.
     pub fn given(of_checksums: Vec<Vec<f64>>) -> Self {
         let q = of_checksums.first().expect("a checksum").len();
         assert!(q > 0 && of_checksums.iter().all(|row| row.len() == q), "a weight for each");
         Self { of_checksums }
     }
 
-    /// The points `j pi / count` without the axes, which are a lost checksum's.
+    /// The points `j pi / count` except the axes, which are the directions of lost checksums.
     fn on_a_half_circle(q: usize) -> Self {
         let count = (q + 2).next_multiple_of(2);
         let points = || (1..count).filter(|j| 2 * j != count).take(q);
@@ -142,7 +141,7 @@ impl Weights {
         for seed in 0.. {
             let weights = of_seed(seed);
             let mut most = 0.0f64;
-            // One that is worse in a part is not looked at any further.
+            // A set that is worse in one part is dropped.
             let is_better = weights.norms().all(|norm| {
                 looked_at += 1;
                 most = most.max(norm);
@@ -158,12 +157,12 @@ impl Weights {
         best
     }
 
-    /// Checksums.
+    /// The number of checksums.
     pub fn checksums(&self) -> usize {
         self.of_checksums.len()
     }
 
-    /// Process columns.
+    /// The number of process columns.
     pub fn columns(&self) -> usize {
         self.of_checksums[0].len()
     }
@@ -178,8 +177,8 @@ impl Weights {
         self.of(s).iter().copied().enumerate().collect()
     }
 
-    /// The factor, at worst, by which an error of the checksums is greater in a column
-    /// that is decoded from them: over all columns and checksums that may be lost.
+    /// The largest factor by which an error of the checksums grows in a column decoded from them,
+    /// over all columns and checksums that may be lost.
     pub fn amplification(&self) -> f64 {
         self.norms().fold(0.0, f64::max)
     }
@@ -193,7 +192,8 @@ impl Weights {
         parts.map(|(lost, with)| self.invert(&lost, &with).norm())
     }
 
-    /// The inverse of the part of some columns in as many checksums.
+    /// The inverse of the weights of the columns `lost` in the checksums `with`, of which there are
+    /// as many.
     fn invert(&self, lost: &[usize], with: &[usize]) -> Inverse {
         let mut part = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
         for (row, &s) in part.iter_mut().zip(with) {
@@ -202,7 +202,7 @@ impl Weights {
         Inverse::new(lost.len(), part)
     }
 
-    /// How the process columns `lost` come from the others and some of the checksums
+    /// How the process columns `lost` are computed from the others and some of the checksums
     /// `left`: those with the least amplification.
     ///
     /// # Panics
@@ -226,8 +226,8 @@ impl Weights {
         Decoding { with, of_checksums, of_columns, divisor, amplification }
     }
 
-    /// How process column `target` (of checksum s: Q + s) comes from those that are left when those
-    /// of `lost` are not: the process columns and their factors, and what the sum is divided by.
+    /// How process column `target` (Q + s for checksum s) is computed from the others without those
+    /// of `lost`: the process columns and their factors, and the divisor of the sum.
     ///
     /// # Panics
     /// When there are no more checksums than lost process columns, `target` among them.
@@ -241,7 +241,7 @@ impl Weights {
             let decoding = self.decoding(&unknown, &left);
             return (decoding.terms(unknown.len() - 1), decoding.divisor);
         }
-        // The sum of all columns, of which those that are lost are decoded.
+        // The sum of all columns, in which lost ones are decoded.
         let (weights, decoding) = (self.of(target - q), self.decoding(&unknown, &left));
         let own = |col: usize| if lost.contains(&col) { 0.0 } else { weights[col] };
         let mut factors: Vec<f64> = (0..q).map(|col| own(col) * decoding.divisor).collect();
@@ -255,8 +255,8 @@ impl Weights {
         (terms.collect(), decoding.divisor)
     }
 
-    /// What a wrong number in process column `col` (of checksum s: Q + s) makes of the differences
-    /// between the checksums and the sums, but for a factor.
+    /// The differences between checksums and sums that a wrong number in process column `col` (Q +
+    /// s for checksum s) causes, up to a factor.
     pub(super) fn direction(&self, col: usize) -> Vec<f64> {
         let of = |s: usize| match col.checked_sub(self.columns()) {
             None => self.of(s)[col],
@@ -270,7 +270,7 @@ fn round(value: f64) -> f64 {
     (value * GRAIN).round() / GRAIN
 }
 
-/// Numbers that are normally distributed, all but: sums of twelve even ones.
+/// Nearly normally distributed numbers: sums of twelve uniform ones.
 fn normal_numbers(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(subsets(5, 0).count(), 1);
     }
 
-    /// What a set of columns is decoded to from its own checksums.
+    /// Decodes each set of columns from its own checksums, and compares.
     fn check(weights: &Weights, tolerance: f64) {
         let (q, m) = (weights.columns(), weights.checksums());
         let values: Vec<f64> = (0..q).map(|c| (c * c % 7) as f64 - 3.0).collect();
@@ -349,8 +349,8 @@ mod tests {
         }
     }
 
-    /// Each process column comes from the others, also without those that are lost, as long as one
-    /// checksum more is left.
+    /// Each process column is computed from the others, also without lost ones, as long as one more
+    /// checksum is left.
     #[test]
     fn a_process_column_comes_from_those_that_are_left() {
         for (q, m) in [(1, 1), (3, 1), (2, 2), (7, 2), (1, 3), (2, 3), (6, 3)] {

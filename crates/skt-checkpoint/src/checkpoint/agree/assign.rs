@@ -1,4 +1,4 @@
-//! Which process is which rank, and what of its segments it keeps.
+//! The assignment of ranks to processes, and of segments to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::found::Content;
 use super::offer::Offer;
 use crate::checkpoint::header::SegmentId;
 
-/// A process for each usable rank that has one: a largest matching, by augmenting paths. A
-/// process that had a rank keeps it: in its place the segment of a lost rank, which may be torn,
-/// could be taken, and its own be left over. Others take the rank of their own number where they
-/// can.
+/// Assigns a process to each usable rank that some process has found: a largest matching, by
+/// augmenting paths. A process that had a rank keeps it; otherwise it might take over the segment
+/// of a lost rank, which may be torn, and leave its own unused. The other processes take the rank
+/// of their own number where possible.
 pub(super) fn assign(
     offers: &[Offer],
     usable: &BTreeMap<usize, &Content>,
@@ -34,7 +34,7 @@ pub(super) fn assign(
             owner.insert(process, rank);
         }
     }
-    // From a process that has a rank a path leads on to another place for that rank.
+    // A path from a process that has a rank leads to another process for that rank.
     for &rank in holders.keys().filter(|rank| !assigned.contains(rank)) {
         place(rank, &holders, &mut owner, &mut BTreeSet::new());
     }
@@ -50,7 +50,7 @@ fn place(
     owner: &mut BTreeMap<usize, usize>,
     tried: &mut BTreeSet<usize>,
 ) -> bool {
-    // A free process first, so that nobody is moved without need.
+    // A free process first, so that none is moved without need.
     let free = holders[&rank].iter().find(|(process, _)| !owner.contains_key(process));
     if let Some(&(process, _)) = free {
         owner.insert(process, rank);
@@ -65,8 +65,8 @@ fn place(
     false
 }
 
-/// Processes without data take the lost ranks: their own number where it is
-/// lost, else in rising order.
+/// Gives the lost ranks to the processes without data: each its own number if that rank is lost,
+/// the others in rising order.
 pub(super) fn give_lost_ranks(ranks: &mut [usize], lost: &[usize]) {
     let mut left: BTreeSet<usize> = lost.iter().copied().collect();
     for (process, rank) in ranks.iter_mut().enumerate() {
@@ -81,8 +81,8 @@ pub(super) fn give_lost_ranks(ranks: &mut [usize], lost: &[usize]) {
     assert_eq!(left.next(), None);
 }
 
-/// All segments that nobody takes. Each is removed by every process that has
-/// found it: they may stand on one node or not, and the first one wins.
+/// The segments that no process takes over, for each process that has found them. Every finder
+/// removes a segment; the first one succeeds.
 pub(super) fn discards(offers: &[Offer], attach: &[Option<SegmentId>]) -> Vec<Vec<SegmentId>> {
     let kept: BTreeSet<(&str, SegmentId)> = offers
         .iter()

@@ -1,4 +1,4 @@
-//! What a process finds on its node.
+//! The segments that a process finds on its node.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,18 @@ use crate::checkpoint::record::Record;
 /// A segment that a process has found on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundSegment {
-    /// Its name.
+    /// The segment's name.
     pub id: SegmentId,
-    /// What the segment says it is, and how far; `None` when the header is not whole, or
-    /// of other parameters.
+    /// The segment's identity and record; `None` when the header is not whole, or has other
+    /// parameters.
     pub content: Option<Content>,
-    /// What its parameters differ in from those of this start, in words, if they do.
+    /// The differences of its parameters from those of this start, in words, if there are any.
     pub other: Option<String>,
 }
 
-/// What a segment says, as far as all have to agree on it. In a job of thousands of ranks
-/// one process reads as many of them: so it has no parameters, which are those of the
-/// start, and of the state, which may be long, a checksum.
+/// The part of a segment's header that all have to agree on. One process reads that of every rank,
+/// thousands in a large job, so it omits the parameters, which are those of the start, and has a
+/// checksum of the state, which may be long.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// Logical rank.
@@ -29,14 +29,14 @@ pub struct Content {
     pub group: usize,
     /// Ranks of its group.
     pub members: Vec<usize>,
-    /// How far it is, without the state.
+    /// The record, without the state.
     pub record: Record,
     /// Checksum of the state.
     pub state: u64,
 }
 
 impl Content {
-    /// What a segment of the parameters of this start says.
+    /// The content of a segment that has the parameters of this start.
     pub fn of(identity: Identity, record: &Record) -> Self {
         let Identity { rank, group, members, .. } = identity;
         let state = checksum(record.state());

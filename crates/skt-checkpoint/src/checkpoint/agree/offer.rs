@@ -1,4 +1,4 @@
-//! What processes bring to the agreement, and which of the segments in it count.
+//! What processes bring to the agreement, and which of the segments count.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use crate::checkpoint::level::FoundImage;
 use crate::checkpoint::record::{Record, StartId};
 use crate::checkpoint::refusal::Refusal;
 
-/// A segment, and a process that has found it.
+/// A process, and a segment that it has found.
 pub type Holder = (usize, SegmentId);
 
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Its host, as messages name it.
+    /// Host of the process, as messages name it.
     pub host: String,
-    /// Its failure domain.
+    /// Failure domain of the process.
     pub domain: String,
-    /// Its node: processes of one node find the same segments.
+    /// Node of the process: processes of one node find the same segments.
     pub node: String,
     /// Checksum of what all processes and segments must agree on.
     pub fingerprint: u64,
-    /// The rank that it had until a loss that its job has outlived.
+    /// The rank that the process had before a loss that its job survived.
     pub rank_in_run: Option<usize>,
-    /// Why it cannot take hold of the run on its node, if it cannot.
+    /// Why the process cannot take hold of the run on its node, if it cannot.
     pub held: Option<String>,
     /// All segments of the run on its node.
     pub segments: Vec<FoundSegment>,
-    /// The images that it sees, by level.
+    /// The images that the process sees, by level.
     pub images: Vec<Vec<FoundImage>>,
-    /// Why it does not see all that is there, by level, where a disk fails.
+    /// For each level, why the process does not see everything there, if the disk fails.
     pub failures: Vec<Option<String>>,
 }
 
@@ -40,8 +40,8 @@ pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.segments).filter_map(|segment| segment.content.as_ref())
 }
 
-/// Whether the newest images are known to have rotted in part, as a start has found that went on
-/// from them: they bear fewer losses, as such that lack some.
+/// Whether the newest images are known to have rotted in part: a start that resumed from them has
+/// recorded it. They survive fewer losses, like images that are incomplete.
 pub(super) fn has_rotten_images(offers: &[Offer]) -> bool {
     let base = lineage(offers);
     contents(offers).any(|content| counts(content, base) && content.record.has_rotten_images())
@@ -67,8 +67,8 @@ pub(super) fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The lineage to go on from: the latest start that any segment has followed.
-/// Where two never knew of each other, the one that came further.
+/// The lineage to resume: the latest start that any segment has followed. Of two starts that never
+/// knew of each other, the one with the newer epoch.
 pub(super) fn lineage(offers: &[Offer]) -> StartId {
     let records = contents(offers).map(|content| &content.record);
     let newest = |r: &&Record| (r.lineage().number, r.committed(), r.lineage().nonce);
@@ -82,10 +82,9 @@ pub(super) fn newest_attempt(offers: &[Offer]) -> u64 {
     contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
-/// The starts that segments out of reach may name as their lineage, once all that
-/// count follow a new one: those known of before, and, where some rank `is_missed`
-/// now, the lineage that it may have followed, as well as those that it alone may
-/// have followed, which the others have joined.
+/// The starts that segments out of reach may name as their lineage once all that count follow a new
+/// one: those known already and, if some rank `is_missed` now, also the present lineage and the
+/// starts that the others have only joined, each of which that rank may have followed.
 pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<StartId> {
     let mut left: Vec<StartId> = Vec::new();
     for Content { record, .. } in contents(offers).filter(|content| counts(content, base)) {
@@ -101,12 +100,12 @@ pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<Star
     left
 }
 
-/// Whether a segment is not stale.
+/// Whether a segment is not stale, for the lineage `base`.
 pub(super) fn counts(Content { record, .. }: &Content, base: StartId) -> bool {
     record.lineage() == base || record.joined().contains(&base)
 }
 
-/// The best segment of each rank, of those that are not stale.
+/// The best segment of each rank among those that are not stale.
 pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usize, &Content> {
     let mut best: BTreeMap<usize, &Content> = BTreeMap::new();
     for content in contents(offers) {
@@ -124,7 +123,7 @@ pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usiz
     best
 }
 
-/// Newest number of a start that images name.
+/// The newest start number that images name.
 pub(super) fn newest_start(offers: &[Offer]) -> u64 {
     let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
     all.map(|image| image.id.generation.start.number).max().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What the decision depends on besides what is found, and what it says.
+//! The rules of the decision, and its result.
 
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
@@ -10,15 +10,15 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::Refusal;
 
-/// What to do with what is found.
+/// What to do with the segments and images that are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resume {
-    /// Go on from what is found; start afresh where nothing is.
+    /// Resume from what is found; start afresh if there is nothing.
     Auto,
-    /// Throw away what is found and start afresh.
+    /// Discard what is found and start afresh.
     Never,
-    /// Go on from what is found, or fail.
+    /// Resume from what is found, or fail.
     Require,
 }
 
@@ -29,47 +29,49 @@ named!(Resume { Auto: "auto", Never: "never", Require: "require" });
 pub struct Rules {
     /// The method.
     pub method: Method,
-    /// Members of a group, about.
+    /// Members of a group, approximately.
     pub members: usize,
     /// Parities of a stripe.
     pub parities: usize,
-    /// The groups, where the application has them; else they are formed.
+    /// The groups, if the application defines them; otherwise they are formed.
     pub groups: Option<Vec<Vec<usize>>>,
-    /// Where there are fewer processes than ranks: see [`Config::bears`].
+    /// The sets of ranks of which one may be lost, if there are fewer processes than ranks: see
+    /// [`Config::bears`].
     ///
     /// [`Config::bears`]: crate::checkpoint::config::Config::bears
     pub bears: Option<Vec<Vec<usize>>>,
-    /// Whether members of a group may stand in one domain.
+    /// Whether members of a group may share a failure domain.
     pub allow_shared_domains: bool,
-    /// What to do with what is found.
+    /// What to do with segments and images that are found.
     pub resume: Resume,
-    /// Whether there is no image of this run for a level that fails to hide.
+    /// Whether the application knows that a failing level hides no image of this run.
     pub nothing_hidden: bool,
     /// Wall clock at this start, in any unit.
     pub clock: u64,
     /// A random number for this start.
     pub nonce: u64,
-    /// Levels of images, by the names that users know.
+    /// The levels of images, by the names that users know.
     pub levels: Vec<String>,
-    /// What this start has found to be rotten, and goes on without, in the order in which
-    /// it found it.
+    /// The sources that this start has found rotten and resumes without, in the order in which it
+    /// found them.
     pub rotten: Vec<Rotten>,
 }
 
-/// Ranks of the run, in a job of so many processes: those of all sets, where there are some
-/// (see [`Rules::bears`]).
+/// Ranks of the run, in a job of `processes`: those of all sets of `bears`, if it is given (see
+/// [`Rules::bears`]).
 pub(in super::super) fn ranks(bears: Option<&[Vec<usize>]>, processes: usize) -> usize {
     bears.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
 }
 
 impl Rules {
-    /// Ranks of the run, in a job of so many processes.
+    /// Ranks of the run, in a job of `processes`.
     pub(super) fn ranks(&self, processes: usize) -> usize {
         ranks(self.bears.as_deref(), processes)
     }
 
-    /// Refuses to go on without the `lost` ranks, where no process is to take their places:
-    /// each of `processes` needs the memory of its own rank, and the loss is to be borne.
+    /// Refuses to resume without the `lost` ranks if no process is to take them over (`bears`),
+    /// unless each of the `processes` has the memory of its own rank and the application survives
+    /// this loss.
     pub(super) fn refuse_lost(&self, lost: &[usize], processes: usize) -> Result<(), Refusal> {
         let Some(sets) = &self.bears else { return Ok(()) };
         let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));
@@ -80,32 +82,32 @@ impl Rules {
         }
     }
 
-    /// What is wrong with a source, if it is known to be rotten.
+    /// Why a source cannot be used, if it is known to be rotten.
     pub(in super::super) fn rotten(&self, source: Source) -> Option<&Refusal> {
         self.rotten.iter().find(|rotten| rotten.source == source).map(|rotten| &rotten.refusal)
     }
 }
 
-/// The decision.
+/// The decision to begin or resume a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// This start of the job.
     pub attempt: StartId,
-    /// Epoch that all go on from; 0: from the beginning.
+    /// Epoch that all resume from; 0 for the beginning.
     pub epoch: u64,
     /// The segment that has the application's state at that epoch.
     pub holder: Option<Holder>,
-    /// That state, once its holder has told it.
+    /// The application's state at that epoch, once its holder has broadcast it.
     pub state: Vec<u8>,
     /// Ranks of each group.
     pub groups: Vec<Vec<usize>>,
-    /// Some group has two members in one domain.
+    /// Whether some group has two members in one failure domain.
     pub shared_domains: bool,
-    /// All ranks stand in one domain.
+    /// Whether all ranks are in one failure domain.
     pub single_domain: bool,
     /// Logical rank of each process.
     pub ranks: Vec<usize>,
-    /// Segment that each process takes over; the others make one.
+    /// Segment that each process takes over; a process without one creates one.
     pub attach: Vec<Option<SegmentId>>,
     /// Segments that each process removes.
     pub discard: Vec<Vec<SegmentId>>,
@@ -115,45 +117,56 @@ pub struct Plan {
     pub unusable: usize,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<StartId>,
-    /// The images that all go on from, where memory is not enough.
+    /// The images that all resume from, if memory does not suffice.
     pub load: Option<Box<Load>>,
-    /// The generations of each level that can be restored, the newest first.
+    /// The generations of each level that can be restored, newest first.
     pub restorable: Vec<Vec<Generation>>,
-    /// Of each level, whether the newest of these lacks images of some ranks, or has rotten ones.
+    /// For each level, whether the newest of its restorable generations lacks images of some ranks,
+    /// or has rotten ones.
     pub lacking: Vec<bool>,
-    /// Whether those that memory has gone on from are known to have rotted in part.
+    /// Whether images that the run depends on are known to have rotted in part; the plan resumes
+    /// from memory.
     pub has_rotten_images: bool,
-    /// Those of which some image is sealed.
+    /// The generations of each level of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
-    /// Of each level why this start writes no image to it and removes none, if it does not.
+    /// For each level, why this start neither writes nor removes images there, if it does not.
     pub given_up: Vec<Option<String>>,
 }
 
-/// The run has come to its end: what is left of it.
+impl Plan {
+    /// The index and the ranks of the group of `rank`.
+    pub(in super::super) fn group_of(&self, rank: usize) -> (usize, Vec<usize>) {
+        let group = self.groups.iter().position(|members| members.contains(&rank));
+        let group = group.expect("every rank has a group");
+        (group, self.groups[group].clone())
+    }
+}
+
+/// The decision for a run that has ended: what is left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// Its last epoch.
     pub epoch: u64,
     /// The segment that has its result.
     pub holder: Holder,
-    /// That result, once its holder has told it.
+    /// The result, once its holder has broadcast it.
     pub result: Vec<u8>,
     /// The starts that segments out of reach may name as their lineage.
     pub left: Vec<StartId>,
-    /// Segments that count and do not bear the result yet: who writes it there.
+    /// For each process, the segments that count and lack the result, to which it writes the
+    /// result.
     pub mark: Vec<Vec<SegmentId>>,
-    /// Segments of no use, which each process removes at once.
+    /// Segments that cannot be used, which each process removes at once.
     pub discard: Vec<Vec<SegmentId>>,
-    /// Segments that count, which each process removes when the result is
-    /// reported.
+    /// Segments that count, which each process removes once the result is reported.
     pub keep: Vec<Vec<SegmentId>>,
 }
 
 /// What a start is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Begin, or go on.
+    /// Begin or resume the run.
     Work(Plan),
-    /// Report the result once more, and clear up.
+    /// Report the result once more, and remove what is left of the run.
     Finished(Finished),
 }

@@ -1,4 +1,4 @@
-//! How to go on from an epoch: the ranks that processes are, and the groups.
+//! The plan to resume from an epoch: the rank of each process, and the groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
 
-/// This start: later than all that are known.
+/// The id of this start, later than all that are known.
 pub(super) fn this_attempt(offers: &[Offer], rules: &Rules) -> StartId {
     let newest = newest_attempt(offers).max(newest_start(offers));
-    // The clock, so that a start that knows of no other, all that did being
-    // gone, still counts as later than they were.
+    // The clock makes a start that knows of no other, because all traces are gone, count as later
+    // than they did.
     StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
 }
 
-/// How to go on from `epoch` with what is `usable` of each rank, which `found` has. What
-/// is in memory and not taken goes.
+/// The plan to resume from `epoch` with the `usable` content of each rank, which the processes of
+/// `found` hold. Segments in memory that no process takes over are discarded.
 pub(in super::super) fn resume(
     offers: &[Offer],
     found: &[Offer],
@@ -42,7 +42,7 @@ pub(in super::super) fn resume(
         give_lost_ranks(&mut ranks, &lost);
     }
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
-    // A group whose application has it bears as many losses at once as it has parities.
+    // A group that the application defines survives as many losses at once as it has parities.
     let most = if rules.groups.is_some() { rules.parities } else { 1 };
     let shared_domains = group::most_in_a_domain(&domains, &groups, &ranks) > most;
     let is_memory = std::ptr::eq(offers, found);
@@ -72,7 +72,7 @@ pub(in super::super) fn resume(
     })
 }
 
-/// Groups as the segments have them; refused when one has lost too much.
+/// The groups, as the segments record them; refused if one has lost too much.
 fn stored_groups(
     size: usize,
     usable: &BTreeMap<usize, &Content>,

@@ -19,7 +19,7 @@ const RULES: Rules = Rules {
 };
 const BASE: StartId = StartId { number: 3, nonce: 1 };
 
-/// Of a segment that follows `lineage`, with this commit and stamp.
+/// The record of a segment that follows `lineage`, with this commit and stamp.
 fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
     let mut record = Record::of_new_segment();
     record.join(lineage, &[]);
@@ -83,7 +83,7 @@ fn ended(offers: &[Offer], rules: &Rules) -> Finished {
     }
 }
 
-/// Of the segment of a replacement that is not rebuilt.
+/// The record of a replacement that is not rebuilt.
 fn hollow() -> Record {
     let mut record = Record::of_new_segment();
     record.join(BASE, &[]);
@@ -99,7 +99,7 @@ fn edit(offer: &mut Offer) -> &mut Content {
     offer.segments[0].content.as_mut().expect("a whole segment")
 }
 
-/// Rank 0, of two on its node, is lost, and its segment is left there. Those that are left
+/// Rank 0, one of two on its node, is lost, and its segment is still there. The surviving processes
 /// have other numbers now.
 #[test]
 fn the_segment_of_a_lost_rank_drives_nobody_from_its_own() {
@@ -111,13 +111,13 @@ fn the_segment_of_a_lost_rank_drives_nobody_from_its_own() {
         offers[process].node = format!("node{node}");
     }
     offers[0].segments = on_node_0.into();
-    // The spare.
+    // The spare process.
     offers[3] = Offer { segments: Vec::new(), node: "node3".into(), ..offers[3].clone() };
     let plan = planned(&offers, &RULES).unwrap();
     assert_eq!((plan.ranks, plan.lost), (vec![1, 2, 3, 0], vec![0]));
 }
 
-/// Process 0 reads one of each rank.
+/// Process 0 reads one content of each rank.
 #[test]
 fn an_offer_is_short_however_long_the_state_and_the_parameters() {
     let parameters = [("application".to_owned(), "x".repeat(2000))].into();
@@ -127,7 +127,7 @@ fn an_offer_is_short_however_long_the_state_and_the_parameters() {
     let of = |record| Content::of(identity(Parameters::clone(&parameters)), record);
     let bytes = serde_json::to_vec(&of(&long)).expect("plain data").len();
     assert!(bytes < 400, "{bytes} bytes");
-    // And yet it tells one state from another.
+    // The checksum tells one state from another.
     let mut other = record(BASE, 4, 4);
     other.commit(5, vec![201; 4096]);
     assert_ne!(of(&long), of(&other));
@@ -149,13 +149,13 @@ fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
     let (alone, older) = (StartId { number: 4, nonce: 1 }, StartId { number: 2, nonce: 8 });
     let mut found = one_each([(4, 4); 4]);
     edit(&mut found[1]).record.join(alone, &[older]);
-    // Nothing is out of reach now.
+    // Nothing is out of reach here.
     assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
     found[0].segments.clear();
     assert_eq!(planned(&found, &RULES).expect("legal").left, [older, BASE, alone]);
     let afresh = Rules { resume: Resume::Never, ..RULES };
     assert_eq!(planned(&found, &afresh).expect("legal").left, [older, BASE, alone]);
-    // Before the first epoch.
+    // Also before the first epoch.
     let mut found = one_each([(0, 0); 4]);
     found[3].segments.clear();
     assert_eq!(planned(&found, &RULES).expect("legal").left, [BASE]);
@@ -173,7 +173,7 @@ fn processes_find_their_data_and_the_rest_take_what_is_lost() {
     assert!(plan.discard.iter().all(Vec::is_empty));
 }
 
-/// A run of four ranks that bears the loss of 0, of 1 and 2, or of 3.
+/// A run of four ranks that survives the loss of 0, of 1 and 2, or of 3.
 #[test]
 fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
     let left = |ranks: &[usize]| -> Vec<Offer> {
@@ -190,7 +190,7 @@ fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
         assert_eq!(decide(offers, &rules).unwrap_err(), refusal);
     };
     refused(&left(&[1, 2]), &[0, 3]);
-    // A process whose own memory is not there has nothing to go on with.
+    // A process whose own memory is gone cannot continue.
     let mut without = left(&[0, 2, 3]);
     without[1].segments.clear();
     refused(&without, &[1, 2]);
@@ -209,7 +209,7 @@ fn two_processes_of_one_node_share_what_they_both_find() {
     assert_eq!(plan.ranks, [0, 1, 2, 3]);
     assert!(plan.lost.is_empty() && plan.shared_domains);
     assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
-    // Two segments where only one process runs: one of them is lost.
+    // Two segments on a node with only one process: one of them is lost.
     let found = offers([both(), vec![], vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!(plan.lost, [1]);
@@ -224,7 +224,7 @@ fn what_missed_a_decision_is_stale_however_new_its_epoch() {
     edit(&mut found[1]).record.join(later, &[]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
-    // It has joined what the others follow, and another start since: it counts,
+    // This segment has joined the start that the others follow, and another one since: it counts,
     // and so does its commit.
     edit(&mut found[1]).record = record(old, 6, 5);
     edit(&mut found[1]).record.join(BASE, &[]);
@@ -316,12 +316,12 @@ fn a_half_written_single_copy_is_never_used() {
     );
     let text = refusal.to_string();
     assert!(text.contains("ranks [1, 3] are here") && text.contains("--ft self"), "{text}");
-    // A rank that is lost with its memory is not torn.
+    // A rank whose memory is lost, too, is not torn.
     let mut gone = found.clone();
     gone[3].segments.clear();
     let refusal = planned(&gone, &rules).unwrap_err();
     assert!(matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1]), "{refusal}");
-    // Somebody saw the end of the update: all were complete by then.
+    // Some rank saw the end of the update: all were complete by then.
     edit(&mut found[0]).record.commit(5, vec![5]);
     edit(&mut found[0]).record.stamp(5);
     edit(&mut found[2]).record.begin_update(5);
@@ -339,7 +339,7 @@ fn one_mark_tells_that_the_run_is_done() {
     assert_eq!(done.mark, [vec![id(0)], vec![id(1)], vec![], vec![id(3)]]);
     assert_eq!(done.keep, [0, 1, 2, 3].map(|rank| vec![id(rank)]));
     assert!(done.discard.iter().all(Vec::is_empty));
-    // However much is lost, and also where it was required to go on.
+    // This holds whatever else is lost, and also if resuming was required.
     for rank in [0, 1, 3] {
         found[rank].segments.clear();
     }
@@ -348,7 +348,7 @@ fn one_mark_tells_that_the_run_is_done() {
     let never = Rules { resume: Resume::Never, ..RULES };
     let plan = planned(&found, &never).expect("afresh");
     assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
-    // A run without a checkpoint is done as well as another.
+    // A run without a checkpoint can have ended, too.
     edit(&mut found[2]).record = record(BASE, 0, 0);
     mark(&mut found[2]);
     assert_eq!(ended(&found, &require).epoch, 0);
@@ -362,7 +362,7 @@ fn a_mark_that_missed_a_decision_is_stale() {
     mark(&mut found[1]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!((plan.epoch, plan.lost, plan.unusable), (5, vec![1], 1));
-    // The other way round: what missed the end is not asked.
+    // The other way round: a segment that missed the end does not count.
     let mut found = one_each([(5, 5); 4]);
     for rank in [0, 2, 3] {
         mark(&mut found[rank]);

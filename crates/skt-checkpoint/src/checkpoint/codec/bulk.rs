@@ -3,19 +3,18 @@
 use crate::pages;
 use crate::tuning::TUNING;
 
-/// 64-bit checksum (XXH3) of a range, to recognize torn or foreign data. It is
-/// no protection against an attacker.
+/// 64-bit checksum (XXH3) of `bytes`, to recognize torn or foreign data. It does not protect
+/// against an attacker.
 pub fn checksum(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
-/// Copies a range that nobody reads again soon, such as a checkpoint.
+/// Copies a range that is not read again soon, such as a checkpoint.
 ///
-/// Long ranges are written past the caches: `dst` is then not read into them
-/// first, which saves a third of the memory traffic. These are visible to
-/// other processes before anything that is written afterwards; short ones as plain stores are.
-/// Where `src` lies in the cache or `dst` is read again at once, `copy_from_slice` is
-/// faster.
+/// Long ranges are written past the caches: `dst` is then not read into them first, which saves a
+/// third of the memory traffic. These writes are visible to other processes before anything that is
+/// written afterwards; those of short ranges are plain stores. If `src` is in the cache or `dst` is
+/// read again at once, `copy_from_slice` is faster.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -27,8 +26,8 @@ pub fn copy(src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// [`copy`], which hands the checksum of each cell of `cell_bytes` (the last may be
-/// shorter) to `each`. What is copied is read once.
+/// Copies as [`copy`] does and passes the checksum of each cell of `cell_bytes` (the last may be
+/// shorter) to `each`. The source is read once.
 ///
 /// # Panics
 /// When the lengths differ, or `cell_bytes` is 0.

@@ -1,6 +1,6 @@
 //! The field GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1.
 //!
-//! Elements are bytes, addition is XOR, 2 generates all other elements but 0.
+//! Elements are bytes and addition is XOR; the powers of 2 are all elements but 0.
 
 /// The polynomial, 0x11d (that of RAID-6, ISA-L and most Reed-Solomon codes).
 const POLYNOMIAL: u16 = 0x11d;
@@ -11,7 +11,7 @@ const fn double(a: u8) -> u8 {
     (if wide & 0x100 != 0 { wide ^ POLYNOMIAL } else { wide }) as u8
 }
 
-/// `EXP[i] = 2^i`, twice over, so that a sum of two logarithms needs no modulo.
+/// `EXP[i] = 2^i`, for two periods, so that a sum of two logarithms needs no modulo.
 const EXP: [u8; 510] = {
     let mut table = [0; 510];
     let (mut i, mut power) = (0, 1);
@@ -23,7 +23,7 @@ const EXP: [u8; 510] = {
     table
 };
 
-/// `LOG[2^i] = i` for i in 0..255; `LOG[0]` means nothing.
+/// `LOG[2^i] = i` for i in 0..255; `LOG[0]` has no meaning.
 const LOG: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -55,7 +55,7 @@ pub fn inv(a: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// School multiplication of polynomials, the definition of the field.
+    /// Schoolbook multiplication of polynomials, the definition of the field.
     fn mul_by_definition(a: u8, b: u8) -> u8 {
         let (mut a, mut product) = (a, 0);
         for bit in 0..8 {

@@ -1,24 +1,22 @@
-//! The generator of the Reed-Solomon code, and how to invert a part of it.
+//! The generator matrix of the Reed-Solomon code, and the inversion of a part of it.
 
 use super::gf256::{inv, mul};
 
-/// Element of the generator matrix: what data block `data` is multiplied with
-/// in parity `parity`.
+/// An element of the generator matrix: the factor of data block `data` in parity `parity`.
 ///
-/// A Cauchy matrix `1 / (x_i + y_j)` with `x_i = 255 - i`, `y_j = j`, all
-/// distinct as long as `parities + data <= 256`. Each of its square
-/// submatrices is invertible, and stays so when rows and columns are scaled:
-/// here each by the inverse of its first element, so that the first row and the
-/// first column are all ones. One parity is thus plain XOR. The element depends
-/// neither on the number of parities nor on that of data blocks.
+/// It is a Cauchy matrix `1 / (x_i + y_j)` with `x_i = 255 - i`, `y_j = j`, all distinct as long as
+/// `parities + data <= 256`. Each of its square submatrices is invertible, and stays so when rows
+/// and columns are scaled: here each by the inverse of its first element, so that the first row and
+/// the first column are all ones. One parity is thus plain XOR. An element depends neither on the
+/// number of parities nor on that of data blocks.
 pub fn cauchy(parity: usize, data: usize) -> u8 {
     let plain = |i: usize, j: usize| inv((255 - i) as u8 ^ j as u8);
     let row_scale = mul(inv(plain(parity, 0)), plain(0, 0));
     mul(mul(plain(parity, data), inv(plain(0, data))), row_scale)
 }
 
-/// Inverse of a square matrix over GF(2^8) by Gauss-Jordan elimination, or
-/// `None` when it is singular.
+/// The inverse of a square matrix over GF(2^8), by Gauss-Jordan elimination; `None` when it is
+/// singular.
 pub fn invert(mut a: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let n = a.len();
     let mut b: Vec<Vec<u8>> = (0..n).map(|i| (0..n).map(|j| u8::from(i == j)).collect()).collect();

@@ -1,8 +1,8 @@
-//! Erasure codes: parities of blocks, and lost blocks back from them.
+//! Erasure codes, which compute parities of blocks and rebuild lost blocks from them.
 //!
-//! A stripe has `k` data blocks and `m` parities, `parity_i = sum_j g_ij
-//! data_j` (Chen et al., "Scalable checkpoint encoding", eq. 3). Three codes
-//! share one interface and differ in their arithmetic:
+//! A stripe has `k` data blocks and `m` parities, `parity_i = sum_j g_ij data_j` (Chen et al.,
+//! "Scalable checkpoint encoding", eq. 3). Three codes share one interface and differ in their
+//! arithmetic:
 //!
 //! | code | arithmetic | parities | rebuilt data |
 //! |---|---|---|---|
@@ -10,7 +10,8 @@
 //! | SUM | doubles | 1 | up to rounding |
 //! | Reed-Solomon | GF(2^8), Cauchy matrix | any | bit-exact |
 //!
-//! [`Codec`] knows the coefficients; [`fma`] and [`mul`] do the work on bytes. docs/codec.md has the mathematics and the measurements.
+//! [`Codec`] knows the coefficients; [`fma`] and [`mul`] work on the bytes. docs/codec.md has the
+//! mathematics and the measurements.
 
 mod bulk;
 pub mod gf256;
@@ -20,19 +21,16 @@ mod matrix;
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
-use super::code::Rebuild;
-
 pub use bulk::{checksum, copy, copy_summed};
 pub use kernel::{fma, mul};
 
-/// Which erasure code.
+/// A kind of erasure code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CodecKind {
     /// Exclusive or: one parity, bit-exact.
     Xor,
-    /// Sum of doubles: one parity, rebuilt up to rounding, and only for data
-    /// that is finite doubles.
+    /// Sum of doubles: one parity, rebuilt up to rounding; for finite doubles only.
     Sum,
     /// Reed-Solomon over GF(2^8): any number of parities, bit-exact.
     ReedSolomon,
@@ -40,10 +38,10 @@ pub enum CodecKind {
 
 named!(CodecKind { Xor: "xor", Sum: "sum", ReedSolomon: "reed-solomon" });
 
-/// Why a code cannot be built, or cannot rebuild.
+/// Why a code cannot be built, or cannot rebuild a stripe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// The code does not reach that far.
+    /// The code does not allow this shape.
     #[error(
         "a stripe of {data} data blocks and {parities} parities: {kind} needs at least one data \
          block and {legal}"
@@ -55,10 +53,10 @@ pub enum CodecError {
         data: usize,
         /// Parities asked for.
         parities: usize,
-        /// What it can do.
+        /// The shapes that it allows.
         legal: &'static str,
     },
-    /// More is lost than there are parities.
+    /// More blocks are lost than there are parities.
     #[error(
         "{lost_data} data blocks and {lost_parities} parities of a stripe are lost; {parities} \
          parities bear the loss of {parities} blocks in all"
@@ -71,22 +69,22 @@ pub enum CodecError {
         /// Parities of the code.
         parities: usize,
     },
-    /// A block is named that the stripe does not have, or twice.
+    /// A block is named twice, or the stripe does not have it.
     #[error("lost {what} block {index} is named twice or lies outside 0..{count}")]
     BadIndex {
         /// `data` or `parity`.
         what: &'static str,
         /// The index.
         index: usize,
-        /// Blocks of that sort in a stripe.
+        /// Blocks of that kind in a stripe.
         count: usize,
     },
 }
 
-/// What a block is multiplied with, in the arithmetic of its code.
+/// The factor of a block, in the arithmetic of its code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Coef {
-    /// An element of GF(2^8); 1 makes the product-and-add a plain XOR.
+    /// An element of GF(2^8); with 1 a product and sum is a plain XOR.
     Gf(u8),
     /// A real number.
     Real(f64),
@@ -102,7 +100,7 @@ impl Coef {
     }
 }
 
-/// An erasure code with its shape.
+/// An erasure code for one shape of stripes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Codec {
     kind: CodecKind,
@@ -110,24 +108,34 @@ pub struct Codec {
     parities: usize,
 }
 
-/// How to get all lost blocks of a stripe back.
+/// How to rebuild one data block: as the sum of these multiples of the surviving blocks of its
+/// stripe, `sum_j from_data[j] data_j + sum_i from_parity[i] parity_i`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rebuild {
+    /// Index of the lost data block.
+    pub block: usize,
+    /// One coefficient per data block; zero for lost ones.
+    pub from_data: Vec<Coef>,
+    /// One coefficient per parity; zero for lost and unneeded ones.
+    pub from_parity: Vec<Coef>,
+}
+
+/// How to rebuild all lost blocks of a stripe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// One entry a lost data block, in rising order of the block. Each is
-    /// rebuilt from survivors alone, so their order does not matter.
-    pub data: Vec<Rebuild<Coef>>,
-    /// Lost parities, rising, to be encoded anew once all data is back.
+    /// One entry per lost data block, in rising order. Each block is rebuilt from survivors alone,
+    /// so their order does not matter.
+    pub data: Vec<Rebuild>,
+    /// Lost parities, in rising order, to be encoded anew once all data blocks are rebuilt.
     pub parities: Vec<usize>,
 }
 
 impl Codec {
-    /// A code for stripes of `members_data` data blocks and `parities`
-    /// parities.
+    /// A code for stripes of `members_data` data blocks and `parities` parities.
     ///
     /// # Errors
-    /// [`CodecError::Shape`] when there is no data block or no parity, when XOR
-    /// or SUM is asked for more than one parity, or Reed-Solomon for more than
-    /// 255 blocks in all.
+    /// [`CodecError::Shape`] when there is no data block or no parity, when XOR or SUM is asked for
+    /// more than one parity, or Reed-Solomon for more than 255 blocks in all.
     pub fn new(kind: CodecKind, members_data: usize, parities: usize) -> Result<Self, CodecError> {
         let (fits, legal) = match kind {
             CodecKind::Xor | CodecKind::Sum => (parities == 1, "exactly one parity"),
@@ -142,7 +150,7 @@ impl Codec {
         Ok(Self { kind, data: members_data, parities })
     }
 
-    /// Which code.
+    /// The kind of the code.
     pub fn kind(&self) -> CodecKind {
         self.kind
     }
@@ -157,8 +165,20 @@ impl Codec {
         self.parities
     }
 
-    /// What data block `data` is multiplied with in parity `parity`. Never
-    /// zero.
+    /// The coefficient 1.
+    pub fn one(&self) -> Coef {
+        match self.kind {
+            CodecKind::Sum => Coef::Real(1.0),
+            CodecKind::Xor | CodecKind::ReedSolomon => Coef::Gf(1),
+        }
+    }
+
+    /// Whether a block times this coefficient is the block itself.
+    pub fn is_one(&self, coef: Coef) -> bool {
+        coef == self.one()
+    }
+
+    /// The factor of data block `data` in parity `parity`. Never zero.
     ///
     /// # Panics
     /// When the stripe has no such block.
@@ -171,11 +191,10 @@ impl Codec {
         }
     }
 
-    /// How to get the lost blocks of a stripe back from the others.
+    /// How to rebuild the lost blocks of a stripe from the others.
     ///
-    /// With L the lost data blocks, S the surviving ones and R as many
-    /// surviving parities as L has members, `p_R = G_RL d_L + G_RS d_S`, so
-    /// `d_L = G_RL^-1 (p_R - G_RS d_S)`.
+    /// With L the lost data blocks, S the surviving ones and R as many surviving parities as L has
+    /// members, `p_R = G_RL d_L + G_RS d_S`, so `d_L = G_RL^-1 (p_R - G_RS d_S)`.
     ///
     /// # Errors
     /// [`CodecError::TooManyLost`] when more is lost than there are parities;
@@ -202,8 +221,8 @@ impl Codec {
         Ok(Plan { data, parities: lost_parity })
     }
 
-    /// The one lost block is the parity less all the others.
-    fn rebuild_sum(&self, block: usize) -> Rebuild<Coef> {
+    /// The only lost data block, as the parity minus all other blocks.
+    fn rebuild_sum(&self, block: usize) -> Rebuild {
         let coef = |j| Coef::Real(if j == block { 0.0 } else { -1.0 });
         Rebuild {
             block,
@@ -212,7 +231,7 @@ impl Codec {
         }
     }
 
-    fn rebuild_gf(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild<Coef>> {
+    fn rebuild_gf(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild> {
         let used: Vec<usize> =
             (0..self.parities).filter(|i| !lost_parity.contains(i)).take(lost_data.len()).collect();
         let g_rl = used.iter().map(|&i| lost_data.iter().map(|&j| matrix::cauchy(i, j)).collect());
@@ -237,7 +256,7 @@ impl Codec {
     }
 }
 
-/// The indices in rising order, each once and below `count`.
+/// Sorts the indices; an error if one occurs twice or is not below `count`.
 fn sorted(what: &'static str, indices: &[usize], count: usize) -> Result<Vec<usize>, CodecError> {
     let mut indices = indices.to_vec();
     indices.sort_unstable();

@@ -15,8 +15,8 @@ fn encode(codec: &Codec, data: &[Vec<u8>]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Loses the named blocks (overwrites them with rubbish, so that a plan that
-/// reads one is caught) and follows the plan.
+/// Overwrites the named blocks with 0xff, so that a plan that reads one is caught, and follows the
+/// plan.
 fn lose_and_rebuild(
     codec: &Codec,
     data: &[Vec<u8>],
@@ -52,7 +52,8 @@ fn blocks(count: usize, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
     (0..count).map(|j| (0..bytes).map(|b| byte(j, b)).collect()).collect()
 }
 
-/// Every subset of up to `parities` lost blocks of one code.
+/// Tests a code with every subset of lost blocks: up to `parities` are rebuilt, more are refused.
+/// Returns the number of subsets rebuilt.
 fn every_erasure(codec: &Codec) -> usize {
     let (k, m) = (codec.data(), codec.parities());
     let data = blocks(k, 67, 5);
@@ -110,8 +111,8 @@ proptest! {
         prop_assert_eq!(back, (data, parity));
     }
 
-    /// Rounding only: each rebuilt value is the true one up to a few units of
-    /// the largest term of its sum.
+    /// Each rebuilt value is the true one up to a few units in the last place of the largest term
+    /// of its sum.
     #[test]
     fn sum_rebuilds_up_to_rounding(
         stripe in prop::collection::vec(prop::collection::vec(-1e3f64..1e3, 5), 1..12),

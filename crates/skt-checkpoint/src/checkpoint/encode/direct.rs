@@ -1,18 +1,16 @@
-//! [`Encoder::Direct`](super::Encoder::Direct): members read each other's blocks where
-//! they lie.
+//! [`Encoder::Direct`](super::Encoder::Direct): members read each other's blocks in place.
 
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 
 use super::tile::Tile;
 use super::{Band, Held, Link, Sums, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::{Memory, Peer};
 use crate::comm::{Comm, Result};
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// This member's parities, from the blocks where they lie.
+impl<C: Comm, M: Memory> Band<'_, C, M> {
+    /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,
         set: usize,
@@ -22,15 +20,15 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     ) -> Result<()> {
         for (p, chain) in self.own_parities(band).into_iter().enumerate() {
             let target = (self.parts.parities(set), self.stripes().parity(band, p));
-            // Once is enough.
+            // The checksums are needed once, so only the first parity gathers them.
             self.pull(&chain, target, tiles, p == 0, step)?;
         }
         Ok(())
     }
 
-    /// What each of this member's parities of a band is the sum of; in the order
-    /// of the ring, so that sums of doubles come out the same.
-    fn own_parities(&self, band: usize) -> Vec<Vec<Link<K::Coef>>> {
+    /// The terms of each of this member's parities of a band, in the order of the ring, so that
+    /// sums of doubles have the same bits.
+    fn own_parities(&self, band: usize) -> Vec<Vec<Link>> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let geometry = stripes.geometry;
         let chain = |p: usize| {
@@ -48,7 +46,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         (0..geometry.parities).map(chain).collect()
     }
 
-    /// Makes what will be read of the other members ready.
+    /// Announces to the other members' segments what will be read of them.
     pub fn prepare_direct(&self) {
         for band in 0..self.stripes().bands() {
             for (member, (from, rows), _) in self.own_parities(band).into_iter().flatten() {
@@ -61,11 +59,11 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         }
     }
 
-    /// Sums up what the members of `chain` hold, into the target on this one. With
-    /// `gather`, the checksums of what they hold are kept for them.
+    /// Sums up the blocks of the members of `chain` into the target on this one. With `gather`,
+    /// keeps the checksums of the blocks for their owners.
     fn pull(
         &mut self,
-        chain: &[Link<K::Coef>],
+        chain: &[Link],
         (into, block): (Summed, Range<usize>),
         tiles: &[Tile],
         gather: bool,
@@ -93,8 +91,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
-    /// [`Band::pull`] of one block that is not changed: straight from there to
-    /// here.
+    /// [`Band::pull`] of a single block with factor 1: copies straight from the member's segment to
+    /// this one.
     fn pull_as_it_is(
         &mut self,
         (member, (from, rows)): (usize, &Held),
@@ -110,7 +108,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             // SAFETY: as in `held`.
             let bytes = unsafe { peer.bytes(range) };
             self.vault.store_cells(&into, target, tile.bytes.clone(), bytes, step)?;
-            // The parity is the block, and so are its checksums.
+            // The parity equals the block, so its checksums do, too.
             for cell in into.cells(&tile.bytes).filter(|_| gather) {
                 let sum = self.vault.sum(&into, target, cell);
                 self.gathered.put(member, source, cell, sum);

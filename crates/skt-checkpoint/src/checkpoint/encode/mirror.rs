@@ -1,26 +1,25 @@
 //! The ring of two members whose parities are each other's blocks.
 
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 
 use super::{Band, TAG_PARITY};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, Result};
 use crate::tuning::TUNING;
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// Whether a parity is nothing but the other member's block, and its rows are
-    /// long enough to be sent from where they lie.
+impl<C: Comm, M: Memory> Band<'_, C, M> {
+    /// Whether a parity is just the other member's block, with rows long enough to be sent in
+    /// place.
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {
         self.stripes().geometry.data() == 1
             && self.code.is_one(self.code.encode_coef(0, 0))
             && self.stripes().shape.pitch_bytes.saturating_sub(from_byte) >= TUNING.whole_row_bytes
     }
 
-    /// The ring of two members whose parities are each other's blocks: from A
-    /// there into D here, with no buffer between.
+    /// Encodes a band of two members whose parities are each other's blocks: each sends its A
+    /// straight into the other's D, without a buffer between.
     pub(super) fn encode_mirror(
         &mut self,
         set: usize,
@@ -40,7 +39,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             let (low, mut high) = self.vault.read_and_write(a.range(), d.range());
             let mut gone = d.offset;
             let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-            // Whole rows follow each other without a gap.
+            // Whole rows are adjacent, so one message can have several.
             let messages = batch.chunks(if whole { batch.len() } else { 1 });
             for message in messages {
                 let (first, last) = (message[0], message[message.len() - 1]);
@@ -58,7 +57,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                     let bytes = d.at(parity_row, parities.bytes_of(cell));
                     let sum = checksum(self.vault.bytes(bytes));
                     self.vault.set_sums(&parities, parity_row, cell, &[sum]);
-                    // What has come is the other's row as it is.
+                    // The row that arrived is the other's row unchanged.
                     self.gathered.put(other, row, cell, sum);
                 }
             }

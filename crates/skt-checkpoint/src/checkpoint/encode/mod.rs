@@ -1,19 +1,18 @@
-//! Encoding: the parities of a band from the blocks of all members; and back: `rebuild`.
+//! Encoding, the parities of a band from the blocks of all members; and rebuilding, in `rebuild`.
 //!
-//! Four ways to the same bytes:
+//! Four encoders compute the same bytes:
 //!
-//! - [`Encoder::Direct`], where all members stand on one node: each reads the
-//!   blocks of the others where they lie, in shared memory, and adds them up. No
-//!   message, no buffer, and each byte is moved once.
-//! - [`Encoder::Ring`], the default elsewhere: the chain of Chen and Dongarra, "A
-//!   scalable checkpoint encoding algorithm", section 3.2, for all stripes of a
-//!   band at once. The m partial sums of stripe t start at member t+m and go
-//!   round to t-1, each member adding its block; the last sends parity p to
-//!   member t+p. In every step all members send and receive equally much: no
-//!   member is a bottleneck, and a member sends m blocks for each of its own.
-//! - [`Encoder::Reduce`]: one binomial reduction a parity, whole blocks (Tang
-//!   et al., TPDS 2018, section 2.2, which calls `MPI_Reduce`).
-//! - [`Encoder::Tree`]: one binary tree a parity, in segments.
+//! - [`Encoder::Direct`], if all members are on one node: each reads the blocks of the others in
+//!   place, in shared memory, and adds them up. There is no message and no buffer, and each byte is
+//!   moved once.
+//! - [`Encoder::Ring`], the default elsewhere: the chain of Chen and Dongarra, "A scalable
+//!   checkpoint encoding algorithm", section 3.2, for all stripes of a band at once. The m partial
+//!   sums of stripe t start at member t+m and go round to t-1, each member adding its block; the
+//!   last sends parity p to member t+p. In every step all members send and receive the same number
+//!   of bytes: no member is a bottleneck, and a member sends m blocks for each of its own.
+//! - [`Encoder::Reduce`]: one binomial reduction per parity, of whole blocks (Tang et al., TPDS
+//!   2018, section 2.2, which calls `MPI_Reduce`).
+//! - [`Encoder::Tree`]: one binary tree per parity, in segments.
 
 mod direct;
 mod mirror;
@@ -24,18 +23,17 @@ mod tile;
 mod tree;
 
 use std::mem;
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
-use super::code::Code;
-use super::codec::{self, checksum};
+use super::codec::{self, Codec, Coef, checksum};
 use super::gathered::Gathered;
 use super::hook::Step;
 use super::layout::{Part, RegionParts, Stripes, Summed};
-use super::memory::Peer;
+use super::memory::{Memory, Peer};
 use super::vault::Vault;
 use crate::comm::{Comm, PanelBuf, Result, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -53,24 +51,23 @@ pub(super) const TAG_SUMS: Tag = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoder {
-    /// [`Encoder::Direct`] for a group that stands on one node, else
-    /// [`Encoder::Ring`].
+    /// [`Encoder::Direct`] for a group on one node, else [`Encoder::Ring`].
     Auto,
-    /// Reading the others' memory.
+    /// Reads the others' memory in place.
     Direct,
-    /// Pipelined ring.
+    /// A pipelined ring of messages.
     Ring,
-    /// One binomial reduction a parity, whole blocks.
+    /// One binomial reduction per parity, of whole blocks.
     Reduce,
-    /// One binary tree a parity, in segments.
+    /// One binary tree per parity, in segments.
     Tree,
 }
 
 impl Encoder {
-    /// Those that do with messages.
+    /// The encoders that use messages alone.
     pub const MESSAGES: [Self; 3] = [Self::Ring, Self::Reduce, Self::Tree];
 
-    /// What is left of it where memory cannot be shared.
+    /// The encoder to use if memory cannot be shared.
     pub(super) fn with_messages(self) -> Self {
         match self {
             Self::Auto | Self::Direct => Self::Ring,
@@ -81,43 +78,42 @@ impl Encoder {
 
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
-/// A group's end of encoding and rebuilding one region.
-pub struct Band<'a, C, K, S, P> {
+/// One member's view of a region, with all that it needs to encode and rebuild bands.
+pub struct Band<'a, C, M: Memory> {
     /// The group.
     pub comm: &'a C,
-    /// Its code, shaped for it.
-    pub code: &'a K,
+    /// The group's code, shaped for it.
+    pub code: &'a Codec,
     /// This member's segment.
-    pub vault: &'a mut Vault<S>,
-    /// Where the region's parts lie in it.
+    pub vault: &'a mut Vault<M::Segment>,
+    /// The parts of the region within the segment.
     pub parts: &'a RegionParts,
-    /// Bytes of a message, about.
+    /// Approximate bytes of a message.
     pub message_bytes: usize,
-    /// Buffers.
+    /// Buffers for messages.
     pub scratch: &'a mut Scratch,
-    /// The other members' segments, by place in the group, for
-    /// [`Encoder::Direct`].
-    pub peers: &'a [Option<P>],
-    /// Checksums of the other members' data that were found on the way.
+    /// The other members' segments, by position in the group, for [`Encoder::Direct`].
+    pub peers: &'a [Option<M::Peer>],
+    /// Checksums of the other members' data that this member has computed.
     pub gathered: &'a mut Gathered,
 }
 
-/// Rows of a part, on one member.
+/// Rows of a part of one member's segment.
 type Held = (Part, Range<usize>);
 
-/// A member, what it holds of a stripe, and the multiple of it to add.
-type Link<T> = (usize, Held, T);
+/// A term of a sum: a member, its block of the stripe, and the factor of the block.
+type Link = (usize, Held, Coef);
 
-/// Where checksums of cells go that are read.
+/// Where the checksums of cells that are read are stored.
 #[derive(Clone, Copy)]
 enum Sums {
-    /// Into this member's segment: they are of its own blocks.
+    /// In this member's segment: the cells are its own.
     Own(Summed),
-    /// To be told the member whose blocks they are of.
+    /// In [`Gathered`], to be sent to the member that owns the cells.
     Gathered,
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     pub(super) fn stripes(&self) -> Stripes {
         self.parts.stripes
     }
@@ -126,10 +122,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         tiles(height, bytes, message_bytes, self.parts.cell_bytes)
     }
 
-    /// Encodes one band of A, bytes `bytes` of each row, into parity set
-    /// `set`, without a pause. With messages, collective over the group. Of the
-    /// ring, only what two members with XOR do, each the other's mirror; the rest is
-    /// in `ring`.
+    /// Encodes one band of A, bytes `bytes` of each row, into parity set `set`, without a pause.
+    /// With messages, collective over the group. The ring is done here only for two members that
+    /// mirror each other; otherwise the module `ring` does it.
     pub fn encode(
         &mut self,
         encoder: Encoder,
@@ -154,17 +149,17 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         self.encode_tree(links, set, band, &tiles, step)
     }
 
-    /// Where the checksums of this member's own blocks go while they are encoded:
-    /// once, with the first parity.
+    /// Where to store the checksums of this member's own blocks while it encodes `parity`: they are
+    /// computed once, with the first parity.
     pub(super) fn own_sums(&self, set: usize, parity: usize) -> Option<Summed> {
         (parity == 0).then(|| self.parts.data(self.parts.a, set))
     }
 
-    /// `buffer += coef * block`, for the tile's part of a block of this member. With
-    /// `sums`, the checksums of the block's cells go there, for they are read anyway.
+    /// `buffer += coef * block`, for the tile's part of a block of this member. With `sums`, also
+    /// stores the checksums of the block's cells there.
     fn add(
         &mut self,
-        coef: K::Coef,
+        coef: Coef,
         held: Held,
         sums: Option<Summed>,
         tile: &Tile,
@@ -173,11 +168,11 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         self.sum_up(&(self.comm.rank(), held, coef), false, sums.map(Sums::Own), tile, buffer);
     }
 
-    /// `buffer = coef * block`, for the tile's part of the block; zeros where the
-    /// block has no rows. Otherwise as [`Band::add`].
+    /// `buffer = coef * block`, for the tile's part of a block of this member; zeros where the
+    /// block has no rows. With `sums`, also stores the checksums of the block's cells there.
     fn start(
         &mut self,
-        coef: K::Coef,
+        coef: Coef,
         held: Held,
         sums: Option<Summed>,
         tile: &Tile,
@@ -192,11 +187,11 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         }
     }
 
-    /// `buffer += coef * what a member holds`, cell by cell, or `buffer =` that where it
-    /// `is_first`, for the tile's part of it. The checksums of the cells go to `sums`.
+    /// `buffer += coef * block` for the tile's part of a member's block, cell by cell, or `buffer =
+    /// coef * block` if it `is_first`. Stores the checksums of the cells in `sums`.
     fn sum_up(
         &mut self,
-        (member, (from, rows), coef): &Link<K::Coef>,
+        (member, (from, rows), coef): &Link,
         is_first: bool,
         sums: Option<Sums>,
         tile: &Tile,
@@ -208,8 +203,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {
                 let cell = self.held(*member, from.at(row, byte..byte + out.len()));
                 match is_first {
-                    true => self.code.mul(*coef, cell, out),
-                    false => self.code.fma(*coef, cell, out),
+                    true => codec::mul(*coef, cell, out),
+                    false => codec::fma(*coef, cell, out),
                 }
                 let Some(sums) = sums else { continue };
                 let (sum, place) = (checksum(cell), byte / cell_bytes);
@@ -224,9 +219,9 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         }
     }
 
-    /// Copies the tile's part of a block of this member into the buffer: past the
-    /// caches, for another core that has read the buffer in its last use would have
-    /// to give up each line of it.
+    /// Copies the tile's part of a block of this member into the buffer, past the caches: another
+    /// core that has read the buffer in its last use would otherwise have to give up each of its
+    /// cache lines.
     fn copy_out(
         &mut self,
         (from, block): Held,
@@ -248,20 +243,19 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         self.scratch.sums = found;
     }
 
-    /// Bytes of a member's segment, this one's or that of another, which is read where
-    /// it lies.
+    /// Bytes of a member's segment, read in place: this member's or another's.
     fn held(&self, member: usize, range: Range<usize>) -> &[u8] {
         if member == self.comm.rank() {
             return self.vault.bytes(range);
         }
         let peer = self.peers[member].as_ref().expect("in reach");
-        // SAFETY: that member has said that these rows are ready, by its own
-        // caller's promise until all meet at the barrier after the encoding;
-        // whatever else it writes meanwhile nobody reads.
+        // SAFETY: that member has declared these rows ready, and by its caller's promise they do
+        // not change until all meet at the barrier after the encoding. Nobody reads the bytes that
+        // it writes meanwhile.
         unsafe { peer.bytes(range) }
     }
 
-    /// Writes the tile's part of a block, with the checksums of its cells.
+    /// Writes the tile's part of a block, and the checksums of its cells.
     pub(super) fn put(
         &mut self,
         into: Summed,
@@ -276,8 +270,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(())
     }
 
-    /// The tiles of bytes `bytes` of the rows of a band that the messages of the
-    /// ring carry, of about `message_bytes`.
+    /// The tiles of a band, bytes `bytes` of each row, for the ring's messages of about
+    /// `message_bytes`.
     pub(super) fn ring_tiles(
         &self,
         band: usize,

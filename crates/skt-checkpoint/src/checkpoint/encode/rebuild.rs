@@ -1,39 +1,39 @@
-//! What lost members held, from the blocks and parities of the others.
+//! Rebuilding: computes what lost members held from the blocks and parities of the others.
 
 use std::collections::VecDeque;
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::tile::Tile;
 use super::{Band, Link, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, RecvRequest, Result, Tag};
 use crate::tuning::TUNING;
 
 const TAG_REBUILD: Tag = 4;
 
-/// A cell of one row of each block of a stripe, of data and parities alike.
+/// The position of a cell within a stripe: one cell of the same row of each of its blocks, data and
+/// parities alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Region.
+    /// The region.
     pub region: usize,
-    /// Band of the region.
+    /// The band of the region.
     pub band: usize,
-    /// Stripe of the band.
+    /// The stripe of the band.
     pub stripe: usize,
-    /// Row, from the first of each block on.
+    /// The row, counted from the first of each block.
     pub row: usize,
-    /// Cell of the row.
+    /// The cell of the row.
     pub cell: usize,
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// Rebuilds what the members `lost` held of one band: blocks of copy `copy`
-    /// first, then parities of `set`. Collective over the group; survivors only
-    /// read. Returns the bytes written here.
+impl<C: Comm, M: Memory> Band<'_, C, M> {
+    /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
+    /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
+    /// only read. Collective over the group. Returns the bytes written here.
     pub fn rebuild(
         &mut self,
         lost: &[usize],
@@ -52,8 +52,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(written)
     }
 
-    /// [`Band::rebuild`] of one cell of one row of a stripe's blocks, on members
-    /// that have lost no more than that.
+    /// Rebuilds one cell of one row of a stripe's blocks, on the members `lost`, which need not
+    /// have lost anything else. Collective over the group. Returns the bytes written here.
     pub fn rebuild_cell(
         &mut self,
         lost: &[usize],
@@ -79,7 +79,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let geometry = stripes.geometry;
         let copy = self.parts.data(self.parts.b[copy], set);
         let parities = self.parts.parities(set);
-        // What a member holds of a stripe: data i of it, or parity p.
+        // A member holds either data block i of a stripe or parity p.
         let data = |i: usize| (copy.part, stripes.block(band, i));
         let parity = |p: usize| (parities.part, stripes.parity(band, p));
         let holder = |i: usize| geometry.data_member(stripe, i);
@@ -90,7 +90,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let lost_parity: Vec<usize> =
             (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
         let mut written = 0;
-        for rebuild in self.code.rebuild_plan(&lost_data, &lost_parity) {
+        let plan = self.code.rebuild_plan(&lost_data, &lost_parity);
+        for rebuild in plan.expect("the protocol has refused what is too much").data {
             let mut chain = Vec::new();
             for i in (0..geometry.data()).filter(exists) {
                 chain.push((holder(i), data(i), rebuild.from_data[i]));
@@ -98,7 +99,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             for (p, &coef) in rebuild.from_parity.iter().enumerate() {
                 chain.push((keeper(p), parity(p), coef));
             }
-            chain.retain(|&(_, _, coef)| !self.code.is_zero(coef));
+            chain.retain(|&(_, _, coef)| !coef.is_zero());
             let target = (holder(rebuild.block), (copy, stripes.block(band, rebuild.block)));
             assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
             written += self.run_chain(&chain, target, tiles, step)?;
@@ -114,12 +115,12 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(written)
     }
 
-    /// Sums up along the chain, tile by tile, and writes the sum at its end.
-    /// Members work on different tiles: each receives the next one, and sends the
-    /// last one, while it adds to this one.
+    /// Sums up along the chain, tile by tile, and writes the sum on its last member. Members work
+    /// on different tiles: each receives the next tile and sends the previous one while it adds to
+    /// this one.
     fn run_chain(
         &mut self,
-        chain: &[Link<K::Coef>],
+        chain: &[Link],
         (target, (into, block)): (usize, (Summed, Range<usize>)),
         tiles: &[Tile],
         step: Step,

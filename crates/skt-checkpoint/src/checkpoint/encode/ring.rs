@@ -1,9 +1,9 @@
-//! The ring of a group: partial sums that go from member to member, moved on
-//! whenever somebody looks.
+//! The ring of a group: partial sums that go from member to member, and advance whenever a member
+//! polls.
 //!
-//! A tile makes one *round*: turn by turn each member adds its block and passes the
-//! sums on, m of them at once; after the last turn they come to those who keep
-//! them. Rounds follow each other `window` slots apart from turn to turn,
+//! A tile makes one *round*: turn by turn each member adds its block and passes the sums on, m of
+//! them at once; after the last turn they reach the members that keep them. The turns of a round
+//! are `window` slots apart:
 //!
 //! ```text
 //! slot          0  1  2  3  4  5         window = 2, three turns
@@ -12,28 +12,26 @@
 //! round 2             a     b     c
 //! ```
 //!
-//! so that `window` tiles are on their way between two neighbours. Within a slot
-//! older rounds come first. All members go through the slots in this one order, and
-//! so through the messages, however far apart in time.
+//! so that `window` tiles are in transit between two neighbours. Within a slot older rounds come
+//! first. All members go through the slots, and so through the messages, in this one order, however
+//! far apart in time they are.
 
 use std::collections::VecDeque;
-use std::ops::DerefMut;
 use std::sync::Arc;
 
 use super::tile::Tile;
 use super::{Band, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
-/// A tile on its way: one partial sum a parity.
+/// A tile on its way round the ring, with one partial sum per parity.
 pub(in super::super) struct Round<C: Comm> {
     pub region: usize,
     pub band: usize,
     tile: Tile,
-    /// The slot in which its next turn comes.
+    /// The slot of its next turn.
     pub due: usize,
     turn: usize,
     sums: Vec<PanelBuf>,
@@ -41,15 +39,15 @@ pub(in super::super) struct Round<C: Comm> {
     coming: Vec<C::Recv>,
 }
 
-/// All rounds of an encoding.
+/// The rounds of an encoding.
 pub(in super::super) struct Rounds<C: Comm> {
     pub window: usize,
-    /// Bytes of a message, about.
+    /// Approximate bytes of a message.
     pub message_bytes: usize,
     pub slot: usize,
-    /// Under way, the oldest first.
+    /// Rounds in progress, oldest first.
     pub running: VecDeque<Round<C>>,
-    /// Tiles of the band that rounds are started of.
+    /// Tiles of the present band whose rounds have not started.
     pub tiles: VecDeque<Tile>,
 }
 
@@ -59,13 +57,13 @@ impl<C: Comm> Rounds<C> {
         Self { window, message_bytes, slot: 0, running, tiles }
     }
 
-    /// The round whose turn it is in this slot, the oldest first.
+    /// The index of the oldest round with a turn in this slot.
     pub fn due(&self) -> Option<usize> {
         self.running.iter().position(|round| round.due == self.slot)
     }
 
-    /// Whether all that is on its way is here. Never blocks. Asks in the order in
-    /// which it was sent.
+    /// Whether all messages of running rounds have arrived. Never blocks. Tests them in the order
+    /// in which they were sent.
     pub fn are_here(&mut self) -> Result<bool> {
         let mut running: Vec<_> = self.running.iter_mut().collect();
         running.sort_by_key(|round| round.due);
@@ -79,7 +77,7 @@ impl<C: Comm> Rounds<C> {
 }
 
 impl<C: Comm> Round<C> {
-    /// Whether what it waits for is there. Never blocks.
+    /// Whether the messages that the round waits for have arrived. Never blocks.
     pub fn is_here(&mut self) -> Result<bool> {
         for recv in &mut self.coming {
             if !recv.test()? {
@@ -95,8 +93,8 @@ impl<C: Comm> Round<C> {
     }
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// Starts the round of a tile, whose parities are to come into set `set`.
+impl<C: Comm, M: Memory> Band<'_, C, M> {
+    /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,
         (region, band): (usize, usize),
@@ -112,9 +110,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(round)
     }
 
-    /// The next turn of a round, for whose sums it waits where they are not here
-    /// yet. After the last one the parities are in set `set`, and there is no round
-    /// any more.
+    /// Does the next turn of a round; waits for its sums if they have not arrived. Returns the
+    /// round, or `None` after the last turn, when the parities are in set `set`.
     pub(in super::super) fn turn(
         &mut self,
         mut round: Round<C>,
@@ -141,14 +138,15 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         Ok(None)
     }
 
-    /// Blocks of a band: those that a last band lacks, it lacks on all members.
+    /// The turns of a round: the blocks of a band. A last band lacks the same blocks on all
+    /// members.
     fn turns(&self, band: usize) -> usize {
         let stripes = self.stripes();
         (0..stripes.geometry.data()).filter(|&i| !stripes.block(band, i).is_empty()).count()
     }
 
-    /// Turn t: this member adds block i = k-1-t to the partial sums of stripe
-    /// me + 1 + i, which it has from the member before, and passes them on.
+    /// Does turn t: adds this member's block i = k-1-t to the partial sums of stripe me + 1 + i,
+    /// which the member before has sent, and passes them on.
     fn add_and_pass(&mut self, round: &mut Round<C>, set: usize) -> Result<()> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let Stripes { geometry, .. } = stripes;
@@ -166,13 +164,13 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         if i > 0 {
             return self.pass(round, |_| (me + 1) % n, |_| (me + n - 1) % n, TAG_RING);
         }
-        // Block 0 is the last of stripe me + 1; parity p here is of stripe me - p.
+        // Block 0 is the last of stripe me + 1; parity p on this member is of stripe me - p.
         let keeper = |p: usize| geometry.parity_member(me + 1, p);
         let last_of = |p: usize| geometry.data_member(geometry.parity_stripe(me, p), 0);
         self.pass(round, keeper, last_of, TAG_PARITY)
     }
 
-    /// Starts to send each partial sum to a member, and to receive another one.
+    /// Starts sending each partial sum to a member, and receiving another one.
     fn pass(
         &mut self,
         round: &mut Round<C>,

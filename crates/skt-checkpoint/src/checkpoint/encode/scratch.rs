@@ -1,20 +1,19 @@
-//! Buffers of messages.
+//! Buffers for messages.
 
 use crate::comm::{PanelBuf, Result};
 use crate::tuning::TUNING;
 
-/// Buffers of messages, made at the first use and kept: on huge pages where the
-/// system grants them, for a transport that copies between processes is twice
-/// as fast there.
+/// Buffers for messages, made at their first use and kept. They are on huge pages if the system
+/// grants them, because a transport that copies between processes is twice as fast there.
 #[derive(Default)]
 pub struct Scratch {
     pub(super) buffers: Vec<PanelBuf>,
-    /// Checksums of a row's cells.
+    /// The checksums of a row's cells.
     pub(super) sums: Vec<u64>,
 }
 
 impl Scratch {
-    /// A buffer of at least so many bytes, of any content.
+    /// A buffer of at least `bytes`, with any contents.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -43,5 +42,5 @@ pub(super) fn bytes_of_mut(buffer: &mut PanelBuf, bytes: usize) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..bytes]
 }
 
-/// A huge page.
+/// Doubles in a huge page of 2 MiB.
 const HUGE_DOUBLES: usize = (2 << 20) / size_of::<f64>();

@@ -1,8 +1,8 @@
-//! Tiles: what is summed up, or sent, at once.
+//! Tiles: the pieces that are summed up or sent at once.
 
 use std::ops::Range;
 
-/// A piece of a block: rows counted from the block's first, bytes of each row.
+/// A piece of a block: rows, counted from the block's first, and bytes of each row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Tile {
     pub(super) rows: Range<usize>,
@@ -14,13 +14,12 @@ impl Tile {
         self.rows.len() * self.bytes.len()
     }
 
-    /// Bytes of the buffer that the rows of a block fill.
+    /// Bytes of the buffer that the tile's rows within `block` fill.
     pub(super) fn bytes_of(&self, block: &Range<usize>) -> usize {
         self.rows_of(block.clone()).last().map_or(0, |(_, at)| at.end)
     }
 
-    /// Its rows within a block that begins at row `first` and has `height`
-    /// rows, as (row of the part, bytes of the buffer).
+    /// The tile's rows that the block has, as (row of the part, bytes of the buffer).
     pub(super) fn rows_of(
         &self,
         block: Range<usize>,
@@ -35,8 +34,8 @@ impl Tile {
     }
 }
 
-/// Cuts `height` rows of `bytes` into tiles of about `message_bytes`, each of whole
-/// cells of `cell_bytes`: a checksum needs all of its cell at once.
+/// Cuts `height` rows of `bytes` into tiles of about `message_bytes`, each of whole cells of
+/// `cell_bytes`, since a checksum needs its whole cell at once.
 pub(super) fn tiles(
     height: usize,
     bytes: Range<usize>,

@@ -1,19 +1,18 @@
-//! [`Encoder::Reduce`](super::Encoder::Reduce) and [`Encoder::Tree`](super::Encoder::Tree):
-//! a tree of the members for each parity.
-
-use std::ops::DerefMut;
+//! [`Encoder::Reduce`](super::Encoder::Reduce) and [`Encoder::Tree`](super::Encoder::Tree): a tree
+//! of members for each parity.
 
 use super::tile::Tile;
 use super::{Band, bytes_of_mut};
-use crate::checkpoint::code::Code;
+use crate::checkpoint::codec;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, Result, Tag};
 
 const TAG_TREE: Tag = 3;
 
-/// Parent and children of a place in a tree of so many places; 0 is the root.
+/// The parent and the children of a node, given the node's number and the number of nodes; 0 is the
+/// root.
 pub(super) type Links = fn(usize, usize) -> (Option<usize>, Vec<usize>);
 
 pub(super) fn binomial(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
@@ -29,10 +28,10 @@ pub(super) fn binary(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
     ((place > 0).then(|| (place - 1) / 2), children.collect())
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
-    /// For each stripe and parity in turn, a tree of the members that hold its
-    /// data, the parity's own member at the root. All go through the trees in
-    /// one order, so blocking messages cannot deadlock.
+impl<C: Comm, M: Memory> Band<'_, C, M> {
+    /// Encodes a band. For each stripe and parity in turn the members that hold its data form a
+    /// tree, with the parity's own member as the root. All go through the trees in one order, so
+    /// blocking messages cannot deadlock.
     pub(super) fn encode_tree(
         &mut self,
         links: Links,
@@ -62,7 +61,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let [sum, theirs] = buffers.each_mut().map(|buffer| bytes_of_mut(buffer, size));
         for stripe in 0..geometry.members {
             for p in 0..geometry.parities {
-                // Place 0 is the root, place 1 + i the member with data i.
+                // Node 0 is the root, node 1 + i the member with data block i.
                 let mut places = vec![geometry.parity_member(stripe, p)];
                 places.extend((0..geometry.data()).map(|i| geometry.data_member(stripe, i)));
                 let Some(place) = places.iter().position(|&member| member == me) else { continue };
@@ -76,7 +75,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 let (parent, children) = links(place, places.len());
                 for child in children {
                     self.comm.recv_bytes(theirs, places[child], TAG_TREE)?;
-                    self.code.fma(self.code.one(), theirs, sum);
+                    codec::fma(self.code.one(), theirs, sum);
                 }
                 match parent {
                     Some(parent) => self.comm.send_bytes(sum, places[parent], TAG_TREE)?,

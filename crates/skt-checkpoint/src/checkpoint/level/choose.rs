@@ -1,9 +1,9 @@
-//! Which images a restart takes, where memory cannot go on: a pure function of what all
-//! processes see, as [`decide`](super::super::agree::decide) is, and by its rules.
+//! The choice of images for a restart that cannot resume from memory: a pure function of what all
+//! processes see, like [`decide`](super::super::agree::decide), and by the same rules.
 //!
-//! The images of all ranks that were written in one start at one epoch are a *generation*:
-//! one history of the run. Images of different generations are never mixed. A generation
-//! can be restored where each group has lost no more of its images than it has parities.
+//! The images of all ranks that one start wrote at one epoch are a *generation*: one history of the
+//! run. Images of different generations are never mixed. A generation can be restored if each group
+//! has lost no more of its images than it has parities.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,8 @@ use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 use super::source::{FoundImage, Load, Source};
 
-/// The generations of each level that can be restored, the newest first, without those that
-/// are known to be rotten; and whether the newest lacks images, and so bears fewer losses than a
-/// whole one.
+/// For each level, the generations that can be restored, newest first, without those known to be
+/// rotten; and whether the newest lacks images, and so survives fewer losses than a complete one.
 pub fn restorable(offers: &[Offer], rules: &Rules) -> (Vec<Vec<Generation>>, Vec<bool>) {
     let all = |level| {
         let (mut restorable, mut is_lacking) = (Vec::new(), false);
@@ -37,8 +36,8 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> (Vec<Vec<Generation>>, Vec
     (0..rules.levels.len()).map(all).unzip()
 }
 
-/// How to go on from the newest generation of any level, of several from that of the first
-/// level; `None` where there is none. `why`: what keeps memory from being gone on with.
+/// The plan to resume from the newest generation of any level (if several levels have it, from the
+/// first of them); `None` if there is none. `why` says what prevents resuming from memory.
 pub fn from_images(
     offers: &[Offer],
     rules: &Rules,
@@ -63,7 +62,7 @@ pub fn from_images(
     Some(plan)
 }
 
-/// Images of other parameters, which nothing is done with.
+/// Refuses if a process has found an image of other parameters.
 pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     for (process, offer) in offers.iter().enumerate() {
         for FoundImage { id, other, .. } in offer.images.iter().flatten() {
@@ -75,7 +74,8 @@ pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Of each level why this start gives it up, if it does: the first process at which it fails.
+/// For each level, why this start gives it up, if it does: the failure of the first process on
+/// which it fails.
 pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     let of_level = |level: usize| {
         let failed = |(process, offer): (usize, &Offer)| {
@@ -87,8 +87,8 @@ pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     (0..rules.levels.len()).map(of_level).collect()
 }
 
-/// Refuses a start that has nothing to go on from, as `why` says, beside a level that is
-/// `given_up` and may have it, for all that is known.
+/// Refuses a start that has nothing to resume from, as `why` says, while a level that is `given_up`
+/// may have images.
 pub fn refuse_without(
     given_up: &[Option<String>],
     rules: &Rules,
@@ -106,12 +106,12 @@ pub fn refuse_without(
     Ok(())
 }
 
-/// Images of all levels, sealed or not.
+/// The number of images on all levels, sealed or not.
 pub fn images(offers: &[Offer]) -> usize {
     offers.iter().flat_map(|offer| &offer.images).map(Vec::len).sum()
 }
 
-/// Whether an image is what its name says, and of a rank with data.
+/// Whether an image is what its name says, with the data of a rank.
 fn is_true(image: &FoundImage, rules: &Rules) -> bool {
     let Generation { start, epoch } = image.id.generation;
     image.content.as_ref().is_some_and(|Content { rank, record, .. }| {
@@ -131,7 +131,7 @@ pub fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
     images.filter(sealed).map(|image| image.id.generation).collect()
 }
 
-/// How to go on from one generation of a level, as if its images were segments.
+/// The plan to resume from one generation of a level, with its images in the role of segments.
 fn restore(
     offers: &[Offer],
     rules: &Rules,
@@ -156,7 +156,7 @@ fn restore(
         usable.entry(content.rank).or_insert(content);
     }
     let mut plan = resume(offers, &images, rules, generation.epoch, &usable)?;
-    // What a node has in memory that is out of reach may be of the start of the images.
+    // Segments out of reach may be of the start that wrote the images.
     plan.left.extend(usable.values().flat_map(|content| content.record.left()));
     plan.left.push(generation.start);
     plan.left.sort_unstable();

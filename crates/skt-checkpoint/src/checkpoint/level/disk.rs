@@ -1,4 +1,4 @@
-//! What levels ask of a file system.
+//! The interface of levels to a file system.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,26 +11,26 @@ use super::ranks::SpacedRanks;
 /// The images of one epoch of one start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation {
-    /// The start that wrote it: the lineage of its records.
+    /// The start that wrote them: the lineage of their records.
     pub start: StartId,
-    /// Its epoch.
+    /// The epoch that they hold.
     pub epoch: u64,
 }
 
-/// Name of an image within a level of a run.
+/// The name of an image within a level of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageId {
-    /// The start that wrote it, and the epoch that it is of.
+    /// The start that wrote it, and its epoch.
     pub generation: Generation,
     /// The logical rank whose data it has.
     pub rank: usize,
 }
 
-/// Name of a file within a level of a run: the images of some ranks, in slots of one size, in
-/// the order of the ranks.
+/// The name of a file within a level of a run. It has the images of some ranks in slots of equal
+/// size, in the order of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
-    /// The start that wrote it, and the epoch that it is of.
+    /// The start that wrote it, and its epoch.
     pub generation: Generation,
     /// The logical ranks that have a slot in it.
     pub ranks: SpacedRanks,
@@ -43,99 +43,99 @@ impl FileId {
         self.ranks.iter().map(move |rank| ImageId { generation, rank })
     }
 
-    /// Whether it has a slot for this one.
+    /// Whether it has a slot for image `id`.
     pub fn has(&self, id: ImageId) -> bool {
         self.generation == id.generation && self.ranks.contains(id.rank)
     }
 }
 
-/// Where a rank writes its images: its slot in the files of a level.
+/// The position of a rank's images: its slot in the files of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     /// The rank.
     pub rank: usize,
-    /// All that share a file with it.
+    /// All ranks that share the file, this one among them.
     pub ranks: SpacedRanks,
-    /// Bytes of a slot, the same for all of these.
+    /// Bytes of a slot, the same for all ranks of the file.
     pub bytes: u64,
 }
 
 /// A slot of an open file. Bytes that were never written are zeros.
 pub trait ImageFile: Send {
-    /// Writes bytes at a place of the slot.
+    /// Writes `bytes` at offset `at` of the slot.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     ///
     /// # Panics
-    /// When they do not lie within the slot.
+    /// When the bytes are not within the slot.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Reads so many bytes.
+    /// Fills `into` from offset `at` of the slot.
     ///
     /// # Errors
-    /// As the system has it; when the slot ends before.
+    /// Any error of the system; also when the slot ends before.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Returns when all that was written to the slot outlives a power cut.
+    /// Returns when everything written to the slot survives a power cut.
     ///
     /// # Errors
-    /// As the system has it: some of what was written may be lost then.
+    /// Any error of the system: then some of what was written may be lost.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Gives the room of the slot back, and what is in it.
+    /// Frees the space of the slot, and drops what is in it.
     ///
     /// # Errors
-    /// As the system has it; where it can do this with whole files alone.
+    /// Any error of the system; also when it can free whole files only.
     fn discard(&mut self) -> io::Result<()>;
 
     /// Bytes of the slot.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn bytes(&self) -> io::Result<u64>;
 }
 
 /// The images of one run on a disk or file system.
 pub trait Disk: Debug + Send + Sync {
-    /// All files.
+    /// The names of all files.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn list(&self) -> io::Result<Vec<FileId>>;
 
-    /// Opens the file of a generation that `slot` is in, to write the slot, whose room is
-    /// reserved. Makes the file where no other rank has. Its name is safe after
-    /// [`Disk::sync_names`].
+    /// Opens the slot in the file of a generation for writing, and reserves its space. Creates the
+    /// file unless another rank has. Its name survives a power cut after [`Disk::sync_names`].
     ///
     /// # Errors
-    /// When there is no such room, or a file of that name is not as the ranks have it.
+    /// When there is not enough space, or the file that exists is not one that its ranks have
+    /// created.
     fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>>;
 
-    /// Opens the slot of `rank` in an existing file, to be read.
+    /// Opens the slot of `rank` in an existing file for reading.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system; [`io::ErrorKind::NotFound`] when there is no such file.
     ///
     /// # Panics
     /// When the rank has no slot in it.
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>>;
 
-    /// Removes a file with all its slots; one that is gone already is no error.
+    /// Removes a file with all its slots, if it exists.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn remove(&self, file: FileId) -> io::Result<()>;
 
-    /// Returns when all names, made and removed, outlive a power cut.
+    /// Returns when all created and removed names survive a power cut.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn sync_names(&self) -> io::Result<()>;
 
-    /// Bytes that are free.
+    /// Free bytes of the file system.
     ///
     /// # Errors
-    /// As the system has it.
+    /// Any error of the system.
     fn free_bytes(&self) -> io::Result<u64>;
 }

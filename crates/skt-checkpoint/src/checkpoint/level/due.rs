@@ -1,32 +1,32 @@
-//! When images of a level are due.
+//! The times at which images of a level are due.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the last image of a level has cost a rank.
+/// The cost of a rank's last image on a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ImageCost {
-    /// From its first operation to its last.
+    /// Seconds from its first operation to its last.
     pub write_seconds: f64,
-    /// What the rank has waited for it.
+    /// Seconds that the rank has waited for it.
     pub wait_seconds: f64,
-    /// What its writer has taken of a core.
+    /// Seconds of a core that its writer has used.
     pub cpu_seconds: f64,
 }
 
-/// Seconds of the run so far, as a state tells them that the application has kept.
+/// Reads the seconds of the run so far from a state of the application.
 pub type StateSeconds = fn(&[u8]) -> f64;
 
-/// Seconds between two images, of what the last one has cost.
+/// The seconds between two images, given the cost of the last one.
 pub type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
 
 /// How often images of a level are written.
 #[derive(Clone)]
 pub enum ImagesEvery {
-    /// With so many seconds between two, at least; 0 for one of each epoch.
+    /// At least this many seconds apart; 0 for an image of each epoch.
     Seconds(f64),
-    /// At the first epoch of a start, and then as what they cost says.
+    /// At the first epoch of a start, and then at an interval that follows from their cost.
     Cost(IntervalOf),
 }
 
@@ -39,21 +39,21 @@ impl fmt::Debug for ImagesEvery {
     }
 }
 
-/// The seconds of the run so far: as the states tell them that are kept, and from one to the
-/// next as time passes. Where they do not tell, the seconds of this start.
+/// The seconds of the run so far: those of the last saved state, plus the time since then. If
+/// states do not tell the time, the seconds of this start.
 pub(super) struct RunClock {
     of_state: Option<StateSeconds>,
-    /// What the last state said, and when.
+    /// The seconds in the last state, and when it was saved.
     told: (f64, Instant),
 }
 
 impl RunClock {
-    /// Of a start that begins now.
+    /// The clock of a start that begins now.
     pub fn new(of_state: Option<StateSeconds>) -> Self {
         Self { of_state, told: (0.0, Instant::now()) }
     }
 
-    /// This state is kept now.
+    /// Notes that `state` is saved now.
     pub fn hear(&mut self, state: &[u8]) {
         if let Some(of_state) = self.of_state {
             self.told = (of_state(state), Instant::now());
@@ -71,21 +71,21 @@ impl RunClock {
 #[derive(Debug)]
 pub(super) struct NextImage {
     every: ImagesEvery,
-    /// When the last one was due, or the run began.
+    /// When the last image was due, or the run began.
     last_seconds: f64,
-    /// What the last one of this start has cost, once that is known.
+    /// The cost of the last image of this start, once it is known.
     cost: Option<ImageCost>,
-    /// Since when one is being written, if one is.
+    /// Since when an image is being written, if one is.
     under_way: Option<Instant>,
 }
 
 impl NextImage {
-    /// Of a start that has found images which were due at `last_seconds`, 0 for none.
+    /// For a start that has found images which were due at `last_seconds`; 0 if it has found none.
     pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
         Self { every, last_seconds, cost: None, under_way: None }
     }
 
-    /// Seconds between two images, where their cost says it, and one is known.
+    /// Seconds between two images, if their cost determines it and is known.
     pub fn interval_by_cost(&self) -> Option<f64> {
         match (&self.every, &self.cost) {
             (ImagesEvery::Cost(interval_of), Some(cost)) => Some(interval_of(cost)),
@@ -93,34 +93,34 @@ impl NextImage {
         }
     }
 
-    /// Whether an image is due.
+    /// Whether an image is due at `now_seconds` of the run.
     pub fn is_due(&self, now_seconds: f64) -> bool {
         let is_over = |seconds| now_seconds - self.last_seconds >= seconds;
         match (&self.every, self.interval_by_cost()) {
             (&ImagesEvery::Seconds(seconds), _) | (_, Some(seconds)) => is_over(seconds),
-            // What one costs is known when the first is done.
+            // The cost is known when the first image is done.
             (ImagesEvery::Cost(_), None) => {
                 self.under_way.is_none() || self.last_seconds.is_infinite()
             }
         }
     }
 
-    /// An image is due at once.
+    /// Makes an image due at once.
     pub fn make_due(&mut self) {
         self.last_seconds = f64::NEG_INFINITY;
     }
 
-    /// An image is due, and is being written from now on.
+    /// Notes that an image was due at `now_seconds`, and is being written from now on.
     pub fn begin(&mut self, now_seconds: f64) {
         (self.last_seconds, self.under_way) = (now_seconds, Some(Instant::now()));
     }
 
-    /// How long one has been under way, if one is.
+    /// Seconds since an image was begun, if one is being written.
     pub fn seconds_under_way(&self) -> Option<f64> {
         self.under_way.map(|since| since.elapsed().as_secs_f64())
     }
 
-    /// It is not being written any more; `cost` is nothing where it was not begun.
+    /// Notes that no image is being written any more; `cost` is `None` if it was not begun.
     pub fn end(&mut self, cost: Option<ImageCost>) {
         self.under_way = None;
         self.cost = cost.or(self.cost);
@@ -131,7 +131,7 @@ impl NextImage {
 mod tests {
     use super::*;
 
-    /// An hour for each second of writing.
+    /// Images that are due after an hour for each second of writing.
     fn by_cost() -> NextImage {
         NextImage::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)), 0.0)
     }

@@ -6,7 +6,7 @@ use super::super::error::{CheckpointError, Result};
 use super::Level;
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
-/// A disk that could not be opened: all that is asked of it fails as that did.
+/// A disk that could not be opened: every operation fails with that error.
 #[derive(Debug)]
 pub struct Unopened(pub io::Error);
 
@@ -42,7 +42,7 @@ impl Disk for Unopened {
     }
 }
 
-/// An error of a level, while a run starts.
+/// Wraps an error of a level at the start of a run.
 pub(in super::super) fn level_error(
     what: &'static str,
     level: &Level,
@@ -51,7 +51,7 @@ pub(in super::super) fn level_error(
     move |source| CheckpointError::Level { what, level, source }
 }
 
-/// Removes these files of a level. `before` is called before each.
+/// Removes these files of a level, with a call of `before` before each.
 pub(in super::super) fn remove_images(
     level: &Level,
     files: &[FileId],

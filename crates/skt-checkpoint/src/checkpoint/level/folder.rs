@@ -5,16 +5,16 @@
 //!                                test, ranks, start (number and nonce), epoch
 //! ```
 //!
-//! Where another user has taken the name of a run's folder, it is that name with `~` and a random
-//! number behind it, which all ranks of the start know. What belongs to others is passed over.
+//! If another user has taken the name of a run's folder, the folder is that name followed by `~`
+//! and a random number known to all ranks of the start. Files and folders of others are ignored.
 //!
-//! The slots of a file are as large as its size divided by its ranks. So each rank gives it
-//! its whole size before it writes.
+//! The slots of a file have its size divided by its number of ranks. So each rank sets the file to
+//! its full size before it writes.
 //!
-//! The folder of a run is this user's alone (0700), is entered without following a
-//! symbolic link, and is held open: what another user does to its path later changes
-//! nothing. Files are made by one of their ranks (0600) and opened by the others, or are those
-//! of an earlier start; they are written to only where they are this user's alone.
+//! The folder of a run belongs to this user alone (0700). It is opened without following a symbolic
+//! link and stays open, so that nothing another user does to its path later matters. A file is
+//! created by one of its ranks (0600) and opened by the others, or was left by an earlier start; it
+//! is written to only if it belongs to this user alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -41,11 +41,11 @@ mod tests;
 
 use slot::OpenSlot;
 
-/// What the names of the folders of runs begin with.
+/// The prefix of the names of runs' folders.
 const PREFIX: &str = "skt-hpl-images";
-/// Between the name of a folder that another user has taken, and a random number.
+/// Separates the name of a folder that another user has taken from a random number.
 const ELSEWHERE: char = '~';
-/// The folder of a run.
+/// The folder of a run, as a level's disk.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -53,7 +53,7 @@ pub struct Folder {
     test: usize,
 }
 
-/// An error that says what a path is.
+/// A refusal of `path`, with the reason.
 fn refused(path: &Path, what: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, format!("{} {what}", path.display()))
 }
@@ -64,13 +64,14 @@ fn open_folder<F: AsFd>(parent: F, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
-/// Says where an error was met.
+/// Adds the path to an error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.display().to_string();
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// The same of the folder of a level, which a person makes.
+/// Adds the path of a level's folder to an error. A person creates that folder, so says what to do
+/// if it does not exist.
 fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let shown = path.display().to_string();
     move |error| match error.kind() {
@@ -82,35 +83,36 @@ fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// Name of the folder of a run.
+/// The name of the folder of a run.
 fn folder_name(run: &str) -> String {
     format!("{PREFIX}.{}.{run}", Uid::effective())
 }
 
 impl Folder {
-    /// Where the images of `run` in `parent` are.
+    /// The path of the folder for the images of `run` in `parent`, unless another user has taken
+    /// its name.
     pub fn path_of(parent: &Path, run: &str) -> PathBuf {
         parent.join(folder_name(run))
     }
 
-    /// The images of test `test` of `run` in `parent`, which must exist. Where another user has
-    /// taken the folder's name, it is made under a name with `number`, which the ranks of a start
-    /// have in common and nobody else can guess.
+    /// Opens the folder for the images of test `test` of `run` in `parent`, which must exist, or
+    /// creates it. If another user has taken the folder's name, it is created under a name with
+    /// `number`, which the ranks of a start share and nobody else can guess.
     ///
     /// # Errors
-    /// As the system has it; when this user's folder can be used by others, or is a link.
+    /// Any error of the system; also when this user's folder can be used by others, or is a link.
     pub fn open(parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
         let above = File::open(parent).map_err(at_parent(parent))?;
         let folder = match folders_of(&above, parent, run, test)?.into_iter().next() {
             Some(folder) => folder,
             None => Self::make(&above, parent, run, test, number)?,
         };
-        // Who has made it may have died before it was synced.
+        // Its creator may have died before it was synced.
         above.sync_all()?;
         Ok(folder)
     }
 
-    /// Makes the folder of a run that has none; another rank may be faster.
+    /// Creates the folder of a run that has none; another rank may be faster.
     fn make(above: &File, parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
         let plain = folder_name(run);
         for name in [plain.clone(), format!("{plain}{ELSEWHERE}{number:016x}")] {
@@ -125,10 +127,10 @@ impl Folder {
         Err(refused(&parent.join(plain), "is another user's, and so is what was made beside it"))
     }
 
-    /// The folder `name` of a run in `above`; `None` where there is none of this user's.
+    /// Opens the folder `name` of a run in `above`; `None` if this user has none of that name.
     ///
     /// # Errors
-    /// As the system has it; when this user's folder can be used by others, or is a link.
+    /// Any error of the system; also when this user's folder can be used by others, or is a link.
     fn enter(above: &File, path: PathBuf, name: &str, test: usize) -> io::Result<Option<Self>> {
         let own = Uid::effective().as_raw();
         let run = match open_folder(above, name.as_ref()) {
@@ -138,7 +140,7 @@ impl Folder {
                 let stat = fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW);
                 let kind = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
                 return match stat.map(|stat| (stat.st_uid == own, kind(stat.st_mode))) {
-                    // Another user can give a file of this one a second name.
+                    // Another user can give a file of this user a second name.
                     Ok((false, _) | (true, SFlag::S_IFREG)) | Err(Errno::ENOENT) => Ok(None),
                     Ok((true, SFlag::S_IFLNK)) => Err(refused(&path, "is a link, not a folder")),
                     _ => Err(at(&path)(error)),
@@ -179,7 +181,7 @@ impl Folder {
     }
 }
 
-/// Test and file that a name is of; `None` where it is none.
+/// The test and the file that a name denotes; `None` if it denotes none.
 fn parse_name(name: &str) -> Option<(usize, FileId)> {
     let mut words = name.split('.');
     let mut word = |prefix: &str| words.next()?.strip_prefix(prefix);
@@ -197,20 +199,19 @@ fn parse_name(name: &str) -> Option<(usize, FileId)> {
 pub struct StoredImages {
     /// The run.
     pub run: String,
-    /// Test of the run.
+    /// The test of the run.
     pub test: usize,
-    /// The start that wrote them, and the epoch that they are of.
+    /// The start that wrote them, and their epoch.
     pub generation: Generation,
-    /// Ranks that have a slot here, with an image that is whole or not.
+    /// Ranks that have a slot here, whether their image is whole or not.
     pub ranks: usize,
-    /// Their bytes.
+    /// Bytes of their files.
     pub bytes: u64,
-    /// When the last of them was written to, in Unix time.
+    /// When the newest of them was last written to, in seconds since 1970.
     pub changed_unix_seconds: u64,
 }
 
-/// The names in `parent` of what look like folders of runs of this user, each with its run, in
-/// their order.
+/// The names in `parent` of what look like folders of this user's runs, each with its run, sorted.
 fn runs_in(parent: &Path) -> io::Result<Vec<(String, String)>> {
     let prefix = folder_name("");
     let mut runs = Vec::new();
@@ -228,7 +229,7 @@ fn runs_in(parent: &Path) -> io::Result<Vec<(String, String)>> {
 /// All images of this user in `parent`, by run, test, start and epoch.
 ///
 /// # Errors
-/// As [`Folder::open`].
+/// Any error of the system; also when a folder of this user can be used by others, or is a link.
 pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
@@ -237,7 +238,7 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
         for name in folder.names().map_err(at(&folder.path))? {
             let Some((test, FileId { generation, ranks })) = parse_name(&name) else { continue };
             let meta = match folder.file(&name, OFlag::O_RDONLY) {
-                // A run may have removed it meanwhile.
+                // The run may have removed it in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file?.metadata().map_err(at(&folder.path))?,
             };
@@ -259,10 +260,10 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     Ok(all.into_values().collect())
 }
 
-/// The tests of a run of this user that have images in `parent`.
+/// The tests of a run of this user that have images in `parent`; none if the run has no folder.
 ///
 /// # Errors
-/// As [`stored_images`]. None where the run has no folder.
+/// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut tests = BTreeSet::new();
@@ -273,9 +274,9 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
     Ok(tests)
 }
 
-/// The folders of a run in `parent`, which is open as `above`: one, but where another user has
-/// taken its name and let go of it between two ranks. The others are looked for where the first
-/// name leads to none of this user's alone.
+/// The folders of a run in `parent`, which is open as `above`. There is one, unless another user
+/// took its name and released it between two ranks. Other names are searched only if the plain name
+/// has no folder of this user.
 fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result<Vec<Folder>> {
     let plain = folder_name(run);
     if let Some(folder) = Folder::enter(above, parent.join(&plain), &plain, test)? {
@@ -287,12 +288,13 @@ fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result
     entered.flatten().collect()
 }
 
-/// Removes all images of a run of this user in `parent`, of tests that `is_meant`, and its folder,
-/// if nothing else is in it. Returns how many there were, and their bytes.
+/// Removes all images of a run of this user in `parent`, of tests for which `is_meant` holds, and
+/// the run's folder if nothing else is in it. Returns the number of images and their bytes; zeros
+/// if the run has no folder.
 ///
 /// # Errors
-/// As [`stored_images`]; the first, when all that can be removed is. None where the run has no
-/// folder.
+/// Any error of the system, the first one after all that can be removed is removed; also when the
+/// run's folder can be used by others, or is a link.
 pub fn remove_images_of(
     parent: &Path,
     run: &str,
@@ -309,16 +311,16 @@ pub fn remove_images_of(
     Ok(removed)
 }
 
-/// Removes the folders of a run in `parent` that have nothing in them.
+/// Removes the empty folders of a run in `parent`.
 ///
 /// # Errors
-/// As [`stored_images`].
+/// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn close_folders(parent: &Path, run: &str) -> io::Result<()> {
     let above = File::open(parent).map_err(at(parent))?;
     folders_of(&above, parent, run, 0)?.iter().try_for_each(|folder| remove_empty(&folder.path))
 }
 
-/// Removes a folder, if nothing is in it; another rank may be faster.
+/// Removes a folder if it is empty; another rank may be faster.
 fn remove_empty(path: &Path) -> io::Result<()> {
     match std::fs::remove_dir(path) {
         Err(error)
@@ -331,7 +333,8 @@ fn remove_empty(path: &Path) -> io::Result<()> {
 }
 
 impl Folder {
-    /// Removes the images of tests that `is_meant`: how many there were, and their bytes.
+    /// Removes the images of tests for which `is_meant` holds. Returns their number and their
+    /// bytes.
     fn remove_images(&self, is_meant: &impl Fn(usize) -> bool) -> io::Result<(usize, u64)> {
         let (mut images, mut bytes, mut failed) = (0, 0, Ok(()));
         for name in self.names().map_err(at(&self.path))? {
@@ -367,7 +370,7 @@ impl Disk for Folder {
         check_shared(&file, all_bytes).map_err(at(&path))?;
         let mut slot = OpenSlot::new(file, path, ranks, rank, bytes);
         if let Err(error) = slot.reserve(all_bytes) {
-            // Where its room cannot be given back, it is when the file goes.
+            // If the file system cannot free the slot's space now, removing the file will.
             let _ = slot.discard();
             return Err(error);
         }
@@ -407,8 +410,8 @@ fn is_own(meta: &Metadata) -> bool {
     meta.is_file() && meta.uid() == Uid::effective().as_raw()
 }
 
-/// A file that is there is written to only as another of its ranks has made it: it is this
-/// user's alone, and has no bytes yet or `all_bytes`.
+/// Refuses an existing file unless it is as one of its ranks has created it: this user's alone,
+/// with no bytes yet or `all_bytes`.
 fn check_shared(file: &File, all_bytes: u64) -> io::Result<()> {
     let meta = file.metadata()?;
     let is_alone = is_own(&meta) && meta.mode() & 0o077 == 0 && meta.nlink() == 1;

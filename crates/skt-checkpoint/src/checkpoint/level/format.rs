@@ -1,4 +1,4 @@
-//! An image as it stands in its slot.
+//! The format of an image within its slot.
 //!
 //! ```text
 //! seal   magic | bytes of the seal's text | bytes of the body | checksum of the body
@@ -8,9 +8,9 @@
 //!        of method `abft` the beginning of the region itself
 //! ```
 //!
-//! The seal is written when the body is safe, so an image with a whole seal is complete.
-//! What the body holds is verified by the checksums in it, as in a segment, or, of method
-//! `abft`, which has none, by that in the seal.
+//! The seal is written when the body is safe, so an image with a whole seal is complete. A body is
+//! verified by the checksums in it, as in a segment; with method `abft`, which has none, by the
+//! checksum in the seal.
 
 use std::io;
 use std::ops::Range;
@@ -22,27 +22,27 @@ use super::super::methods::Method;
 use super::super::record::Record;
 use super::disk::ImageFile;
 
-/// Its last byte is the version.
+/// Begins every image. The last byte is the version.
 const MAGIC: [u8; 8] = *b"SKTIMAG2";
 /// Bytes before the seal's text.
 const FIXED_BYTES: usize = 40;
-/// Longest text of a seal that is read: no group and no state makes a longer one.
+/// The longest text of a seal that is read: no group and no state makes a longer one.
 const MOST_TEXT_BYTES: usize = 1 << 24;
-/// Parts of an image begin on a multiple of this.
+/// Parts of an image begin on a multiple of this many bytes.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
 
-/// Which bytes of a segment an image has, and where.
+/// The bytes of a segment that an image has, and their offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct ImageLayout {
-    /// Of the segment, with their place in the body.
+    /// Byte ranges of the segment, each with its offset in the body.
     pub parts: Vec<(Range<usize>, u64)>,
     /// Bytes of the body.
     pub body_bytes: u64,
 }
 
 impl ImageLayout {
-    /// The copy, the parities and the checksums of `epoch`; of method `abft`, which has none,
-    /// the first `abft_bytes` of each region.
+    /// The copy, the parities and the checksums of `epoch`; with method `abft`, which has none, the
+    /// first `abft_bytes` of each region.
     pub fn new(segment: &SegmentLayout, method: Method, epoch: u64, abft_bytes: usize) -> Self {
         let (copy, set) = method.settled(epoch);
         let (mut parts, mut end) = (Vec::new(), 0u64);
@@ -64,29 +64,29 @@ impl ImageLayout {
         Self { parts, body_bytes: end }
     }
 
-    /// Bytes of an image of a segment with such a header, with room for its seal.
+    /// Bytes of an image of a segment with a header of `header_bytes`, including its seal.
     pub fn image_bytes(&self, header_bytes: usize) -> u64 {
         let seal = FIXED_BYTES + header_bytes;
         seal.next_multiple_of(IMAGE_PAGE_BYTES) as u64 + self.body_bytes
     }
 }
 
-/// What the seal of an image says.
+/// The contents of an image's seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Seal {
-    /// Whose image it is.
+    /// The identity of the segment.
     pub identity: Identity,
-    /// How far it is, with the state.
+    /// The record of the segment, with the state.
     pub record: Record,
-    /// First byte of the body.
+    /// Offset of the body in the slot.
     pub body_at: u64,
     /// Bytes of the body.
     pub body_bytes: u64,
-    /// Checksum of the body, where it has none of its own; else 0.
+    /// Checksum of the body, if it contains none of its own; else 0.
     pub body_sum: u64,
 }
 
-/// A seal as it stands in the file, in whole pages.
+/// A seal as stored in the file, in whole pages.
 pub(in super::super) fn encode_seal(
     header: &HeaderLayout,
     identity: &Identity,
@@ -112,18 +112,18 @@ pub(in super::super) fn encode_seal(
 /// What an image says of itself.
 #[derive(Debug)]
 pub(in super::super) enum Said {
-    /// It is whole and of this version.
+    /// It has a whole seal of this version.
     Sealed(Box<Seal>),
     /// It is of another version.
     OtherVersion,
-    /// Nothing that could be relied on.
+    /// It has no seal, or a damaged one.
     Nothing,
 }
 
-/// Reads the seal.
+/// Reads the seal of an image.
 ///
 /// # Errors
-/// As the system has it.
+/// Any error of the system.
 pub(in super::super) fn read_seal(
     header: &HeaderLayout,
     file: &mut dyn ImageFile,
@@ -160,7 +160,7 @@ pub(in super::super) fn read_seal(
         body_bytes,
         body_sum,
     });
-    // Its slot was made for the longest seal.
+    // The slot was made for the longest seal, so a sealed image fits.
     let is_whole = |seal: &Seal| body_at + seal.body_bytes <= bytes;
     Ok(match seal.filter(is_whole) {
         Some(seal) => Said::Sealed(Box::new(seal)),

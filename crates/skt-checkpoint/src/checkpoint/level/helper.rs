@@ -1,8 +1,8 @@
-//! Who writes images: a thread of its own beside each rank, or the rank itself.
+//! The writer of a rank's images: a thread of its own, or the rank itself.
 //!
-//! An image is written from the copy, the parities and the checksums of an epoch, which
-//! nobody writes to meanwhile. Who is to do that takes them back first and has [`Free`] to
-//! show for it.
+//! An image is written from the copy, the parities and the checksums of an epoch, which nothing
+//! writes to meanwhile. Code that is about to write there takes them back first; the [`Free`] that
+//! it gets proves it.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::super::hook::{Hook, Wait};
 use super::writing::{Writing, Written};
 use super::{WhenBusy, Writer};
 
-/// What is to be written over is not lent to a writer of images.
+/// Proof that the bytes to be overwritten are not lent to a writer of images.
 #[must_use]
 pub struct Free(());
 
@@ -25,15 +25,15 @@ pub struct Helper {
 }
 
 enum Way {
-    /// No levels, or nothing to write yet.
+    /// No levels: there is never anything to write.
     None,
     Caller(Option<Writing>),
     Thread(Thread),
 }
 
-/// The thread, which waits for the next images when it has none.
+/// The writing thread, which waits for the next images when it has none.
 struct Thread {
-    /// Nothing any more when it is to end.
+    /// `None` once the thread is told to end.
     to: Option<Sender<Writing>>,
     from: Receiver<Vec<Written>>,
     is_busy: bool,
@@ -41,25 +41,25 @@ struct Thread {
     handle: Option<JoinHandle<()>>,
 }
 
-/// What the rank asks of the thread.
+/// What the rank and its thread tell each other.
 #[derive(Default)]
 struct Asked {
-    /// To give up what it writes.
+    /// The rank asks the thread to give up what it writes.
     give_up: AtomicBool,
-    /// To make no pauses: the rank waits for it.
+    /// The rank waits, and asks the thread to make no pauses.
     hurry: AtomicBool,
-    /// What the thread tells of itself, as [`Writing::progress`]; seconds as bits.
+    /// The progress of the thread, from [`Writing::progress`]; the seconds as bits.
     operations: AtomicU64,
     expected_seconds: AtomicU64,
 }
 
-/// How often a rank that waits tells of it.
+/// How often a waiting rank tells its hook.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-/// At the end of a pause the thread looks again how long it is to be.
+/// The longest pause before the thread checks again how long to pause.
 const PAUSE_SECONDS_MAX: f64 = 1.0;
 
 impl Helper {
-    /// Nothing to write, ever.
+    /// A helper that never has anything to write.
     pub fn none() -> Self {
         Self { way: Way::None }
     }
@@ -67,7 +67,7 @@ impl Helper {
     /// Starts a writer.
     ///
     /// # Errors
-    /// When the system has no room for another thread.
+    /// When the system cannot start another thread.
     pub fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
             Writer::Caller => Self { way: Way::Caller(None) },
@@ -75,10 +75,10 @@ impl Helper {
         })
     }
 
-    /// Has these images written.
+    /// Starts writing these images.
     ///
     /// # Panics
-    /// When the last ones were not taken back, or there is no writer.
+    /// When the images before were not taken back, or there is no writer.
     pub fn write(&mut self, writing: Writing, _: Free) {
         match &mut self.way {
             Way::None => unreachable!("there are no images without levels"),
@@ -87,30 +87,30 @@ impl Helper {
         }
     }
 
-    /// Goes on by one operation, where the caller writes.
+    /// Does one operation, if the caller writes the images itself.
     pub fn advance(&mut self) {
         if let Way::Caller(Some(writing)) = &mut self.way {
             writing.advance();
         }
     }
 
-    /// What is being written goes on, from other bytes than those that its caller is about
-    /// to write over.
+    /// Lets the writing continue: it reads other bytes than those that the caller is about to
+    /// overwrite.
     pub fn leave(&self) -> Free {
         Free(())
     }
 
-    /// What became of what was being written, if it is done.
+    /// The results of the images that were being written, if they are done.
     pub fn done(&mut self) -> Option<Vec<Written>> {
         match &mut self.way {
             Way::Thread(thread) => thread.done(),
-            // A caller writes while it is asked to.
+            // The caller writes only when it is asked to.
             Way::None | Way::Caller(_) => None,
         }
     }
 
-    /// Ends what is being written, now or when it is done. What became of it, and leave to
-    /// write over what it was written from. `hook` is told of the wait.
+    /// Ends the writing of images, at once or when it is done, by `when_busy`. Returns their
+    /// results and the permission to overwrite their source. `hook` is told of the wait.
     pub fn take_back(&mut self, when_busy: WhenBusy, hook: &dyn Hook) -> (Vec<Written>, Free) {
         let start = Instant::now();
         let tell = |(operations, expected_seconds): (u64, f64)| {
@@ -190,7 +190,7 @@ impl Thread {
         }
     }
 
-    /// Asks for that at once, also in a pause.
+    /// Tells the thread, even during a pause.
     fn ask(&self, what: &AtomicBool) {
         what.store(true, Ordering::Relaxed);
         if let Some(handle) = &self.handle {
@@ -210,7 +210,7 @@ impl Asked {
         (self.operations.load(Ordering::Relaxed), expected_seconds)
     }
 
-    /// Writes images, as fast as they may be written and as long as they are asked for.
+    /// Writes images, no faster than allowed, until they are done or given up.
     fn write(&self, writing: &mut Writing) {
         let mut goes_on = true;
         while goes_on && !self.give_up.load(Ordering::Relaxed) {
@@ -232,12 +232,12 @@ impl Asked {
 }
 
 impl Drop for Thread {
-    /// Before the segment goes, nobody reads it any more.
+    /// Ensures that nothing reads the segment after this.
     fn drop(&mut self) {
         self.ask(&self.asked.give_up);
         self.to = None;
         if let Some(handle) = self.handle.take() {
-            // It has panicked: the rank will hear of it where it takes back.
+            // If the thread has panicked, the rank learns of it when it takes the images back.
             let _ = handle.join();
         }
     }
@@ -259,10 +259,10 @@ mod tests {
 
     const BODY_BYTES: usize = 64 << 10;
     const PIECE_BYTES: usize = 4 << 10;
-    /// The most that a prompt answer may take on a busy machine.
+    /// The longest time that a prompt answer may take on a busy machine.
     const PROMPT: Duration = Duration::from_secs(60);
 
-    /// Counts the bytes that are written.
+    /// A disk that counts the bytes written.
     #[derive(Debug, Default, Clone)]
     struct Counter(Arc<AtomicU64>);
 
@@ -315,12 +315,12 @@ mod tests {
         }
     }
 
-    /// A helper that writes an image at `rate` bytes a second at most, and what it has written;
-    /// the segment of the image outlives it.
+    /// A helper that writes an image at most at `rate` bytes per second, the counter of its bytes,
+    /// and the segment of the image, which must outlive the helper.
     fn helper(rate: f64) -> (Helper, Counter, Vault<Box<[u8]>>) {
         let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
         let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
-        // SAFETY: nobody writes to it, and it is dropped behind the helper.
+        // SAFETY: nothing writes to it, and it is dropped after the helper.
         let lent = unsafe { vault.lend(&[0..BODY_BYTES / 2, BODY_BYTES / 2..BODY_BYTES]) };
         let generation = Generation { start: StartId { number: 1, nonce: 1 }, epoch: 1 };
         let seal = vec![1; IMAGE_PAGE_BYTES];
@@ -356,7 +356,7 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         let (written, _) = helper.take_back(WhenBusy::Wait, &NoHook);
-        // The pauses are a part of what it takes, and take no core.
+        // The pauses count in its seconds, but use no core.
         assert!(written[0].seconds >= BODY_BYTES as f64 / rate, "{written:?}");
         assert!(written[0].cpu_seconds < written[0].seconds / 2.0, "{written:?}");
         drop((helper, vault));
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_pause_ends_where_the_rank_waits_or_gives_up_or_goes() {
-        // An image takes four times as long.
+        // At this rate an image takes four times as long as a prompt answer.
         let rate = BODY_BYTES as f64 / (4.0 * PROMPT.as_secs_f64());
         let begun = Instant::now();
         let (mut waits, counter, vault) = helper(rate);

@@ -10,7 +10,7 @@ use super::disk::{FileId, ImageId};
 use super::format::{Said, read_seal};
 use super::source::FoundImage;
 
-/// What segments and images must be of, to be of use.
+/// The properties that a segment or an image must have to be usable.
 pub struct Wanted<'a> {
     pub header: &'a HeaderLayout,
     pub fingerprint: u64,
@@ -22,19 +22,19 @@ pub struct Wanted<'a> {
 pub struct Seen {
     /// All files.
     pub listed: Vec<FileId>,
-    /// Bytes that are free.
+    /// Free bytes of the level.
     pub free_bytes: u64,
-    /// Files that it looks after, to be removed when they are needed no more.
+    /// Files that this process manages, that is, removes when they are no longer needed.
     pub files: Vec<FileId>,
-    /// Images that it looks after, to be told to the others, with the states in them.
+    /// Images that this process reports to the others, with their states.
     pub images: Vec<(FoundImage, Vec<u8>)>,
-    /// Why it does not see all that is there, if the disk fails.
+    /// Why it does not see everything there, if the disk fails.
     pub failure: Option<String>,
 }
 
 impl Wanted<'_> {
-    /// What this process sees of a level, as far as the disk tells it. It looks after the images
-    /// of ranks that are its own, `is_ours`.
+    /// What this process sees of a level, as far as the disk answers. It manages the images of the
+    /// ranks for which `is_ours` holds.
     pub fn look_at(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
         let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
         let (listed, free_bytes) = match looked {
@@ -52,7 +52,7 @@ impl Wanted<'_> {
         for (id, file) in all {
             match self.found(level, id, file) {
                 Ok(image) => images.push(image),
-                // Another process has removed it meanwhile.
+                // Another process has removed it in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failure = Some(error.to_string()),
             }
@@ -61,8 +61,8 @@ impl Wanted<'_> {
         Seen { listed, free_bytes, files, images, failure }
     }
 
-    /// What an image says of itself. One that cannot be read may be whole: it is not taken for
-    /// one without a seal, which may be removed.
+    /// What an image says of itself. An unreadable image may be whole: it is an error, since an
+    /// image without a seal may be removed.
     fn found(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(FoundImage, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
         let said = read_seal(self.header, &mut *file)?;

@@ -1,11 +1,11 @@
-//! Levels: what outlives the memory of nodes. Beside the segments of a run, images of
-//! them are kept in files, on the disks of the nodes or on a file system that all see.
+//! Levels: images of a run's segments in files, on the disks of the nodes or on a file system that
+//! all see, which outlive the nodes' memory.
 //!
-//! An image has what a segment holds of one stamped epoch, so images with their parities
-//! are to a restart what segments are: the same rules say which count, the same checksums
-//! find what has rotted, and the same rebuilding replaces what is lost. Of method `abft`
-//! the images of a process row make up for each other, and the application rebuilds what is
-//! lost. docs/levels.md has the order of writes, and says why each death is survived.
+//! An image has the contents of one stamped epoch of a segment. So images with their parities serve
+//! a restart as segments do: the same rules say which count, the same checksums find rot, and the
+//! same rebuilding replaces what is lost. With method `abft` the images of a process row have
+//! redundancy across ranks, and the application rebuilds what is lost. docs/levels.md has the order
+//! of writes, and says why each death is survived.
 
 pub(super) mod choose;
 mod disk;
@@ -13,11 +13,10 @@ mod due;
 pub(super) mod failed;
 pub mod folder;
 mod format;
-mod hand_over;
 mod helper;
+mod images;
 pub(super) mod look;
 mod ranks;
-pub(super) mod restore;
 pub(super) mod room;
 mod shelf;
 mod source;
@@ -33,16 +32,17 @@ pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
 pub use failed::Unopened;
 pub use format::IMAGE_PAGE_BYTES;
-pub(super) use helper::{Free, Helper};
+pub(super) use format::{ImageLayout, Seal, encode_seal};
+pub(super) use helper::Free;
+pub(super) use images::Images;
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
-pub(super) use shelf::Shelves;
 pub use source::{FoundImage, Load, Rotten, Source};
 
-/// Most levels of a run: one bit each in the word that says which are due.
+/// The largest number of levels of a run: each has one bit in the byte that says which are due.
 pub const MOST_LEVELS: usize = 8;
 
-/// Who sees the images of a level.
+/// Which processes see the images of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
@@ -54,7 +54,7 @@ pub enum Reach {
 
 named!(Reach { Local: "local", Global: "global" });
 
-/// What a rank does that is to write over what an image is being written from.
+/// What a rank does when an image is being written from bytes that it is about to overwrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenBusy {
@@ -69,26 +69,25 @@ named!(WhenBusy { Wait: "wait", Skip: "skip" });
 /// A level of images.
 #[derive(Debug, Clone)]
 pub struct Level {
-    /// As users know it.
+    /// The name by which users know it.
     pub name: String,
-    /// Where the images of the run are.
+    /// The disk that has the images of the run.
     pub disk: Arc<dyn Disk>,
-    /// Who sees them.
+    /// Which processes see them.
     pub reach: Reach,
     /// How often they are written.
     pub every: ImagesEvery,
-    /// Generations to keep.
+    /// The number of generations to keep.
     pub keep: usize,
     /// What to do when an image is not done in time.
     pub when_busy: WhenBusy,
-    /// A thread that writes images writes the body of each no faster, while nobody waits for
-    /// it.
+    /// The largest rate at which a writing thread writes the body of an image, while no rank waits
+    /// for it.
     pub max_bytes_per_second: Option<f64>,
 }
 
 impl Level {
-    /// Whether it is for process `process` of `size` to look after the images of `rank`
-    /// that it sees.
+    /// Whether process `process` of `size` manages the images of `rank` that it sees.
     pub(super) fn is_looked_after(&self, rank: usize, process: usize, size: usize) -> bool {
         self.reach == Reach::Local || rank % size == process
     }
@@ -97,16 +96,16 @@ impl Level {
 /// Who writes images.
 #[derive(Clone)]
 pub enum Writer {
-    /// A thread of its own for each rank, while the application computes. It runs this first,
-    /// for instance to be pinned.
+    /// A thread for each rank, while the application computes. It calls this function first, for
+    /// instance to pin itself.
     Thread(Arc<dyn Fn() + Send + Sync>),
-    /// The rank itself, one operation at each call of its checkpointer, and what is left
-    /// of it when it has to be done.
+    /// The rank itself, one operation at each call of its checkpointer, and the rest when the image
+    /// has to be done.
     Caller,
 }
 
 impl Writer {
-    /// A thread that runs where the rank does.
+    /// A thread without a function to call first: it runs where its rank does.
     pub fn thread() -> Self {
         Self::Thread(Arc::new(|| ()))
     }

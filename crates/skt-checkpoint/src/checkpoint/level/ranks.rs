@@ -3,27 +3,27 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Most ranks that share a file.
+/// The largest number of ranks that share a file.
 const MOST: usize = 1 << 16;
 
-/// Ranks of one distance, in rising order, as they stand in the name of a file: `3`, `0-63`,
-/// or `0-960by64`.
+/// Ranks at equal distances, in rising order, written in the name of a file as `3`, `0-63`, or
+/// `0-960by64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpacedRanks {
     first: usize,
-    /// From one to the next; 1 for a rank alone.
+    /// Distance from one to the next; 1 for a single rank.
     step: usize,
     count: usize,
 }
 
 impl SpacedRanks {
-    /// One rank.
+    /// A single rank.
     pub fn alone(rank: usize) -> Self {
         Self { first: rank, step: 1, count: 1 }
     }
 
-    /// Cuts `ranks`, which rise, where the distance changes: a placement by blocks or in turns
-    /// gives one piece.
+    /// Cuts `ranks`, which rise, where the distance changes: a block or round-robin placement gives
+    /// one piece.
     ///
     /// # Panics
     /// When `ranks` do not rise.
@@ -44,7 +44,7 @@ impl SpacedRanks {
         pieces
     }
 
-    /// The lowest.
+    /// The lowest rank.
     pub fn first(&self) -> usize {
         self.first
     }
@@ -53,12 +53,12 @@ impl SpacedRanks {
         self.first + self.step * (self.count - 1)
     }
 
-    /// How many there are: at least one.
+    /// The number of ranks: at least one.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// All of them.
+    /// The ranks, in rising order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (self.first..).step_by(self.step).take(self.count)
     }
@@ -68,7 +68,7 @@ impl SpacedRanks {
         self.place_of(rank).is_some()
     }
 
-    /// How many of them are below `rank`; `None` where it is none of them.
+    /// The number of these ranks below `rank`; `None` if `rank` is none of them.
     pub fn place_of(&self, rank: usize) -> Option<usize> {
         let distance = rank.checked_sub(self.first)?;
         let place = distance / self.step;
@@ -87,7 +87,7 @@ impl fmt::Display for SpacedRanks {
     }
 }
 
-/// Text that names no ranks, or not as [`SpacedRanks`] writes them.
+/// The error for text that names no ranks, or not as [`SpacedRanks`] writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRanks;
 
@@ -102,7 +102,7 @@ impl FromStr for SpacedRanks {
         let distance = last.checked_sub(first).ok_or(NoRanks)?;
         let steps = distance.checked_div(step).filter(|&steps| steps < MOST).ok_or(NoRanks)?;
         let ranks = Self { first, step, count: steps + 1 };
-        // Each set of ranks has one name.
+        // Each set of ranks has only one spelling.
         (ranks.to_string() == text).then_some(ranks).ok_or(NoRanks)
     }
 }

@@ -1,4 +1,4 @@
-//! Where each rank writes its images, and whether there is room.
+//! The slots of all ranks' images, and whether there is room for them.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use super::{Level, Reach};
 use crate::comm::Comm;
 use crate::comm::collect::all_gather_bytes;
 
-/// Images that a level has room for beside those that it keeps: one that is being
-/// written, and one that is sealed here and not known to be sealed everywhere.
+/// Images that a level needs room for besides those that it keeps: one that is being written, and
+/// one that is sealed here and not known to be sealed everywhere.
 const SPARE_IMAGES: usize = 2;
 
-/// What a process asks of a level before anything is written.
+/// The space that a process needs on a level before anything is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Request {
-    /// The rank that it will be.
+    /// The process's rank in the run.
     rank: usize,
     /// Its node.
     node: String,
     /// Its host, as messages name it.
     host: String,
-    /// Bytes of an image of that rank.
+    /// Bytes of an image of the rank.
     image_bytes: u64,
-    /// Images of that rank that it sees already.
+    /// Images of the rank that the process sees already.
     images: usize,
-    /// Bytes that are free.
+    /// Free bytes on the level.
     free_bytes: u64,
 }
 
-/// The slots that this rank writes to, of each level, which it has `seen`; and, the same on all
-/// processes, a [`Refusal::NoRoom`] of each without room for the images of all ranks.
-/// Collective.
+/// For each level, the slot that this rank writes to, and a [`Refusal::NoRoom`] if the level has no
+/// room for the images of all ranks; the refusals are the same on all processes. `seen` has what
+/// this process has seen of the levels. Collective.
 pub fn slots_with_room<C: Comm>(
     comm: &C,
     levels: &[Level],
@@ -61,8 +61,9 @@ pub fn slots_with_room<C: Comm>(
 }
 
 /// The slot of each process. On a file system that all see, the ranks of a node share a file:
-/// as many files as ranks would be made and removed there at once. On a disk of the node each
-/// has its own, for the kernel lets one process at a time write to a file.
+/// otherwise as many files as ranks would be created and removed there at once. On a disk of the
+/// node each rank has a file of its own, because the kernel lets only one process at a time write
+/// to a file.
 fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     let mut nodes: BTreeMap<&str, (Vec<usize>, u64)> = BTreeMap::new();
     for Request { rank, node, image_bytes, .. } in all {
@@ -85,7 +86,7 @@ fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     all.iter().map(|request| slots[&request.rank]).collect()
 }
 
-/// The refusal of a level on which there is no room for the images of all ranks that share it.
+/// The refusal of a level without room for the images of all ranks that share it, or `None`.
 fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal> {
     let images = level.keep + SPARE_IMAGES;
     let shared = |request: &Request| (level.reach == Reach::Local).then(|| request.node.clone());
@@ -106,11 +107,12 @@ fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal>
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::codec::CodecKind;
     use super::super::super::config::Config;
     use super::*;
     use crate::pages::system_page_bytes;
 
-    /// A rank on each of these nodes, with an image of so many KiB.
+    /// The request of a rank on each of these nodes, with an image of this many KiB.
     fn requests(nodes: &[(&str, u64)]) -> Vec<Request> {
         let request = |(rank, &(node, kib)): (usize, &(&str, u64))| Request {
             rank,
@@ -129,11 +131,11 @@ mod tests {
         slots.iter().map(|slot| (slot.ranks.to_string(), slot.bytes >> 20)).collect()
     }
 
-    /// Pages have 4 to 64 KiB, and what writes to a file over a network writes whole ones.
+    /// Pages have 4 to 64 KiB, and whatever writes to a file over a network writes whole pages.
     #[test]
     fn slots_share_no_page_of_a_page_cache() {
         let page_bytes = (system_page_bytes() as u64).max(64 << 10);
-        let align_bytes = Config::new("pages", ()).image_align_bytes;
+        let align_bytes = Config::new("pages", CodecKind::Xor).image_align_bytes;
         for kib in [1, 63, 65, 1023, 1025, 70_001] {
             let all = requests(&[("a", kib), ("a", 1), ("b", kib)]);
             for reach in [Reach::Local, Reach::Global] {

@@ -1,5 +1,5 @@
-//! What a rank knows of its images: which are sealed, which generations are complete on
-//! all ranks, and so which may go.
+//! A rank's knowledge of its images: which are sealed, which generations are complete on all ranks,
+//! and so which may be removed.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
-/// Generations that are written and not known to be complete, at most: the one that is being
-/// written, and the one before it, of which all ranks tell each other before a third begins. What is
-/// not complete by then never is: some rank has given its image up.
+/// The largest number of generations that are written and not known to be complete: the one being
+/// written, and the one before it, of which all ranks tell each other before a third begins. A
+/// generation that is not complete by then never will be: some rank has given its image up.
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
@@ -22,25 +22,26 @@ pub struct LevelReport {
     pub name: String,
     /// Images that this rank has written in this start.
     pub images: u64,
-    /// Their bytes.
+    /// Bytes of these images.
     pub bytes: u64,
-    /// Seconds from the first operation of each to its last.
+    /// Seconds that they took, each from its first operation to its last.
     pub seconds: f64,
     /// Seconds that the rank has waited for images of any level.
     pub stall_seconds: f64,
-    /// Seconds of a core that their writer has taken.
+    /// Seconds of a core that their writer has used.
     pub cpu_seconds: f64,
-    /// Seconds between two images as this rank would choose them by what the last one has
-    /// cost; nothing where the time between them is given, or none is done yet.
+    /// Seconds between two images that this rank would choose by the cost of the last one; `None`
+    /// if the interval is given, or no image is done yet.
     pub interval_seconds: Option<f64>,
     /// Images that were given up.
     pub given_up: u64,
-    /// Newest epoch of which all ranks are known to have an image; 0 for none.
+    /// Newest epoch of which all ranks are known to have an image; 0 if there is none.
     pub complete_epoch: u64,
-    /// Why no more of it are written, if a write has failed here, or the level at the start.
+    /// Why this rank writes no more images, if a write has failed here, or the level failed at the
+    /// start.
     pub failure: Option<String>,
-    /// Whether no more of it are written, for a write has failed on some rank, or the level at
-    /// the start.
+    /// Whether no rank writes more images, because a write has failed on some rank, or the level
+    /// failed at the start.
     pub is_over: bool,
 }
 
@@ -48,7 +49,7 @@ pub struct LevelReport {
 pub struct Shelves {
     start: StartId,
     clock: RunClock,
-    /// Epoch of the images that were given to the writer last, 0 for none.
+    /// Epoch of the images last given to the writer; 0 if there is none.
     writing: u64,
     shelves: Vec<Shelf>,
 }
@@ -56,30 +57,31 @@ pub struct Shelves {
 /// The images of this rank on a level.
 struct Shelf {
     level: Level,
-    /// Where this rank's images are in the files of this start.
+    /// The slot of this rank's images in the files of this start.
     slot: Slot,
-    /// When the next one is due; rank 0 decides by it.
+    /// When the next image is due; rank 0 decides by it.
     next: NextImage,
-    /// Epochs of this start that all were to write an image of, and that are not known to
-    /// be complete, the oldest first. The same on all ranks.
+    /// Epochs of this start that all ranks were to write an image of, and that are not known to be
+    /// complete, oldest first. The same on all ranks.
     pending: Vec<u64>,
-    /// Those that are sealed here.
+    /// The pending epochs that are sealed here.
     sealed: BTreeSet<u64>,
-    /// The newest generations that all ranks can be restored from, the newest first. The
-    /// same on all ranks.
+    /// The newest generations that all ranks can be restored from, newest first. The same on all
+    /// ranks.
     complete: Vec<Generation>,
-    /// All files in which this rank has a slot, with an image or not. Each of the ranks that
-    /// share one removes it before it makes the next: then there is room, whoever is first.
+    /// All files in which this rank has a slot, whether it has an image or not. Each rank that
+    /// shares a file removes it before it creates the next one, so that there is room whichever
+    /// rank is first.
     own: BTreeSet<FileId>,
-    /// Those of them that are needed no more.
+    /// Files that are no longer needed, to be removed with the next image.
     unneeded: Vec<FileId>,
     told: LevelReport,
 }
 
 impl Shelves {
-    /// For a start that writes to these `slots` of each level that it has not `given_up`, and
-    /// has found `complete` generations there, the newest due at `newest_seconds` of the run, and
-    /// files `own` with images of this rank.
+    /// For a start that writes to these `slots`, one per level, on levels that it has not
+    /// `given_up`. It has found `complete` generations there, the newest due at `newest_seconds` of
+    /// the run, and files `own` with slots of this rank.
     pub fn new(
         start: StartId,
         levels: &[Level],
@@ -118,8 +120,8 @@ impl Shelves {
         Self { start, clock: RunClock::new(state_seconds), writing: 0, shelves }
     }
 
-    /// This rank writes no more images of a level: its disk has failed. All hear of it when they
-    /// come together next.
+    /// Notes that the disk of a level has failed, so that this rank writes no more images there.
+    /// The other ranks learn of it at the next barrier.
     pub fn fail(&mut self, level: usize, why: String) {
         self.shelves[level].told.failure.get_or_insert(why);
     }
@@ -129,7 +131,7 @@ impl Shelves {
         self.shelves.is_empty()
     }
 
-    /// Epoch of the images that were given to the writer last; 0 for none.
+    /// Epoch of the images last given to the writer; 0 if there is none.
     pub fn writing(&self) -> u64 {
         self.writing
     }
@@ -143,24 +145,25 @@ impl Shelves {
         self.shelves.iter().map(report).collect()
     }
 
-    /// What to do when images are not done in time: all wait if one is to be waited for.
+    /// What to do when images are not done in time: wait, if any level's images are to be waited
+    /// for.
     pub fn when_busy(&self) -> WhenBusy {
         let waits = |shelf: &Shelf| shelf.level.when_busy == WhenBusy::Wait;
         if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
     }
 
-    /// Images of this level are due at once.
+    /// Makes images of this level due at once.
     pub fn make_due(&mut self, level: usize) {
         self.shelves[level].next.make_due();
     }
 
-    /// Images of all levels are due at once.
+    /// Makes images of all levels due at once.
     pub fn make_all_due(&mut self) {
         self.shelves.iter_mut().for_each(|shelf| shelf.next.make_due());
     }
 
-    /// Seconds that the images of one epoch take this rank, by those of this start: one that is
-    /// under way takes twice as long as so far, or longer.
+    /// Seconds that the images of one epoch take this rank, judging by those of this start; one
+    /// that is being written counts at least twice its time so far.
     pub fn seconds_of_images(&self) -> f64 {
         let of = |shelf: &Shelf| {
             let LevelReport { seconds, images, .. } = shelf.told;
@@ -170,12 +173,12 @@ impl Shelves {
         self.shelves.iter().filter(|shelf| !shelf.told.is_over).map(of).sum()
     }
 
-    /// The application keeps this state now.
+    /// Notes that the application saves `state` now.
     pub fn hear_state(&mut self, state: &[u8]) {
         self.clock.hear(state);
     }
 
-    /// The levels of which all are to write an image now, a bit each, as rank 0 sees it.
+    /// The levels that need an image now, one bit each, as rank 0 sees it.
     pub fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
         let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.next.is_due(now_seconds);
@@ -183,8 +186,8 @@ impl Shelves {
         bits.fold(0, |all, bit| all | bit)
     }
 
-    /// What this rank says of its images where all ranks come together: for each level
-    /// which of the pending ones are sealed, and whether more can be written.
+    /// What this rank tells the others at a barrier: for each level the set of pending epochs that
+    /// are sealed here, as bits, and all bits set if it can still write.
     pub fn votes(&self) -> Vec<u64> {
         let votes = |shelf: &Shelf| {
             let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;
@@ -195,8 +198,8 @@ impl Shelves {
         self.shelves.iter().flat_map(votes).collect()
     }
 
-    /// What all ranks say, bit by bit. From here on a generation that all have sealed is
-    /// complete, and what is older than the newest of those may go.
+    /// Takes in the votes of all ranks, combined bit by bit: from here on a generation that all
+    /// have sealed is complete, and generations older than the ones to keep may be removed.
     pub fn hear(&mut self, votes: &[u64]) {
         assert_eq!(votes.len(), 2 * self.shelves.len());
         for (shelf, votes) in self.shelves.iter_mut().zip(votes.chunks_exact(2)) {
@@ -205,7 +208,7 @@ impl Shelves {
         }
     }
 
-    /// Whether images of this start are complete on all levels that still get some.
+    /// Whether images of this start are complete on all levels that are still written to.
     pub fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
         let mut working = self.shelves.iter().filter(|shelf| !shelf.told.is_over).peekable();
@@ -213,8 +216,8 @@ impl Shelves {
             && working.all(|shelf| shelf.complete.first().is_some_and(is_of_start))
     }
 
-    /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels
-    /// that are `due`.
+    /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels that are
+    /// `due`.
     pub fn new_images(
         &mut self,
         due: u8,
@@ -244,7 +247,7 @@ impl Shelves {
         images
     }
 
-    /// What became of images, for which the rank has waited `wait_seconds`.
+    /// Notes the results of images, for which the rank has waited `wait_seconds`.
     pub fn note(&mut self, written: Vec<Written>, wait_seconds: f64) {
         let all_seconds: f64 = written.iter().map(|one| one.seconds).sum();
         for one in written {
@@ -260,7 +263,7 @@ impl Shelves {
 }
 
 impl Shelf {
-    /// What became of an image, of which the rank has waited `wait_seconds` for.
+    /// Notes the result of an image, for which the rank has waited `wait_seconds`.
     fn note(&mut self, written: Written, wait_seconds: f64) {
         let Written { epoch, end, seconds, cpu_seconds, .. } = written;
         let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
@@ -276,7 +279,7 @@ impl Shelf {
             End::Removed => self.told.seconds += seconds,
             End::GivenUp => {
                 self.told.given_up += 1;
-                // It would have taken longer; how long is not known.
+                // It would have taken longer, by an unknown time.
                 self.next.end((seconds > 0.0).then_some(cost));
             }
             End::Failed(why) => {
@@ -286,10 +289,10 @@ impl Shelf {
         }
     }
 
-    /// Makes room for another pending generation of `start`: the oldest are not complete on
-    /// all ranks, and will not be. So they do not pile up where a rank gives its images up. No
-    /// rank writes to one of them any more: each has ended an image before it begins the next,
-    /// and has told of both.
+    /// Makes room for another pending generation of `start`, by dropping the oldest ones, which are
+    /// not complete on all ranks and never will be. So they do not accumulate if a rank gives its
+    /// images up. No rank writes to one of them any more: each ends an image before it begins the
+    /// next, and has told of both.
     fn forget_incomplete(&mut self, start: StartId) {
         let surplus = (self.pending.len() + 1).saturating_sub(PENDING_MAX);
         for epoch in self.pending.drain(..surplus) {
@@ -300,8 +303,8 @@ impl Shelf {
         }
     }
 
-    /// All ranks have sealed those of the pending epochs whose bits are set, and have ended
-    /// older images before: no rank writes to what goes.
+    /// All ranks have sealed the pending epochs whose bits are set, and have ended older images
+    /// before: no rank writes to the files that become unneeded.
     fn complete(&mut self, start: StartId, sealed_by_all: u64) {
         let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
         let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };

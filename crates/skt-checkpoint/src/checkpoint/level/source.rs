@@ -1,4 +1,4 @@
-//! Where the data of a restart may come from.
+//! The sources that a restart may take its data from.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,24 +6,24 @@ use super::super::agree::found::Content;
 use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
 
-/// Where the data of an epoch may come from.
+/// A source of the data of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The segments.
+    /// The segments in memory.
     Memory,
     /// The images of a generation on one level.
     Images {
-        /// Number of the level.
+        /// The index of the level.
         level: usize,
-        /// Which of them.
+        /// The generation of the images.
         generation: Generation,
     },
 }
 
-/// A source with more rot than its parities can rebuild, which a start has found out.
+/// A source that this start has found to have more rot than its parities can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotten {
-    /// Which one.
+    /// The source.
     pub source: Source,
     /// What is wrong with it.
     pub refusal: Refusal,
@@ -34,23 +34,23 @@ pub struct Rotten {
 pub struct FoundImage {
     /// Its name.
     pub id: ImageId,
-    /// What its seal says; `None` when it has none, or one of other parameters.
+    /// What its seal says; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,
-    /// What its parameters differ in from those of this start, in words, if they do.
+    /// The differences of its parameters from those of this start, in words, if there are any.
     pub other: Option<String>,
 }
 
-/// The images that a start goes on from.
+/// The images that a start resumes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Number of the level.
+    /// The index of the level.
     pub level: usize,
-    /// Which of them.
+    /// The generation of the images.
     pub generation: Generation,
-    /// The image that each process loads; those without one are lost, and rebuilt.
+    /// The image that each process loads; a rank without one is lost, and rebuilt.
     pub images: Vec<Option<ImageId>>,
-    /// Process that tells all the state, and the image that has it.
+    /// The process that broadcasts the state, and its image.
     pub holder: (usize, ImageId),
-    /// Why the memory of the nodes, which is nearer, is not taken.
+    /// Why the memory of the nodes, which would come first, is not used.
     pub why: String,
 }

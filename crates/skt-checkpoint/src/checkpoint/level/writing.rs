@@ -1,7 +1,7 @@
-//! Images that are being written, one operation at a time.
+//! The writing of images, one operation at a time.
 //!
-//! The order is what a power cut at any instant is survived by: the name and the body
-//! are safe before the seal is written, and the seal is safe before the image counts.
+//! The order of operations survives a power cut at any instant: the name and the body are safe
+//! before the seal is written, and the seal is safe before the image counts.
 
 use std::io;
 use std::sync::Arc;
@@ -16,52 +16,52 @@ use super::disk::{Disk, FileId, ImageFile, Slot};
 /// An image to be written.
 #[derive(Debug)]
 pub struct NewImage {
-    /// Number of its level.
+    /// The index of its level.
     pub level: usize,
     pub disk: Arc<dyn Disk>,
     pub generation: Generation,
     pub slot: Slot,
-    /// Files that are needed no more, for this rank to remove.
+    /// Files that are no longer needed, which this rank removes first.
     pub remove: Vec<FileId>,
-    /// The image itself; nothing where some are only to be removed.
+    /// The image itself; `None` if there are only files to remove.
     pub sealed: Option<Sealed>,
 }
 
-/// What an image is written from.
+/// The source of an image.
 #[derive(Debug)]
 pub struct Sealed {
-    /// Its seal, whole pages.
+    /// Its seal, in whole pages.
     pub seal: Vec<u8>,
-    /// Places of the lent parts in the body.
+    /// Offsets of the lent parts in the body.
     pub places: Vec<u64>,
     /// Bytes of the body.
     pub body_bytes: u64,
 }
 
-/// What became of an image.
+/// The result of an image.
 #[derive(Debug)]
 pub struct Written {
-    /// Number of its level.
+    /// The index of its level.
     pub level: usize,
     pub epoch: u64,
     pub end: End,
-    /// From its first operation to its last, the pauses of the caller included; 0 for one
+    /// Seconds from its first operation to its last, including the pauses of the caller; 0 for one
     /// that was given up before it was begun.
     pub seconds: f64,
-    /// What its operations have taken of a core.
+    /// Seconds of a core that its operations have used.
     pub cpu_seconds: f64,
 }
 
 /// How an image ended.
 #[derive(Debug)]
 pub enum End {
-    /// It outlives a power cut: so many bytes.
+    /// It is complete and survives a power cut; its bytes.
     Sealed(u64),
-    /// There was none to be written.
+    /// There was no image to write, only files to remove.
     Removed,
     /// It was not done in time, and does not count.
     GivenUp,
-    /// It could not be written, and does not count.
+    /// It could not be written, for this reason, and does not count.
     Failed(String),
 }
 
@@ -71,7 +71,7 @@ enum Next {
     Remove(usize),
     Create,
     SyncNames,
-    /// From this byte of this part on.
+    /// Writes the body from byte `at` of part `part` on.
     Body {
         part: usize,
         at: usize,
@@ -87,23 +87,24 @@ pub struct Writing {
     lent: Lent,
     images: Vec<NewImage>,
     piece_bytes: usize,
-    /// The one of them that is being written, and how far it is.
+    /// The index of the image that is being written; `next` is its next operation.
     image: usize,
     next: Next,
     file: Option<Box<dyn ImageFile>>,
     begun: Instant,
     cpu_seconds: f64,
-    /// When the first bytes of its body were written, and how many are.
+    /// When the first bytes of its body were written, and how many have been written.
     body: Option<(Instant, u64)>,
-    /// Operations that are done, of all images.
+    /// Operations done for all images.
     operations: u64,
-    /// Most bytes a second of a body, by level.
+    /// The most bytes of a body per second, by level.
     rates: Vec<Option<f64>>,
     written: Vec<Written>,
 }
 
 impl Writing {
-    /// Images of levels that allow so many bytes a second of a body, `rates`.
+    /// Starts writing `images` from the `lent` parts, in pieces of `piece_bytes`, with at most
+    /// `rates` bytes of a body per second, by level.
     pub fn new(
         lent: Lent,
         images: Vec<NewImage>,
@@ -127,8 +128,8 @@ impl Writing {
         }
     }
 
-    /// For how long the next operation is to be put off, so that no body is written faster
-    /// than its level allows.
+    /// Seconds to wait before the next operation, so that no body is written faster than its level
+    /// allows.
     pub fn pause_seconds(&self) -> f64 {
         let Some(image) = self.images.get(self.image) else { return 0.0 };
         match (self.body, self.rates[image.level]) {
@@ -139,8 +140,8 @@ impl Writing {
         }
     }
 
-    /// The operations that are done, and what the next one may take: the first sync writes at
-    /// most what the body has written so far; of the others, nothing is known.
+    /// The operations done, and the seconds that the next one may take: the first sync writes at
+    /// most what the body has written so far; for other operations 0, unknown.
     pub fn progress(&self) -> (u64, f64) {
         let expected_seconds = match (self.next, self.body) {
             (Next::SyncBody, Some((begun, _))) => begun.elapsed().as_secs_f64(),
@@ -149,7 +150,7 @@ impl Writing {
         (self.operations, expected_seconds)
     }
 
-    /// Does the next operation; whether there is another.
+    /// Does the next operation. Returns whether there is another.
     pub fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
         self.operations += 1;
@@ -179,7 +180,7 @@ impl Writing {
         self.image < self.images.len()
     }
 
-    /// Ends here. The room of what is not sealed is given back.
+    /// Stops writing, and frees the space of what is not sealed.
     pub fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
@@ -192,7 +193,7 @@ impl Writing {
         }
     }
 
-    /// What became of all.
+    /// The results of all images.
     pub fn into_written(self) -> Vec<Written> {
         self.written
     }
@@ -219,7 +220,7 @@ impl Writing {
             (Next::Body { part, at }, Some(sealed)) => {
                 let Some(bytes) = self.lent.part(part) else { return Ok(Next::SyncBody) };
                 let place = sealed.seal.len() as u64 + sealed.places[part] + at as u64;
-                // File systems take it best in whole pieces.
+                // File systems handle whole pieces best.
                 let piece_bytes = self.piece_bytes - (place % self.piece_bytes as u64) as usize;
                 let piece = &bytes[at..bytes.len().min(at + piece_bytes)];
                 let (_, written) = self.body.get_or_insert((Instant::now(), 0));
@@ -242,9 +243,9 @@ impl Writing {
         })
     }
 
-    /// What has not come to its end is of no use, and takes room. Where that cannot be given
-    /// back, it is when the file goes. An image that has a seal, or a part of one, is left as it
-    /// is: a hole in its body must not be found under a whole seal.
+    /// Frees the space of an image that is not complete, and so useless; if that fails, it is freed
+    /// with the file. An image that has a seal, or part of one, is left as it is: a whole seal must
+    /// never stand before a body with a hole.
     fn discard_unsealed(&mut self) {
         let is_sealing = matches!(self.next, Next::Seal | Next::SyncSeal);
         if let (false, Some(mut file)) = (is_sealing, self.file.take()) {
@@ -253,7 +254,7 @@ impl Writing {
     }
 }
 
-/// What the calling thread has taken of a core so far.
+/// Seconds of a core that the calling thread has used so far.
 fn thread_cpu_seconds() -> f64 {
     let taken = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     taken.tv_sec() as f64 + taken.tv_nsec() as f64 * 1e-9

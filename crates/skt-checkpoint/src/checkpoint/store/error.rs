@@ -1,4 +1,4 @@
-//! What can go wrong with segments, and what to do then.
+//! The errors of stores, each with what to do about it.
 
 use std::fmt::Display;
 use std::io;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use super::SegmentName;
 
-/// Why a store refuses.
+/// Why a store refuses an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No store of that name.
+    /// There is no kind of store of that name.
     #[error("unknown store `{0}`; one of {stores}", stores = super::STORES)]
     UnknownKind(String),
-    /// A name that cannot be one.
+    /// The run id or the role is not legal in a name.
     #[error(
         "run id `{run}`, role `{role}`: the {what} must be letters, digits, `.`, `_` (and `-` in \
          a run id), at most 64 and 32 bytes, not empty"
@@ -22,10 +22,10 @@ pub enum StoreError {
         run: String,
         /// The role.
         role: String,
-        /// Which of them is wrong.
+        /// Which of the two is wrong.
         what: &'static str,
     },
-    /// A size that cannot be one.
+    /// The size is not legal.
     #[error("{name}: {bytes} bytes; the size of a segment is a positive multiple of 8")]
     BadSize {
         /// The segment.
@@ -33,15 +33,15 @@ pub enum StoreError {
         /// Bytes asked for.
         bytes: usize,
     },
-    /// There is one already.
+    /// A segment of that name exists already.
     #[error("{name} exists already at {location}; `skt-hpl store clean` removes what is stale")]
     Exists {
         /// The segment.
         name: SegmentName,
-        /// Where it is.
+        /// The segment's location.
         location: String,
     },
-    /// Every key that the name leads to is taken by other segments.
+    /// Every key of the name is taken by other segments.
     #[error(
         "{name}: all {tried} System V keys for it are taken by other segments, the first of them \
          by {holder}: have that user, or the administrator, remove it (ipcrm -m ID; `ipcs -m` \
@@ -52,10 +52,10 @@ pub enum StoreError {
         name: SegmentName,
         /// Keys tried.
         tried: usize,
-        /// Which segment has the first of them, and whose it is.
+        /// The segment that has the first of them, and its user.
         holder: String,
     },
-    /// A folder's token cannot be made.
+    /// A folder's token cannot be created.
     #[error(
         "{}: no name for the file that tells this folder from others ({last} is of no use: {why}); \
          remove it, or have its owner do so, or use a folder of your own", folder.display()
@@ -65,18 +65,18 @@ pub enum StoreError {
         folder: PathBuf,
         /// The last name tried.
         last: String,
-        /// What is there.
+        /// Why the file of that name cannot serve.
         why: String,
     },
-    /// Another process is attached.
+    /// Another process is attached to the segment.
     #[error("{name} at {location} is in use by another process: is the run still going on?")]
     InUse {
         /// The segment.
         name: SegmentName,
-        /// Where it is.
+        /// The segment's location.
         location: String,
     },
-    /// The machine, or the limit of its container, has not that much memory.
+    /// The machine, or the limit of its container, does not have that much memory.
     #[error(
         "{name}: {wanted_bytes} bytes of memory are wanted, {available_bytes} are available \
          ({limit}): take a smaller N or more nodes"
@@ -86,12 +86,12 @@ pub enum StoreError {
         name: SegmentName,
         /// Bytes still to be reserved.
         wanted_bytes: u64,
-        /// Bytes that can be had.
+        /// Bytes that are available.
         available_bytes: u64,
-        /// What sets the bound: `MemAvailable`, or a control group's file.
+        /// The source of the bound: `MemAvailable`, or a control group's file.
         limit: String,
     },
-    /// The file system has not that much space.
+    /// The file system does not have that much space.
     #[error(
         "{name}: {wanted_bytes} bytes are wanted in {}, {available_bytes} are free: enlarge it \
          (tmpfs: mount -o remount,size=...) or use the store `sysv`", folder.display()
@@ -115,29 +115,29 @@ pub enum StoreError {
         limit: &'static str,
         /// Its value, in its own unit.
         value: u64,
-        /// A value that would do.
+        /// A sufficient value.
         enough: u64,
-        /// What was asked for.
+        /// What was asked for, in words.
         wanted: String,
     },
-    /// The system refused otherwise.
+    /// The system refused for another reason.
     #[error("{what}: {source}")]
     System {
-        /// The call and what it was about.
+        /// The call and its object.
         what: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl StoreError {
-    /// Whether the same call fails again until a limit, a setting or other users'
-    /// memory is changed; who is attached may go by itself.
+    /// Whether the same call fails again until a limit, a setting or other users' memory changes;
+    /// an attached process, in contrast, may detach by itself.
     pub fn is_permanent(&self) -> bool {
         !matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::System { .. })
     }
 
-    /// A segment just made is no longer there.
+    /// The error for a segment that was removed right after its creation.
     pub(super) fn robbed(name: &SegmentName, location: impl Display) -> Self {
         let what = format!(
             "{name}, just made at {location}, was removed by another process (`skt-hpl store clean \
@@ -146,12 +146,12 @@ impl StoreError {
         Self::system(what, io::ErrorKind::NotFound)
     }
 
-    /// The system refused `what` just now: reads `errno`.
+    /// The error for `what`, which the system has just refused: reads `errno`.
     pub(super) fn last(what: impl Into<String>) -> Self {
         Self::System { what: what.into(), source: io::Error::last_os_error() }
     }
 
-    /// The system refused `what` with this error.
+    /// The error for `what`, which the system refused with `source`.
     pub(super) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
     }

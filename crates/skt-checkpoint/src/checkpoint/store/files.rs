@@ -1,5 +1,5 @@
-//! Mapped files: POSIX shared memory (files in /dev/shm), tmpfs, hugetlbfs, or
-//! a node-local disk.
+//! A store of mapped files: POSIX shared memory (files in /dev/shm), tmpfs, hugetlbfs, or a
+//! node-local disk.
 
 mod draft;
 mod own;
@@ -34,28 +34,27 @@ use crate::pages;
 use draft::Draft;
 use own::Own;
 
-/// How often, and how long apart, an operation waits for a passing look of
-/// another process to be over.
+/// How often, and how far apart, an operation retries while another process briefly looks at a
+/// segment.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
 
-/// What stands between the name of a segment and a number, where a file of another
-/// user has the name.
+/// Separates the name of a segment from a number, if a file of another user has the name.
 const ELSEWHERE: &str = "~";
 
-/// The store of mapped files in one folder.
+/// A store of mapped files in one folder.
 #[derive(Debug, Clone)]
 pub struct Files {
     folder: PathBuf,
 }
 
 impl Files {
-    /// POSIX shared memory. What is `NAME` here is `/NAME` for `shm_open`.
+    /// POSIX shared memory. A segment `NAME` here is `/NAME` for `shm_open`.
     pub fn posix() -> Self {
         Self::in_folder(Path::new("/dev/shm"))
     }
 
-    /// Files in `folder`, which must exist.
+    /// The store of files in `folder`, which must exist.
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
@@ -64,8 +63,8 @@ impl Files {
         self.folder.join(name.to_string())
     }
 
-    /// Where a segment of that name may be: at its own path, or at one with a
-    /// number behind it, if another user had a file at its own.
+    /// The paths at which a segment of that name may be: its own path, or one with a number after
+    /// it if another user had a file at its own.
     fn paths(&self, name: &SegmentName) -> Result<Vec<PathBuf>> {
         let prefix = format!("{name}{ELSEWHERE}");
         let is_elsewhere = |path: &PathBuf| {
@@ -79,8 +78,8 @@ impl Files {
         Ok(paths)
     }
 
-    /// The segments of that name: one, but for the instant in which two creations
-    /// find each other.
+    /// The segments of that name. There is one, except for the instant in which two creations find
+    /// each other.
     fn find_all(&self, name: &SegmentName) -> Result<Vec<(File, Identity, PathBuf)>> {
         let mut all = Vec::new();
         for path in self.paths(name)? {
@@ -90,19 +89,18 @@ impl Files {
         Ok(all)
     }
 
-    /// The segment of that name, complete or not: the complete one, if there is any.
+    /// The segment of that name, complete or not; a complete one if there is any.
     fn find(&self, name: &SegmentName) -> Result<Option<(File, Identity, PathBuf)>> {
         let all = self.find_all(name)?;
         Ok(all.into_iter().min_by_key(|(_, identity, _)| !identity.is_ready))
     }
 
-    /// As [`Files::find`], if it is complete.
+    /// The complete segment of that name, if there is one.
     fn find_ready(&self, name: &SegmentName) -> Result<Option<(File, Identity, PathBuf)>> {
         Ok(self.find(name)?.filter(|(_, identity, _)| identity.is_ready))
     }
 
-    /// Removes an incomplete or damaged segment of that name, if nobody is at work
-    /// on it.
+    /// Removes an incomplete or damaged segment of that name, unless a process is working on it.
     fn make_way(&self, name: &SegmentName) -> Result<()> {
         let exists = |path: &Path| {
             let location = path.display().to_string();
@@ -128,8 +126,8 @@ impl Files {
         Ok(())
     }
 
-    /// Gives a new file the segment's name, or, where another user has a file of
-    /// that name, one that nobody can know before.
+    /// Gives a new file the segment's name or, if another user has a file of that name, an
+    /// unpredictable one. Returns the file's path.
     fn publish(&self, name: &SegmentName, draft: &Draft, file: &File) -> Result<PathBuf> {
         let mut path = self.path(name);
         loop {
@@ -154,8 +152,8 @@ impl Files {
         Ok(entries.map(move |entry| Ok(entry.map_err(listing)?.path())))
     }
 
-    /// Makes the file, locked and of full size. It gets the segment's name when it
-    /// says whose it is.
+    /// Creates the file, locked and of full size. It gets the segment's name once its header says
+    /// whose it is.
     fn fresh(
         &self,
         name: &SegmentName,
@@ -171,8 +169,8 @@ impl Files {
             .map_err(|error| refused("locking", &path, error))?;
         let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
         self.check_space(name, &file, &space)?;
-        // A process that is killed while the rest is set aside, which may take seconds,
-        // leaves what the next creation replaces.
+        // A process that is killed while the rest is reserved, which may take seconds, leaves a
+        // segment that the next creation replaces.
         match write_header(&file, &space, header) {
             Ok(()) => {}
             Err(Errno::ENOSPC) => return Err(self.no_space(name, &file, &space)?),
@@ -182,9 +180,9 @@ impl Files {
         Ok((file, path, space))
     }
 
-    /// Refuses where a creation elsewhere, begun before ours could be seen, has the
-    /// same name. Who sees the other gives way; it may be both. Last, ours has to be
-    /// there still: without its name others do not see it.
+    /// Refuses if a creation elsewhere, begun before this file was visible, has the same name. Each
+    /// creator that sees the other gives way; both may. Finally this file must still be at its
+    /// path: without its name others do not see it.
     fn check_alone(&self, name: &SegmentName, file: &Flock<File>, path: &Path) -> Result<()> {
         let others = self.find_all(name)?;
         if let Some((_, _, other)) = others.into_iter().find(|(_, _, other)| other != path) {
@@ -204,15 +202,14 @@ impl Files {
         Ok(StoreError::NoSpace { name, folder, wanted_bytes, available_bytes })
     }
 
-    /// Bytes free, or `None` where the file system sets no bound: hugetlbfs
-    /// mounted without a size.
+    /// Free bytes, or `None` if the file system has no bound: hugetlbfs mounted without a size.
     fn available_bytes(&self, name: &SegmentName, file: &File) -> Result<Option<u64>> {
         let stat = fstatfs(file).map_err(|e| refused("looking at", &self.path(name), e))?;
         let bytes = stat.blocks_available() as u64 * stat.block_size() as u64;
         Ok((stat.blocks() > 0).then_some(bytes))
     }
 
-    /// Refuses at once what cannot be.
+    /// Refuses at once if there is not enough space or memory.
     fn check_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
         match self.available_bytes(name, file)? {
             Some(bytes) if bytes < space.file_bytes as u64 => {
@@ -222,8 +219,7 @@ impl Files {
         }
     }
 
-    /// Sets the file's space aside, or fails here and now rather than with a
-    /// SIGBUS at some later access.
+    /// Reserves the file's space, or fails now rather than with a SIGBUS at a later access.
     fn reserve(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
         for start in (0..space.file_bytes).step_by(RESERVE_BYTES) {
             let left = space.file_bytes - start;
@@ -245,7 +241,7 @@ impl Store for Files {
         let looking = |error: io::Error| refused("looking at", &self.folder, error);
         let stat = statfs(&self.folder).map_err(|error| looking(error.into()))?;
         let memory = match is_of_one_kernel(stat.filesystem_type()) {
-            // The same through whichever mount.
+            // The same folder has these numbers through every mount.
             true => {
                 let meta = fs::metadata(&self.folder).map_err(looking)?;
                 format!("folder {} {} {kernel}", meta.dev(), meta.ino())
@@ -267,7 +263,7 @@ impl Store for Files {
             .inspect(|()| at(Stage::Reserved))
             .and_then(|()| Mapping::of(&file, &path))
             .inspect_err(|_| {
-                // Best effort on the way out; the first error is the one to report.
+                // Best effort: the first error is the one to report.
                 let _ = unlink_locked(&file, &path);
             })?;
         Ok(NewSegment::new(mapping.segment(name, bytes, file, path), header, space.touch()))
@@ -277,8 +273,8 @@ impl Store for Files {
         for _ in 0..ATTACH_TRIES {
             let Some((file, identity, path)) = self.find_ready(name)? else { return Ok(None) };
             match lock(file, FlockArg::LockExclusiveNonblock) {
-                // Removed before it was locked, it has lost its name: the next
-                // process makes another one.
+                // It was removed before it was locked, so it has lost its name: the next process
+                // creates another one.
                 Ok(file) if !is_at(&file, &path) => {}
                 Ok(file) => {
                     let mapping = Mapping::of(&file, &path)?;
@@ -306,16 +302,14 @@ impl Store for Files {
         let looking = |error: io::Error| refused("looking at", &path, error);
         let stat = fstatfs(&file).map_err(|error| looking(error.into()))?;
         if !is_of_one_kernel(stat.filesystem_type()) {
-            // Its owner may be on another machine, where it writes to memory that
-            // is not this one.
+            // Its owner may be on another machine, where it writes to other memory than this.
             return Ok(None);
         }
         let mapped_bytes = file.metadata().map_err(looking)?.len() as usize;
         let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
         let base = map_on_huge_page(&file, size, ProtFlags::PROT_READ)
             .map_err(|error| refused("mapping", &path, error))?;
-        // SAFETY: mapped just now, all of the file; the header says that the data
-        // fits.
+        // SAFETY: mapped just now, all of the file; the header says that the data fits.
         let view =
             unsafe { View::from_mapped(base.cast(), mapped_bytes, identity.data_bytes, false) };
         Ok(Some(view))
@@ -377,8 +371,8 @@ impl Store for Files {
     }
 }
 
-/// Maps all of a file at the beginning of a huge page: only so does it have the
-/// huge pages in this process that it has in memory.
+/// Maps all of a file at the beginning of a huge page: only then does this process see the huge
+/// pages that the file has in memory.
 fn map_on_huge_page(
     file: &File,
     size: NonZeroUsize,
@@ -387,18 +381,18 @@ fn map_on_huge_page(
     if let Ok(place) = pages::Place::new(size.get()) {
         let at = NonZeroUsize::new(place.base().as_ptr() as usize);
         let how = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        // SAFETY: replaces the mapping of our own place alone, which is as long.
+        // SAFETY: replaces only the mapping of our own place, which is as long.
         if let Ok(base) = unsafe { mmap(at, size, access, how, file.as_fd(), 0) } {
             place.taken(size.get());
             return Ok(base);
         }
     }
-    // Files of larger pages than that must begin on one of theirs.
-    // SAFETY: a fresh mapping at a place of the system's choice.
+    // A file on larger pages must begin at a boundary of such a page.
+    // SAFETY: a new mapping at an address that the system chooses.
     unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0) }
 }
 
-/// A locked file in memory, all of it.
+/// All of a locked file, mapped.
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
@@ -414,7 +408,7 @@ impl Mapping {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let base = map_on_huge_page(file, size, access)
             .map_err(|error| refused("mapping", path, error))?;
-        // SAFETY: our mapping; a refused advice only costs speed.
+        // SAFETY: our mapping; refused advice only costs speed.
         let _ = unsafe { madvise(base, bytes, MmapAdvise::MADV_HUGEPAGE) };
         Ok(Self { base: base.cast(), bytes, page_bytes: space.page_bytes })
     }
@@ -429,13 +423,13 @@ impl Mapping {
         let Self { base, bytes: mapped_bytes, page_bytes } = self;
         let (name, hold) = (name.clone(), Hold::File { path, file });
         let mapped = Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note: None, hold };
-        // SAFETY: mapped by `of`, all of the file; the lock keeps other processes of
-        // ours away.
+        // SAFETY: mapped by `of`, all of the file; the lock keeps other processes of this program
+        // away.
         unsafe { Segment::from_mapped(mapped) }
     }
 }
 
-/// What the file system makes of a file of some length.
+/// The properties of a file on its file system.
 struct Space {
     fs: FsType,
     page_bytes: usize,
@@ -454,7 +448,8 @@ impl Space {
         Ok(Self { fs, page_bytes, file_bytes: bytes.next_multiple_of(page_bytes) })
     }
 
-    /// Refuses unless the next `next` bytes can be taken, where they are memory.
+    /// Refuses unless the next `next` of the `left` bytes can be taken, if the file system is
+    /// memory.
     fn check_memory(&self, name: &SegmentName, next: usize, left: usize) -> Result<()> {
         match self.fs == TMPFS_MAGIC {
             true => Host::this().check_memory(name, next as u64, left as u64),
@@ -468,15 +463,15 @@ impl Space {
     }
 }
 
-/// Sets the first page aside, gives the file its length, and writes the header:
-/// through a mapping, since hugetlbfs knows no other way to write.
+/// Reserves the first page, gives the file its length, and writes the header through a mapping,
+/// because hugetlbfs has no other way to write.
 fn write_header(file: &File, space: &Space, header: &Header) -> nix::Result<()> {
     posix_fallocate(file.as_fd(), 0, space.page_bytes as i64)?;
     ftruncate(file, space.file_bytes as i64)?;
     let size = NonZeroUsize::new(space.page_bytes).expect("a page");
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a fresh mapping at a place of the system's choice, gone at once;
-    // its page is set aside, aligned, and nobody else refers to it.
+    // SAFETY: a new mapping at an address that the system chooses, gone at once; its page is
+    // reserved, aligned, and nothing else refers to it.
     unsafe {
         let page = mmap(None, size, access, MapFlags::MAP_SHARED, file.as_fd(), 0)?;
         page.cast::<Header>().write_volatile(*header);
@@ -484,8 +479,7 @@ fn write_header(file: &File, space: &Space, header: &Header) -> nix::Result<()> 
     }
 }
 
-/// Whether files of that system are seen by one kernel alone; of others, machines
-/// may share a folder.
+/// Whether only one kernel sees files of that file system; machines may share a folder on others.
 fn is_of_one_kernel(fs: FsType) -> bool {
     [TMPFS_MAGIC, HUGETLBFS_MAGIC, EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC]
         .contains(&fs)

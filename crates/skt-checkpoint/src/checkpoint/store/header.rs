@@ -1,4 +1,5 @@
-//! The first page of each segment: proof that it is ours, and whose.
+//! The first page of each segment: it proves that the segment is of this program, and says whose it
+//! is.
 
 use std::mem::offset_of;
 
@@ -8,7 +9,7 @@ use super::host::Process;
 use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
 use crate::checkpoint::codec::checksum;
 
-/// Bytes before the data: the smallest page there is, whatever the system's is.
+/// Bytes before the data: the smallest page of any system.
 pub use crate::pages::PAGE_BYTES;
 
 const MAGIC: [u8; 8] = *b"SKTHPLSG";
@@ -16,7 +17,7 @@ const VERSION: u64 = 1;
 /// A complete segment has `ready = checksum ^ READY`.
 const READY: u64 = 0x5259_4441_4552_5953;
 
-/// The header as it lies in memory. Written once, but for `ready`.
+/// The header as it is in memory. Written once, except `ready`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Header {
@@ -26,15 +27,15 @@ pub struct Header {
     role: [u8; ROLE_BYTES_MAX],
     rank: u64,
     data_bytes: u64,
-    /// Of the creator.
+    /// The process that created the segment.
     process: Process,
     created_unix_seconds: u64,
-    /// Of all above.
+    /// Checksum of the fields above.
     checksum: u64,
     ready: u64,
 }
 
-/// What a valid header says.
+/// The contents of a valid header.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub name: SegmentName,
@@ -45,7 +46,7 @@ pub struct Identity {
 }
 
 impl Header {
-    /// A header for a segment that this process creates now; not yet ready.
+    /// A header for a segment that this process creates now; not ready yet.
     pub fn new(name: &SegmentName, data_bytes: usize) -> Self {
         let mut header = Self {
             magic: MAGIC,
@@ -62,7 +63,7 @@ impl Header {
         header
     }
 
-    /// Marks the segment complete.
+    /// Marks the segment as complete.
     pub fn set_ready(&mut self) {
         self.ready = self.checksum ^ READY;
     }
@@ -71,14 +72,14 @@ impl Header {
         checksum(&bytemuck::bytes_of(self)[..offset_of!(Self, checksum)])
     }
 
-    /// Whether a damaged header, in whose other bytes nothing can be trusted, is
-    /// one of this program all the same.
+    /// Whether a damaged header, whose other bytes cannot be trusted, still shows that the segment
+    /// is of this program.
     pub fn is_recognizable(&self) -> bool {
         self.magic == MAGIC || self.process.is_of_this_boot()
     }
 
-    /// What the header says, if it is one of ours and whole, in a segment of
-    /// `segment_bytes`.
+    /// The contents of the header of a segment of `segment_bytes`, if it is whole and of this
+    /// program.
     pub fn identity(&self, segment_bytes: usize) -> Option<Identity> {
         let room = segment_bytes.checked_sub(PAGE_BYTES)?;
         let data_bytes = usize::try_from(self.data_bytes).ok()?;

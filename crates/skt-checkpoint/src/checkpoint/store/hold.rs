@@ -1,9 +1,9 @@
-//! What keeps a segment attached, and frees the very one that is held.
+//! The attachment to a segment, by which exactly the held segment is freed.
 //!
-//! A name may lead to another segment by now. So what is freed is what is held, and
-//! not what is found under the name: a System V segment by its id, a file by a path
-//! that leads to the file that is locked. Nobody takes the path away from under the
-//! lock (but by force), so it stays as it was found until it is taken away.
+//! By now a name may lead to another segment. So a segment is freed by what is held, not by what
+//! its name leads to: a System V segment by its id, a file by a path that leads to the locked file.
+//! Nobody removes the path of a locked file (except by force), so the path stays valid until the
+//! holder removes it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -14,17 +14,17 @@ use nix::fcntl::Flock;
 
 use super::{Result, StoreError};
 
-/// What keeps a segment attached.
+/// The attachment to a segment.
 #[derive(Debug)]
 pub enum Hold {
-    /// A System V segment.
+    /// A System V segment, by its id.
     SysV { shmid: i32 },
-    /// A mapped file, locked for this process alone as long as it is open.
+    /// A mapped file, locked for this process alone while it is open.
     File { path: PathBuf, file: Flock<File> },
 }
 
 impl Hold {
-    /// Frees the segment; false when it is gone. The mapping stays.
+    /// Frees the segment; false if it is gone already. The mapping stays.
     pub fn free(&self) -> Result<bool> {
         match self {
             Self::SysV { shmid } => remove_id(*shmid),
@@ -33,9 +33,9 @@ impl Hold {
     }
 }
 
-/// Frees a System V segment; false when another process was faster.
+/// Frees a System V segment; false if another process was faster.
 pub fn remove_id(shmid: i32) -> Result<bool> {
-    // SAFETY: a system call without memory of ours.
+    // SAFETY: a system call that touches no memory of this process.
     if unsafe { libc::shmctl(shmid, libc::IPC_RMID, std::ptr::null_mut()) } == 0 {
         return Ok(true);
     }
@@ -45,18 +45,18 @@ pub fn remove_id(shmid: i32) -> Result<bool> {
     }
 }
 
-/// Whether `path` leads to that very file.
+/// Whether `path` leads to this very file.
 pub fn is_at(file: &Flock<File>, path: &Path) -> bool {
     let (Ok(here), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     (here.dev(), here.ino()) == (there.dev(), there.ino())
 }
 
-/// Takes the path of a locked file away; false when it leads elsewhere.
+/// Removes the path of a locked file; false if it leads elsewhere.
 pub fn unlink_locked(file: &Flock<File>, path: &Path) -> Result<bool> {
     if is_at(file, path) { unlink(path) } else { Ok(false) }
 }
 
-/// Takes a path away, whatever it leads to; false when another process was faster.
+/// Removes a path, whatever it leads to; false if another process was faster.
 pub fn unlink(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),

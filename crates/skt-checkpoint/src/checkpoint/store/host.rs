@@ -1,5 +1,4 @@
-//! What the machine is like: its memory, its limits, its habits of taking
-//! segments away, and which processes live.
+//! The machine: its memory, its limits, what on it may remove segments, and which processes run.
 
 use std::fs;
 use std::num::NonZeroU64;
@@ -14,21 +13,21 @@ use serde::{Deserialize, Serialize};
 use super::{Result, SegmentName, StoreError};
 use crate::pages::{PAGE_BYTES, system_page_bytes};
 
-/// Left free for everything else when memory is reserved.
+/// Memory that is left free for everything else when segments are reserved.
 const MARGIN_BYTES: u64 = 64 << 20;
 /// Inode of the first IPC namespace (PROC_IPC_INIT_INO of the kernel).
 const FIRST_IPC_NAMESPACE: u64 = 0xefff_ffff;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Users up to this id are of the system and spared by systemd.
+/// Users up to this id belong to the system; systemd does not remove their segments.
 const SYSTEM_USER_MAX: u32 = 999;
 
-/// This user's effective id.
+/// The effective id of this user.
 pub(super) fn user_id() -> u32 {
     // SAFETY: cannot fail, touches no memory.
     unsafe { libc::geteuid() }
 }
 
-/// Seconds since 1970.
+/// Seconds since 1970, by the system's clock.
 pub fn now_unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -38,27 +37,27 @@ pub fn now_unix_seconds() -> u64 {
 pub enum Liveness {
     /// It runs.
     Alive,
-    /// It has ended, or the machine was started anew since.
+    /// It has ended, or the machine was rebooted since.
     Dead,
     /// It belongs to another PID namespace (a container) and cannot be seen.
     Unknown,
 }
 
-/// A process, told apart from a later one of the same number.
+/// A process, distinguishable from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Process {
     pid: u64,
-    /// Start, in clock ticks after boot.
+    /// Its start, in clock ticks after boot.
     start_ticks: u64,
-    /// Inode of its PID namespace.
+    /// The inode of its PID namespace.
     pid_namespace: u64,
     /// /proc/sys/kernel/random/boot_id, padded with zeros.
     boot_id: [u8; 64],
 }
 
 impl Process {
-    /// This one.
+    /// The calling process.
     pub fn this() -> Self {
         let pid = std::process::id();
         Self {
@@ -69,14 +68,14 @@ impl Process {
         }
     }
 
-    /// As [`Process::parse`] reads it.
+    /// The text that [`Process::parse`] reads.
     pub fn text(&self) -> String {
         let end = self.boot_id.iter().position(|&b| b == 0).unwrap_or(self.boot_id.len());
         let boot_id = String::from_utf8_lossy(&self.boot_id[..end]);
         format!("{}.{}.{}.{boot_id}", self.pid, self.start_ticks, self.pid_namespace)
     }
 
-    /// Reads what [`Process::text`] wrote.
+    /// Reads the text of [`Process::text`].
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.splitn(4, '.');
         let mut number = || fields.next()?.parse().ok();
@@ -87,12 +86,12 @@ impl Process {
         Some(Self { pid, start_ticks, pid_namespace, boot_id })
     }
 
-    /// Whether it was one of this boot, of a system that tells.
+    /// Whether it was a process of this boot; false if the system has no boot id.
     pub fn is_of_this_boot(&self) -> bool {
         self.boot_id[0] != 0 && self.boot_id == boot_id()
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
@@ -111,10 +110,10 @@ impl Process {
     }
 }
 
-/// Whether the process `pid` runs that did something at that time. A process that
-/// was started clearly later is another one, of the same number.
+/// Whether a process `pid` runs that did something at that time. A process that clearly started
+/// later is another one with the same number.
 pub(super) fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
-    /// The clocks of the two times differ by so much at most.
+    /// The largest difference of the clocks of the two times.
     const DOUBT_SECONDS: u64 = 5;
     let Some(ticks) = running_since(pid) else { return Liveness::Dead };
     match unix_start(ticks) {
@@ -123,7 +122,7 @@ pub(super) fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
     }
 }
 
-/// Seconds from 1970 to so many clock ticks after boot.
+/// Seconds from 1970 to `ticks` clock ticks after boot.
 fn unix_start(ticks: u64) -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -132,15 +131,14 @@ fn unix_start(ticks: u64) -> Option<u64> {
     Some(boot.trim().parse::<u64>().ok()? + ticks / u64::try_from(ticks_a_second).ok()?)
 }
 
-/// When a process was started, in ticks; `None` when there is none, or only
-/// its remains.
+/// The start of a process, in clock ticks after boot; `None` if it does not exist, or is a zombie.
 pub fn running_since(pid: u32) -> Option<u64> {
     stat(pid)?(22)
 }
 
-/// The numbers in a process's stat by their place in proc(5), from 4 on: after its name,
-/// which may hold anything, and its state. `None` when there is no such process, or only
-/// its remains (a zombie has let go of its memory).
+/// Reads the numbers in a process's stat by their position in proc(5), from 4 on, that is, after
+/// its name (which may contain anything) and its state. `None` if there is no such process, or only
+/// a zombie, which has released its memory.
 pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<String> =
@@ -149,18 +147,18 @@ pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
     (!is_gone).then_some(move |place: usize| fields.get(place - 3)?.parse().ok())
 }
 
-/// Whether a process that holds something is at work.
+/// Whether a process that holds something is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It runs, and nobody has killed it.
+    /// It runs, and has not been killed.
     Alive,
-    /// It was killed or has ended: what it still holds it gives up by itself.
+    /// It was killed or has ended: what it still holds is released without further action.
     Ending,
     /// It cannot be seen from here.
     Unknown,
 }
 
-/// This process in words, for [`presence`].
+/// A description of this process, for [`presence`].
 pub fn this_process() -> String {
     Process::this().text()
 }
@@ -175,10 +173,10 @@ pub fn presence(process: &str) -> Presence {
     }
 }
 
-/// Whether there is a process of that number that ends: the system takes its memory apart, or is
-/// about to. Its first thread may have ended already.
+/// Whether process `pid` is ending: the system is releasing its memory, or is about to. Its first
+/// thread may have ended already.
 pub fn is_ending(pid: u32) -> bool {
-    /// PF_EXITING of the kernel, in field 9 of a process's stat.
+    /// PF_EXITING of the kernel, a bit in field 9 of a process's stat.
     const EXITING: u64 = 0x4;
     match stat(pid) {
         Some(field) => field(9).is_some_and(|flags| flags & EXITING != 0) || is_killed(pid),
@@ -186,7 +184,7 @@ pub fn is_ending(pid: u32) -> bool {
     }
 }
 
-/// Whether a process has been sent SIGKILL and has not taken note of it yet.
+/// Whether a SIGKILL is pending for a process.
 fn is_killed(pid: u32) -> bool {
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -197,8 +195,8 @@ fn is_killed(pid: u32) -> bool {
     { pending }.any(|mask| mask & KILL != 0)
 }
 
-/// How many processes of this user end on this machine: memory that they have is still to be
-/// given back.
+/// The number of processes of this user that are ending on this machine: their memory will soon be
+/// free.
 pub fn ending_processes() -> usize {
     let is_own = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.uid() == user_id());
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -218,8 +216,8 @@ fn boot_id() -> [u8; 64] {
     id
 }
 
-/// The kernel that runs here, until it is started anew: the boot id. Where the
-/// system tells none, the name of the host.
+/// Identifies the running kernel until the next boot: the boot id or, if the system has none, the
+/// name of the host.
 pub(super) fn kernel() -> String {
     let boot_id = fs::read_to_string(BOOT_ID).unwrap_or_default();
     match boot_id.trim() {
@@ -229,18 +227,18 @@ pub(super) fn kernel() -> String {
     }
 }
 
-/// Inode of this thread's namespace of that kind, 0 when it cannot be read.
+/// The inode of this thread's namespace of that kind; 0 if it cannot be read.
 pub(super) fn namespace(kind: &str) -> u64 {
     let link = fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap_or_default();
     inode_in(&link).unwrap_or(0)
 }
 
-/// 17 of `ipc:[17]`.
+/// The number 17 in `ipc:[17]`.
 fn inode_in(link: &Path) -> Option<u64> {
     link.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok()
 }
 
-/// Something about this machine that may cost a run its segments.
+/// A property of this machine that may cost a run its segments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trap {
     /// systemd removes the user's segments when the last session ends.
@@ -252,17 +250,17 @@ pub enum Trap {
     RemoveIpc {
         /// Id of the user.
         user: u32,
-        /// Where the setting comes from.
+        /// The source of the setting.
         source_file: String,
     },
-    /// The process has an IPC namespace of its own.
+    /// The process has its own IPC namespace.
     #[error(
         "this process runs in an IPC namespace of its own (a container?): System V segments are \
          gone with the container; run it with the host's (docker --ipc=host), or use file:FOLDER \
          on a volume"
     )]
     OwnIpcNamespace,
-    /// The kernel removes a segment with its last process.
+    /// The kernel removes a segment together with its last process.
     #[error(
         "kernel.shm_rmid_forced = 1: the kernel removes a System V segment as soon as no process \
          is attached to it, so that no checkpoint outlives its job. sysctl -w \
@@ -270,7 +268,7 @@ pub enum Trap {
          without checkpoints (--ft none)"
     )]
     ForcedRemoval,
-    /// The folder is another one in each job step.
+    /// The folder is different in each job step.
     #[error(
         "{} is another one than that of the system (private mount namespace, e.g. Slurm's \
          job_container/tmpfs): segments in it are gone with the job step", .0.display()
@@ -286,7 +284,7 @@ pub enum Trap {
         folder: PathBuf,
         /// Bytes free.
         free_bytes: u64,
-        /// Bytes this host's ranks want together.
+        /// Bytes that this host's ranks need together.
         wanted_bytes: u64,
     },
     /// The folder cannot be used.
@@ -294,7 +292,7 @@ pub enum Trap {
     NoFolder {
         /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
     /// A limit of System V shared memory is too low.
@@ -304,46 +302,47 @@ pub enum Trap {
         limit: &'static str,
         /// Its value.
         value: u64,
-        /// A value that would do.
+        /// A sufficient value.
         enough: u64,
     },
-    /// Memory does not suffice.
+    /// There is not enough memory.
     #[error(
         "{available_bytes} of {wanted_bytes} bytes of memory are available ({limit}): take a \
          smaller N or more nodes"
     )]
     LowMemory {
-        /// Bytes that can be had.
+        /// Bytes that are available.
         available_bytes: u64,
-        /// Bytes this host's ranks want together.
+        /// Bytes that this host's ranks need together.
         wanted_bytes: u64,
-        /// What sets the bound.
+        /// The source of the bound.
         limit: String,
     },
 }
 
 impl Trap {
-    /// Whether no segment outlives its processes: there is nothing that a run could go on from.
+    /// Whether no segment outlives its processes, so that a run could never be resumed.
     pub fn voids_store(&self) -> bool {
         matches!(self, Self::ForcedRemoval)
     }
 }
 
-/// Limits of System V shared memory and what of them is in use.
+/// Limits of System V shared memory, and how much of them is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SysvLimits {
-    /// Largest segment.
+    /// Bytes of the largest possible segment.
     pub shmmax_bytes: u64,
-    /// Pages in all segments together.
+    /// The most pages of all segments together.
     pub shmall_pages: u64,
-    /// Number of segments.
+    /// The most segments.
     pub shmmni: u64,
     /// Pages in use.
     pub used_pages: u64,
-    /// Bytes of a page. An earlier program, which does not tell, took them to be these.
+    /// Bytes of a page. A report of an earlier program lacks them; that program assumed the
+    /// default.
     #[serde(default = "smallest_page")]
     pub page_bytes: NonZeroU64,
-    /// Segments there are.
+    /// Segments that exist.
     pub segments: u64,
 }
 
@@ -352,14 +351,14 @@ fn smallest_page() -> NonZeroU64 {
 }
 
 impl SysvLimits {
-    /// Pages that a segment with so many bytes of data takes at most: with the first
-    /// page, and what the mark of a new segment may take.
+    /// The most pages that a segment with `bytes` of data takes, including its first page and the
+    /// mark of a new segment.
     pub fn pages_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.page_bytes.get()).saturating_add(2)
     }
 
-    /// Those that are too low for `segments` more of `pages` together, the largest with
-    /// so many bytes of data.
+    /// The limits that are too low for `segments` more segments of `pages` together, the largest
+    /// with `largest_bytes` of data.
     pub fn too_low(&self, segments: u64, pages: u64, largest_bytes: u64) -> Vec<Trap> {
         let largest = largest_bytes.saturating_add(2 * PAGE_BYTES as u64);
         let limits = [
@@ -372,7 +371,7 @@ impl SysvLimits {
     }
 }
 
-/// A machine, seen through its /proc, /sys and /etc.
+/// A machine, as its /proc, /sys and /etc describe it.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
@@ -380,12 +379,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// This machine and user.
+    /// This machine, for this user.
     pub fn this() -> Self {
         Self { root: PathBuf::from("/"), user: user_id() }
     }
 
-    /// A machine whose files lie under `root`, for tests.
+    /// A machine whose files are under `root`, for tests.
     pub fn under(root: &Path, user: u32) -> Self {
         Self { root: root.to_owned(), user }
     }
@@ -398,8 +397,8 @@ impl Host {
         self.read(path)?.trim().parse().ok()
     }
 
-    /// Bytes of memory that can still be had, and what sets that bound.
-    /// Unbounded where nothing can be read.
+    /// Bytes of memory that are still available, and the source of that bound; unbounded if nothing
+    /// can be read.
     pub fn available_memory(&self) -> (u64, String) {
         let meminfo = self.read("proc/meminfo").unwrap_or_default();
         let machine = meminfo
@@ -411,7 +410,7 @@ impl Host {
         machine.into_iter().chain(groups).min().unwrap_or((u64::MAX, "no limit known".to_owned()))
     }
 
-    /// Headroom under the memory limit of each control group around us.
+    /// The available memory under the limit of each control group around this process.
     fn cgroup_memory(&self) -> Vec<(u64, String)> {
         let mut bounds = Vec::new();
         for line in self.read("proc/self/cgroup").unwrap_or_default().lines() {
@@ -443,10 +442,10 @@ impl Host {
         bounds
     }
 
-    /// Refuses unless the next `next_bytes` can be taken and some memory stays.
+    /// Refuses unless the next `next_bytes` can be taken and some memory stays free.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`], which says that `left_bytes` are wanted.
+    /// [`StoreError::NoMemory`], with `left_bytes` as the bytes wanted.
     pub(super) fn check_memory(
         &self,
         name: &SegmentName,
@@ -461,7 +460,7 @@ impl Host {
         Err(StoreError::NoMemory { name, wanted_bytes: left_bytes, available_bytes, limit })
     }
 
-    /// The limits of System V shared memory; unbounded where not readable.
+    /// The limits of System V shared memory; unbounded where they cannot be read.
     pub fn sysv_limits(&self) -> SysvLimits {
         let limit =
             |name: &str| self.read_number(&format!("proc/sys/kernel/{name}")).unwrap_or(u64::MAX);
@@ -483,7 +482,7 @@ impl Host {
         }
     }
 
-    /// What threatens any store on this machine.
+    /// What threatens the segments of any store on this machine.
     pub fn common_traps(&self, wanted_bytes: u64) -> Vec<Trap> {
         let (available_bytes, limit) = self.available_memory();
         let memory = (wanted_bytes.saturating_add(MARGIN_BYTES) > available_bytes)
@@ -515,7 +514,7 @@ impl Host {
         if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() {
             traps.push(Trap::PrivateFolder(folder.clone()));
         }
-        // Without any blocks it sets no bound: hugetlbfs mounted without a size.
+        // A file system without blocks has no bound: hugetlbfs mounted without a size.
         if stat.blocks() > 0 && free_bytes < wanted_bytes {
             traps.push(Trap::SmallFolder { folder, free_bytes, wanted_bytes });
         }
@@ -527,16 +526,16 @@ impl Host {
         (inode_in(&link)? != FIRST_IPC_NAMESPACE).then_some(Trap::OwnIpcNamespace)
     }
 
-    /// Whether init sees other mounts than we do; `false` when it cannot be
-    /// told (it takes the rights of root).
+    /// Whether init sees other mounts than this process; `false` if that cannot be read (it takes
+    /// the rights of root).
     fn own_mount_namespace(&self) -> bool {
         let link =
             |process: &str| fs::read_link(self.root.join("proc").join(process).join("ns/mnt"));
         matches!((link("self"), link("1")), (Ok(own), Ok(first)) if own != first)
     }
 
-    /// systemd's RemoveIPC, which is on unless set otherwise and spares users
-    /// of the system.
+    /// systemd's RemoveIPC, which is on unless set otherwise and does not apply to users of the
+    /// system.
     fn remove_ipc(&self) -> Option<Trap> {
         let is_systemd = self.root.join("run/systemd/system").is_dir();
         if !is_systemd || self.user <= SYSTEM_USER_MAX {
@@ -561,8 +560,8 @@ impl Host {
         })
     }
 
-    /// A switch of logind.conf that is on by default: the last file that sets
-    /// it, drop-ins after the main file, and its value.
+    /// A setting of logind.conf that is on by default: the last file that sets it (drop-ins come
+    /// after the main file), and its value.
     fn logind_setting(&self, key: &str) -> (String, bool) {
         let roots = ["usr/lib/systemd", "run/systemd", "etc/systemd"];
         let main = roots.iter().rev().map(|r| format!("{r}/logind.conf"));

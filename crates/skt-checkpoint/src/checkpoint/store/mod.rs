@@ -1,19 +1,17 @@
 //! Memory that outlives the process.
 //!
-//! A [`Segment`] is a page-aligned range of bytes with a name. Dropping it
-//! detaches it; [`Segment::remove`] frees it, and [`Store::remove`]. Three backends:
+//! A [`Segment`] is a page-aligned range of bytes with a name. Dropping it detaches it;
+//! [`Segment::remove`] and [`Store::remove`] free it. There are three backends:
 //!
 //! | store | memory | bound by |
 //! |---|---|---|
-//! | [`SysV`] (default) | System V segments, huge pages on request | `kernel.shmmax`, `kernel.shmall` |
+//! | [`SysV`] (default) | System V, huge pages on request | `kernel.shmmax`, `kernel.shmall` |
 //! | [`Files::posix`] | POSIX shared memory | size of /dev/shm |
 //! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
 //!
-//! Each segment begins with a page that says whose it is (`header`); what
-//! does not carry that page, or belongs to another user, is never listed,
-//! attached or removed. A segment is attached by one process at a time; others
-//! may have a [`View`] of it.
-//! docs/store.md tells more.
+//! Each segment begins with a page that says whose it is (`header`). Memory without that page, or
+//! of another user, is never listed, attached or removed. A segment is attached by one process at a
+//! time; others may have a [`View`] of it. docs/store.md has the details.
 
 mod error;
 mod files;
@@ -38,11 +36,11 @@ pub use segment::{NewSegment, Segment, View};
 pub use stub::{Flaw, Stub};
 pub use sysv::SysV;
 
-/// Result of a store's operation.
+/// The result of a store's operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// How often [`Store::list`] looks again at what seems in use, and how long it
-/// waits before.
+/// How often [`Store::list`] looks again at segments that seem in use, and how long it waits before
+/// each look.
 const LOOKS: u32 = 4;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -51,10 +49,10 @@ pub const RUN_BYTES_MAX: usize = 64;
 /// Longest role, in bytes.
 pub const ROLE_BYTES_MAX: usize = 32;
 
-/// What every name begins with.
+/// The prefix of every name.
 const PREFIX: &str = "skt-hpl-";
 
-/// Name of a segment: which run, which part of its state, which logical rank.
+/// The name of a segment: its run, its part of a rank's state, and its logical rank.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentName {
     run: String,
@@ -63,12 +61,12 @@ pub struct SegmentName {
 }
 
 impl SegmentName {
-    /// A name.
+    /// The name for `run`, `role` and `rank`.
     ///
     /// # Errors
-    /// [`StoreError::BadName`] unless `run` and `role` are letters, digits,
-    /// `.`, `_` and `-` (no `-` in a role), not empty and no longer than
-    /// [`RUN_BYTES_MAX`] and [`ROLE_BYTES_MAX`].
+    /// [`StoreError::BadName`] unless `run` and `role` consist of letters, digits, `.`, `_` and `-`
+    /// (no `-` in a role), are not empty, and have at most [`RUN_BYTES_MAX`] and [`ROLE_BYTES_MAX`]
+    /// bytes.
     pub fn new(run: &str, role: &str, rank: u32) -> Result<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
         let run_fits = (1..=RUN_BYTES_MAX).contains(&run.len());
@@ -86,21 +84,21 @@ impl SegmentName {
         Ok(Self { run: run.to_owned(), role: role.to_owned(), rank })
     }
 
-    /// Reads what its `Display` wrote.
+    /// Reads the text that `Display` writes.
     fn parse(text: &str) -> Option<Self> {
         let (rest, rank) = text.strip_prefix(PREFIX)?.rsplit_once('-')?;
         let (run, role) = rest.rsplit_once('-')?;
         let name = Self::new(run, role, rank.parse().ok()?).ok()?;
-        // `+7` and `07` are read as 7.
+        // `parse` would read `+7` and `07` as 7, too.
         (name.to_string() == text).then_some(name)
     }
 
-    /// The run's id.
+    /// The id of the run.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// Which part of a rank's state.
+    /// The part of a rank's state.
     pub fn role(&self) -> &str {
         &self.role
     }
@@ -117,130 +115,128 @@ impl fmt::Display for SegmentName {
     }
 }
 
-/// What is known of a segment without attaching it.
+/// What a store knows of a segment without attaching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Its name.
     pub name: SegmentName,
-    /// Where it is: `shmid 5, key 0x...` or a path.
+    /// Its location: `shmid 5, key 0x...` or a path.
     pub location: String,
-    /// Bytes of data (without the header page).
+    /// Bytes of data, without the header page.
     pub bytes: usize,
-    /// Whether its creation was completed.
+    /// Whether its creation is complete.
     pub is_ready: bool,
     /// Whether a process is attached.
     pub in_use: bool,
-    /// How many processes are attached, where the store can tell.
+    /// The number of attached processes, if the store can tell.
     pub attached: Option<u64>,
-    /// Process that created it.
+    /// The process that created it.
     pub creator_pid: u32,
     /// Whether that process still runs.
     pub creator: Liveness,
-    /// When it was created, seconds since 1970.
+    /// Time of its creation, in seconds since 1970.
     pub created_unix_seconds: u64,
 }
 
-/// Stages of a creation, for those who want to know what a death there leaves.
+/// Stages of a creation, at which tests let the creator die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The segment is there, and does not say yet whose it is: a [`Stub`], where
-    /// it has a name in the system at all.
+    /// The segment exists, and does not say yet whose it is: a [`Stub`], if it has a name in the
+    /// system at all.
     Made,
-    /// The segment says whose it is; nothing of its memory is reserved yet.
+    /// The segment says whose it is; none of its memory is reserved yet.
     Named,
-    /// What has to be set aside before it is mapped has been.
+    /// Everything that must be reserved before mapping is reserved.
     Reserved,
 }
 
-/// Which memory a store is.
+/// Identifies the memory of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreId {
-    /// The same for two processes that see the same segments, whatever the names
-    /// of their hosts.
+    /// Equal for two processes that see the same segments, whatever the names of their hosts.
     pub memory: String,
-    /// The kernel through which this process sees it.
+    /// The kernel through which this process sees the memory.
     pub kernel: String,
 }
 
-/// A place for segments.
+/// Memory for segments.
 pub trait Store {
-    /// Which memory it is. In a folder of a file system that may be shared by
-    /// machines, a small file is made that tells it from others.
+    /// Identifies the memory of the store. If machines may share the folder's file system, a small
+    /// file is created there that tells the folder from others.
     ///
     /// # Errors
     /// When the system refuses.
     fn id(&self) -> Result<StoreId>;
 
-    /// As [`Store::begin`], with `at` called at the stages of the creation.
+    /// [`Store::begin`], with calls of `at` at the stages of the creation.
     ///
     /// # Errors
-    /// As [`Store::begin`].
+    /// The errors of [`Store::begin`].
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment>;
 
-    /// Starts to create a segment of `bytes` zero bytes. The system's limits
-    /// and free memory have been checked; [`NewSegment::finish`] completes it.
+    /// Starts to create a segment of `bytes` zero bytes; [`NewSegment::finish`] completes it. The
+    /// system's limits and free memory have been checked then. An incomplete segment of that name
+    /// that no process holds is replaced.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] when a complete segment of that name is there;
-    /// typed errors for lack of memory, space or permission. An incomplete
-    /// segment that nobody holds is replaced.
+    /// [`StoreError::Exists`] when a complete segment of that name exists; typed errors for lack of
+    /// memory, space or permission.
     fn begin(&self, name: &SegmentName, bytes: usize) -> Result<NewSegment> {
         self.begin_at(name, bytes, &|_| ())
     }
 
-    /// A new segment of `bytes` zero bytes, all of its memory reserved.
+    /// Creates a segment of `bytes` zero bytes, with all of its memory reserved.
     ///
     /// # Errors
-    /// As [`Store::begin`] and [`NewSegment::finish`].
+    /// The errors of [`Store::begin`] and [`NewSegment::finish`].
     fn create(&self, name: &SegmentName, bytes: usize) -> Result<Segment> {
         self.begin(name, bytes)?.finish()
     }
 
-    /// The segment of that name, or `None` when there is none that is complete.
+    /// Attaches the segment of that name; `None` if there is no complete one.
     ///
     /// # Errors
     /// [`StoreError::InUse`] when another process is attached to it.
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>>;
 
-    /// Copies as many bytes from the start of a complete segment's data as there
-    /// are and as fit into `into`, without attaching it; returns the size of the
-    /// data, or `None` when there is no such segment.
+    /// Copies the start of a complete segment's data to `into`, as many bytes as there are and fit,
+    /// without attaching the segment. Returns the size of the data, or `None` if there is no such
+    /// segment.
     ///
     /// # Errors
     /// When the system refuses.
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>>;
 
-    /// The data of the complete segment of that name, attached or not, for
-    /// reading where it lies, or `None` when there is no such segment here.
+    /// The data of the complete segment of that name, attached or not, for reading in place; `None`
+    /// if there is no such segment here.
     ///
     /// # Errors
     /// When the system refuses.
     fn view(&self, name: &SegmentName) -> Result<Option<View>>;
 
-    /// Frees the segment of that name, attached or not; whether there was one.
-    /// A process that is attached keeps the memory until it detaches, but holds the name
-    /// no longer: one that gives up what it holds takes [`Segment::remove`].
+    /// Frees the segment of that name, attached or not. Returns whether there was one. An attached
+    /// process keeps the memory until it detaches, but no longer holds the name; a process frees
+    /// its own segment with [`Segment::remove`] instead.
     ///
     /// # Errors
     /// When the system refuses.
     fn remove(&self, name: &SegmentName) -> Result<bool>;
 
-    /// As [`Store::remove`], of a segment that no process is attached to; false
-    /// also when one is.
+    /// Frees the segment of that name if no process is attached to it. Returns whether it did.
     ///
     /// # Errors
     /// When the system refuses.
     fn remove_unused(&self, name: &SegmentName) -> Result<bool>;
 
-    /// All our segments of this user, sorted by name, as they stand at this
-    /// instant: the look of another process, which attaches a segment to read its
-    /// header, may make it seem in use. [`Store::list`] waits for that to pass.
+    /// All segments of this user, sorted by name, as they are at this instant. A segment may seem
+    /// in use because another process has attached it to read its header; [`Store::list`] waits for
+    /// that to pass.
     ///
     /// # Errors
     /// When the system's list cannot be read.
     fn look(&self) -> Result<Vec<SegmentInfo>>;
 
-    /// All our segments of this user, sorted by name.
+    /// All segments of this user, sorted by name.
     ///
     /// # Errors
     /// When the system's list cannot be read.
@@ -264,25 +260,25 @@ pub trait Store {
         Ok(list)
     }
 
-    /// What is at the places of this user's segments and is none: what deaths in
-    /// the first instants of creations have left, what creations have begun at
-    /// this instant, what is damaged, what another user has planted.
+    /// Memory that is found where this user's segments would be and is no segment: left by deaths
+    /// in the first instants of creations, being created at this instant, damaged, or planted by
+    /// another user.
     ///
     /// # Errors
     /// When the system's list cannot be read.
     fn stubs(&self) -> Result<Vec<Stub>>;
 
-    /// Frees a stub; false when it is gone, has got a name, is in use, or is not
-    /// this user's to remove.
+    /// Frees a stub. Returns false if it is gone, has become a segment, is in use, or does not
+    /// belong to this user.
     ///
     /// # Errors
     /// When the system refuses.
     fn remove_stub(&self, stub: &Stub) -> Result<bool>;
 
-    /// Frees the stubs that are surely ours and of no use to anybody; which.
+    /// Frees the stubs that are surely of this user and of no use, and returns them.
     ///
     /// # Errors
-    /// As [`Store::stubs`] and [`Store::remove_stub`].
+    /// The errors of [`Store::stubs`] and [`Store::remove_stub`].
     fn remove_dead_stubs(&self) -> Result<Vec<Stub>> {
         let mut removed = Vec::new();
         for stub in self.stubs()?.into_iter().filter(Stub::is_dead) {
@@ -293,21 +289,20 @@ pub trait Store {
         Ok(removed)
     }
 
-    /// What on this machine may take the segments away, or keep them from being
-    /// created, if this job wants `bytes_on_host` here in segments of at most
-    /// `bytes_largest`.
+    /// What on this machine may remove the segments, or prevent their creation, if this job needs
+    /// `bytes_on_host` here in segments of at most `bytes_largest`.
     fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap>;
 }
 
-/// The stores, as a user names them.
+/// The kinds of stores, as a user names them.
 pub const STORES: &str = "sysv, sysv-huge, posix, file:FOLDER";
 
-/// Which store, as a user names it.
+/// A kind of store, as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreKind {
     /// `sysv`, or `sysv-huge` with huge pages.
     SysV {
-        /// Ask for huge pages.
+        /// Whether new segments ask for huge pages.
         huge_pages: bool,
     },
     /// `posix`.
@@ -317,7 +312,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// The store itself.
+    /// Opens the store.
     pub fn open(&self) -> Box<dyn Store + Send + Sync> {
         match self {
             Self::SysV { huge_pages } => Box::new(SysV::new(*huge_pages)),
@@ -352,7 +347,7 @@ impl fmt::Display for StoreKind {
     }
 }
 
-/// A number of doubles is wanted, not none.
+/// Refuses a size that is not a positive number of whole doubles, or is too large.
 fn check_bytes(name: &SegmentName, bytes: usize) -> Result<()> {
     let largest = isize::MAX as usize - header::PAGE_BYTES - (1 << 30);
     if bytes == 0 || !bytes.is_multiple_of(8) || bytes > largest {

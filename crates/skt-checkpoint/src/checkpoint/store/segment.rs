@@ -1,4 +1,4 @@
-//! A segment in this process' memory.
+//! A segment that is mapped into this process.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -10,13 +10,13 @@ use super::host::Host;
 use super::{Result, SegmentName, StoreError};
 use crate::pages;
 
-/// Memory is reserved in pieces of this size, with a look at what is left
-/// before each: several ranks of a node may be at it at once.
+/// Memory is reserved in pieces of this many bytes, after a check of the free memory before each:
+/// several ranks of a node may be reserving at once.
 pub(super) const RESERVE_BYTES: usize = 64 << 20;
 
 /// Bytes that outlive the process, zero when created, on page boundaries.
 ///
-/// Dropping it detaches it. No other process of ours is attached meanwhile.
+/// Dropping a segment detaches it. No other process of this program is attached meanwhile.
 #[derive(Debug)]
 pub struct Segment {
     name: SegmentName,
@@ -28,7 +28,7 @@ pub struct Segment {
     hold: Hold,
 }
 
-// SAFETY: the mapping is reached through this value alone, like a Vec's memory.
+// SAFETY: the mapping is reached through this value alone, like a `Vec`'s memory.
 unsafe impl Send for Segment {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Segment {}
@@ -45,10 +45,12 @@ pub(super) struct Mapped {
 }
 
 impl Segment {
+    /// Takes over a mapping that a store has made.
+    ///
     /// # Safety
-    /// `base` must be a readable and writable mapping of `mapped_bytes` that
-    /// nothing else refers to and that `hold` tells how to unmap, with
-    /// `data_bytes` after the header page.
+    /// `base` must be a readable and writable mapping of `mapped_bytes` that nothing else refers
+    /// to, with `data_bytes` after the header page; the kind of `hold` must be the kind of the
+    /// mapping.
     pub(super) unsafe fn from_mapped(m: Mapped) -> Self {
         let Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note, hold } = m;
         debug_assert!(PAGE_BYTES + data_bytes <= mapped_bytes);
@@ -60,26 +62,25 @@ impl Segment {
         &self.name
     }
 
-    /// Size of the pages behind it, in bytes, as far as it is known.
+    /// Size of its pages in bytes, as far as it is known.
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
-    /// What the user should be told of it: that huge pages were asked for and
-    /// refused, and what to do.
+    /// A note for the user: that huge pages were asked for and refused, and what to do.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The data.
+    /// The data as bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: data_bytes are mapped after the header page.
         unsafe { std::slice::from_raw_parts(self.data().as_ptr(), self.data_bytes) }
     }
 
-    /// The data.
+    /// The data as bytes, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, borrowed mutably; no other process is attached.
+        // SAFETY: as in `as_slice`, borrowed mutably; no other process is attached.
         unsafe { std::slice::from_raw_parts_mut(self.data().as_ptr(), self.data_bytes) }
     }
 
@@ -88,25 +89,25 @@ impl Segment {
         bytemuck::cast_slice(self.as_slice())
     }
 
-    /// The data as doubles.
+    /// The data as doubles, for writing.
     pub fn as_mut_f64_slice(&mut self) -> &mut [f64] {
         bytemuck::cast_slice_mut(self.as_mut_slice())
     }
 
     fn data(&self) -> NonNull<u8> {
-        // SAFETY: the header page lies within the mapping.
+        // SAFETY: the header page is within the mapping.
         unsafe { self.base.add(PAGE_BYTES) }
     }
 
-    /// Maps all pages into this process at once, a third of the time that it
-    /// takes page by page as they are used; for segments that were attached. It
-    /// changes no byte. More threads do not make it faster.
+    /// Maps all pages into this process at once, in a third of the time that mapping each page at
+    /// its first use takes; for segments that were attached. It changes no byte. More threads do
+    /// not make it faster.
     pub fn map_pages(&self) {
-        // Where the system cannot do it, the pages are mapped when used.
+        // If the system cannot do it, the pages are mapped when they are used.
         let _ = self.populate(0, self.mapped_bytes);
     }
 
-    /// Has the system map these pages for writing, or say why it cannot.
+    /// Makes the system map these pages for writing, or returns its error.
     fn populate(&self, start: usize, bytes: usize) -> std::io::Result<()> {
         assert!(start + bytes <= self.mapped_bytes);
         // SAFETY: our own mapping, checked above; populating changes no byte.
@@ -117,16 +118,16 @@ impl Segment {
         if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     }
 
-    /// Asks for huge pages behind these bytes of a segment that is new.
+    /// Asks for huge pages for these bytes of a new segment.
     fn collapse(&self, start: usize, bytes: usize) {
         assert!(start + bytes <= self.mapped_bytes);
-        // What the system refuses has ordinary pages.
-        // SAFETY: within our own mapping; nobody else has the segment yet.
+        // What the system refuses stays on ordinary pages.
+        // SAFETY: within our own mapping; no other process has the segment yet.
         unsafe { pages::collapse(self.base.add(start), bytes) };
     }
 
-    /// Frees it, and no other that has its name by now; false when it is gone
-    /// already. The mapping stays until it is dropped.
+    /// Frees this segment, and no other that has its name by now. Returns false if it is gone
+    /// already. The mapping stays until the segment is dropped.
     ///
     /// # Errors
     /// When the system refuses.
@@ -148,8 +149,8 @@ impl Drop for Segment {
     }
 }
 
-/// What another process keeps in a segment, to be read where it lies. Dropping
-/// it lets go of it; its owner need not know.
+/// The data of another process's segment, for reading in place. Dropping it detaches it; the owner
+/// need not know of it.
 #[derive(Debug)]
 pub struct View {
     base: NonNull<u8>,
@@ -158,14 +159,15 @@ pub struct View {
     is_sysv: bool,
 }
 
-// SAFETY: nothing but an address; reading is the caller's promise.
+// SAFETY: nothing but an address; the caller promises what reading needs.
 unsafe impl Send for View {}
 
 impl View {
+    /// Takes over a mapping that a store has made for reading.
+    ///
     /// # Safety
-    /// `base` must be a readable mapping of `mapped_bytes`, of a System V segment
-    /// or (unless `is_sysv`) of a file, that nobody else unmaps, with
-    /// `data_bytes` after the header page.
+    /// `base` must be a readable mapping of `mapped_bytes`, of a System V segment or (unless
+    /// `is_sysv`) of a file, that nothing else unmaps, with `data_bytes` after the header page.
     pub(super) unsafe fn from_mapped(
         base: NonNull<u8>,
         mapped_bytes: usize,
@@ -179,8 +181,8 @@ impl View {
     /// Bytes of the data.
     ///
     /// # Safety
-    /// Nobody may write to them as long as the slice is in use: the processes
-    /// have to agree on that by other means.
+    /// Nobody may write to these bytes while the slice is in use: the processes must agree on that
+    /// by other means.
     ///
     /// # Panics
     /// When the segment has no such bytes.
@@ -195,14 +197,14 @@ impl View {
 }
 
 impl View {
-    /// Maps the pages of these bytes at once, several times as fast as one by
-    /// one when they are first read.
+    /// Maps the pages of these bytes at once, several times as fast as mapping each at its first
+    /// read.
     pub fn map_pages(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
         let page = pages::system_page_bytes();
         let first = (PAGE_BYTES + range.start) / page * page;
         let end = (PAGE_BYTES + range.end).next_multiple_of(page).min(self.mapped_bytes);
-        // Where the system cannot do it, the pages are mapped when read.
+        // If the system cannot do it, the pages are mapped when they are read.
         // SAFETY: whole pages of our own mapping; populating changes no byte.
         unsafe {
             let at = self.base.add(first).as_ptr().cast();
@@ -224,21 +226,21 @@ impl Drop for View {
     }
 }
 
-/// What it means to touch the pages of a new segment.
+/// The effect of touching the pages of a new segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// They come out of free memory.
+    /// They are taken from free memory.
     TakesMemory,
-    /// They are there, and are only mapped.
+    /// They exist already, and are only mapped.
     Maps,
-    /// Nothing to do: space on a disk has been set aside.
+    /// There is nothing to do: space on a disk has been reserved.
     Nothing,
 }
 
-/// A segment whose memory is being reserved. Dropping it removes it again.
+/// A segment whose memory is being reserved. Dropping it removes the segment.
 #[derive(Debug)]
 pub struct NewSegment {
-    /// Always there, until `finish` takes it.
+    /// Present until `finish` takes it.
     segment: Option<Segment>,
     header: Header,
     /// Pieces of [`RESERVE_BYTES`] that have been touched.
@@ -247,7 +249,7 @@ pub struct NewSegment {
 }
 
 impl NewSegment {
-    /// Writes the header into a fresh segment, before anything else.
+    /// Writes the header into a new segment, before anything else.
     pub(super) fn new(segment: Segment, header: Header, touch: Touch) -> Self {
         let pieces = segment.mapped_bytes.div_ceil(RESERVE_BYTES);
         let touched = (0..pieces).map(|_| AtomicBool::new(false)).collect();
@@ -271,12 +273,12 @@ impl NewSegment {
         unsafe { page.write_volatile(self.header) };
     }
 
-    /// Touches part `part` of `parts`, so that its pages exist. Threads that
-    /// will work on a part may call this at once, each for its own, to have the
-    /// pages near them; what nobody touches, [`NewSegment::finish`] does.
+    /// Touches part `part` of `parts`, so that its pages exist. Threads that will work on the parts
+    /// may call this at the same time, each for its own part, to have the pages near them.
+    /// [`NewSegment::finish`] touches the rest.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] when the memory runs out on the way.
+    /// [`StoreError::NoMemory`] when the memory runs out.
     ///
     /// # Panics
     /// Unless `part < parts`.
@@ -318,21 +320,20 @@ impl NewSegment {
         }
     }
 
-    /// Writes to each page from `start` on, but not into the header, whose page is there:
-    /// Linux before 5.14 cannot populate.
+    /// Writes zeros to each page from `start` on, except into the header, whose page exists: Linux
+    /// before 5.14 cannot populate.
     fn write_zeros(&self, start: usize, bytes: usize) {
         let base = self.segment().base;
         for page in (start..start + bytes).step_by(PAGE_BYTES).skip(usize::from(start == 0)) {
-            // SAFETY: within the mapping; nobody but us has it, all is zero.
+            // SAFETY: within the mapping; only this process has it, and all of it is zero.
             unsafe { base.add(page).write_volatile(0) };
         }
     }
 
-    /// Touches what has not been touched and hands the segment over.
+    /// Touches what has not been touched, and returns the complete segment.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] when the memory runs out on the way; the
-    /// segment is then gone.
+    /// [`StoreError::NoMemory`] when the memory runs out; the segment is removed then.
     pub fn finish(mut self) -> Result<Segment> {
         self.touch(0, 1)?;
         fence(Ordering::SeqCst);
@@ -345,7 +346,7 @@ impl NewSegment {
 impl Drop for NewSegment {
     fn drop(&mut self) {
         if let Some(segment) = &self.segment {
-            // Best effort on the way out; the error before is the one to report.
+            // Best effort: the earlier error is the one to report.
             let _ = segment.remove();
         }
     }

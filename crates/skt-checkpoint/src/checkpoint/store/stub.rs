@@ -1,5 +1,5 @@
-//! What is at the places of segments and is none: what a death in the first
-//! instants of a creation leaves, what is damaged, what another user has planted.
+//! Memory that is found where segments would be and is no segment: left by a death in the first
+//! instants of a creation, damaged, or planted by another user.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use super::host::Liveness;
 /// Memory that no run can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stub {
-    /// Where it is: `shmid 5, key 0x...` or a path.
+    /// Its location: `shmid 5, key 0x...` or a path.
     pub location: String,
     /// Its bytes.
     pub bytes: u64,
     /// Whether a process is attached.
     pub in_use: bool,
-    /// Process that created it, 0 where the store does not tell.
+    /// The process that created it; 0 if the store cannot tell.
     pub creator_pid: u32,
     /// Whether that process still runs, and so may be about to complete it.
     pub creator: Liveness,
-    /// When it was created, seconds since 1970.
+    /// Time of its creation, in seconds since 1970.
     pub created_unix_seconds: u64,
     /// Why it is no segment.
     pub flaw: Flaw,
-    /// For the store to find it again.
+    /// By which the store finds it again.
     pub(super) place: Place,
 }
 
@@ -31,11 +31,11 @@ pub struct Stub {
 pub enum Flaw {
     /// Its first page is not written yet; surely of this program and user.
     Unnamed,
-    /// Surely of this program and user, and no longer whole: how.
+    /// Surely of this program and user, but damaged; says how.
     Damaged(String),
-    /// Perhaps a damaged one of this program: the user has to say so.
+    /// Perhaps a damaged segment of this program: the user has to decide.
     Doubtful(String),
-    /// It claims to be a segment of ours, and another user has made it: who.
+    /// It claims to be a segment of this user, but another user has made it; says who.
     Planted(String),
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Place {
 }
 
 impl Stub {
-    /// Whether it is surely ours, and nobody will ever complete or use it.
+    /// Whether it is surely of this user, and no process will ever complete or use it.
     pub fn is_dead(&self) -> bool {
         match self.flaw {
             Flaw::Unnamed => !self.in_use && self.creator == Liveness::Dead,

@@ -1,10 +1,10 @@
 //! Groups of some of a communicator's ranks, by messages alone.
 //!
-//! MPI makes a communicator of them in several rounds. If a rank dies meanwhile, some ranks
-//! have the new one and some not: these could not revoke it for those that wait on it. So
-//! where losses are outlived there is one communicator, and a group within it is a list of
-//! its ranks and a *context*, a number in the tags of its messages that tells them from
-//! those of other groups. Whatever fails, one communicator is to be revoked.
+//! MPI creates a communicator in several rounds. If a rank dies meanwhile, some ranks have the new
+//! communicator and some do not: the latter could not revoke it for ranks that wait on it. So if
+//! ranks survive losses there is one communicator, and a group within it is a list of its ranks and
+//! a *context*, a number in the tags of its messages that distinguishes them from those of other
+//! groups. Whatever fails, there is one communicator to revoke.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -16,26 +16,26 @@ use crate::comm::collect;
 
 /// Bits of a tag below those of the context: the tags of a group are smaller.
 const TAG_BITS: u32 = 15;
-/// Contexts end below this one: Open MPI's tags have 31 bits.
+/// Contexts are below this number: Open MPI's tags have 31 bits.
 const MOST_CONTEXTS: c_int = 1 << (31 - TAG_BITS);
 
-/// The least context that no group has in which this process is; 0 is that of all ranks.
+/// The least context that no group of this process has; 0 is that of all ranks.
 static NEXT: AtomicI32 = AtomicI32::new(1);
 
-/// A new communicator is in use: no group of it has a context.
+/// Starts with a new communicator: no group of it has a context.
 pub(super) fn begin() {
     NEXT.store(1, Ordering::Relaxed);
 }
 
 /// Some of the ranks of a communicator.
 pub(super) struct Part {
-    /// Their numbers in it, in the order of the group.
+    /// The members' numbers in the communicator, in the order of the group.
     ranks: Vec<c_int>,
     context: c_int,
 }
 
 impl Part {
-    /// The communicator's number of a rank of the group.
+    /// The communicator's number for a rank of the group.
     pub fn peer(&self, rank: usize) -> c_int {
         self.ranks[rank]
     }
@@ -47,7 +47,7 @@ impl Part {
     }
 }
 
-/// [`Comm::split`] without a communicator of its own.
+/// Splits a group as [`Comm::split`] does, without a new communicator.
 ///
 /// # Panics
 /// When contexts are used up: after 65535 splits.
@@ -56,7 +56,7 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     let mine = [word(color), u64::from(key), NEXT.load(Ordering::Relaxed) as u64];
     let all = collect::all_gather_bytes(comm, bytemuck::cast_slice(&mine))?;
     let all: Vec<[u64; 3]> = all.iter().map(|words| bytemuck::pod_read_unaligned(words)).collect();
-    // No group has it in which any of these ranks is.
+    // No group with any of these ranks has this context.
     let context = all.iter().map(|words| words[2]).max().expect("a rank") as c_int;
     assert!(context < MOST_CONTEXTS, "{context} groups have been made");
     NEXT.store(context + 1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     Ok(Some(MpiComm { raw: comm.raw, rank, size, owned: false, part, _not_sync }))
 }
 
-/// [`Comm::barrier`]: all have come when all have heard of all.
+/// A barrier: all ranks have entered it when each has heard of all.
 pub(super) fn barrier(comm: &MpiComm) -> Result<()> {
     collect::all_reduce(comm, &mut [0u8], u8::max)
 }

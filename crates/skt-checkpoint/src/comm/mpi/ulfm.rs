@@ -1,14 +1,14 @@
-//! The loss of a rank that the others outlive: ULFM, where the MPI library has it and has
-//! been told to use it.
+//! Surviving the loss of a rank: ULFM, if the MPI library has it and it is switched on.
 //!
-//! All messages go over one communicator (`part`). A rank that finds any call failing *revokes*
-//! it: every call on it fails then, on all ranks, also those that wait for a rank which is
-//! not lost but has turned away. So all come out of what they were at. It is never the world
-//! communicator: that one stays as it was, and serves what a revoked or broken communicator
-//! cannot stop, to agree and to make a new communicator of the ranks that are left.
+//! All messages use one communicator (`part`). A rank on which any call fails *revokes* it: every
+//! call on it then fails, on all ranks, also on those that wait for a rank which is not lost but
+//! has stopped communicating. So all ranks leave their calls. The communicator is never the world
+//! communicator: that one stays unrevoked, and serves the operations that a revoked or broken
+//! communicator does not affect: agreeing, and creating a new communicator of the ranks that are
+//! left.
 //!
-//! The functions are not in the MPI standard yet. They are looked up by name in the library
-//! that runs, so the same program runs where there are none.
+//! The functions are not in the MPI standard yet. They are looked up by name in the library that
+//! runs, so the same program also runs with a library that lacks them.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::marker::PhantomData;
@@ -23,16 +23,17 @@ use skt_terms::exit::Exit;
 use super::super::longest_pause_seconds;
 use super::{MpiComm, MpiWorld, Result, check, end_job, part};
 
-/// Least seconds that ranks wait for each other after a loss. One that does not come hangs in MPI:
-/// Open MPI ends a process by itself whose message to the lost rank was under way, and may
-/// not come to the end of that.
+/// The least number of seconds that ranks wait for each other after a loss. A rank that does not
+/// come hangs in MPI: Open MPI ends a process whose message to the lost rank was in progress, and
+/// may hang in doing so.
 const PATIENCE_SECONDS: c_uint = 30;
-/// And so many times as long as a rank may compute or write without a call of MPI.
+/// The wait is at least this many times the longest time for which a rank may make no call of MPI.
 const PAUSE_FACTOR: f64 = 10.0;
 const NO_AGREEMENT: &str = "error: ranks that are left after a loss do not come to agree; the \
                             same command goes on where the run was\n";
 
-/// What `MPIX_Comm_agree` returns, in Open MPI, where all have agreed and some were lost.
+/// The code that `MPIX_Comm_agree` returns, in Open MPI, if all have agreed and some ranks were
+/// lost.
 const PROC_FAILED: c_int = 75;
 
 type Revoke = unsafe extern "C" fn(ffi::MPI_Comm) -> c_int;
@@ -46,11 +47,11 @@ struct Calls {
     agree: Agree,
 }
 
-/// Set once MPI is up, where ranks outlive the loss of others.
+/// Set once MPI is initialized, if ranks survive the loss of others.
 static CALLS: OnceLock<Calls> = OnceLock::new();
-/// The communicator of the ranks that were left when it was made, until it is revoked.
+/// The communicator of the ranks that were left when it was created, until it is revoked.
 static CURRENT: Mutex<Option<Handle>> = Mutex::new(None);
-/// Whether it has been.
+/// Whether `CURRENT` has been revoked.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 struct Handle(ffi::MPI_Comm);
@@ -61,18 +62,18 @@ unsafe impl Send for Handle {}
 /// Why the loss of a rank ends all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoUlfm {
-    /// The library has none.
+    /// The library does not have the functions.
     #[error("this MPI library has no ULFM; Open MPI 5 has")]
     Missing,
-    /// The library has its functions, and its launcher ends all ranks all the same.
+    /// The library has the functions, but its launcher ends all ranks all the same.
     #[error(
         "the launcher of this MPI library ends all ranks when one is lost; Open MPI 5 does not"
     )]
     InNameOnly,
-    /// It has not been asked for.
+    /// ULFM has not been switched on.
     #[error("ULFM is not switched on; start the job with `mpirun --with-ft ulfm`")]
     Off,
-    /// Ranks that are left would wait for those that are lost.
+    /// The ranks that are left would wait for lost ones.
     #[error(
         "the agreement of this MPI library is set to the one that does not outlive a loss \
          (coll_ftagree_agreement is 0): leave it unset, or set it to 1"
@@ -80,7 +81,7 @@ pub enum NoUlfm {
     DeadAgreement,
 }
 
-/// The address of what the running program knows by this name.
+/// The address of the symbol of this name in the running program.
 fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a name that ends in zero; looking it up changes nothing.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -92,13 +93,13 @@ fn calls() -> std::result::Result<Calls, NoUlfm> {
     let [Some(revoke), Some(shrink), Some(agree)] = names.map(symbol) else {
         return Err(NoUlfm::Missing);
     };
-    // MPICH has the functions.
+    // MPICH has the functions, but not this variable.
     let is_on = symbol(c"ompi_ftmpi_enabled").ok_or(NoUlfm::InNameOnly)?;
     // SAFETY: Open MPI's variable of this name is a `bool`, set while MPI is initialized.
     if !unsafe { is_on.cast::<bool>().read() } {
         return Err(NoUlfm::Off);
     }
-    // As ULFM is on, it is 1 unless somebody has set it.
+    // With ULFM on it is 1 unless somebody has set it.
     let agreement = symbol(c"mca_coll_ftagree_algorithm");
     // SAFETY: Open MPI's variable of this name is an `int`, set while MPI is initialized.
     if agreement.is_some_and(|agreement| unsafe { agreement.cast::<c_int>().read() } == 0) {
@@ -114,10 +115,10 @@ fn calls() -> std::result::Result<Calls, NoUlfm> {
     }
 }
 
-/// Looks for ULFM, once MPI is up.
+/// Looks for ULFM, once MPI is initialized.
 pub(super) fn begin() -> Result<()> {
     let Ok(calls) = calls() else { return Ok(()) };
-    // SAFETY: the communicators that are always there.
+    // SAFETY: the communicators that always exist.
     for comm in unsafe { [ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_SELF] } {
         // SAFETY: a live communicator, and a constant of the library.
         check("MPI_Comm_set_errhandler", unsafe {
@@ -128,40 +129,40 @@ pub(super) fn begin() -> Result<()> {
     Ok(())
 }
 
-/// Whether ranks outlive the loss of others.
+/// Whether ranks survive the loss of others.
 pub(super) fn is_on() -> bool {
     CALLS.get().is_some()
 }
 
-/// Whether the communicator has been revoked: what is under way on it comes to an end.
+/// Whether the communicator has been revoked: then all requests on it end.
 pub(super) fn has_failed() -> bool {
     HAS_FAILED.load(Ordering::Relaxed)
 }
 
 fn current() -> MutexGuard<'static, Option<Handle>> {
-    // A handle is as good as it was whoever panicked.
+    // A panic does not affect the handle.
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call has failed: all further ones fail, on all ranks.
+/// Revokes the communicator after a call has failed: all further calls fail, on all ranks.
 pub(super) fn revoke() {
     let Some(calls) = CALLS.get() else { return };
     if let Some(Handle(comm)) = current().take() {
         HAS_FAILED.store(true, Ordering::Relaxed);
-        // SAFETY: a live communicator, for they are never freed. Of an error there would be
-        // nothing to be done.
+        // SAFETY: a live communicator, since they are never freed. Nothing could be done about an
+        // error.
         unsafe { (calls.revoke)(comm) };
     }
 }
 
-/// The right to go on after a loss: ULFM is there, and switched on.
+/// Proof that ULFM is available and switched on, so that the job survives losses.
 pub struct Ulfm<'w>(&'static Calls, PhantomData<&'w MpiWorld>);
 
 impl MpiWorld {
-    /// What outlives the loss of ranks.
+    /// The means to survive the loss of ranks.
     ///
     /// # Errors
-    /// Where a loss ends all ranks.
+    /// When a loss ends all ranks.
     pub fn ulfm(&self) -> std::result::Result<Ulfm<'_>, NoUlfm> {
         match CALLS.get() {
             Some(calls) => Ok(Ulfm(calls, PhantomData)),
@@ -171,10 +172,10 @@ impl MpiWorld {
 }
 
 impl Ulfm<'_> {
-    /// A new communicator of all ranks that are left, in their order. Older ones fail from
-    /// here on, whatever is still done with them. It is never freed, so a group of its ranks
-    /// may outlive it; there is one more for each loss. Collective over those that are left,
-    /// whatever has failed before. Where MPI cannot make one, all ranks end.
+    /// Creates a new communicator of all ranks that are left, in their order. All calls on older
+    /// ones fail from here on. It is never freed, so that a group of its ranks may outlive it; each
+    /// loss adds one. Collective over the ranks that are left, whatever has failed before. If MPI
+    /// cannot create it, all ranks end.
     pub fn survivors(&self) -> MpiComm {
         revoke();
         // SAFETY: a constant of the library.
@@ -192,9 +193,9 @@ impl Ulfm<'_> {
         comm
     }
 
-    /// The bits that the words of all ranks which are left have in common: the same answer
-    /// on all of them. Words are those that fit an `i32`. Collective over those that are
-    /// left, whatever has failed before. Where MPI cannot agree, all ranks end.
+    /// The bits that the words of all ranks that are left have in common: the same answer on all of
+    /// them. Collective over these ranks, whatever has failed before. If MPI cannot agree, all
+    /// ranks end.
     pub fn agree(&self, word: i32) -> i32 {
         let mut all: c_int = word;
         // SAFETY: the world communicator is never freed; all ranks that are left call this.
@@ -208,11 +209,11 @@ impl Ulfm<'_> {
     }
 }
 
-/// A call in which ranks wait for each other. If it lasts too long this process ends, as
-/// the others do, and the job can be started again.
+/// Makes a call in which ranks wait for each other. If it takes too long this process ends, as the
+/// others do, and the job can be started again.
 fn in_time<T>(call: impl FnOnce() -> T) -> T {
     let action = SigAction::new(SigHandler::Handler(give_up), SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler does only what is allowed in signal context.
+    // SAFETY: the handler does only what is allowed in a signal handler.
     unsafe { sigaction(Signal::SIGALRM, &action) }.expect("this signal may be handled");
     // SAFETY: plain calls.
     unsafe { libc::alarm(patience_seconds(longest_pause_seconds())) };
@@ -228,14 +229,14 @@ fn patience_seconds(longest_pause_seconds: f64) -> c_uint {
 
 extern "C" fn give_up(_: c_int) {
     let (words, exit) = (NO_AGREEMENT.as_bytes(), i32::from(Exit::Interrupted.code()));
-    // SAFETY: both are allowed in signal context; nothing is done about an error.
+    // SAFETY: both calls are allowed in a signal handler; nothing can be done about an error.
     unsafe {
         libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
         libc::_exit(exit)
     }
 }
 
-/// Without what only MPI can do, no rank is left in doubt.
+/// Ends all ranks if MPI fails at something that nothing else can do, so that none waits in vain.
 fn or_end<T>(done: Result<T>) -> T {
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}: all ranks end");

@@ -1,13 +1,13 @@
-//! 64 bytes at a time. Products over GF(2^8) by one instruction,
-//! `vgf2p8affineqb`: multiplication with a constant is linear over bits, so an
-//! 8 x 8 bit matrix does it, whatever the polynomial of the field.
+//! The AVX-512 kernel, 64 bytes at a time. A product over GF(2^8) takes one instruction,
+//! `vgf2p8affineqb`: multiplication by a constant is linear over bits, so an 8 x 8 bit matrix does
+//! it, whatever the polynomial of the field.
 
 use std::arch::x86_64::*;
 
 use super::{Kernel, scalar};
 use crate::checkpoint::codec::gf256;
 
-/// This kernel where the processor has AVX-512F, AVX-512BW and GFNI.
+/// This kernel, if the processor has AVX-512F, AVX-512BW and GFNI.
 pub fn kernel() -> Option<Kernel> {
     (is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -18,20 +18,20 @@ pub fn kernel() -> Option<Kernel> {
 type Vector = __m512i;
 
 /// # Safety
-/// 64 bytes can be read there.
+/// 64 bytes must be readable at `from`.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn load(from: *const u8) -> Vector {
-    // SAFETY: the caller's; unaligned access.
+    // SAFETY: the caller's condition; unaligned access.
     unsafe { _mm512_loadu_si512(from.cast()) }
 }
 
 /// # Safety
-/// 64 bytes can be written there.
+/// 64 bytes must be writable at `to`.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn store(to: *mut u8, x: Vector) {
-    // SAFETY: the caller's; unaligned access.
+    // SAFETY: the caller's condition; unaligned access.
     unsafe { _mm512_storeu_si512(to.cast(), x) }
 }
 

@@ -1,7 +1,7 @@
-//! The arithmetic on bytes: one kernel a sort of processor, chosen at run time.
+//! The arithmetic on bytes: one kernel per kind of processor, chosen at run time.
 //!
-//! Beside each vector kernel stands the [`scalar`] one; tests compare them byte
-//! for byte. [`Kernel`]'s methods are the safe way in.
+//! Each vector kernel has the [`scalar`] kernel as its oracle; tests compare them byte for byte.
+//! The methods of [`Kernel`] are the safe interface.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,7 +26,7 @@ type GfMul = unsafe fn(c: u8, src: *const u8, out: *mut u8, bytes: usize);
 /// `out += c src` on doubles.
 type RealFma = unsafe fn(c: f64, src: *const u8, out: *mut u8, bytes: usize);
 
-/// The operations for one sort of processor.
+/// The operations for one kind of processor.
 #[derive(Debug)]
 pub struct Kernel {
     /// `scalar`, `avx2`, `avx512-gfni` or `neon`.
@@ -37,7 +37,7 @@ pub struct Kernel {
     real_fma: RealFma,
 }
 
-/// The kernels this processor can run, the best first, the scalar one last.
+/// The kernels that this processor can run, best first, the scalar one last.
 pub fn available() -> &'static [Kernel] {
     static KERNELS: OnceLock<Vec<Kernel>> = OnceLock::new();
     KERNELS.get_or_init(|| {
@@ -70,13 +70,13 @@ pub fn fma(coef: Coef, src: &[u8], dst: &mut [u8]) {
 /// `dst = coef src` with the best kernel.
 ///
 /// # Panics
-/// As [`fma`].
+/// When the lengths differ, or are no multiple of 8 with a real coefficient.
 pub fn mul(coef: Coef, src: &[u8], dst: &mut [u8]) {
     best().mul(coef, src, dst);
 }
 
 impl Kernel {
-    /// `dst += coef src`; nothing when `coef` is zero.
+    /// `dst += coef src`; leaves `dst` unchanged when `coef` is zero.
     ///
     /// # Panics
     /// When the lengths differ, or are no multiple of 8 with a real coefficient.
@@ -98,13 +98,14 @@ impl Kernel {
     /// `dst = coef src`.
     ///
     /// # Panics
-    /// As [`Kernel::fma`].
+    /// When the lengths differ, or are no multiple of 8 with a real coefficient.
     pub fn mul(&self, coef: Coef, src: &[u8], dst: &mut [u8]) {
         check_lengths(coef, src, dst);
         match coef {
             zero if zero.is_zero() => dst.fill(0),
             Coef::Gf(1) | Coef::Real(1.0) => dst.copy_from_slice(src),
-            // SAFETY: both are equally long; they are distinct borrows.
+            // SAFETY: both are equally long and distinct borrows; `available` lists only kernels
+            // that this processor can run.
             Coef::Gf(c) => unsafe {
                 (self.gf_mul)(c, src.as_ptr(), dst.as_mut_ptr(), dst.len());
             },
@@ -119,7 +120,7 @@ impl Kernel {
     }
 }
 
-/// Products of `c` with the 16 low nibbles, and with the 16 high ones.
+/// Products of `c` with the 16 low nibbles and with the 16 high ones.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn tables(c: u8) -> [[u8; 16]; 2] {
     [0, 4].map(|shift| std::array::from_fn(|x| super::gf256::mul(c, (x as u8) << shift)))

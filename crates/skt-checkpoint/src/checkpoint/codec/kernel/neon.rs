@@ -1,38 +1,38 @@
-//! 64 bytes at a time, in four registers: a loop over single ones would spend half of its
-//! instructions on itself. Products over GF(2^8) by two table look-ups as with AVX2, with
-//! `tbl` as the look-up. Every 64-bit Arm processor has these instructions.
+//! The Neon kernel, 64 bytes at a time in four registers: a loop over single registers would spend
+//! half of its instructions on the loop. A product over GF(2^8) takes two table look-ups as with
+//! AVX2, with `tbl` as the look-up. Every 64-bit Arm processor has these instructions.
 
 use std::arch::aarch64::*;
 use std::array::from_fn;
 
 use super::{Kernel, scalar, tables};
 
-/// This kernel.
+/// This kernel, which every processor of this architecture can run.
 pub fn kernel() -> Kernel {
     KERNEL
 }
 
 type Vector = [uint8x16_t; 4];
 
-/// Products with the low nibbles, and with the high ones.
+/// The tables of a factor: its products with the low nibbles and with the high ones.
 type Factor = [uint8x16_t; 2];
 
 /// # Safety
-/// 64 bytes can be read there.
+/// 64 bytes must be readable at `from`.
 #[target_feature(enable = "neon")]
 #[inline]
 unsafe fn load(from: *const u8) -> Vector {
-    // SAFETY: the caller's; unaligned access.
+    // SAFETY: the caller's condition; unaligned access.
     from_fn(|i| unsafe { vld1q_u8(from.add(16 * i)) })
 }
 
 /// # Safety
-/// 64 bytes can be written there.
+/// 64 bytes must be writable at `to`.
 #[target_feature(enable = "neon")]
 #[inline]
 unsafe fn store(to: *mut u8, x: Vector) {
     for (i, part) in x.into_iter().enumerate() {
-        // SAFETY: the caller's; unaligned access.
+        // SAFETY: the caller's condition; unaligned access.
         unsafe { vst1q_u8(to.add(16 * i), part) };
     }
 }
@@ -46,7 +46,7 @@ fn add(a: Vector, b: Vector) -> Vector {
 #[target_feature(enable = "neon")]
 #[inline]
 fn factor(c: u8) -> Factor {
-    // SAFETY: 16 bytes are read of each.
+    // SAFETY: 16 bytes of each table are read.
     tables(c).map(|table| unsafe { vld1q_u8(table.as_ptr()) })
 }
 

@@ -1,4 +1,4 @@
-//! The plain kernel: runs everywhere, and the oracle of all others.
+//! The plain kernel, which runs everywhere and is the oracle of all others.
 
 use super::Kernel;
 use crate::checkpoint::codec::gf256;
@@ -14,7 +14,7 @@ fn products(c: u8) -> [u8; 256] {
 /// `out += src` over bits.
 ///
 /// # Safety
-/// As [`Kernel`]'s functions: `bytes` at each pointer; the two do not overlap.
+/// `bytes` must be readable at `src` and writable at `out`; the two must not overlap.
 pub(super) unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
     let words = bytes / 8;
     for i in 0..words {
@@ -34,7 +34,7 @@ pub(super) unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
 /// `out += c src` over GF(2^8).
 ///
 /// # Safety
-/// As [`xor`].
+/// The conditions of [`xor`].
 unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     let products = products(c);
     for i in 0..bytes {
@@ -49,7 +49,7 @@ unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
 /// `out = c src` over GF(2^8).
 ///
 /// # Safety
-/// As [`xor`].
+/// The conditions of [`xor`].
 unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     let products = products(c);
     for i in 0..bytes {
@@ -58,10 +58,10 @@ unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     }
 }
 
-/// `out += c src` over doubles, the product rounded, then the sum.
+/// `out += c src` over doubles: the product is rounded, then the sum.
 ///
 /// # Safety
-/// As [`xor`], `bytes` a multiple of 8.
+/// The conditions of [`xor`], and `bytes` is a multiple of 8.
 pub(super) unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes / 8 {
         // SAFETY: i * 8 + 8 <= bytes.
@@ -73,11 +73,11 @@ pub(super) unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize
     }
 }
 
-/// The last few bytes of [`gf_fma`] after a vector kernel's whole vectors, too
-/// few to build a table for.
+/// `out += c src` over GF(2^8) for the last few bytes, which a vector kernel leaves over: too few
+/// to build a table for.
 ///
 /// # Safety
-/// As [`xor`].
+/// The conditions of [`xor`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) unsafe fn gf_fma_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes {
@@ -86,10 +86,10 @@ pub(super) unsafe fn gf_fma_tail(c: u8, src: *const u8, out: *mut u8, bytes: usi
     }
 }
 
-/// The last few bytes of [`gf_mul`].
+/// `out = c src` over GF(2^8) for the last few bytes, which a vector kernel leaves over.
 ///
 /// # Safety
-/// As [`xor`].
+/// The conditions of [`xor`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) unsafe fn gf_mul_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
     for i in 0..bytes {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::checkpoint::codec::gf256;
 
-/// Around every vector width and its multiples, and one that is long.
+/// Lengths around every vector width and its multiples, and a long one.
 const LENGTHS: [usize; 22] =
     [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 255, 257, 1000, 4099];
 const OFFSETS: [(usize, usize); 5] = [(0, 0), (0, 1), (1, 3), (5, 63), (62, 8)];
@@ -24,8 +24,8 @@ fn doubles(seed: u64, bytes: usize) -> Vec<u8> {
     random.chunks_exact(8).flat_map(|w| real(w).to_ne_bytes()).collect()
 }
 
-/// Runs both operations of a kernel inside buffers whose margins must not
-/// change, and compares with `expect(acc, src)` and `product(src)`.
+/// Runs both operations of a kernel inside buffers whose margins must not change. `expect` has the
+/// results: the sum with `acc`, and the product.
 fn check(
     kernel: &Kernel,
     coef: Coef,
@@ -100,7 +100,7 @@ fn real_kernels_round_like_plain_arithmetic() {
     }
 }
 
-/// Not even where 0 times the source would be no number.
+/// Not even if 0 times the source would be NaN.
 #[test]
 fn a_zero_coefficient_adds_nothing() {
     let src: Vec<u8> =

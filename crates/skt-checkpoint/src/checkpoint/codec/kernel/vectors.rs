@@ -1,8 +1,7 @@
 //! The operations of a kernel, written once for all vector instructions.
 
-/// Makes the operations, and [`super::Kernel`] `KERNEL` of them, in the module of a sort
-/// of vectors, for processors that have `$features`. The module says what a vector is:
-///
+/// Defines the operations of a kernel, and the [`super::Kernel`] `KERNEL` of them, in the module of
+/// a kind of vectors, for processors that have `$features`. The module defines the vector:
 /// ```text
 /// Vector, load, store          whole vectors of bytes, wherever they lie
 /// add(a, b)                    sum over bits
@@ -11,7 +10,7 @@
 ///                              product rounded, then the sum
 /// ```
 ///
-/// What is left over behind the last whole vector the plain kernel does.
+/// The plain kernel does the bytes after the last whole vector.
 macro_rules! operations {
     ($name:literal, $features:literal) => {
         /// The operations with these vectors, for processors that have them.
@@ -19,10 +18,10 @@ macro_rules! operations {
 
         const WIDTH: usize = size_of::<Vector>();
 
-        /// `out = result(out, src)` on whole vectors; returns their bytes.
+        /// `out = result(out, src)` on whole vectors. Returns their bytes.
         ///
         /// # Safety
-        /// As [`scalar::xor`], on a processor with these vectors.
+        /// The conditions of [`scalar::xor`], on a processor with these vectors.
         #[target_feature(enable = $features)]
         #[inline]
         unsafe fn update(
@@ -40,10 +39,10 @@ macro_rules! operations {
         }
 
         /// # Safety
-        /// As [`update`].
+        /// The conditions of [`update`].
         #[target_feature(enable = $features)]
         unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
-            // SAFETY: the caller's; whole <= bytes.
+            // SAFETY: the caller's conditions; whole <= bytes.
             unsafe {
                 let whole = update(src, out, bytes, |sum, x| add(sum, x));
                 scalar::xor(src.add(whole), out.add(whole), bytes - whole)
@@ -51,11 +50,11 @@ macro_rules! operations {
         }
 
         /// # Safety
-        /// As [`update`].
+        /// The conditions of [`update`].
         #[target_feature(enable = $features)]
         unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
             let factor = factor(c);
-            // SAFETY: the caller's; whole <= bytes.
+            // SAFETY: the caller's conditions; whole <= bytes.
             unsafe {
                 let whole = update(src, out, bytes, |sum, x| add(sum, times(&factor, x)));
                 scalar::gf_fma_tail(c, src.add(whole), out.add(whole), bytes - whole);
@@ -63,11 +62,12 @@ macro_rules! operations {
         }
 
         /// # Safety
-        /// As [`update`].
+        /// The conditions of [`update`].
         #[target_feature(enable = $features)]
         unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
             let factor = factor(c);
-            // SAFETY: the caller's; whole <= bytes. What `out` holds is not looked at.
+            // SAFETY: the caller's conditions; whole <= bytes. The old contents of `out` are not
+            // used.
             unsafe {
                 let whole = update(src, out, bytes, |_, x| times(&factor, x));
                 scalar::gf_mul_tail(c, src.add(whole), out.add(whole), bytes - whole)
@@ -75,11 +75,11 @@ macro_rules! operations {
         }
 
         /// # Safety
-        /// As [`scalar::real_fma`], on a processor with these vectors.
+        /// The conditions of [`scalar::real_fma`], on a processor with these vectors.
         #[target_feature(enable = $features)]
         unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize) {
             let factor = real_factor(c);
-            // SAFETY: the caller's; whole <= bytes.
+            // SAFETY: the caller's conditions; whole <= bytes.
             unsafe {
                 let whole = update(src, out, bytes, |sum, x| add_real(sum, factor, x));
                 scalar::real_fma(c, src.add(whole), out.add(whole), bytes - whole)

@@ -1,8 +1,8 @@
 //! A slot of an open file.
 //!
-//! What is written goes past the page cache (`O_DIRECT`), where the file system takes that: it
-//! would be copied there, and memory is full of the matrix. What is no whole block, such as the
-//! end of a part of the body, goes through the cache.
+//! Writes bypass the page cache (`O_DIRECT`) if the file system allows it: the cache would copy
+//! everything, while memory is full of the matrix. What is not a whole block, such as the end of a
+//! part of the body, goes through the cache.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,27 +18,27 @@ use super::super::disk::ImageFile;
 use super::super::ranks::SpacedRanks;
 use super::at;
 
-/// Bytes that are written to the page cache before they are sent to the disk and leave it: an
-/// image is as large as the matrix.
+/// Bytes written to the page cache before they are flushed to the disk and dropped from the cache:
+/// an image is as large as the matrix.
 const FLUSH_BYTES: u64 = 256 << 20;
-/// What `O_DIRECT` asks of places in memory and in the file, and of lengths: the largest block
-/// of a disk, whatever the pages of the system are.
+/// The alignment that `O_DIRECT` requires of addresses, file offsets and lengths: the largest block
+/// of a disk, whatever the page size of the system is.
 const BLOCK_BYTES: usize = 4096;
 
 /// An open slot.
 pub struct OpenSlot {
     file: File,
-    /// The same file, past the page cache.
+    /// The file again, opened to bypass the page cache.
     direct: Option<File>,
     path: PathBuf,
-    /// Of the file.
+    /// The slot's bytes within the file.
     bytes: Range<u64>,
-    /// Of the file: written, and not sent to the disk yet.
+    /// Bytes of the file that are written and not flushed to the disk yet.
     flushed: Range<u64>,
 }
 
 impl OpenSlot {
-    /// That of `rank`, which is one of `ranks`, in a file with slots of `slot_bytes`.
+    /// The slot of `rank`, which is one of `ranks`, in a file with slots of `slot_bytes`.
     pub fn new(
         file: File,
         path: PathBuf,
@@ -51,31 +51,31 @@ impl OpenSlot {
         Self { file, direct: None, path, bytes, flushed: 0..0 }
     }
 
-    /// To be written: makes the file `all_bytes` long, and reserves the room of the slot where the
-    /// file system can.
+    /// Prepares for writing: makes the file `all_bytes` long, and reserves the space of the slot if
+    /// the file system can.
     pub fn reserve(&mut self, all_bytes: u64) -> io::Result<()> {
-        // The file that is open, whatever has its name by now.
+        // The open file, whatever its name leads to by now.
         let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(OFlag::O_DIRECT.bits());
         self.direct = options.open(itself).ok();
         self.file.set_len(all_bytes).map_err(at(&self.path))?;
         let (start, len) = self.offsets()?;
-        // Not by `posix_fallocate`, which writes to each block where the file system cannot.
+        // `posix_fallocate` would write to each block if the file system cannot reserve.
         match fallocate(&self.file, FallocateFlags::empty(), start, len) {
-            // What a write does not get is an error then.
+            // If it cannot reserve, a write that gets no space fails.
             Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) => Ok(()),
             Err(error) => Err(at(&self.path)(error.into())),
         }
     }
 
-    /// Where the slot begins, and its bytes, as the system counts them.
+    /// The first byte of the slot and its bytes, as the system counts them.
     fn offsets(&self) -> io::Result<(i64, i64)> {
         let offset = |bytes: u64| i64::try_from(bytes).map_err(io::Error::other);
         Ok((offset(self.bytes.start)?, offset(self.bytes.end - self.bytes.start)?))
     }
 
-    /// Where `len` bytes of the slot are in the file.
+    /// The offset within the file of `len` bytes at `place` of the slot.
     fn place(&self, place: u64, len: usize) -> io::Result<u64> {
         let start = self.bytes.start + place;
         match start + len as u64 <= self.bytes.end {
@@ -84,15 +84,15 @@ impl OpenSlot {
         }
     }
 
-    /// Writes the whole blocks that `bytes` begin with past the page cache. Returns how many
-    /// bytes they are; 0 where that is not possible.
+    /// Writes the whole blocks at the start of `bytes` past the page cache. Returns their bytes; 0
+    /// if that is not possible.
     fn write_direct(&mut self, place: u64, bytes: &[u8]) -> io::Result<usize> {
         let Some(direct) = &self.direct else { return Ok(0) };
         let lies_well = (bytes.as_ptr().addr() | place as usize).is_multiple_of(BLOCK_BYTES);
         let whole = if lies_well { bytes.len() / BLOCK_BYTES * BLOCK_BYTES } else { 0 };
         match direct.write_all_at(&bytes[..whole], place) {
             Ok(()) => Ok(whole),
-            // A file system may refuse it here at first, or ask for larger blocks.
+            // A file system may refuse it only now, or require larger blocks.
             Err(error)
                 if matches!(
                     error.raw_os_error().map(Errno::from_raw),
@@ -117,7 +117,7 @@ impl OpenSlot {
         if self.flushed.end - self.flushed.start >= FLUSH_BYTES {
             self.file.sync_all().map_err(at(&self.path))?;
             let (start, len) = (self.flushed.start as i64, FLUSH_BYTES as i64);
-            // Advice: what is not taken costs memory, no more.
+            // Only advice: if the system ignores it, that costs memory, no more.
             let _ = posix_fadvise(&self.file, start, len, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
             self.flushed = end..end;
         }
@@ -141,7 +141,7 @@ impl ImageFile for OpenSlot {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // With the size, by which slots are found.
+        // This also syncs the size, which determines the slots.
         self.file.sync_all().map_err(at(&self.path))
     }
 

@@ -9,7 +9,7 @@ use super::super::SpacedRanks;
 use super::*;
 
 const SLOT_BYTES: u64 = 1 << 20;
-/// What no other user can guess.
+/// A number that no other user can guess.
 const NUMBER: u64 = 0xabc;
 const GENERATION: Generation =
     Generation { start: StartId { number: 0x18f2c, nonce: 0x77 }, epoch: 12 };
@@ -55,7 +55,7 @@ fn ranks_write_to_one_file_and_each_to_its_slot() {
     }
     let meta = fs::metadata(path(&folder)).unwrap();
     assert_eq!(meta.mode() & 0o777, 0o600);
-    // One gives its image up; the others keep theirs.
+    // One rank discards its image; the others keep theirs.
     slots[1].discard().unwrap();
     assert!(fs::metadata(path(&folder)).unwrap().blocks() < meta.blocks());
     let bytes = fs::read(path(&folder)).unwrap();
@@ -64,8 +64,8 @@ fn ranks_write_to_one_file_and_each_to_its_slot() {
     assert!([0, 2, 3].iter().all(|&i| first(i).iter().all(|&byte| byte == i as u8 + 1)));
 }
 
-/// Whole blocks that lie well go past the page cache; what is before, between and after them,
-/// through it. All of it is there.
+/// Aligned whole blocks bypass the page cache, and everything before, between and after them goes
+/// through it. All of it must be there afterwards.
 #[test]
 fn bytes_are_where_they_were_written_whichever_way_they_went() {
     const BLOCK: usize = 4096;
@@ -75,7 +75,7 @@ fn bytes_are_where_they_were_written_whichever_way_they_went() {
     pages.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + i / 251) as u8);
     let mut expected = vec![0; SLOT_BYTES as usize];
     let mut slot = folder.create(GENERATION, &slot(5)).unwrap();
-    // Place in the slot, and in memory from a page on, and length.
+    // Offset in the slot, offset in memory from a page on, and length.
     for (place, from, len) in [
         (0, 0, 8 * BLOCK),
         (8 * BLOCK, BLOCK, 3 * BLOCK + 100),
@@ -100,7 +100,7 @@ fn bytes_are_where_they_were_written_whichever_way_they_went() {
 fn cached_bytes(file: &File) -> u64 {
     let len = NonZeroUsize::new(file.metadata().unwrap().len() as usize).unwrap();
     let mut pages = vec![0u8; len.get().div_ceil(4096)];
-    // SAFETY: nobody reads from the mapping, and `pages` has a byte for each of its pages.
+    // SAFETY: nothing reads from the mapping, and `pages` has a byte for each of its pages.
     unsafe {
         let at = mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, file, 0).unwrap();
         assert_eq!(libc::mincore(at.as_ptr(), len.get(), pages.as_mut_ptr()), 0);
@@ -109,8 +109,8 @@ fn cached_bytes(file: &File) -> u64 {
     pages.iter().filter(|&&page| page & 1 == 1).count() as u64 * 4096
 }
 
-/// A file system that takes `O_DIRECT` has no page of the body in memory, but those that are no
-/// whole blocks.
+/// With a file system that allows `O_DIRECT`, no page of the body is in memory, except what is not
+/// a whole block.
 #[test]
 fn a_body_does_not_fill_the_page_cache() {
     let (above, folder) = folder();
@@ -147,7 +147,7 @@ fn a_file_that_another_rank_removes_is_written_to_its_end() {
     assert!(folder.open(file(), 6).is_err_and(|error| error.kind() == ErrorKind::NotFound));
 }
 
-/// Where a file would be made there is another one: it is not written to.
+/// A different file exists where one would be created: it is not written to.
 #[test]
 fn what_others_have_planted_is_refused_and_stays_as_it_is() {
     let (above, folder) = folder();
@@ -190,7 +190,7 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
     }
 }
 
-/// It costs the level, and says why.
+/// Such a folder costs the level, with the reason.
 #[test]
 fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     let above = tempfile::tempdir().unwrap();
@@ -225,8 +225,8 @@ fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     assert!(refused.contains("is a link"), "{refused}");
 }
 
-/// What another user has planted at the name of a folder is passed over, by all ranks in the same
-/// way, and by all starts.
+/// All ranks and all starts ignore, in the same way, what another user has planted at the name of a
+/// folder.
 #[test]
 fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
     if !Uid::effective().is_root() {
@@ -242,7 +242,7 @@ fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
         &|| fs::write(&run, "").unwrap(),
         &|| symlink(&victim, &run).unwrap(),
         &|| {
-            // Ours by its owner, yet of another's making.
+            // This user owns it, but another user has made the link.
             fs::write(above.path().join("ours"), "dear").unwrap();
             fs::hard_link(above.path().join("ours"), &run).unwrap();
         },
@@ -259,7 +259,7 @@ fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
         let made = open(NUMBER).path;
         assert_eq!(made, above.path().join("skt-hpl-images.0.run~0000000000000abc"));
         open(NUMBER).create(GENERATION, &slot(5)).unwrap();
-        // A later start, whose number is another, finds it, also when the plant is gone.
+        // A later start, which has another number, finds it, even after the plant is gone.
         assert_eq!(open(NUMBER + 1).list().unwrap(), [file()]);
         let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one") };
         assert_eq!((images.run.as_str(), images.ranks), ("run", 4));
@@ -274,7 +274,7 @@ fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
         assert_eq!(remove_images_of(above.path(), "run", |_| true).unwrap().0, 4);
         assert!(!made.exists() && guessed.exists(), "ours goes, and no other");
         fs::remove_dir(&guessed).unwrap();
-        // The usual name is free again.
+        // The plain name is free again.
         assert_eq!(open(NUMBER).path, run);
         close_folders(above.path(), "run").unwrap();
         assert!(!run.exists());

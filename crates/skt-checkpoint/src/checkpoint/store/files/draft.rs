@@ -1,8 +1,7 @@
-//! A file that does not say yet whose it is.
+//! A file whose header does not yet say whose it is.
 //!
-//! It has no name: the system frees it when its creator dies. Where the file
-//! system cannot do that, its name tells who makes it, and so when it is a
-//! [`Stub`].
+//! It has no name, so that the system frees it when its creator dies. On a file system that cannot
+//! do that, its name says which process creates it, and so when it is a [`Stub`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,14 +19,14 @@ use crate::checkpoint::codec::checksum;
 
 const PREFIX: &str = "skt-hpl-new.";
 
-/// A new file without the name of its segment; dropping it takes away the name
-/// that it has meanwhile.
+/// A new file that does not have the name of its segment yet. Dropping the draft removes its
+/// provisional name, if it has one.
 pub struct Draft {
     named: Option<PathBuf>,
 }
 
 impl Draft {
-    /// A new, empty file in `folder`, for this user alone.
+    /// Creates an empty file in `folder`, for this user alone.
     pub fn create(folder: &Path) -> io::Result<(File, Self)> {
         match options().custom_flags(libc::O_TMPFILE).open(folder) {
             Ok(file) => Ok((file, Self { named: None })),
@@ -36,14 +35,14 @@ impl Draft {
         }
     }
 
-    /// As [`Draft::create`], where files have names from the start.
+    /// Creates an empty file with a provisional name, on a file system where every file has a name.
     fn create_named(folder: &Path) -> io::Result<(File, Self)> {
         let path = folder.join(name_now());
         let file = options().create_new(true).open(&path)?;
         Ok((file, Self { named: Some(path) }))
     }
 
-    /// Gives it its name, unless there is one of that name.
+    /// Gives the file its name. Fails if that name exists.
     pub fn publish(&self, file: &File, path: &Path) -> io::Result<()> {
         match &self.named {
             Some(named) => fs::hard_link(named, path),
@@ -59,7 +58,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(named) = &self.named {
-            // What cannot be removed is a stub.
+            // A name that cannot be removed is a stub.
             let _ = fs::remove_file(named);
         }
     }
@@ -71,13 +70,12 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Whether a file system, or a kernel, knows no files without a name.
+/// Whether the error says that a file system, or a kernel, has no files without a name.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
 }
 
-/// A name that no other draft has or had: who makes it, a number, and a checksum
-/// of both.
+/// A name that no other draft has or had: a number, the creating process, and a checksum of both.
 fn name_now() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -85,14 +83,14 @@ fn name_now() -> String {
     format!("{text}.{:016x}", checksum(text.as_bytes()))
 }
 
-/// The process that makes the file of that name, if it is that of a draft.
+/// The process that creates the file `name`, if that is the name of a draft.
 fn creator(name: &str) -> Option<Process> {
     let (text, sum) = name.rsplit_once('.')?;
     let (_number, process) = text.strip_prefix(PREFIX)?.split_once('.')?;
     (sum == format!("{:016x}", checksum(text.as_bytes()))).then(|| Process::parse(process))?
 }
 
-/// The stub at `path`, if it is one and of this user.
+/// The stub at `path`, if there is one of this user.
 pub fn stub(path: &Path) -> Option<Stub> {
     let creator = creator(path.file_name()?.to_str()?)?;
     let file = options().custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
@@ -140,13 +138,13 @@ mod tests {
         }
     }
 
-    /// Not a test: dies with a draft in the folder that it is told.
+    /// Not a test: a child process that dies with a draft in the folder that it is given.
     #[test]
     #[ignore = "runs as a child of the test below"]
     fn child_dies() {
         let Some(folder) = std::env::var_os("DRAFT_TEST_FOLDER") else { return };
         let draft = Draft::create_named(Path::new(&folder)).unwrap();
-        // SAFETY: a signal to this process, as when the system kills it.
+        // SAFETY: sends a signal to this process, as when the system kills it.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         drop(draft);
     }
@@ -165,7 +163,7 @@ mod tests {
         let dead: Vec<&Stub> = stubs.iter().filter(|stub| stub.is_dead()).collect();
         assert_eq!((stubs.len(), dead.len()), (2, 1), "{stubs:?}");
         let name = Path::new(&dead[0].location).file_name().unwrap().to_str().unwrap().to_owned();
-        // Another name, a link, a folder, of that look: not ours.
+        // A different name, a link and a folder that look like it are not ours.
         let near = name.replace("skt-hpl-new.0.", "skt-hpl-new.1.");
         fs::write(folder.path().join(&near), "keep").unwrap();
         fs::write(folder.path().join("skt-hpl-new.0"), "keep").unwrap();

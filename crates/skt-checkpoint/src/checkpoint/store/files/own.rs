@@ -1,4 +1,4 @@
-//! A look at a path: it has a segment of this user, or a damaged one, or neither.
+//! Inspection of a path: whether it has a segment of this user, a damaged one, or neither.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};
@@ -18,23 +18,23 @@ use super::{ELSEWHERE, lock, refused};
 
 /// A regular file of this user.
 pub struct Own {
-    /// Open without any right to it: it may have none.
+    /// The file, open without any access rights: it may grant none.
     handle: File,
-    /// Why it is no segment, as far as the system says.
+    /// Why it is no segment, judging by its mode and links.
     flaw: Option<String>,
     bytes: u64,
 }
 
 impl Own {
-    /// What is at `path`, unless it is a link, no file, or of another user. What the
-    /// system refuses to look at may be anything.
+    /// The file at `path`; `None` for a link, another kind of entry, and other users' files. An
+    /// error if the system refuses to look at it: then it may be anything.
     pub fn at(path: &Path) -> Result<Option<Self>> {
         Self::look(path).map_err(|error| refused("looking at", path, error))
     }
 
     fn look(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
-        // Opens no device and waits for nobody.
+        // These flags open no device and wait for no process.
         options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
         let handle = match options.open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -52,17 +52,17 @@ impl Own {
         Ok(Some(Self { handle, flaw, bytes: meta.len() }))
     }
 
-    /// Opens it for reading and writing.
+    /// Opens the file for reading and writing.
     fn open(&self) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).open(self.same())
     }
 
-    /// The very same file, whatever its path leads to by now.
+    /// A path to this very file, whatever its own path leads to by now.
     fn same(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()))
     }
 
-    /// The segment that it is, if `path` is that of one of its name.
+    /// The segment in the file, if `path` belongs to the segment's name.
     pub fn segment(&self, path: &Path) -> Result<Option<(File, Identity)>> {
         match self.flaw {
             Some(_) => Ok(None),
@@ -70,8 +70,8 @@ impl Own {
         }
     }
 
-    /// As [`Own::segment`], whatever the system says of the file; an error says
-    /// nothing of what it is.
+    /// The segment in the file, without regard to its mode and links. An error leaves open what the
+    /// file is.
     fn read(&self, path: &Path) -> io::Result<Option<(File, Identity)>> {
         let mut file = self.open()?;
         let mut header = Header::zeroed();
@@ -84,9 +84,9 @@ impl Own {
         Ok(identity.filter(is_named).map(|identity| (file, identity)))
     }
 
-    /// Removes it, unless a process holds it, the path leads elsewhere by now, or it
-    /// is a segment that `stays`: looked at when it is locked, since its creator may
-    /// have been at work until then.
+    /// Removes the file. Returns false if a process holds it, if the path leads elsewhere by now,
+    /// or if it is a segment for which `stays` holds: this is checked under the lock, because its
+    /// creator may have been working on it until then.
     pub fn remove_unused(&self, path: &Path, stays: fn(&Identity) -> bool) -> Result<bool> {
         let opened = self.open();
         let is_shut = opened.as_ref().is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
@@ -97,36 +97,36 @@ impl Own {
         let segment = now.map_or(Ok(None), |now| now.segment(path))?;
         match segment.is_some_and(|(_, identity)| stays(&identity)) {
             true => Ok(false),
-            // Held until it is gone: who waits for it looks for its name anew.
+            // Held until it is removed: a process that waits for it looks up its name again.
             false => unlink_locked(&file, path),
         }
     }
 
-    /// Opens what not even its owner may open, which no segment is: its owner may
-    /// change that, and nothing else is lost.
+    /// Opens a file that not even its owner may open, which is never a segment: the owner may
+    /// change the mode, and nothing else is lost.
     fn force_open(&self) -> io::Result<File> {
         fs::set_permissions(self.same(), Permissions::from_mode(0o600))?;
         self.open()
     }
 }
 
-/// Name of the segment that belongs to a path, if there is one.
+/// The name of the segment that belongs to a path, if one does.
 fn name_at(path: &Path) -> Option<SegmentName> {
     let text = path.file_name()?.to_str()?;
     let name = text.split_once(ELSEWHERE).map_or(text, |(name, _)| name);
     SegmentName::parse(name)
 }
 
-/// The file at the path of a segment, if it is none.
+/// The file at the path of a segment, as a stub, if it is no segment.
 pub fn damaged(path: &Path) -> Option<Stub> {
     name_at(path)?;
     let own = Own::look(path).ok()??;
-    // What cannot be read at this moment is not damaged.
+    // A file that cannot be read at this moment is not damaged.
     if own.flaw.is_none() && own.read(path).ok()?.is_some() {
         return None;
     }
     let meta = own.handle.metadata().ok()?;
-    // Gone since, by the hand of another process.
+    // Another process has removed it in the meantime.
     if meta.nlink() == 0 {
         return None;
     }
@@ -139,7 +139,7 @@ pub fn damaged(path: &Path) -> Option<Stub> {
         creator: Liveness::Unknown,
         created_unix_seconds: u64::try_from(meta.mtime()).unwrap_or(0),
         flaw: match own.flaw {
-            // What it holds may be whole, and somebody has given it another name.
+            // Its contents may be whole, and somebody has given it another name.
             Some(why) if meta.nlink() > 1 => Flaw::Doubtful(why),
             Some(why) => Flaw::Damaged(why),
             None => Flaw::Damaged("its first page is damaged, or of another name".into()),
@@ -148,15 +148,15 @@ pub fn damaged(path: &Path) -> Option<Stub> {
     })
 }
 
-/// Frees a stub, as [`super::super::Store::remove_stub`].
+/// Frees a stub that is a file; see [`super::super::Store::remove_stub`].
 pub fn remove_stub(stub: &Stub) -> Result<bool> {
     let Place::File(path) = &stub.place else { return Ok(false) };
-    // By force, also what a process holds.
+    // Removed by force, even if a process holds it.
     if stub.in_use || stub.flaw == Flaw::Unnamed {
         return unlink(path);
     }
     match Own::at(path)? {
-        // Another one may be there by now, and whole.
+        // A different, whole file may be there by now.
         Some(own) => own.remove_unused(path, |_| true),
         None => Ok(false),
     }

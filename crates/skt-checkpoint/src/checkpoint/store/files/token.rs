@@ -1,5 +1,5 @@
-//! What tells a folder from others where machines may share it: a small file with
-//! a number in it, made once and kept.
+//! The token of a folder that machines may share: a small file with a random number, created once
+//! and kept, by which the folder is told from others.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,10 +10,10 @@ use super::super::{Result, StoreError, host};
 use super::draft::Draft;
 use super::{random, refused};
 
-/// Names that are tried, past files of other users.
+/// The number of names to try, since files of other users may have some.
 const NAMES: usize = 16;
 
-/// The token of `folder`, made if there is none. Whoever asks gets the same.
+/// The token of `folder`, created if there is none; the same for every process of this user.
 ///
 /// # Errors
 /// When the folder cannot be written, or other users have taken all names.
@@ -22,7 +22,7 @@ pub fn of(folder: &Path) -> Result<String> {
     for number in 0..NAMES {
         let name = format!("skt-hpl.store.{}.{number}", host::user_id());
         let path = folder.join(&name);
-        // Whole from the start: it gets its name when it has been written.
+        // The file is whole from the start: it gets its name after it has been written.
         match make(folder, &path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 return Err(refused("writing", &path, error));

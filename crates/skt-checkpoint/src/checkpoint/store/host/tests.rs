@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A process that its parent has not heard of, which is gone, and one that is killed.
+/// A process that has exited and not been waited for, and one that is killed.
 #[test]
 fn a_process_that_was_killed_is_not_at_work() {
     assert_eq!(presence(&this_process()), Presence::Alive);
@@ -22,7 +22,7 @@ fn a_process_that_was_killed_is_not_at_work() {
     assert_eq!(presence(&process.text()), Presence::Ending);
 }
 
-/// A machine made of files.
+/// A machine that consists of these files.
 fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
     let root = TempDir::new().unwrap();
     for (path, text) in files {

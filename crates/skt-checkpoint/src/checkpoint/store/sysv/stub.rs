@@ -1,20 +1,19 @@
-//! System V segments that no run can use: whose creator died before their first
-//! page said whose they are, that are damaged, or planted.
+//! System V segments that no run can use: those whose creator died before the first page said whose
+//! they are, damaged ones, and planted ones.
 //!
-//! The kernel keeps no name, and of the mode nothing but the nine bits of the
-//! permissions. Two marks that it does keep tell ours apart. The mode is [`MARK`]
-//! until the first page is written, then [`MODE`]: the right to execute means
-//! nothing for a segment, which cannot be attached without the right to read. And
-//! the size ends, within its last page, where a checksum of key and pages says.
+//! The kernel keeps no name, and of the mode only the nine permission bits. Two marks that it does
+//! keep identify segments of this program. The mode is [`MARK`] until the first page is written,
+//! then [`MODE`]: the right to execute has no meaning for a segment, which cannot be attached
+//! without the right to read. And the size ends, within its last page, where a checksum of the key
+//! and the number of pages says.
 //!
-//! A segment without a name bears both marks, belongs to this user, and has no
-//! page but the first: even a segment of another program that looked like this by
-//! accident, its creator dead and nobody attached, would hold nothing.
+//! A segment without a name has both marks, belongs to this user, and has no page but the first:
+//! even a segment of another program that looked like this by accident, its creator dead and no
+//! process attached, would contain nothing.
 //!
-//! A damaged one of this user still shows something that no other program's has:
-//! a part of its first page, or, where that cannot be read, the size. The size
-//! alone, with a first page that says nothing, is a doubt: one in 4096 segments of
-//! other programs has it, too.
+//! A damaged segment of this user still shows something that no other program's has: a part of its
+//! first page or, if that cannot be read, the size. The size alone, with a first page that says
+//! nothing, is doubtful: one in 4096 segments of other programs has it, too.
 
 use super::super::header::PAGE_BYTES;
 use super::super::host::{self, Liveness};
@@ -26,29 +25,29 @@ use crate::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
 
 /// Mode of a segment that does not say yet whose it is.
 pub const MARK: u32 = 0o611;
-/// Mode of a segment.
+/// Mode of a segment that says whose it is.
 pub const MODE: u32 = 0o600;
 const TABLE: &str = "/proc/sysvipc/shm";
 
-/// What a segment for so many bytes takes at most, whatever its key.
+/// The most bytes that a segment for `bytes` takes, whatever its key.
 pub fn most_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
 }
 
-/// Bytes that a segment at `key` asks for, at least `bytes`.
+/// The bytes to ask for at `key` for a segment of at least `bytes`.
 pub fn marked_bytes(key: i32, bytes: usize) -> usize {
     let pages = bytes.div_ceil(PAGE_BYTES);
     let marked = |pages| (pages - 1) * PAGE_BYTES + tail_bytes(key, pages);
     if marked(pages) >= bytes { marked(pages) } else { marked(pages + 1) }
 }
 
-/// How far a segment of ours reaches into its last page, 1 to [`PAGE_BYTES`].
+/// Bytes of the last page of a segment of this program, 1 to [`PAGE_BYTES`].
 fn tail_bytes(key: i32, pages: usize) -> usize {
     let sum = checksum(format!("skt-hpl stub {key} {pages}").as_bytes());
     1 + (sum % PAGE_BYTES as u64) as usize
 }
 
-/// A line of the kernel's table.
+/// A line of the kernel's table of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub key: i32,
@@ -60,11 +59,11 @@ pub struct Row {
     user: u32,
     creator_user: u32,
     changed_unix_seconds: u64,
-    /// In memory or swapped out.
+    /// Bytes in memory or swapped out.
     present_bytes: u64,
 }
 
-/// All segments of the machine.
+/// The table of all segments of the machine.
 pub fn table() -> Result<Vec<Row>> {
     let table = std::fs::read_to_string(TABLE)
         .map_err(|error| StoreError::system(format!("reading {TABLE}"), error))?;
@@ -72,7 +71,8 @@ pub fn table() -> Result<Vec<Row>> {
     rows.collect()
 }
 
-/// A row that is passed by may be of a segment that somebody holds.
+/// The error for a line that cannot be read: it is not skipped, since a process may hold its
+/// segment.
 fn unknown(line: &str) -> StoreError {
     let why = std::io::Error::other(format!("`{line}` is no line that this program knows"));
     StoreError::system(format!("reading {TABLE} (use the store `posix`)"), why)
@@ -97,18 +97,18 @@ fn row(line: &str) -> Option<Row> {
 }
 
 impl Row {
-    /// Whether `user` has made it and has it, and nobody has removed it.
+    /// Whether `user` has made and owns it, and nobody has removed it.
     pub fn is_own(&self, user: u32) -> bool {
         (self.user, self.creator_user) == (user, user) && self.mode & SHM_DEST == 0
     }
 
-    /// Whether it is a segment of `user`, as far as the table says: the first page
-    /// is to be looked at as well.
+    /// Whether it is a segment of `user`, as far as the table says: its first page must be checked
+    /// as well.
     pub fn is_segment_of(&self, user: u32) -> bool {
         self.is_own(user) && self.mode & 0o777 == MODE && self.bytes >= PAGE_BYTES
     }
 
-    /// Whether it ends where segments of ours do.
+    /// Whether its size ends as those of this program's segments do.
     fn has_our_size(&self) -> bool {
         let pages = self.bytes.div_ceil(PAGE_BYTES);
         self.key != libc::IPC_PRIVATE
@@ -116,32 +116,32 @@ impl Row {
             && self.bytes == (pages - 1) * PAGE_BYTES + tail_bytes(self.key, pages)
     }
 
-    /// Whether it bears the marks of a segment of `user` without a name, as far as
-    /// the table says: the first page is to be looked at as well.
+    /// Whether it has the marks of a segment of `user` without a name, as far as the table says:
+    /// its first page must be checked as well.
     fn is_marked(&self, user: u32) -> bool {
-        // One page: an ordinary one, a huge one that the system gives by itself, or the pool's.
+        // One page: an ordinary one, a transparent huge page, or one of the pool.
         let huge = [HUGE_PAGE_BYTES, pool_page_bytes()].map(|bytes| bytes as u64);
         let holds_a_page =
             self.present_bytes <= system_page_bytes() as u64 || huge.contains(&self.present_bytes);
         self.is_own(user) && self.mode == MARK && self.has_our_size() && holds_a_page
     }
 
-    /// Which segment it is, and whose.
+    /// Describes the segment and its user.
     pub fn holder(&self) -> String {
         let Self { key, shmid, user, creator_user, .. } = *self;
         let maker = if creator_user == user { "" } else { ", made by another" };
         format!("segment {shmid} (key {key:#010x}) of user {user}{maker}")
     }
 
-    /// Why it is no segment, if it is at the place of one.
+    /// Why it is no segment, if it is found where one would be.
     fn flaw(&self) -> Option<Flaw> {
         let (user, mode) = (host::user_id(), self.mode & 0o777);
         let is_removed = self.mode & SHM_DEST != 0;
         if is_removed || self.user != user || self.key == libc::IPC_PRIVATE {
             return None;
         }
-        // One whose first page is whole is a segment, if an incomplete one, and of
-        // one that cannot be looked at now nothing is known.
+        // A segment whose first page is whole is a segment, even if it is incomplete; one that
+        // cannot be looked at now may be anything.
         if self.bytes < PAGE_BYTES || !matches!(inspect(self.shmid), Ok(None)) {
             return None;
         }
@@ -166,7 +166,7 @@ impl Row {
             .then(|| Flaw::Doubtful(why.into()))
     }
 
-    /// As the stub that it is, if it is one.
+    /// The stub that it is, if it is one.
     pub fn stub(&self) -> Option<Stub> {
         Some(Stub {
             flaw: self.flaw()?,
@@ -175,7 +175,7 @@ impl Row {
             in_use: self.attached > 0,
             creator_pid: self.creator_pid,
             creator: match self.creator_pid {
-                // Of another PID namespace.
+                // A process of another PID namespace.
                 0 => Liveness::Unknown,
                 pid => host::liveness_at(pid, self.changed_unix_seconds),
             },

@@ -1,0 +1,37 @@
+//! The demo of the README, as a user runs it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the example that `scripts/demo-node-loss` runs, built as this test is.
+fn demo(n: &str) -> Output {
+    let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let example = program.with_file_name("examples").join("node_loss");
+    if !example.exists() {
+        let cargo = ["build", "--locked", "--example", "node_loss"];
+        let built = Command::new(env!("CARGO")).args(cargo).status().expect("cargo");
+        assert!(built.success(), "{built}");
+    }
+    Command::new(example).arg(program).arg(n).output().expect("the demo")
+}
+
+/// Whether namespaces, from which the demo makes its nodes, can be made here.
+fn has_namespaces() -> bool {
+    let unshare = ["--user", "--map-root-user", "--pid", "--net", "--mount", "--fork", "true"];
+    Command::new("unshare").args(unshare).output().is_ok_and(|out| out.status.success())
+}
+
+#[test]
+fn the_demo_ends_well_and_says_so() {
+    if !has_namespaces() {
+        eprintln!("SKIPPED: no namespaces here");
+        return;
+    }
+    let output = demo("4000");
+    let (said, wrong) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}\n{wrong}");
+    for words in ["power off: n2", "n5 takes its place", "same bits", "The nodes are clean"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}

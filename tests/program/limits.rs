@@ -1,0 +1,92 @@
+//! Orders that no machine holds, and machines with next to no memory, are refused at once, with the
+//! reason.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Runs the program with `flags` and at most `most_kib` of address space. It is killed if it does
+/// not end soon.
+fn run(most_kib: Option<usize>, flags: &str) -> Output {
+    let limit = most_kib.map_or(String::new(), |kib| format!("ulimit -v {kib}; "));
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    let start = Instant::now();
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", &SOON.as_secs().to_string(), "sh", "-c"])
+        .arg(format!("{limit}exec {program} {flags}"))
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        // OpenBLAS 0.3.29 allocates work space for each of its threads when it is loaded, and never
+        // gives up, before any code of ours runs: it must not have more threads.
+        .env("OPENBLAS_NUM_THREADS", "1")
+        .output()
+        .expect("sh and timeout");
+    assert!(start.elapsed() < SOON, "{flags}: hangs: {output:?}");
+    output
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+}
+
+#[test]
+fn bytes_beyond_64_bits_do_not_fit() {
+    for flags in ["--n 2147483648 --nb 1", "--n 4294967295 --nb 2147483647 --depth 2147483647"] {
+        for protection in ["none", "self"] {
+            let flags = format!("{flags} --ft {protection} --progress off");
+            let words = ["does not fit", "would need 16.0 EiB", "The largest N that fits"];
+            assert_refused(&run(None, &flags), &words);
+        }
+    }
+}
+
+/// OpenBLAS asks for its work space for ever. How much MPI itself takes before, and whether it gets
+/// through its start with less, depends on the MPI: the limit is raised until a run passes, and
+/// before that, a run must report that the BLAS lacks its work space. With much less memory,
+/// libraries never finish loading. Between that report and a run that passes there is nothing else,
+/// down to 1000 KiB: the products of the self-test map more.
+#[test]
+fn no_address_space_for_the_blas_is_told() {
+    for threads in [1, 2] {
+        let is_enough = |most_kib: usize| {
+            let flags = format!("--n 100 --nb 10 --progress off --threads {threads}");
+            let output = run(Some(most_kib), &flags);
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
+            let is_told = text.contains("work space of the BLAS");
+            if is_told {
+                assert_refused(&output, &["ulimit -v"]);
+            }
+            (output.status.success(), is_told)
+        };
+        let (mut told_kib, mut enough_kib) = (None, 300_000);
+        while let (false, is_told) = is_enough(enough_kib) {
+            told_kib = if is_told { Some(enough_kib) } else { told_kib };
+            enough_kib += 20_000;
+        }
+        let mut told_kib = told_kib.expect("with less than enough it is told");
+        while enough_kib - told_kib > 1000 {
+            let between_kib = told_kib.midpoint(enough_kib);
+            match is_enough(between_kib) {
+                (true, _) => enough_kib = between_kib,
+                (false, true) => told_kib = between_kib,
+                (false, false) => panic!("{between_kib} KiB are not enough, and it is not told"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_walk_that_would_not_end_is_refused() {
+    let words = ["larger NB"];
+    assert_refused(&run(None, "model path --n 3000000000"), &words);
+    assert_refused(&run(None, "model path --n 1000000 --nb 1 --p 64 --q 64"), &words);
+    let words = ["n = 9007199254740992 is out of range", "1 to 4294967295"];
+    assert_refused(&run(None, "model path --n 9007199254740992"), &words);
+}

@@ -1,0 +1,653 @@
+//! `skt-hpl plan`, `model` and `report` on the command line.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(args).current_dir(folder).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message of a call that ends with exit code 2.
+#[track_caller]
+fn refusal(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A small, fixed machine: there is no measurement, so the numbers are always the same.
+const MACHINE: &[&str] = &[
+    "plan",
+    "--nodes",
+    "256",
+    "--spares",
+    "8",
+    "--cores-per-node",
+    "32",
+    "--threads",
+    "8",
+    "--memory-gib",
+    "128",
+    "--gflops-per-core",
+    "40",
+    "--copy-gbs",
+    "50",
+    "--bandwidth-gbs",
+    "1",
+    "--node-mtbf-hours",
+    "2000",
+];
+
+fn with<'a>(extra: &[&'a str]) -> Vec<&'a str> {
+    MACHINE.iter().copied().chain(extra.iter().copied()).collect()
+}
+
+#[test]
+fn all_figures_are_written_with_units_and_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout(folder.path(), &["model", "all", "--out", "figures"]);
+    let list = stdout(folder.path(), &["model", "list"]);
+    let index = fs::read_to_string(folder.path().join("figures/index.html")).unwrap();
+    assert!(list.lines().count() >= 25);
+    // The suffixes of columns that are neither names nor numbers without a unit.
+    let units = [
+        "seconds",
+        "hours",
+        "years",
+        "bytes",
+        "percent",
+        "fraction",
+        "gflops",
+        "rows",
+        "processes",
+        "members",
+        "nodes",
+        "borne",
+        "half_width",
+    ];
+    let unitless = ["series", "panel", "machine", "x_name", "x_value", "y_name", "y_value"];
+    for line in list.lines() {
+        let (name, title) = line.split_once(' ').expect("a name and its title");
+        let read = |extension: &str| {
+            let file = format!("figures/{name}.{extension}");
+            fs::read_to_string(folder.path().join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"))
+        };
+        let (svg, csv) = (read("svg"), read("csv"));
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{name}");
+        assert!(svg.contains(&format!("<title>{}</title>", title.trim_start())), "{name}: {title}");
+        assert!(!svg.contains("NaN") && !csv.contains("NaN"), "{name} holds a NaN");
+        assert!(index.contains(&format!("{name}.svg")) && index.contains(&format!("{name}.csv")));
+        let header = csv.lines().next().unwrap();
+        for column in header.split(',') {
+            let has_unit = units.iter().any(|unit| column.ends_with(unit));
+            assert!(has_unit || unitless.contains(&column), "{name}: column {column}");
+        }
+        let columns = header.split(',').count();
+        assert!(csv.lines().count() > 3, "{name} has hardly any rows");
+        assert!(
+            csv.lines().filter(|l| !l.contains('"')).all(|l| l.split(',').count() == columns),
+            "{name}: rows of unequal length"
+        );
+    }
+}
+
+#[test]
+fn one_figure_as_csv_or_svg_and_unknown_ones_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = stdout(folder.path(), &["model", "figure", "tang-10-memory"]);
+    assert!(csv.starts_with("series,group_size_processes,available_memory_percent\n"));
+    assert!(csv.contains("self checkpoint,16,46.875\n"), "{csv}");
+    stdout(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.svg"]);
+    let again = refusal(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.svg"]);
+    assert!(again.contains("m.svg"), "{again}");
+    let unknown = refusal(folder.path(), &["model", "figure", "no-such"]);
+    assert!(unknown.contains("no-such") && unknown.contains("tang-10-memory"));
+    let format = refusal(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.pdf"]);
+    assert!(format.contains(".svg or .csv"), "{format}");
+}
+
+#[test]
+fn simulation_is_reproducible_and_refuses_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["model", "simulate", "--runs", "50", "--nodes", "500", "--node-mtbf-hours", "900"];
+    let once = stdout(folder.path(), &args);
+    let threads = [&args[..], &["--threads", "3"]].concat();
+    assert_eq!(once, stdout(folder.path(), &threads));
+    let seeded = [&args[..], &["--seed", "2"]].concat();
+    assert_ne!(once, stdout(folder.path(), &seeded));
+    for (extra, named) in [
+        (&["--node-mtbf-hours=-4"][..], "--node-mtbf-hours"),
+        (&["--group", "1"], "a group of 1"),
+        (&["--group", "8", "--parities", "5"], "5 parities"),
+        (&["--runs", "0"], "runs = 0"),
+        (&["--overlap", "2"], "'2' for '--overlap <0..1>'"),
+        (&["--law", "weibull", "--shape", "0"], "--shape"),
+        (&["--nodes", "0"], "nodes = 0"),
+        (&["--confidence", "1"], "--confidence <0..1>': legal is between 0 and 1"),
+        (&["--trace", "none.txt"], "none.txt"),
+        (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
+        (&["--protocol", "abft"], "--interval-seconds"),
+        (&["--interval-seconds", "0"], "--interval-seconds <S>': legal is a number above 0"),
+    ] {
+        let args = [&["model", "simulate"][..], extra].concat();
+        let message = refusal(folder.path(), &args);
+        assert!(message.contains(named), "{extra:?}: {message}");
+    }
+    fs::write(folder.path().join("trace"), "10 0\nsoon 1\n").unwrap();
+    let message = refusal(folder.path(), &["model", "simulate", "--trace", "trace"]);
+    assert!(message.contains("line 2") && message.contains("soon"), "{message}");
+}
+
+#[test]
+fn waste_table_says_where_the_formula_leaves_its_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = stdout(folder.path(), &["model", "waste"]);
+    assert_eq!(table.lines().count(), 1 + 4 * (3 + 3 + 4));
+    let titan = table.lines().find(|l| l.starts_with("Titan,2D-STENCIL,HIERARCH-IO,")).unwrap();
+    assert!(titan.contains(",136,15.0588,1.0984e-4,"), "{titan}");
+    assert!(table.contains("FirstOrderDoubtful") && table.contains("NoPeriod"));
+}
+
+#[test]
+fn plan_gives_a_table_and_a_configuration_that_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = stdout(folder.path(), &with(&["--out", "plan.toml"]));
+    for expected in [
+        "  none ",
+        "  single ",
+        "  double ",
+        "Choice: self checkpoint in groups of",
+        "Time: ",
+        "Failures: ",
+        "Finishes: in one go with",
+        "Spares: 8 suffice with",
+        "Uncertain: ",
+        "with an MTBF of half as much",
+    ] {
+        assert!(words.contains(expected), "{expected} missing in\n{words}");
+    }
+    let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
+    assert!(toml.contains("self checkpoint in groups of"), "{toml}");
+    let dat = stdout(folder.path(), &["convert", "plan.toml"]);
+    let star = words.lines().find(|l| l.starts_with("* ")).unwrap();
+    let n = star.split_whitespace().nth(4).unwrap();
+    assert!(dat.lines().any(|l| l.split_whitespace().next() == Some(n)), "N = {n} not in\n{dat}");
+    // 256 nodes of 4 ranks make 32 x 32.
+    assert!(words.contains("P x Q = 32 x 32"), "{words}");
+    let again = refusal(folder.path(), &with(&["--json", "--out", "-"]));
+    assert!(again.contains("--json and --out -"), "{again}");
+}
+
+#[test]
+fn plan_shows_a_handful_of_rows_and_all_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |words: &str| {
+        let is_row = |l: &&str| {
+            let first = l.trim_start_matches(['*', ' ']).split(' ').next();
+            (l.starts_with("* ") || l.starts_with("  "))
+                && matches!(first, Some("none" | "single" | "double" | "self" | "abft"))
+        };
+        words.lines().filter(is_row).count()
+    };
+    let few = stdout(folder.path(), &with(&[]));
+    let all = stdout(folder.path(), &with(&["--all"]));
+    assert!((5..=6).contains(&rows(&few)), "{few}");
+    // None, three protocols in groups of 2 to 32 with 1 to 4 parities, and process rows of 32, 64
+    // and 128 with 1 to 3 checksums.
+    assert_eq!(rows(&all), 1 + 3 * (6 + 5 + 4 + 4) + 3 * 3, "{all}");
+    assert!(few.contains(&format!("and {} more: --all", rows(&all) - rows(&few))), "{few}");
+    for words in [few, all] {
+        assert_eq!(words.lines().filter(|l| l.starts_with("* ")).count(), 1, "{words}");
+    }
+}
+
+#[test]
+fn plan_as_json_has_what_its_text_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = plan_json(folder.path(), &[]);
+    let words = stdout(folder.path(), &with(&[]));
+    let choice = &json["choice"];
+    let number = |name: &str| choice[name].as_f64().unwrap();
+    for expected in [
+        format!("N = {}, NB = 256, P x Q = {} x {}", choice["n"], json["p"], json["q"]),
+        format!("groups of {} with", choice["group_size"]),
+        format!("every {:.0} s of work", number("interval_seconds")),
+        format!("Checkpoint: {:.2} s on average", number("checkpoint_seconds")),
+        format!("Failures: {:.2} expected", number("expected_failures")),
+        format!("{:.1} s of recovery", number("recovery_seconds")),
+        format!("in one go with {:.3} %", 100.0 * number("finish_probability")),
+    ] {
+        assert!(words.contains(&expected), "{expected} missing in\n{words}");
+    }
+    let parts = ["work_seconds", "in_checkpoints_seconds", "in_outages_seconds", "lost_seconds"]
+        .map(number);
+    let time = number("expected_seconds");
+    assert!((parts.iter().sum::<f64>() / time - 1.0).abs() < 1e-9, "{parts:?} of {time}");
+    assert_eq!(json["candidates"].as_array().unwrap().len(), 67);
+    assert_eq!(json["uncertain"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn plan_gives_intervals_of_images_and_writes_them_into_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow_cuts = ["--machine-mtbf-hours", "100"];
+    let disks = with_all(&slow_cuts, &["--local-gbs", "2", "--local-folder", "/scratch/hpl"]);
+    let words = stdout(folder.path(), &with(&with_all(&disks, &["--out", "plan.toml"])));
+    let json = plan_json(folder.path(), &disks);
+    let (level, choice) = (&json["levels"][0], &json["choice"]);
+    let of = |object: &serde_json::Value, name: &str| object[name].as_f64().unwrap();
+    // A copy of the matrix, and its parities.
+    let (n, m) = (of(choice, "group_size"), of(choice, "parities"));
+    let bytes = of(choice, "matrix_bytes") * (1.0 + m / (n - m));
+    assert!((of(level, "node_bytes") / bytes - 1.0).abs() < 1e-12);
+    assert!((of(level, "write_seconds") / (bytes / 2e9) - 1.0).abs() < 1e-12);
+    let young = (2.0 * of(level, "cost_seconds") * 100.0 * 3600.0).sqrt();
+    let (interval, step) = (of(level, "interval_seconds"), of(choice, "interval_seconds"));
+    assert!((interval - young.max(of(level, "write_seconds"))).abs() <= step, "{level}");
+    assert_eq!(interval, of(level, "every_checkpoints") * step);
+    assert!(level["pays"] == true && level["is_first_order_valid"] == true, "{level}");
+    let line = words.lines().find(|line| line.starts_with("Images on the nodes' disks: "));
+    let line = line.unwrap_or_else(|| panic!("{words}"));
+    let hours = format!("one every {:.2} h ({} ", interval / 3600.0, level["every_checkpoints"]);
+    assert!(line.contains(&hours), "{line}");
+    let setting = format!("level = \"local:/scratch/hpl,every={interval:.0}s\"");
+    let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
+    assert!(toml.lines().any(|line| line == setting), "{toml}");
+    stdout(folder.path(), &["convert", "plan.toml"]);
+
+    // What is not asked for is absent, and what does not pay is not written.
+    let plain = stdout(folder.path(), &with(&[]));
+    assert!(!plain.contains("Images"), "{plain}");
+    assert!(plan_json(folder.path(), &[]).get("levels").is_none());
+    let rare = ["--machine-mtbf-hours", "1e9", "--local-gbs", "2", "--local-folder", "/scratch"];
+    let words = stdout(folder.path(), &with(&with_all(&rare, &["--out", "rare.toml"])));
+    assert!(words.contains("none is written"), "{words}");
+    let toml = fs::read_to_string(folder.path().join("rare.toml")).unwrap();
+    assert!(!toml.lines().any(|line| line.starts_with("level = ")), "{toml}");
+}
+
+#[test]
+fn plan_tells_how_many_spares_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ["plan", "--nodes", "1024", "--cores-per-node", "64", "--threads", "16"];
+    let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
+    let machine = with_all(&with_all(&machine, &rates), &["--bandwidth-gbs", "1"]);
+    let plan = |extra: &[&str]| stdout(folder.path(), &with_all(&machine, extra));
+    let line = |words: &str, head: &str| {
+        words.lines().find(|l| l.starts_with(head)).unwrap_or_else(|| panic!("{words}")).to_owned()
+    };
+    let choice = line(&plan(&[]), "Choice:");
+    assert!(!choice.contains("groups of 2 "), "{choice}");
+    for spares in ["0", "1", "40"] {
+        let words = plan(&["--spares", spares]);
+        assert_eq!(line(&words, "Choice:"), choice, "spares do not decide");
+        let few = spares == "0";
+        assert_eq!(line(&words, "Spares:").contains("only"), few, "{words}");
+    }
+    assert!(line(&plan(&[]), "Spares:").contains("for 99 %, the fewest"));
+}
+
+#[test]
+fn plan_refuses_what_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    for (extra, named) in [
+        (
+            &["--node-mtbf-hours=-1"][..],
+            "'-1' for '--node-mtbf-hours <HOURS>': legal is a number above 0",
+        ),
+        (&["--node-mtbf-hours", "-1"][..], "--node-mtbf-hours"),
+        (&["--threads", "64"], "--threads 64"),
+        (&["--cores-per-node", "0"], "--cores-per-node 0: legal is 1 or more"),
+        (&["--helper-cores", "99"], "--helper-cores 99 of"),
+        (
+            &["--memory-fraction", "1.5"],
+            "--memory-fraction <0..1>': legal is more than 0, at most 1",
+        ),
+        (&["--memory-gib", "0.000001"], "no configuration"),
+        (&["--probability", "2"], "--probability <0..1>': legal is a number from 0 to 1"),
+        (&["--bandwidth-gbs", "0"], "--bandwidth-gbs"),
+        (&["--report", "none.json"], "none.json"),
+        (&["--local-gbs", "0"], "--local-gbs"),
+        (&["--global-gbs", "1", "--machine-mtbf-hours", "0"], "--machine-mtbf-hours"),
+        (&["--local-folder", "/scratch"], "--local-gbs"),
+        (
+            &["--local-gbs", "2", "--machine-mtbf-hours", "100", "--local-folder", "here"],
+            "absolute paths",
+        ),
+    ] {
+        // A flag that is given twice would be refused for that reason.
+        let first = extra[0].split('=').next().unwrap();
+        let mut args = MACHINE.to_vec();
+        if let Some(at) = args.iter().position(|a| *a == first) {
+            args.drain(at..at + 2);
+        }
+        args.extend(extra);
+        let message = refusal(folder.path(), &args);
+        assert!(message.contains(named), "{extra:?}: {message}");
+    }
+}
+
+/// Writes a report with the fields of this version, and those that a checkpointed run adds.
+fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
+    let tests: Vec<serde_json::Value> = rates
+        .iter()
+        .map(|&(n, gflops)| {
+            serde_json::json!({
+                "variant": "WR11C2R4",
+                "parameters": {"n": n, "nb": 128, "p": 2, "q": 4, "threads": 1},
+                "status": "passed",
+                "scaled_residual": 2.5e-3,
+                "norms": {},
+                "time_seconds": 2.0 * (n as f64).powi(3) / 3.0 / gflops / 1e9,
+                "gflops": gflops,
+                "efficiency": null,
+                "start": "2026-01-02T03:04:05Z",
+                "end": "2026-01-02T03:05:05Z",
+                "generate_seconds": 1.0,
+                "check_seconds": 0.5,
+                "phases_seconds": {"max": {"panel": 1.0, "update": 5.0}, "mean": {}},
+                "rank_bytes": 1000,
+                "progress": [
+                    {"elapsed_seconds": 1.0, "fraction": 0.4, "gflops": 80.0},
+                    {"elapsed_seconds": 2.0, "fraction": 0.9, "gflops": 90.0}
+                ],
+                "events": [{"kind": "failure", "start_seconds": 1.0, "seconds": 3.0,
+                            "detail": "node <7> lost"}],
+                "memory_bytes": {"matrix": 1048576, "copy": 2097152},
+                "a_field_of_the_future": [1, 2, 3]
+            })
+        })
+        .collect();
+    let report = serde_json::json!({
+        "format": "skt-hpl report",
+        "format_version": 1,
+        "finished": true,
+        "command_line": ["skt-hpl"],
+        "program": {"name": "skt-hpl", "version": "0.1.0", "compiler": "rustc 1.90.0"},
+        "environment": {
+            "host": {"cpu_model": "Fast & Co", "cores": 3, "memory_bytes": 25_000_000_000u64},
+            "blas": {"library": "OpenBLAS", "version": "OpenBLAS 0.3.21 Zen MAX", "kernel": "Zen"},
+            "hosts": [{"host": "a", "ranks": 4}, {"host": "b", "ranks": 4}]
+        },
+        "dgemm_self_test": {"gflops_per_core": 20.0, "warnings": []},
+        "tests": tests
+    });
+    fs::write(folder.join(name), report.to_string()).unwrap();
+}
+
+#[test]
+fn page_shows_tests_events_memory_and_is_self_contained() {
+    let folder = tempfile::tempdir().unwrap();
+    write_report(folder.path(), "a.json", &[(1000, 60.0), (2000, 90.0), (2000, 80.0)]);
+    write_report(folder.path(), "b.json", &[(2000, 70.0)]);
+    stdout(folder.path(), &["report", "a.json", "b.json"]);
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for expected in [
+        "Comparison",
+        "Fast &amp; Co",
+        "node &lt;7&gt; lost",
+        "Timeline",
+        "<td>matrix</td><td>1.0</td>",
+        "<td>90.00</td><td>2000</td>",
+        "data:image/svg+xml,",
+        "<h3>Memory of a rank, test 2: ",
+        "<h3>Memory of a rank, test 3: ",
+    ] {
+        assert!(page.contains(expected), "{expected} missing");
+    }
+    assert!(!page.contains("<script") && !page.contains("src=\"http"));
+    assert!(refusal(folder.path(), &["report", "a.json"]).contains("report.html"));
+    let forced = run(folder.path(), &["report", "a.json", "--force"]);
+    assert!(forced.status.success());
+}
+
+#[test]
+fn submission_has_rmax_nmax_and_half() {
+    let folder = tempfile::tempdir().unwrap();
+    write_report(folder.path(), "a.json", &[(1000, 20.0), (2000, 60.0), (8000, 100.0)]);
+    let sheet = stdout(
+        folder.path(),
+        &["report", "--top500", "a.json", "--rpeak-gflops", "200", "--power-kw", "0.5"],
+    );
+    let value = |field: &str| {
+        let line =
+            sheet.lines().find(|l| l.starts_with(field)).unwrap_or_else(|| panic!("{field}"));
+        line[25..].trim().to_string()
+    };
+    assert_eq!(value("Rmax"), "100.000");
+    assert_eq!(value("Nmax"), "8000");
+    // 50 is three quarters of the way from 20 to 60.
+    assert_eq!(value("N1/2"), "1750 (between two measured orders)");
+    // Two hosts of three cores have four ranks each.
+    assert_eq!(value("Cores"), "6");
+    assert_eq!(value("Memory"), "50.0 (2 hosts of 25.0 as that of rank 0)");
+    assert_eq!(value("Compiler"), "rustc 1.90.0");
+    assert_eq!(value("Math library"), "OpenBLAS 0.3.21 MAX, kernel Zen");
+    assert_eq!(value("Efficiency"), "50.00");
+    assert_eq!(value("Gflops/W"), "0.2000");
+    assert_eq!(value("Core phase start"), "2026-01-02T03:04:05Z");
+    assert!(value("Site").starts_with("____"));
+    // E(N) = N/(aN + b) through 80 at 4000 and 100 at 8000: half of 100 at 1600.
+    write_report(folder.path(), "b.json", &[(4000, 80.0), (8000, 100.0)]);
+    let sheet = stdout(folder.path(), &["report", "--top500", "b.json"]);
+    assert!(sheet.contains("1600 (extrapolated"), "{sheet}");
+}
+
+#[test]
+fn reports_that_are_none_are_refused_with_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.json"), "{\"format\": \"other\"}").unwrap();
+    fs::write(folder.path().join("y.json"), "{\n  nonsense").unwrap();
+    assert!(refusal(folder.path(), &["report", "x.json"]).contains("\"other\""));
+    let broken = refusal(folder.path(), &["report", "y.json"]);
+    assert!(broken.contains("y.json") && broken.contains("line 2"), "{broken}");
+    write_report(folder.path(), "empty.json", &[]);
+    let nothing = refusal(folder.path(), &["report", "--top500", "empty.json"]);
+    assert!(nothing.contains("passed its residual check"), "{nothing}");
+}
+
+/// The plan of the machine of [`with`] with further flags.
+fn plan_json(folder: &Path, extra: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&stdout(folder, &with_all(&with(&["--json"]), extra))).unwrap()
+}
+
+#[test]
+fn plan_expects_what_earlier_runs_reached_of_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    // One rank at 90 % of the model's rate, with cores of 40 Gflop/s.
+    let said = stdout(
+        folder.path(),
+        &["model", "path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
+    );
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let seconds = said["runs"][0]["time_seconds"].as_f64().unwrap() / 0.9;
+    let phases = serde_json::json!({"update": seconds});
+    fs::write(folder.path().join("a.json"), path_report(4000, 128, &phases, "null")).unwrap();
+    let efficiency = |extra: &[&str]| {
+        plan_json(folder.path(), extra)["candidates"][0]["hpl_efficiency"].as_f64().unwrap()
+    };
+    let ratio = efficiency(&["--report", "a.json"]) / efficiency(&[]);
+    assert!((ratio - 0.9).abs() < 1e-6, "{ratio}");
+    let words = stdout(folder.path(), &with(&["--report", "a.json"]));
+    assert!(words.contains("90.0 % of the model's rate, as in 1 test(s)"), "{words}");
+    fs::write(folder.path().join("ft.json"), path_report(4000, 128, &phases, "{}")).unwrap();
+    let message = refusal(folder.path(), &with(&["--report", "ft.json"]));
+    assert!(message.contains("without checkpoints"), "{message}");
+}
+
+#[test]
+fn plan_takes_rates_that_were_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |extra: &[&str]| plan_json(folder.path(), extra);
+    let measured = plan(&["--checkpoint-gbs", "1.5"]);
+    let choice = &measured["choice"];
+    let n = choice["n"].as_f64().unwrap();
+    let want = 0.6 * 8.0 * n * n / 256.0 / 1.5e9 * choice["parities"].as_f64().unwrap();
+    assert!((choice["checkpoint_seconds"].as_f64().unwrap() / want - 1.0).abs() < 1e-9);
+    // What was measured is not uncertain.
+    assert_eq!(measured["uncertain"].as_array().unwrap().len(), 1);
+    let message = refusal(folder.path(), &with(&["--checkpoint-gbs", "0"]));
+    assert!(message.contains("--checkpoint-gbs"), "{message}");
+    // A machine of the model, with its latency within a node and its rates of panels.
+    let fit = ["model", "path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
+    stdout(folder.path(), &with_all(&fit, &["--latency-us", "9"]));
+    assert_eq!(plan(&["--machine", "m.json"])["choice"], plan(&[])["choice"]);
+    let message = refusal(folder.path(), &with(&["--machine", "none.json"]));
+    assert!(message.contains("none.json"), "{message}");
+}
+
+#[test]
+fn simulated_waste_without_lost_runs_is_the_formulas() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = stdout(
+        folder.path(),
+        &[
+            "model",
+            "simulate",
+            "--nodes",
+            "64",
+            "--node-mtbf-hours",
+            "64",
+            "--work-hours",
+            "20",
+            "--group",
+            "16",
+            "--downtime-seconds",
+            "300",
+            "--runs",
+            "2000",
+        ],
+    );
+    let numbers = |head: &str| -> Vec<f64> {
+        let lines = text.lines().filter(|l| l.starts_with(head));
+        lines.map(|l| l[28..].split_whitespace().next().unwrap().parse().unwrap()).collect()
+    };
+    let lost = numbers("lost data")[0];
+    assert!(lost > 20.0 && lost < 60.0, "runs are lost, so that it matters\n{text}");
+    let [all, unharmed, first_order, long, finite] = numbers("waste")[..] else { panic!("{text}") };
+    assert!(all > unharmed + 0.5 * lost / 100.0, "{text}");
+    assert!((unharmed / finite - 1.0).abs() < 0.01, "{text}");
+    assert!((long / finite - 1.0).abs() < 0.01 && first_order > long, "{text}");
+    let [_finished, time, by_formula] = numbers("time")[..] else { panic!("{text}") };
+    assert!((time / by_formula - 1.0).abs() < 0.01, "{text}");
+    // If nothing is lost, there is nothing to distinguish.
+    let text = stdout(folder.path(), &["model", "simulate", "--runs", "50"]);
+    assert_eq!(text.lines().filter(|l| l.starts_with("waste ")).count(), 4, "{text}");
+}
+
+/// A report of one test, as `--json` writes it, without the fields that the model does not read.
+fn path_report(n: usize, nb: usize, phases: &serde_json::Value, protection: &str) -> String {
+    let seconds: f64 = phases.as_object().unwrap().values().map(|s| s.as_f64().unwrap()).sum();
+    format!(
+        r#"{{"format": "skt-hpl report", "tests": [{{
+            "parameters": {{"n": {n}, "nb": {nb}, "p": 1, "q": 1, "depth": 1, "bcast": "1ring",
+                "swap": "mix", "swap_threshold": 64, "threads": 1}},
+            "status": "passed", "time_seconds": {seconds}, "protection": {protection},
+            "phases_seconds": {{"max": {{}}, "mean": {phases}}}
+        }}]}}"#
+    )
+}
+
+#[test]
+fn the_critical_path_is_shown_whole_and_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = ["model", "path", "--p", "16", "--q", "16", "--threads", "4", "--memory-gib", "1"];
+    let text = stdout(folder.path(), &with_all(&grid, &["--nb", "192,256", "--changes"]));
+    // 256 GiB of doubles are 185,363 rows, cut to whole blocks.
+    assert!(text.contains("N 185280, NB 192, 16 x 16 ranks of 4 thread(s)"), "{text}");
+    assert!(text.contains("N 185344, NB 256"), "both combinations are listed: {text}");
+    assert!(
+        text.contains("the reference's formula") && text.contains("exchanged at once"),
+        "{text}"
+    );
+    let network = ["--latency-us", "1.5", "--bandwidth-gbs", "inf", "--json", "--out", "path.svg"];
+    let json = stdout(folder.path(), &with_all(&grid, &network));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let run = &json["runs"][0];
+    let path = run["path_seconds"].as_object().unwrap();
+    let sum: f64 = path.values().map(|seconds| seconds.as_f64().unwrap()).sum();
+    let time = run["time_seconds"].as_f64().unwrap();
+    assert!((sum - time).abs() < 1e-9 * time, "the path explains the time: {sum}, {time}");
+    assert_eq!(json["machine"]["message_byte_seconds"], 0.0);
+    let svg = fs::read_to_string(folder.path().join("path.svg")).unwrap();
+    assert!(svg.contains("pivot messages") && !svg.contains("NaN"));
+    let again = refusal(folder.path(), &with_all(&grid, &["--out", "path.svg"]));
+    assert!(again.contains("--force"), "{again}");
+}
+
+fn with_all<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
+    first.iter().chain(rest).copied().collect()
+}
+
+#[test]
+fn a_machine_is_fitted_saved_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reports = Vec::new();
+    for n in [3000, 4000, 6000] {
+        for nb in [64, 128, 256] {
+            let said = stdout(
+                folder.path(),
+                &["model", "path", "--json", "--n", &n.to_string(), "--nb", &nb.to_string()],
+            );
+            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+            let report = path_report(n, nb, &said["runs"][0]["phases_mean_seconds"], "null");
+            reports.push(format!("{n}-{nb}.json"));
+            fs::write(folder.path().join(reports.last().unwrap()), report).unwrap();
+        }
+    }
+    let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
+    let fit = with_all(&["model", "path", "--save-machine", "m.json", "--fit"], &reports);
+    let said = stdout(folder.path(), &fit);
+    assert!(said.contains("product") && said.contains("Gflop/s"), "{said}");
+    let check = with_all(&["model", "path", "--machine", "m.json", "--check"], &reports);
+    let table = stdout(folder.path(), &check);
+    assert!(table.contains("N 6000, NB 128") && table.contains("9 tests"), "{table}");
+    let json = with_all(&check, &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(folder.path(), &json)).unwrap();
+    let error = json[8]["time_error"].as_f64().unwrap();
+    assert!(error.abs() < 0.01, "it was fitted to this: {error}");
+}
+
+#[test]
+fn reports_and_flags_that_the_critical_path_cannot_use_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let phases = serde_json::json!({"update": 0.4});
+    fs::write(folder.path().join("ft.json"), path_report(3000, 64, &phases, "{}")).unwrap();
+    let shared = path_report(3000, 64, &phases, "null")
+        .replace("\"p\": 1", "\"p\": 2")
+        .replace("\"status\"", "\"by_messages\": [], \"status\"");
+    fs::write(folder.path().join("shared.json"), shared).unwrap();
+    fs::write(folder.path().join("no.json"), "{\"format\": \"other\", \"tests\": []}").unwrap();
+    fs::write(folder.path().join("m.json"), "{\"speed\": 3}").unwrap();
+    for (args, want) in [
+        (&["--check", "ft.json"] as &[&str], "without checkpoints"),
+        (&["--check", "shared.json"], "--transport messages"),
+        (&["--fit", "shared.json"], "--transport messages"),
+        (&["--check", "no.json"], "not \"skt-hpl report\""),
+        (&["--machine", "m.json", "--n", "1000"], "no machine as --save-machine writes it"),
+        (&["--fit", "gone.json"], "gone.json"),
+        (&[], "Give --n or --memory-gib"),
+        (&["--n", "1000", "--nb", "0"], "nb = 0"),
+        (
+            &["--n", "1000", "--bandwidth-gbs", "0"],
+            "--bandwidth-gbs <GB/S>': legal is a number above 0, or inf",
+        ),
+        (&["--n", "1000", "--gflops-per-core", "-1"], "--gflops-per-core"),
+        (&["--n", "1000", "--latency-us", "-1"], "--latency-us"),
+        (&["--memory-gib", "1e-9"], "not enough for one block"),
+        (&["--n", "1000", "--out", "path.png"], "must end in .svg or .csv"),
+        (&["--n", "1000", "--bcast", "star"], "star"),
+    ] {
+        let message = refusal(folder.path(), &with_all(&["model", "path"], args));
+        assert!(message.contains(want), "{args:?}: {message}");
+    }
+}

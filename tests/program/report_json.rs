@@ -197,16 +197,19 @@ fn a_document_says_what_is_known() {
     let killed = read(&path);
     assert_eq!(killed["finished"], json!(false));
     assert_eq!(killed["end"], Value::Null);
-    assert_eq!(killed["counts"], json!({"passed": 4, "failed": 2, "skipped": 1}));
+    assert_eq!(killed["counts"], json!({"passed": 5, "failed": 2, "skipped": 1}));
     assert_eq!(killed["start"], json!("2023-11-14T22:13:20Z"));
     assert_eq!(killed["command_line"], json!(["skt-hpl", "--json", "a b.json"]));
     assert_eq!(killed["parameters"]["grids"], json!([{"p": 1, "q": 1}]));
     assert_eq!(killed["parameters"]["bcast"], json!(["2ringM"]));
-    let [passed, failed, _, broke, skipped, _, replaced] =
+    let [passed, failed, _, broke, skipped, _, replaced, mended] =
         killed["tests"].as_array().unwrap().as_slice()
     else {
-        panic!("seven tests")
+        panic!("eight tests")
     };
+    let rank = &mended["protection"]["mended"][0];
+    assert_eq!((&rank["host"], &rank["rank"], &rank["rows"]), (&json!("n2"), &json!(5), &json!(3)));
+    assert_eq!(passed["protection"].get("mended"), None, "nothing was mended there");
     assert_eq!(passed["variant"], json!("WR13R2C4"));
     let replacement = &replaced["protection"]["restarts"][0]["replacement"];
     assert_eq!(replacement["process_column"], json!(2));

@@ -41,6 +41,7 @@ struct Watch {
     flip: Option<(usize, Flip)>,
     stop_at: Option<usize>,
     stops_early: bool,
+    mended_rows: usize,
     mended: Vec<MendedRank>,
     has_flipped: bool,
     /// Number of columns that are eliminated.
@@ -79,13 +80,8 @@ impl Watcher for Watch {
     }
 
     fn checked(&mut self, found: Checked) {
+        self.mended_rows += found.mended_rows;
         self.mended.extend(found.mended);
-    }
-}
-
-impl Watch {
-    fn mended_rows(&self) -> usize {
-        self.mended.iter().map(|rank| rank.rows).sum()
     }
 }
 
@@ -149,7 +145,7 @@ fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
         return Fate::Died;
     }
     let solution = first.expect("solved");
-    let mended_rows = watches[0].mended_rows();
+    let mended_rows = watches[0].mended_rows;
     Fate::Solved { residual: job.matrix.residual(&solution.x), mended_rows }
 }
 
@@ -552,8 +548,13 @@ impl Pair {
         let mut watches = watches(&self.job);
         watches[self.rank].flip = flip;
         let start = self.job.start_watched(memory, options, id, &mut watches);
-        let most = watches.iter().map(Watch::mended_rows).max().expect("a rank");
+        let most = watches.iter().map(|watch| watch.mended_rows).max().expect("a rank");
         self.mended_rows += most;
+        let column = self.rank % self.job.width();
+        let blamed = watches.iter().flat_map(|watch| &watch.mended);
+        for blamed in blamed.filter(|blamed| blamed.process_column != column) {
+            panic!("a healthy rank is blamed: {}, {blamed:?}, not {}", self.job.name(), self.rank);
+        }
         (fate(&self.job, &start, &watches), start, watches)
     }
 

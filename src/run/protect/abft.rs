@@ -793,7 +793,7 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn checked(&mut self, found: Checked) {
         self.told.checks.0 += 1;
-        self.told.checks.1 += found.mended_rows() as u64;
+        self.told.checks.1 += found.mended_rows as u64;
         note_mended(&mut self.told.mended, &found.mended, self.hosts);
     }
 

@@ -21,10 +21,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use common::{Block, Client, Failure, Options, Saved};
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm as _, CommError, collect};
+use common::{Block, Client, Drilled, Failure, Flags};
+use skt_checkpoint::client::Region;
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm as _, CommError, collect};
 
 /// The relaxation factor of the iteration.
 const OMEGA: f32 = 0.8;
@@ -40,7 +40,7 @@ struct Args {
     #[arg(long, default_value_t = 200)]
     iterations: u64,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
 /// The numbers outside of the region; the same on all ranks.
@@ -181,28 +181,27 @@ impl Args {
 
 impl Client for Args {
     const NAME: &'static str = "himeno";
-    type State = State;
     type Solved = Solved;
 
-    fn options(&self) -> &Options {
-        &self.options
+    fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     fn problem(&self) -> String {
         format!("himeno {}", self.size)
     }
 
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
+    fn regions(&self, ranks: usize) -> Vec<Region> {
         let planes = Block::of(0, ranks, self.lines() - 2).count + 2;
-        let pitch_bytes = self.width() * size_of::<f32>();
-        vec![RegionShape { rows: planes * self.lines(), pitch_bytes }]
+        vec![Region::of::<f32>(planes * self.lines() * self.width())]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Saved<State>) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let problem = Problem::new(comm, self);
         let mut ss = vec![0.0; problem.bnd.len()];
-        let mut s = saved.state.unwrap_or(State { iteration: 0, first_gosa: 0.0, gosa: 0.0 });
-        if saved.state.is_none() {
+        let found = saved.state::<State>();
+        let mut s = found.unwrap_or(State { iteration: 0, first_gosa: 0.0, gosa: 0.0 });
+        if found.is_none() {
             let [p] = saved.regions();
             problem.begin(p);
         }

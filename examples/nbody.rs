@@ -19,10 +19,10 @@ use std::f64::consts::{PI, TAU};
 use std::process::ExitCode;
 
 use clap::Parser;
-use common::{Block, Client, Failure, Options, Saved};
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm as _, CommError, Tag, collect};
+use common::{Block, Client, Drilled, Failure, Flags};
+use skt_checkpoint::client::Region;
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm as _, CommError, Tag, collect};
 
 const TAG_RING: Tag = 1;
 /// Relative change of the energy above which the steps are too long. The error of the leapfrog is
@@ -51,7 +51,7 @@ struct Args {
     #[arg(long, default_value_t = 0.05)]
     softening: f64,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
 /// The numbers outside of the regions; the same on all ranks.
@@ -186,27 +186,25 @@ impl Problem<'_> {
 
 impl Client for Args {
     const NAME: &'static str = "nbody";
-    type State = State;
     type Solved = Solved;
 
-    fn options(&self) -> &Options {
-        &self.options
+    fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     fn problem(&self) -> String {
         format!("nbody {} dt {} softening {}", self.bodies, self.dt, self.softening)
     }
 
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
-        let rows = Block::of(0, ranks, self.bodies as usize).count;
-        vec![RegionShape { rows, pitch_bytes: size_of::<Vector>() }; 2]
+    fn regions(&self, ranks: usize) -> Vec<Region> {
+        vec![Region::of::<Vector>(Block::of(0, ranks, self.bodies as usize).count); 2]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Saved<State>) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let block = Block::of(comm.rank(), comm.size(), self.bodies as usize);
         let problem = Problem { comm, args: self, block, mass: 1.0 / f64::from(self.bodies) };
         let mut a = vec![[0.0; 3]; problem.block.count];
-        let found = saved.state;
+        let found = saved.state::<State>();
         let [x, v] = saved.regions::<Vector, 2>();
         if found.is_none() {
             for i in 0..a.len() {

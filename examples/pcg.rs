@@ -18,10 +18,10 @@ mod halo;
 use std::process::ExitCode;
 
 use clap::Parser;
-use common::{Block, Client, Failure, Options, Saved};
-use skt_hpl::checkpoint::layout::RegionShape;
-use skt_hpl::hpl::comm::mpi::MpiComm;
-use skt_hpl::hpl::comm::{Comm as _, CommError, collect};
+use common::{Block, Client, Drilled, Failure, Flags};
+use skt_checkpoint::client::Region;
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm as _, CommError, collect};
 
 #[derive(Parser)]
 struct Args {
@@ -32,7 +32,7 @@ struct Args {
     #[arg(long, default_value_t = 1e-12)]
     tolerance: f64,
     #[command(flatten)]
-    options: Options,
+    flags: Flags,
 }
 
 /// The numbers outside of the vectors; the same on all ranks.
@@ -138,28 +138,27 @@ impl Problem<'_> {
 
 impl Client for Args {
     const NAME: &'static str = "pcg";
-    type State = Scalars;
     type Solved = Solved;
 
-    fn options(&self) -> &Options {
-        &self.options
+    fn flags(&self) -> &Flags {
+        &self.flags
     }
 
     fn problem(&self) -> String {
         format!("pcg {}", self.size)
     }
 
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape> {
+    fn regions(&self, ranks: usize) -> Vec<Region> {
         let rows = Block::of(0, ranks, self.size).count;
-        vec![RegionShape { rows, pitch_bytes: self.size * size_of::<f64>() }; 3]
+        vec![Region::of::<f64>(rows * self.size); 3]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Saved<Scalars>) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let block = Block::of(comm.rank(), comm.size(), self.size);
         let problem = Problem { comm, size: self.size, block };
         let points = problem.points();
         let mut q = vec![0.0; points];
-        let mut s = match saved.state {
+        let mut s = match saved.state::<Scalars>() {
             Some(state) => state,
             None => problem.begin(saved.regions())?,
         };

@@ -22,7 +22,7 @@ for _ in 1 2 3; do
         skt-hpl --config cluster.toml --level "global:$images" \
             --time-limit "@$end" --json result.json
     code=$?
-    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over, another job continues.
+    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
     # All others: a rank or a node was lost, and the same command continues here.
     case $code in 0 | 1 | 2) exit "$code" ;; 75) break ;; esac
 done

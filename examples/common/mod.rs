@@ -1,29 +1,27 @@
-//! What the clients of the checkpoint library in this folder share: their flags, and the steps of a
-//! start from what it finds to the report.
+//! What the clients of the checkpoint library in this folder share: their flags, faults on purpose,
+//! and the steps of a start from what it finds to the report.
 //!
 //! A [`Client`] has regions, which a checkpoint saves whole, and a state of a few numbers, which is
 //! the same on all ranks. It recomputes everything else.
 
-use std::array::from_fn;
+use std::ops::{Deref, DerefMut};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use clap::Parser;
-use skt_hpl::checkpoint::layout::{Active, RegionShape};
-use skt_hpl::checkpoint::protocol::{Checkpointer, Opened};
-use skt_hpl::checkpoint::store::SysV;
-use skt_hpl::hpl::comm::mpi::{MpiComm, MpiWorld};
-use skt_hpl::hpl::comm::{Comm, CommError, collect};
-use skt_hpl::machine::team::Team;
-use skt_hpl::run::protect::{Inject, NodeCheckpointer, Settings, Target, TestSegments, sweep};
+use skt_checkpoint::checkpoint::store::SysV;
+use skt_checkpoint::client::{self, Next, Options, Region, Saved};
+use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::{Comm, CommError, collect};
+use skt_hpl::run::protect::{Inject, Target};
 
 /// An error that ends a run without a result.
 pub type Failure = Box<dyn std::error::Error>;
 
 /// The flags of all clients.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct Flags {
     /// Iterations between checkpoints.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
@@ -39,72 +37,53 @@ pub struct Options {
 pub trait Client: Parser {
     /// The name of the example.
     const NAME: &'static str;
-    /// What a checkpoint saves besides the regions; the same on all ranks.
-    type State: Pod;
     /// The result of the computation, which is kept until it is reported.
     type Solved: Pod;
 
     /// The flags that all clients have.
-    fn options(&self) -> &Options;
+    fn flags(&self) -> &Flags;
     /// The parameters without which a checkpoint would be useless.
     fn problem(&self) -> String;
-    /// The regions, of one shape on all ranks.
-    fn shapes(&self, ranks: usize) -> Vec<RegionShape>;
-    /// Iterates from the state of `saved` to the end. The ranks of `comm` are those of the data,
-    /// not those of the launcher.
-    fn compute(
-        &self,
-        comm: &MpiComm,
-        saved: &mut Saved<Self::State>,
-    ) -> Result<Self::Solved, Failure>;
+    /// The regions, of one size on all ranks.
+    fn regions(&self, ranks: usize) -> Vec<Region>;
+    /// Iterates from what is `saved` to the end. The ranks of `comm` are those of the data, not
+    /// those of the launcher.
+    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Self::Solved, Failure>;
     /// Prints the result. Called on rank 0.
     fn print(&self, solved: &Self::Solved);
     /// Whether the result is right, as far as that can be told.
     fn is_right(&self, solved: &Self::Solved) -> bool;
 }
 
-/// The regions of a rank, and their checkpointer.
-pub struct Saved<'a, S> {
-    checkpointer: Box<NodeCheckpointer<'a, MpiComm>>,
-    faults: Arc<Target>,
+/// The regions of a rank, with a checkpoint every few iterations and with faults on purpose.
+pub struct Drilled<'a> {
+    saved: Saved<'a, MpiComm>,
     every: u64,
-    regions: usize,
-    /// The state at the checkpoint that the run resumes from; `None` at its beginning.
-    pub state: Option<S>,
+    faults: Arc<Target>,
 }
 
-impl<'a, S: Pod> Saved<'a, S> {
-    /// Recovers what an earlier start has left, and prints what it was.
-    fn recover(
-        opened: Box<NodeCheckpointer<'a, MpiComm>>,
-        faults: Arc<Target>,
-        every: u64,
-        regions: usize,
-    ) -> Result<Self, Failure> {
-        let (checkpointer, recovered) = opened.recover()?;
-        if let (0, Some(recovered)) = (checkpointer.rank(), &recovered) {
-            let (epoch, rebuilt) = (recovered.epoch, &recovered.rebuilt);
-            let attempt = checkpointer.found().attempt;
-            eprintln!("start {attempt}: checkpoint {epoch}, rebuilt: {rebuilt:?}");
-        }
-        let state = recovered.map(|recovered| bytemuck::pod_read_unaligned(&recovered.state));
-        Ok(Self { checkpointer, faults, every, regions, state })
-    }
-
-    /// All regions at once.
-    pub fn regions<T: Pod, const N: usize>(&mut self) -> [&mut [T]; N] {
-        let mut regions = self.checkpointer.regions().into_iter().map(bytemuck::cast_slice_mut);
-        from_fn(|_| regions.next().expect("no more than in `shapes`"))
-    }
-
-    /// Called before each iteration: takes a checkpoint if one is due.
-    pub fn before(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
+impl Drilled<'_> {
+    /// Called before each iteration: takes a checkpoint if one is due, and kills this process if
+    /// `--inject` says so.
+    pub fn before<S: Pod>(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
         if iteration > 0 && iteration.is_multiple_of(self.every) {
-            let all = vec![Active::ALL; self.regions];
-            self.checkpointer.checkpoint(&all, bytemuck::bytes_of(state))?;
+            self.saved.checkpoint(state)?;
         }
         self.faults.columns(iteration as usize);
         Ok(())
+    }
+}
+
+impl<'a> Deref for Drilled<'a> {
+    type Target = Saved<'a, MpiComm>;
+    fn deref(&self) -> &Self::Target {
+        &self.saved
+    }
+}
+
+impl DerefMut for Drilled<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.saved
     }
 }
 
@@ -133,51 +112,37 @@ pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, Com
     Ok(sum[0])
 }
 
-/// Computes the result, or finds what an earlier start has computed; reports it; cleans up. Returns
-/// whether the result is right.
-fn run<C: Client>(world: &MpiComm, client: &C) -> Result<bool, Failure> {
-    let options = client.options();
-    let run_id = options.run_id.as_deref().unwrap_or(C::NAME);
-    let (store, team, settings) = (SysV::new(false), Team::solo(), Settings::new(run_id));
-    let marks = Box::new(store);
-    let faults = Arc::new(Target::new(&options.inject, world.rank(), marks, run_id));
-
-    let shapes = client.shapes(world.size());
-    let memory = TestSegments::new(&store, run_id, 0, &team);
-    let state_bytes = size_of::<C::State>().max(size_of::<C::Solved>());
-    let config = settings.config(&memory, client.problem(), &world.host(), state_bytes)?;
-    let done = match Checkpointer::open(world, memory, config, &shapes, faults.clone())? {
-        Opened::Ready(opened) => {
-            let mut saved = Saved::recover(opened, faults, options.every, shapes.len())?;
-            let comm = saved.checkpointer.comm().split(Some(0), 0)?.expect("all take part");
-            let solved = client.compute(&comm, &mut saved)?;
-            saved.checkpointer.finish(bytemuck::bytes_of(&solved))?
+/// Computes the result, or finds what an earlier start has computed; reports it; cleans up. The
+/// exit code says whether the result is right.
+fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
+    let &Flags { every, ref run_id, ref inject } = client.flags();
+    let run_id = run_id.as_deref().unwrap_or(C::NAME);
+    let store = Box::new(SysV::new(false));
+    let faults = Arc::new(Target::new(inject, world.rank(), store, run_id));
+    let options = Options { hook: faults.clone(), ..Options::new(run_id, &client.problem()) };
+    let ended = match client::open(world, &options, &client.regions(world.size()))? {
+        Next::Compute(saved) => {
+            if let (0, Some(recovered)) = (saved.rank(), saved.recovered()) {
+                eprintln!("checkpoint {}, rebuilt: {:?}", recovered.epoch, recovered.rebuilt);
+            }
+            let comm = saved.comm()?;
+            let mut drilled = Drilled { saved, every, faults };
+            let solved = client.compute(&comm, &mut drilled)?;
+            drilled.saved.finish(&solved)?
         }
-        Opened::Finished(done) => done,
+        Next::Report(ended) => ended,
     };
-    let solved: C::Solved = bytemuck::pod_read_unaligned(done.result());
+    let solved: C::Solved = ended.result();
     if world.rank() == 0 {
         client.print(&solved);
     }
     // The result is reported, so it is no longer needed.
-    done.clear()?;
-    sweep(&store, run_id, 0)?;
-    Ok(client.is_right(&solved))
+    ended.clear()?;
+    Ok(if client.is_right(&solved) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs an example from its command line to its exit code.
 pub fn main<C: Client>() -> ExitCode {
     let client = C::parse();
-    let done = MpiWorld::init().map_err(Into::into).and_then(|world| {
-        let comm = world.comm()?;
-        run(&comm, &client)
-    });
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    client::on_mpi(|world| run(world, &client))
 }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use skt_terms::units;
 
 use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
 use crate::checkpoint::store::{
@@ -17,12 +18,24 @@ use crate::machine::launcher_rank;
 use crate::report::output;
 use crate::run::protect::is_mark;
 
+mod cleaned;
+mod runs;
+
 const HOSTS: &str = "\
 Segments are in the memory of the host where their rank ran, and this command sees those of its \
 own host. For all hosts of a job, start it on each:
   mpirun --map-by ppr:1:node skt-hpl store list
 
-A segment is one of these:
+`list` prints one line per run: the number of its segments here, their sum, and the age of the \
+oldest. The state of the run is the first of these that applies:
+  running     processes of the run are alive
+  unknown     they are in another container and cannot be seen from here
+  waiting     the run is interrupted: the same command continues from its segments
+  incomplete  its processes died while they created segments: no run can use these
+  ended       marks are left: they tell nodes that were out of reach that the run has ended
+Segments that name no run have one line per state, with `-` in place of the run.
+
+With --segments, `list` prints one line per segment, which is one of these:
   in use      a process is attached
   live        the process that created it is alive
   unknown     the process that created it is in another container and cannot be seen from here
@@ -38,7 +51,8 @@ A segment is one of these:
 waiting ones of that run, which then cannot continue; with --force all, also those in use.
 
 With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
-in it are listed, too, one line per epoch of a run. `clean` removes those of the run that --run \
+in it are listed, too, one line per run with the age of its newest image, or with --segments one \
+line per epoch of a run. `clean` removes those of the run that --run \
 names, unless segments of it are in use on this host; with --force those of all runs.";
 
 /// Flags of `store`.
@@ -53,7 +67,7 @@ pub struct StoreArgs {
 /// What to do with segments and images.
 #[derive(Debug, Subcommand)]
 pub enum StoreAction {
-    /// List the segments of all runs on this host, and images
+    /// List what runs keep on this host, one line per run, and images
     #[command(after_long_help = HOSTS)]
     List(StoreFlags),
     /// Remove segments that no run can use, and images of a run
@@ -80,6 +94,24 @@ pub struct StoreFlags {
     /// Folder of a level, whose images are listed or removed, too; may be repeated
     #[arg(long, value_name = "FOLDER")]
     pub images: Vec<PathBuf>,
+    /// Print one line per segment, and per epoch of images, instead of one per run
+    #[arg(long)]
+    pub segments: bool,
+}
+
+impl StoreFlags {
+    fn lines(&self) -> Lines {
+        if self.segments { Lines::Segments } else { Lines::Runs }
+    }
+}
+
+/// What the output has a line for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// Each run and, of images, each run in a folder.
+    Runs,
+    /// Each segment and, of images, each epoch of a run.
+    Segments,
 }
 
 /// Carries out the subcommand, on each process of a job for its host.
@@ -93,8 +125,8 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     }
     let done = match &args.action {
         StoreAction::List(from) => open(from).and_then(|store| {
-            list(&*store, &mut out)?;
-            list_images(&from.images, &mut out)
+            list(&*store, from.lines(), &mut out)?;
+            list_images(&from.images, from.lines(), &mut out)
         }),
         StoreAction::Clean { run, force, store: from } => {
             let options = CleanOptions { run: run.clone(), force: *force };
@@ -102,9 +134,10 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
                 must_have(&options, &*store, &from.images)?;
                 // Before the segments are removed: segments in use protect the images.
                 clean_images(&from.images, &*store, &options, &mut out)?;
-                let Cleaned { removed, removed_bytes, kept } = clean(&*store, &options, &mut out)?;
-                let mib = removed_bytes as f64 / f64::from(1 << 20);
-                writeln!(out, "{removed} segment(s) removed, {mib:.1} MiB; {kept} kept")?;
+                let Cleaned { removed, removed_bytes, kept } =
+                    clean(&*store, &options, from.lines(), &mut out)?;
+                let sum = units::bytes(removed_bytes);
+                writeln!(out, "{} removed, {sum}; {kept} kept", cleaned::segments(removed))?;
                 Ok(())
             })
         }
@@ -192,23 +225,37 @@ pub struct Cleaned {
     pub kept: usize,
 }
 
-/// Writes one line per segment of this program: run, rank, part, bytes, attached processes, its
-/// state in a word, its age and its location.
+/// Writes one line per run that has segments here, or one per segment.
 ///
 /// # Errors
 /// The store cannot be listed, or `out` cannot be written.
-pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandError> {
+pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
+    let now = host::now_unix_seconds();
     if segments.is_empty() && stubs.is_empty() {
         writeln!(out, "no segments")?;
         return Ok(());
     }
+    match lines {
+        Lines::Runs => runs::write(&runs::of(&segments, &stubs), now, out)?,
+        Lines::Segments => list_segments(segments, stubs, now, out)?,
+    }
+    Ok(())
+}
+
+/// Writes one line per segment: run, rank, part, bytes, attached processes, its state in a word, its
+/// age and its location.
+fn list_segments(
+    segments: Vec<SegmentInfo>,
+    stubs: Vec<Stub>,
+    now: u64,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     writeln!(
         out,
         "{:<20} {:>6} {:<10} {:>14} {:>8} {:<10} {:>8}  LOCATION",
         "RUN", "RANK", "PART", "BYTES", "ATTACHED", "STATE", "AGE"
     )?;
-    let now = host::now_unix_seconds();
     for segment in segments {
         let attached = match segment.attached {
             Some(count) => count.to_string(),
@@ -230,13 +277,7 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandEr
     }
     for stub in stubs {
         let attached = if stub.in_use { "yes" } else { "no" };
-        let state = match &stub.flaw {
-            Flaw::Unnamed if stub.is_dead() => "unnamed",
-            Flaw::Unnamed => "being made",
-            Flaw::Damaged(_) => "damaged",
-            Flaw::Doubtful(_) => "doubtful",
-            Flaw::Planted(_) => "planted",
-        };
+        let state = state_of_stub(&stub);
         let age = age(now.saturating_sub(stub.created_unix_seconds));
         let Stub { bytes, location, .. } = stub;
         writeln!(
@@ -248,13 +289,21 @@ pub fn list(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreCommandEr
     Ok(())
 }
 
-/// Writes one line per epoch of which a run has images in these folders.
-fn list_images(folders: &[PathBuf], out: &mut dyn Write) -> Result<(), StoreCommandError> {
+/// Writes one line per run that has images in these folders, or one per epoch.
+fn list_images(
+    folders: &[PathBuf],
+    lines: Lines,
+    out: &mut dyn Write,
+) -> Result<(), StoreCommandError> {
     let now = host::now_unix_seconds();
     for folder in folders {
         let all = stored_images(folder).map_err(StoreCommandError::Images)?;
         if all.is_empty() {
             writeln!(out, "no images in {}", folder.display())?;
+            continue;
+        }
+        if lines == Lines::Runs {
+            runs::write_images(&all, folder, now, out)?;
             continue;
         }
         writeln!(
@@ -311,7 +360,8 @@ fn clean_images(
                 _ => {
                     let (images, bytes) = remove_images_of(folder, &run, |_| true)
                         .map_err(StoreCommandError::Images)?;
-                    writeln!(out, "removed {images} image(s) of run {run} in {at}: {bytes} bytes")?;
+                    let sum = units::bytes(bytes);
+                    writeln!(out, "removed {images} image(s) of run {run} in {at}, {sum}")?;
                 }
             }
         }
@@ -331,55 +381,41 @@ fn state(segment: &SegmentInfo) -> &'static str {
     }
 }
 
-/// Why a segment must stay; `None` if it may go. It stays if a process is attached, if its creator
-/// lives or cannot be seen from here, or if its run was not named and could continue from it.
-fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<String> {
-    let pid = segment.creator_pid;
-    let why = match state(segment) {
-        _ if options.force => return None,
-        "in use" => "a process is attached".to_owned(),
-        "live" => format!("its creator, process {pid}, is running"),
-        "unknown" => format!("its creator, process {pid}, is in another container"),
-        "waiting" if options.run.is_none() => {
-            let run = segment.name.run();
-            return Some(format!(
-                "run {run} can go on from it (--run {run} or --force removes it all the same)"
-            ));
-        }
-        _ => return None,
-    };
-    Some(format!("{why} (--force removes it all the same)"))
+/// The state of a stub, in a word.
+fn state_of_stub(stub: &Stub) -> &'static str {
+    match &stub.flaw {
+        Flaw::Unnamed if stub.is_dead() => "unnamed",
+        Flaw::Unnamed => "being made",
+        Flaw::Damaged(_) => "damaged",
+        Flaw::Doubtful(_) => "doubtful",
+        Flaw::Planted(_) => "planted",
+    }
 }
 
-/// Removes segments of this program that there is no reason to keep, and writes one line about
-/// each.
+/// Removes segments of this program that there is no reason to keep, and writes what was done with
+/// those of each run, in one line or in one per segment.
 ///
 /// # Errors
 /// The store cannot be listed, a segment cannot be removed, or `out` cannot be written.
 pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,
+    lines: Lines,
     out: &mut dyn Write,
 ) -> Result<Cleaned, StoreCommandError> {
     let mut done = Cleaned::default();
-    for segment in store.list()? {
-        let name = &segment.name;
-        if options.run.as_ref().is_some_and(|run| run != name.run()) {
-            continue;
-        }
-        if let Some(why) = reason_to_keep(&segment, options) {
-            writeln!(out, "kept {name}: {why}")?;
-            done.kept += 1;
-            continue;
-        }
-        // A segment that a process has begun to use meanwhile is kept.
-        let is_removed =
-            if options.force { store.remove(name)? } else { store.remove_unused(name)? };
-        if is_removed {
-            writeln!(out, "removed {name}: {} bytes", segment.bytes)?;
-            done.removed += 1;
-            done.removed_bytes += segment.bytes as u64;
-        }
+    let mut segments = store.list()?;
+    segments.retain(|segment| options.run.as_ref().is_none_or(|run| run == segment.name.run()));
+    for of_run in segments.chunk_by(|a, b| a.name.run() == b.name.run()) {
+        let mut outcomes = Vec::with_capacity(of_run.len());
+        let all = of_run.iter().try_for_each(|segment| {
+            outcomes.push((segment, cleaned::outcome(store, segment, options)?));
+            Ok::<_, StoreError>(())
+        });
+        // What was removed before an error is told, too.
+        cleaned::write(&outcomes, lines, out)?;
+        all?;
+        done += cleaned::sum(&outcomes);
     }
     // Stubs do not name their run.
     if options.run.is_none() {
@@ -408,7 +444,7 @@ fn clean_stubs(
             writeln!(out, "kept {location}: {why} (--force removes it all the same)")?;
             done.kept += 1;
         } else if store.remove_stub(&stub)? {
-            writeln!(out, "removed {location}: {bytes} bytes, {}", stub.why())?;
+            writeln!(out, "removed {location}: {}, {}", units::bytes(*bytes), stub.why())?;
             done.removed += 1;
             done.removed_bytes += bytes;
         }

@@ -213,7 +213,6 @@ pub(crate) mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Stdio};
-    use std::sync::mpsc;
 
     use nix::sys::signal::kill;
     use nix::unistd::Pid;
@@ -221,7 +220,7 @@ pub(crate) mod tests {
     const ROLE: &str = "SKT_HPL_TEST_GRACE";
 
     /// Starts a process that listens. Once it has said so, it is in a piece for this number of
-    /// milliseconds or, for 0, has short pieces without end, with a line for each.
+    /// milliseconds or, for 0, has a thousand short pieces, with a line for each: when it began.
     pub fn start(piece_milliseconds: u64, prepare: impl FnOnce(&mut Command)) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
@@ -252,12 +251,13 @@ pub(crate) mod tests {
         listen(None);
         if piece == 0 {
             println!("listens");
-            loop {
+            for _ in 0..1000 {
                 begin_piece();
-                println!("piece");
+                println!("{}", monotonic_nanoseconds());
                 end_piece();
                 thread::sleep(Duration::from_millis(10));
             }
+            return;
         }
         begin_piece();
         println!("listens");
@@ -275,21 +275,24 @@ pub(crate) mod tests {
 
     #[test]
     fn no_piece_begins_for_a_while_after_a_process_is_continued() {
+        // The longest time that a launcher waits before it sends SIGTERM.
+        const LAUNCHER_NANOSECONDS: u64 = 1_000_000_000;
         let mut child = start(0, |_| ());
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (sender, pieces) = mpsc::channel();
-        thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|_| sender.send(())));
-        let within = |milliseconds| {
-            thread::sleep(Duration::from_millis(milliseconds));
-            pieces.try_iter().count()
-        };
-        assert!(within(500) > 2);
-        // The longest time that a launcher waits before it sends SIGTERM.
+        // When pieces began, by the clock of the process.
+        let mut pieces = out.lines().map(|line| line.unwrap().parse::<u64>().unwrap());
+        let before: Vec<u64> = pieces.by_ref().take(20).collect();
+        let gaps = before.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.min() < Some(LAUNCHER_NANOSECONDS / 10), "{before:?}");
+        let continued = monotonic_nanoseconds();
         kill(Pid::from_raw(child.id() as i32), Signal::SIGCONT).unwrap();
-        // Drops what was written before.
-        within(100);
-        assert_eq!(within(950), 0);
-        assert!(within(1000) > 2, "it goes on");
+        let mut last = before[19];
+        let resumed = pieces.find(|&piece| {
+            let gap = piece - last;
+            last = piece;
+            piece > continued && gap >= LAUNCHER_NANOSECONDS
+        });
+        assert!(resumed.is_some(), "no gap until the process ended");
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -44,16 +44,16 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 pub fn let_the_first_speak() {
     match rank() {
         None => {}
-        Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()]),
+        Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()], READ_PATIENCE),
         Some(_) => thread::sleep(READ_PATIENCE),
     }
 }
 
-/// Waits until the pipes among these outputs are empty, at most a second.
-fn wait_until_read(outputs: &[&dyn AsFd]) {
+/// Waits until the pipes among these outputs are empty, at most as long as `patience`.
+fn wait_until_read(outputs: &[&dyn AsFd], patience: Duration) {
     let start = Instant::now();
     let is_read = |output: &&dyn AsFd| unread_bytes(output.as_fd()) == 0;
-    while !outputs.iter().all(is_read) && start.elapsed() < READ_PATIENCE {
+    while !outputs.iter().all(is_read) && start.elapsed() < patience {
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -95,8 +95,9 @@ mod tests {
     fn the_end_waits_for_the_reader_of_a_pipe_but_not_for_ever() {
         use std::io::{Read as _, Write as _};
         let (mut reader, mut writer) = io::pipe().unwrap();
+        let patience = Duration::from_secs(600);
         // A file has no reader.
-        wait_until_read(&[&writer, &File::open("Cargo.toml").unwrap()]);
+        wait_until_read(&[&writer, &File::open("Cargo.toml").unwrap()], patience);
         assert_eq!(unread_bytes(File::open("Cargo.toml").unwrap().as_fd()), 0);
         writer.write_all(b"error: why").unwrap();
         assert_eq!(unread_bytes(writer.as_fd()), 10);
@@ -106,13 +107,14 @@ mod tests {
             reader.read_exact(&mut [0; 10]).unwrap();
             reader
         });
-        wait_until_read(&[&writer]);
+        wait_until_read(&[&writer], patience);
         assert_eq!(unread_bytes(writer.as_fd()), 0);
         assert!(start.elapsed() >= Duration::from_millis(100));
         let _open = slow.join().unwrap();
         writer.write_all(b"never read").unwrap();
         let start = Instant::now();
-        wait_until_read(&[&writer]);
-        assert!(start.elapsed() >= READ_PATIENCE);
+        let patience = Duration::from_millis(100);
+        wait_until_read(&[&writer], patience);
+        assert!(start.elapsed() >= patience);
     }
 }

@@ -159,9 +159,14 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
         memory_line(protection),
     ];
     if protection.checks > 0 {
+        let named: u64 = protection.mended.iter().map(|mended| mended.rows).sum();
+        let of_named = match named == protection.mended_rows {
+            true => String::new(),
+            false => format!(" (of {named} the ranks are named)"),
+        };
         lines.push(format!(
             "# checks: the matrix agreed with its checksums {} times; rows that were wrong and \
-             computed anew: {}",
+             computed anew: {}{of_named}",
             protection.checks, protection.mended_rows
         ));
     }
@@ -252,10 +257,11 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
         ));
     }
     let mut total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
+    let before = time - total;
     let has_restarted = |protection: &Protection| !protection.restarts.is_empty();
-    if record.protection.as_ref().is_some_and(has_restarted) {
+    // Not a rounding error.
+    if record.protection.as_ref().is_some_and(has_restarted) && before > 5e-4 * time {
         // The phases of earlier starts are unknown, as their processes are gone.
-        let before = (time - total).max(0.0);
         lines.push(format!("#   {:<14}{before:>13.4}{}", "before restart", percent(before, time)));
         total += before;
     }
@@ -418,6 +424,7 @@ mod tests {
             "# mended: n2 rank 5: 1 row, first row 1500, at columns 640 to 704",
         ];
         assert_eq!(lines[at + 1..at + 3], want);
+        assert!(lines[at].ends_with("computed anew: 4"), "{}", lines[at]);
     }
 
     #[test]

@@ -229,12 +229,12 @@ mod tests {
         format!("echo '{}'", line.trim_end().replace("\"question\":0", question))
     }
 
-    /// What is heard within ten seconds.
+    /// What is heard within a minute.
     fn heard(line: &mut Line) -> Heard {
         let start = Instant::now();
         loop {
             match line.hear() {
-                Heard::Nothing if start.elapsed() < Duration::from_secs(10) => {
+                Heard::Nothing if start.elapsed() < Duration::from_secs(60) => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 heard => return heard,

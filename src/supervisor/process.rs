@@ -88,14 +88,14 @@ const EXEC: Duration = Duration::from_secs(2);
 /// Waits until they are gone, 3.5 seconds at most. Returns the number of ranks found, and the
 /// number that stays.
 pub fn sweep_ranks(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).filter(|pid| is_ours(*pid)).collect())
+    end_all(|| of_run(run).filter(|pid| is_ours(*pid)).collect(), GRACE)
 }
 
 /// Ends all processes that a launcher of the run `run` left on this machine, once it has ended:
 /// ranks as [`sweep_ranks`] does, and the launcher's agents, which wait for nodes that are gone,
 /// with SIGKILL at once. Returns the number of processes found, and the number that stays.
 pub fn sweep_launcher(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).collect())
+    end_all(|| of_run(run).collect(), GRACE)
 }
 
 /// Returns the number of ranks of the run `run` on this machine, and how many of them a signal has
@@ -156,16 +156,17 @@ fn takes_on_program(pid: i32) -> bool {
     stat(pid as u32).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
 }
 
-/// Ends the processes that `look` finds, and looks again until none runs, as one may have started
-/// another meanwhile. Returns the number of processes found, and the number that stays.
-fn end_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
+/// Ends the processes that `look` finds, ranks with SIGTERM and after `grace` with SIGKILL, and
+/// looks again until none runs, as one may have started another meanwhile. Returns the number of
+/// processes found, and the number that stays.
+fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
     let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
         let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
         for process in &running {
             let is_new = !found.contains(process);
-            if !is_ours(process.pid) || start.elapsed() > GRACE {
+            if !is_ours(process.pid) || start.elapsed() > grace {
                 process.signal(Signal::SIGKILL);
             } else if is_new {
                 process.signal(Signal::SIGTERM);
@@ -176,7 +177,7 @@ fn end_all(look: impl Fn() -> Vec<i32>) -> (usize, usize) {
                 found.push(process.clone());
             }
         }
-        if running.is_empty() || start.elapsed() > GRACE + KILLED {
+        if running.is_empty() || start.elapsed() > grace + KILLED {
             let stays = |process: &&Process| !is_ending(process.pid as u32);
             return (found.len(), running.iter().filter(stays).count());
         }
@@ -227,11 +228,16 @@ mod tests {
     fn a_rank_that_changes_its_data_is_left_the_time_to_end() {
         let me = format!("grace-{}", std::process::id());
         let token = format!("{me}.1");
-        for (piece_milliseconds, signal) in [(300, Signal::SIGTERM), (60_000, Signal::SIGKILL)] {
+        // The first ends within its grace, however late a busy machine lets it run, and the second
+        // does not.
+        for (piece_milliseconds, grace_milliseconds, signal) in
+            [(300, 60_000, Signal::SIGTERM), (60_000, 300, Signal::SIGKILL)]
+        {
             let mut child = grace::tests::start(piece_milliseconds, |command| {
                 command.env(crate::report::heartbeat::ENV, &token);
             });
-            assert_eq!(sweep_ranks(&me), (1, 0));
+            let look = || of_run(&me).filter(|pid| is_ours(*pid)).collect();
+            assert_eq!(end_all(look, Duration::from_millis(grace_milliseconds)), (1, 0));
             assert_eq!(child.wait().unwrap().signal(), Some(signal as i32));
         }
     }

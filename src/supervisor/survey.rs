@@ -108,21 +108,7 @@ pub fn survey(
     limits: Limits,
     is_over: &mut dyn FnMut() -> bool,
 ) -> Survey {
-    let mut asking = Asking {
-        outcomes: BTreeMap::new(),
-        agent_fault: None,
-        held_bytes: 0,
-        pool,
-        limits,
-        lines,
-        reach,
-        under_way: Vec::new(),
-        begun: Instant::now(),
-        slowest: Duration::ZERO,
-        slowest_opening: Duration::ZERO,
-        judged: (0, false),
-        from_here: None,
-    };
+    let mut asking = Asking::new(lines, pool, reach, limits);
     let spares = match limits.purpose {
         Purpose::Look => &[],
         Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
@@ -182,7 +168,30 @@ struct Asking<'a> {
     from_here: Option<FromHere>,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    fn new(
+        lines: &'a mut Lines,
+        pool: &'a Pool,
+        reach: &'a dyn Fn(&str) -> Vec<String>,
+        limits: Limits<'a>,
+    ) -> Self {
+        Self {
+            outcomes: BTreeMap::new(),
+            agent_fault: None,
+            held_bytes: 0,
+            pool,
+            limits,
+            lines,
+            reach,
+            under_way: Vec::new(),
+            begun: Instant::now(),
+            slowest: Duration::ZERO,
+            slowest_opening: Duration::ZERO,
+            judged: (0, false),
+            from_here: None,
+        }
+    }
+
     fn start(&mut self, name: &str) {
         let started = Instant::now();
         self.begun = started;
@@ -538,19 +547,72 @@ mod tests {
         let found = survey(&pool(&["n1", "n2"], &["s1", "s2"]), &reach, limits);
         assert_eq!(found.health("n2"), Health::Well, "it answers");
         assert_eq!(found.health("s2"), Health::Well);
+        assert!(found.slowest >= Duration::from_millis(300), "{:?}", found.slowest);
+    }
+
+    /// Whether a survey of `pool` goes on without the silent nodes: `well` have answered, the
+    /// slowest after 100 s (a kept line) and 200 s (a new one), and the silent ones were asked
+    /// `waited_seconds` ago.
+    fn is_enough(pool: &Pool, well: &[&str], limits: Limits, waited_seconds: u64) -> bool {
+        let mut lines = Lines::default();
+        let mut asking = Asking::new(&mut lines, pool, &|_| unreachable!(), limits);
+        asking.begun = Instant::now() - Duration::from_secs(waited_seconds);
+        asking.slowest = Duration::from_secs(100);
+        asking.slowest_opening = Duration::from_secs(200);
+        let answers = well.iter().map(|name| {
+            let answer = Answer { links: Vec::new(), ..answer() };
+            ((*name).to_owned(), Outcome::Answer(Box::new(answer)))
+        });
+        asking.outcomes = answers.collect();
+        asking.is_enough()
     }
 
     #[test]
-    fn a_suspect_does_not_cost_the_time_of_a_handshake_where_lines_are_kept() {
-        const HANDSHAKE_SECONDS: f64 = 3.0;
+    fn one_silent_node_is_waited_for_twice_as_long_as_the_others_and_two_for_the_whole_limit() {
+        let pool = pool(&["n1", "n2", "n3"], &["s1", "s2"]);
+        let all_but_one = ["n1", "n3", "s1", "s2"];
+        assert!(!is_enough(&pool, &all_but_one, LIMITS, 380));
+        assert!(is_enough(&pool, &all_but_one, LIMITS, 420));
+        assert!(!is_enough(&pool, &["n1", "s1", "s2"], LIMITS, 100_000), "one can be rebuilt");
+        assert!(!is_enough(&pool, &["n1", "n3"], LIMITS, 100_000), "no spare takes its place");
+        // Only one of the spares has answered.
+        assert!(is_enough(&pool, &["n1", "n3", "s2"], LIMITS, 420));
+        assert!(is_enough(&pool, &["n1", "n2", "n3"], LIMITS, 0), "spares are not needed");
+    }
+
+    #[test]
+    fn a_suspect_is_waited_for_no_longer_than_the_others_take_now() {
+        let (pool, suspects) = (pool(&["n1", "n2", "n3"], &["s1", "s2"]), ["n2".to_owned()]);
+        let limits = Limits { suspects: &suspects, ..LIMITS };
+        let all_but_one = ["n1", "n3", "s1"];
+        assert!(!is_enough(&pool, &all_but_one, limits, 80));
+        // The 200 s that new lines took do not count, as the others' lines are kept.
+        assert!(is_enough(&pool, &all_but_one, limits, 120));
+        let both = Limits { spare_losses: 2, ..limits };
+        assert!(!is_enough(&pool, &["n1", "s1", "s2"], both, 380), "n3 is no suspect");
+        assert!(is_enough(&pool, &["n1", "s1", "s2"], both, 420));
+    }
+
+    #[test]
+    fn a_look_waits_for_the_silent_in_proportion_too() {
+        let limits = Limits { purpose: Purpose::Look, ..LIMITS };
+        let pool = pool(&["n1", "n2", "n3"], &[]);
+        for well in [&["n1"][..], &["n1", "n3"]] {
+            assert!(!is_enough(&pool, well, limits, 380));
+            assert!(is_enough(&pool, well, limits, 420));
+        }
+        assert!(!is_enough(&pool, &[], limits, 100_000), "nobody has answered");
+    }
+
+    #[test]
+    fn a_kept_line_answers_where_a_new_one_to_a_suspect_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let openings = |name: &str| folder.path().join(name);
         let reach = |name: &str| {
             let opened = openings(name);
-            let is_lost = name == "n2" && opened.exists();
-            let wait = if is_lost { 1000.0 } else { HANDSHAKE_SECONDS };
+            let wait = if name == "n2" && opened.exists() { "sleep 1000" } else { "sleep 0.3" };
             sh(format!(
-                "echo opened >> {}; sleep {wait}; {}",
+                "{wait}; echo opened >> {}; {}",
                 opened.display(),
                 match name {
                     "n2" => says(&answer()),
@@ -559,19 +621,17 @@ mod tests {
             ))
         };
         let (mut lines, pool) = (Lines::default(), pool(&["n1", "n2"], &["s1"]));
-        let limits = Limits { each: Duration::from_secs(30), spare_losses: 0, ..LIMITS };
+        let limits = Limits { each: Duration::from_secs(600), spare_losses: 0, ..LIMITS };
         let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
         assert_eq!(found.health("n2"), Health::Well);
-        // The spare may not have been waited for.
-        std::thread::sleep(Duration::from_secs(1));
         let suspects = ["n2".to_owned()];
         let limits = Limits { spare_losses: 1, suspects: &suspects, ..limits };
-        let start = Instant::now();
         let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
-        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no answer")));
+        let broke = "after all others had answered, and a connection to it broke";
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.ends_with(broke)));
         assert_eq!(found.health("s1"), Health::Well);
-        let took = start.elapsed().as_secs_f64();
-        assert!((0.3..HANDSHAKE_SECONDS).contains(&took), "{took}");
+        // Of the line that was kept, too.
+        assert!(found.slowest >= Duration::from_millis(300), "{:?}", found.slowest);
     }
 
     #[test]
@@ -580,36 +640,29 @@ mod tests {
             "n2" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(30), ..LIMITS };
-        let (start, mut lines) = (Instant::now(), Lines::default());
-        let mut is_over = || start.elapsed() > Duration::from_millis(500);
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(600), ..LIMITS };
+        let (mut looks, mut lines) = (0, Lines::default());
+        let mut is_over = || {
+            looks += 1;
+            looks > 10
+        };
         let pool = pool(&["n1", "n2"], &[]);
         let found = super::survey(&mut lines, &pool, &reach, limits, &mut is_over);
         assert_eq!(found.health("n2"), Health::Unknown);
-        assert!(start.elapsed() < Duration::from_secs(3));
     }
 
     #[test]
-    fn one_silent_node_costs_a_second_and_two_the_whole_limit() {
+    fn a_silent_node_is_lost_before_its_limit_unless_too_many_are_silent() {
         let reach = |name: &str| match name {
             "n2" | "n3" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        // A busy machine answers late, and the patience grows with that.
-        let patient = Limits { each: Duration::from_secs(30), ..LIMITS };
-        let start = Instant::now();
+        let patient = Limits { each: Duration::from_secs(600), ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
-        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no answer")));
-        let took = start.elapsed().as_secs_f64();
-        assert!((1.0..25.0).contains(&took), "{took}");
-        let suspects = ["n2".to_owned()];
-        let start = Instant::now();
-        survey(&pool(&["n1", "n2"], &["s1"]), &reach, Limits { suspects: &suspects, ..patient });
-        let with_hint = start.elapsed().as_secs_f64();
-        assert!((0.3..25.0).contains(&with_hint), "{with_hint}");
-        let start = Instant::now();
-        survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
-        assert!(start.elapsed() >= LIMITS.each);
+        let Health::Ill(why) = found.health("n2") else { panic!("it is silent") };
+        assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
+        let found = survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
+        assert_eq!(found.health("n2"), Health::Ill("no answer in 3.0 s".into()));
     }
 
     #[test]
@@ -619,43 +672,21 @@ mod tests {
             "n3" | "s1" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(20), ..LIMITS };
+        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(600), ..LIMITS };
         let look = |active: &[&str]| {
-            let start = Instant::now();
             let found = survey(&pool(active, &["s1"]), &reach, limits);
             assert_eq!(found.health("s1"), Health::Unknown, "spares are not asked");
-            (found, start.elapsed().as_secs_f64())
+            found
         };
-        let (found, took) = look(&["n1", "n2"]);
+        let found = look(&["n1", "n2"]);
         assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no route")));
-        assert!(took < 2.0, "{took}");
-        let (found, took) = look(&["n1", "n3"]);
-        assert!(matches!(found.health("n3"), Health::Ill(why) if why.contains("no answer")));
-        assert!((2.0..5.0).contains(&took), "{took}");
-        let (found, _) = look(&["n3", "n2"]);
+        let found = look(&["n1", "n3"]);
+        let Health::Ill(why) = found.health("n3") else { panic!("it is silent") };
+        assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
+        let found = look(&["n3", "n2"]);
         assert_eq!(found.health("n3"), Health::Unknown, "its time was not up");
-        let (found, _) = look(&["n1", "n4"]);
+        let found = look(&["n1", "n4"]);
         assert_eq!(found.health("n4"), Health::Well);
-    }
-
-    #[test]
-    fn a_slow_agent_is_waited_for_but_not_ten_times_over() {
-        let reach = |name: &str| match name {
-            "n2" => sh("sleep 1000".into()),
-            _ => sh(format!("sleep 1.5; {}", says(&answer()))),
-        };
-        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(30), ..LIMITS };
-        let start = Instant::now();
-        let found = survey(&pool(&["n1", "n2"], &[]), &reach, limits);
-        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no answer")));
-        let took = start.elapsed().as_secs_f64();
-        assert!((5.0..9.0).contains(&took), "{took}");
-        let suspects = ["n2".to_owned()];
-        let limits = Limits { purpose: Purpose::Start, suspects: &suspects, ..limits };
-        let start = Instant::now();
-        survey(&pool(&["n1", "n2"], &["s1"]), &reach, limits);
-        let took = start.elapsed().as_secs_f64();
-        assert!((1.8..4.0).contains(&took), "{took}");
     }
 
     #[test]
@@ -664,10 +695,8 @@ mod tests {
             "s1" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let patient = Limits { each: Duration::from_secs(30), ..LIMITS };
-        let start = Instant::now();
+        let patient = Limits { each: Duration::from_secs(600), ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
-        assert!(start.elapsed() < Duration::from_secs(15));
         assert_eq!(found.health("s1"), Health::Unknown);
     }
 

@@ -24,10 +24,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::executables;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::executables;
 
 /// The network of the nodes: node i is .10+i, the head is .1.
 pub const NETWORK: &str = "10.77.0.0/24";

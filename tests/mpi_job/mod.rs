@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
+use crate::dice::Dice;
 use crate::mpirun::{mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(180);
-/// A launcher that still has no ranks after this time hangs.
-const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
-/// How long after that a launcher may take to end when its ranks have ended.
-const LAUNCHER_PATIENCE: Duration = Duration::from_secs(4);
+const LIMIT: Duration = Duration::from_secs(600);
+/// A launcher that has had no ranks after this time hangs.
+const LAUNCHER_LIMIT: Duration = Duration::from_secs(60);
+/// How long a launcher may take to end when its ranks have ended.
+const LAUNCHER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A job with a run id of its own; dropping it removes its segments.
 pub struct Job {
@@ -147,17 +148,19 @@ impl Job {
         let out = read(child.stdout.take().expect("piped"));
         let err = read(child.stderr.take().expect("piped"));
         let (start, mut launcher_hung) = (Instant::now(), false);
-        let mut seen_at = start;
+        let mut seen_at = None;
         let status = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break status;
             }
             // The mpirun of Open MPI 4 may fail to notice that a rank died in MPI_Init. A moment
             // without ranks is how every run ends.
-            if start.elapsed() < LAUNCHER_LIMIT || !self.processes().is_empty() {
-                seen_at = Instant::now();
+            if !self.processes().is_empty() {
+                seen_at = Some(Instant::now());
             }
-            if seen_at.elapsed() > LAUNCHER_PATIENCE {
+            if seen_at
+                .map_or(start.elapsed() > LAUNCHER_LIMIT, |at| at.elapsed() > LAUNCHER_PATIENCE)
+            {
                 child.kill().expect("a child");
                 launcher_hung = true;
                 std::thread::sleep(Duration::from_millis(100));
@@ -347,15 +350,4 @@ pub fn rank_of(pid: u32) -> Option<usize> {
         let entry = std::str::from_utf8(entry).ok()?;
         names.iter().find_map(|name| entry.strip_prefix(name))?.parse().ok()
     })
-}
-
-/// Pseudo-random numbers from a seed.
-pub struct Dice(pub u64);
-
-impl Dice {
-    /// A number from 0 to below `sides`.
-    pub fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % sides
-    }
 }

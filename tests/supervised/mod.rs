@@ -1,8 +1,6 @@
 //! `skt-hpl launch` on a cluster in a box, and how it ended.
 #![allow(dead_code, unused_macros)] // Each test uses its part.
 
-#[path = "../report_schema/mod.rs"]
-mod report_schema;
 #[macro_use]
 pub mod scenarios;
 
@@ -14,15 +12,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS};
+use crate::report_schema::Schema;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use report_schema::Schema;
 use serde_json::Value;
 
 /// The longest time for anything here.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 /// The order of the matrix.
 pub const N: &str = "4800";
 
@@ -458,7 +456,7 @@ fn remove_marks(cluster: &Alone) {
 /// Asserts that nothing is left on the box except what the test put there.
 pub fn assert_clean(cluster: &Alone) {
     remove_marks(cluster);
-    assert_eq!(cluster.remains_after(Duration::from_secs(12)), Vec::<String>::new());
+    assert_eq!(cluster.remains_after(PATIENCE), Vec::<String>::new());
     let mut left: Vec<String> = fs::read_dir(cluster.shared().join("skt-hpl.launch"))
         .expect("state")
         .flatten()

@@ -3,6 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`client`] | checkpoints for any code over MPI, in a few calls: begin here |
 //! | [`comm`] | what ranks say to each other: MPI, threads, simulated ranks; memory of a node |
 //! | [`pages`] | huge pages for shared memory, copies past the caches |
 //! | [`tuning`] | values found by measurement |
@@ -11,6 +12,7 @@
 #![warn(missing_docs)]
 
 pub mod checkpoint;
+pub mod client;
 pub mod comm;
 pub mod pages;
 pub mod tuning;

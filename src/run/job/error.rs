@@ -123,25 +123,19 @@ impl JobError {
         matches!(self, Self::Solve(SolveError::TimeUp { .. }))
     }
 
-    /// Whether all ranks of the grid have this error, which ends the run. Ranks beyond the grid
-    /// must be told.
-    pub(super) fn ends_all(&self) -> bool {
-        let is_wrong_for_all = matches!(self, Self::Wrong(wrong) if wrong.is_known_to_all);
-        is_wrong_for_all || self.is_time_up()
-    }
-
     /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are
-    /// agreed upon: all ranks return them.
+    /// agreed upon: all ranks of the grid return them, and those beyond it must be told.
     pub fn is_known_here_alone(&self) -> bool {
-        let is_agreed = matches!(
-            self,
+        let is_agreed = match self {
             Self::Checkpoint(CheckpointError::Refused(_))
-                | Self::Abft(_)
-                | Self::OtherTests { .. }
-                | Self::Refused(_)
-                | Self::Ended(_)
-        );
-        !is_agreed && !self.ends_all()
+            | Self::Abft(_)
+            | Self::OtherTests { .. }
+            | Self::Refused(_)
+            | Self::Ended(_) => true,
+            Self::Wrong(wrong) => wrong.is_known_to_all,
+            _ => self.is_time_up(),
+        };
+        !is_agreed
     }
 
     /// The exit code of a job whose ranks all return this error.

@@ -101,7 +101,8 @@ pub fn run<C: Comm>(
             // Rank 0 itself says what becomes of the memory.
             interrupt::keep(false);
             // A problem after a loss need not be one for the next start.
-            let counts = options.lost_at.is_none() || why.ends_all();
+            let is_final = why.is_time_up() || matches!(why, JobError::Wrong(_));
+            let counts = options.lost_at.is_none() || is_final;
             if let Some(sign) = why.sign().filter(|_| counts) {
                 heartbeat::step(sign);
             }

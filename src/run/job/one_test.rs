@@ -23,7 +23,7 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
     surroundings: Surroundings<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.team();
+    let team = surroundings.memory.process();
     match protect::open(ranks, test, settings, surroundings)? {
         Opened::Ready { guard, found, resumed } => {
             warn_of_levels(ranks, settings, &found, watcher);
@@ -45,7 +45,7 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
     surroundings: Surroundings<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.team();
+    let team = surroundings.memory.process();
     match protect::abft::open(ranks, test, settings, surroundings)? {
         protect::abft::Opened::Ready(carried, found) => {
             warn_of_levels(ranks, settings, &found, watcher);

@@ -200,7 +200,7 @@ impl<'a> Tests<'a> {
                         (is_written, done) = (reported.is_written, reported.done);
                         self.unkept.insert(index, reported.result);
                     }
-                    Err(why) if why.ends_all() => ended = Some(why),
+                    Err(why) if !why.is_known_here_alone() => ended = Some(why),
                     Err(why) => return Err(why),
                 }
             } else {

@@ -158,8 +158,8 @@ fn wait_for_memory<C: Comm>(
         check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
     };
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
-    let bytes = || bytes;
-    let (mut patience, mut pause) = (Patience::new(&bytes), PAUSES.0);
+    let (bytes, team) = (|| bytes, Team::solo());
+    let (mut patience, mut pause) = (Patience::new(&bytes, &team), PAUSES.0);
     while lacking_bytes(places).is_some() {
         let is_over = patience.is_over(true);
         let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
@@ -184,7 +184,7 @@ fn take_lock<C: Comm>(
     if !settings.is_on() {
         return Ok((None, None));
     }
-    let taken = RunLock::take(store, &settings.run_id, &world.host(), index)?;
+    let taken = RunLock::take(store, &settings.run_id, &world.host(), index, &Team::solo())?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
     let why = first_text(world, &in_use.unwrap_or_default())?;
     let mut stays = [u64::from(taken.as_ref().is_err_and(|why| !why.passes()))];

@@ -145,7 +145,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
-        levels: settings.open_levels(memory.test(), spec.threads),
+        levels: settings.open_levels(memory.part(), spec.threads),
         nothing_hidden,
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix must not change while an image is written.
@@ -154,7 +154,7 @@ pub fn open<'a, C: Comm>(
         bears: is_short.then(|| process_columns(spec)),
         ..config(comm, spec, settings, &memory, &host, format)?
     };
-    let (shape, team) = (region_shape(spec, settings), memory.team());
+    let (shape, team) = (region_shape(spec, settings), memory.process());
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
         protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
@@ -793,7 +793,7 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
 
     fn checked(&mut self, found: Checked) {
         self.told.checks.0 += 1;
-        self.told.checks.1 += found.mended_rows() as u64;
+        self.told.checks.1 += found.mended_rows as u64;
         note_mended(&mut self.told.mended, &found.mended, self.hosts);
     }
 

@@ -1,16 +1,14 @@
 //! For any application: a checkpointer made from the settings of the command line.
 
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::segments::TestSegments;
 use super::settings::Settings;
-use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::protocol::{Checkpointer, Config};
 
 /// A checkpointer whose segments are in a store of this node.
-pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>, AnyCode>;
+pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>>;
 
 impl Settings {
     /// The method `self`, XOR over a ring, and groups of 16 that each survive one loss.
@@ -33,10 +31,9 @@ impl Settings {
         application: String,
         host: &str,
         state_bytes: usize,
-    ) -> io::Result<Config<AnyCode>> {
-        let part = memory.test();
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        Ok(Config {
+    ) -> io::Result<Config> {
+        let part = memory.part();
+        let config = Config {
             application,
             method: self.method,
             members: self.group_size,
@@ -45,13 +42,10 @@ impl Settings {
             message_bytes: self.message_bytes,
             allow_shared_domains: self.allow_shared_domains,
             resume: self.resume,
-            host: host.to_owned(),
             domain: self.domain_of(host),
-            node: memory.node()?,
-            clock: (unix * 1e3) as u64,
-            nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
             state_capacity_bytes: state_bytes,
-            ..Config::new(&format!("{}-t{part}", self.run_id), AnyCode::new(self.codec))
-        })
+            ..Config::new(&format!("{}-t{part}", self.run_id), self.codec)
+        };
+        memory.identify(config, host)
     }
 }

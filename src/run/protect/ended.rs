@@ -7,9 +7,9 @@
 //! result is reported.
 
 use super::ledger::{self, Content, LedgerError};
-use super::role::{ENDED, parse_role};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::record::StartId;
+use crate::checkpoint::segments::role::{ENDED, parse_role};
 use crate::checkpoint::store::{Store, StoreError};
 use crate::hpl::comm::{Comm, collect};
 

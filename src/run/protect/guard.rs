@@ -19,7 +19,6 @@ use super::result;
 use super::segments::TestSegments;
 use super::settings::Settings;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
-use crate::checkpoint::any_code::AnyCode;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
@@ -185,9 +184,9 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
-        levels: settings.open_levels(memory.test(), spec.threads),
+        levels: settings.open_levels(memory.part(), spec.threads),
         nothing_hidden,
-        image_writer: image_writer(memory.team()),
+        image_writer: image_writer(memory.process()),
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
@@ -252,7 +251,7 @@ pub(super) fn config<C: Comm>(
     memory: &TestSegments,
     host: &str,
     (format_name, format): (&str, u32),
-) -> Result<Config<AnyCode>, CheckpointError> {
+) -> Result<Config, CheckpointError> {
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();
     let refused = |source| {

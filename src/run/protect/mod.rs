@@ -12,23 +12,21 @@ pub mod ended;
 mod every;
 mod guard;
 mod history;
-pub mod hold;
 mod images;
 mod inject;
 mod interval;
 pub mod ledger;
 mod levels;
-mod mpi_files;
 mod node_store;
 mod read;
 pub mod result;
-mod role;
 mod segments;
 mod settings;
 mod split;
 mod wrong;
 
-pub use crate::checkpoint::any_code::AnyCode;
+pub use crate::checkpoint::segments::role::is_mark;
+pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use app::NodeCheckpointer;
 pub use beginning::Beginning;
 pub use clock::{Clock, Reading};
@@ -43,10 +41,8 @@ pub use interval::{Outlook, Pace, daly_interval_seconds, panel_flops};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
-pub use role::is_mark;
 pub use segments::{
-    TestSegments, doubtful, found_test, left_by_others, run_bytes, store_flag, sweep, sweep_tests,
-    tidy,
+    TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
 };
 pub use settings::Settings;
 pub use skt_terms::choice::{OnLoss, Overlap, Region};

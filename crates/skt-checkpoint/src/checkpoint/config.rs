@@ -1,7 +1,7 @@
 //! The settings of an application's checkpoints.
 
 use super::agree::{self, Resume};
-use super::code::Code;
+use super::codec::CodecKind;
 use super::encode::Encoder;
 use super::layout::{BANDS, CELL_BYTES, RegionShape};
 use super::level::{Level, StateSeconds, Writer};
@@ -11,7 +11,7 @@ use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
 /// The settings of checkpoints. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and
 /// `nonce` must be the same on all ranks.
 #[derive(Debug, Clone)]
-pub struct Config<K> {
+pub struct Config {
     /// Name of the run.
     pub run_id: String,
     /// Everything else that must match for a segment to be usable: the application's parameters, as
@@ -20,7 +20,7 @@ pub struct Config<K> {
     /// How checkpoints are kept.
     pub method: Method,
     /// The erasure code; each group shapes it to its size.
-    pub code: K,
+    pub code: CodecKind,
     /// Members of a group, n.
     pub members: usize,
     /// Parities of a stripe, m.
@@ -95,9 +95,9 @@ pub struct Config<K> {
     pub image_align_bytes: u64,
 }
 
-impl<K> Config<K> {
+impl Config {
     /// The defaults: groups of 16 with one parity, method `self`.
-    pub fn new(run_id: &str, code: K) -> Self {
+    pub fn new(run_id: &str, code: CodecKind) -> Self {
         Self {
             run_id: run_id.to_owned(),
             application: String::new(),
@@ -139,9 +139,7 @@ impl<K> Config<K> {
     pub(super) fn ranks(&self, processes: usize) -> usize {
         agree::ranks(self.bears.as_deref(), processes)
     }
-}
 
-impl<K: Code> Config<K> {
     /// The parameters of a run of `ranks`. Those of the application have a name each if it gives
     /// them as a JSON object.
     pub(super) fn parameters(&self, shapes: &[RegionShape], ranks: usize) -> Parameters {
@@ -151,7 +149,7 @@ impl<K: Code> Config<K> {
             (FORMAT_NAME, FORMAT.to_string()),
             ("ranks", ranks.to_string()),
             ("method", self.method.to_string()),
-            ("code", self.code.name().to_string()),
+            ("code", self.code.to_string()),
             ("members of a group", self.members.to_string()),
             ("parities", self.parities.to_string()),
             ("regions", shapes.join(", ")),

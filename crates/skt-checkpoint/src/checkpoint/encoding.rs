@@ -1,78 +1,168 @@
-//! The encoding of an epoch, advanced step by step in the order of the schedule.
+//! The encoding of this rank's group: who its members are, and how they compute and rebuild
+//! parities.
 
-use std::mem;
-use std::ops::Range;
-use std::sync::Arc;
-use std::time::Instant;
+mod advance;
 
-use super::checkpointer::Checkpointer;
-use super::code::Code;
-use super::encode::ring::Rounds;
-use super::encode::{Encoder, TAG_READY, TAG_SUMS};
-use super::error::Result;
-use super::gathered::shared_block;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::codec::Codec;
+use super::config::Config;
+use super::encode::{Band, Encoder, Place, Scratch};
+use super::error::{CheckpointError, Result};
+use super::gathered::Gathered;
+use super::header::SegmentId;
 use super::hook::{Step, StepName};
 use super::layout::Active;
+use super::link::Link;
 use super::memory::Memory;
-use super::schedule::{Encoding, Polled, Stats, Tokens, Unit, Way, units_of};
-use crate::comm::collect::all_reduce;
-use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
+use super::methods::Method;
+use super::segment::{DamagedCell, OwnSegment};
+use crate::comm::Comm;
+use crate::comm::collect::{all_gather_bytes, all_reduce};
 use crate::tuning::TUNING;
 
 /// The active part and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 
-/// A buffer for a token, one number.
-fn word() -> crate::comm::Result<PanelBuf> {
-    PanelBuf::for_messages(1)
+/// The damaged cells of a group: for each cell, the members on which it is damaged.
+pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
+
+/// The encoding of this rank's group.
+pub(super) struct Encoding<C: Comm, M: Memory> {
+    /// The members of the group.
+    group: C,
+    /// The group's code, shaped for it.
+    code: Codec,
+    method: Method,
+    /// How this group computes parities.
+    encoder: Encoder,
+    /// Approximate bytes of a message when the group encodes by messages.
+    message_bytes: usize,
+    /// Approximate bytes of messages in transit at once.
+    in_flight_bytes: usize,
+    cell_bytes: usize,
+    scratch: Scratch,
+    /// Checksums of the other members' data, for the epoch that is being taken.
+    gathered: Gathered,
+    /// Segments of the group's other members, by position in the group; empty unless all are within
+    /// reach.
+    peers: Vec<Option<M::Peer>>,
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
-    /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
-    /// of a region, that is, in the rows before `outside.row` and in the bytes before
-    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
-    /// no epoch has begun.
-    ///
-    /// # Safety
-    /// From here until [`Checkpointer::complete`] has returned nobody writes there: this process
-    /// reads it, and other members of the group may read it in place.
-    pub unsafe fn ready(&mut self, region: usize, outside: Active) {
-        let Some(mut under_way) = self.under_way.take() else { return };
-        let Active { row, byte } = &mut under_way.ready[region];
-        (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
-        if let Some(encoding) = &mut under_way.encoding {
-            encoding.set_ready(&self.layout, &under_way.ready);
+impl<C: Comm, M: Memory> Encoding<C, M> {
+    /// The encoding by messages; [`Encoding::meet_peers`] finds out whether it can do without.
+    pub fn new(group: C, code: Codec, config: &Config) -> Self {
+        Self {
+            group,
+            code,
+            method: config.method,
+            encoder: config.encoder.with_messages(),
+            message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
+            in_flight_bytes: config.in_flight_bytes,
+            cell_bytes: config.cell_bytes,
+            scratch: Scratch::default(),
+            gathered: Gathered::default(),
+            peers: Vec::new(),
         }
-        self.under_way = Some(under_way);
     }
 
-    /// Encodes some of what is ready here (on all members, if they read each other's memory), or
-    /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
-    /// what is left to do before [`Checkpointer::complete`].
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`](super::error::CheckpointError::Comm) when a rank died.
-    pub fn poll(&mut self) -> Result<Polled> {
-        self.helper.advance();
-        let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
-        let start = Instant::now();
-        let left = match &mut under_way.encoding {
-            Some(encoding) => self.advance(encoding, false)?,
-            None => Polled::Idle,
-        };
-        under_way.stats.encode_seconds += start.elapsed().as_secs_f64();
-        self.under_way = Some(under_way);
-        Ok(left)
+    /// How this group computes parities.
+    pub fn encoder(&self) -> Encoder {
+        self.encoder
+    }
+
+    /// Approximate bytes of a message; 0 if the group encodes without messages.
+    pub fn message_bytes(&self) -> usize {
+        match self.encoder {
+            Encoder::Direct => 0,
+            _ => self.message_bytes,
+        }
+    }
+
+    /// The position of this rank in the group.
+    pub fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    /// Looks for the segments of the group's other members. If each member can read those of all
+    /// others, parities need no messages.
+    pub fn meet_peers(
+        &mut self,
+        job: &C,
+        segment: &mut OwnSegment<M>,
+        config: &Config,
+        is_new: bool,
+    ) -> Result<()> {
+        let asked = config.encoder;
+        if !self.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
+            return Ok(());
+        }
+        let (me, ranks) = (self.group.rank(), segment.members().to_vec());
+        let mut attempts = vec![0; ranks.len()];
+        attempts[me] = segment.id().attempt;
+        all_reduce(&self.group, &mut attempts, u64::max)?;
+        let mut peers = Vec::with_capacity(ranks.len());
+        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
+            let id = SegmentId { rank, attempt };
+            let peer = match member == me {
+                true => None,
+                false => segment.peer(id)?,
+            };
+            peers.push(peer);
+        }
+        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
+        let mut all_see = [u8::from(sees_all)];
+        // A user who asks for `direct` must get it in every group.
+        let who = if asked == Encoder::Direct { job } else { &self.group };
+        all_reduce(who, &mut all_see, u8::min)?;
+        if all_see[0] != 0 {
+            (self.encoder, self.peers) = (Encoder::Direct, peers);
+        } else if asked == Encoder::Direct {
+            if is_new {
+                segment.remove()?;
+            }
+            // The first to report it ends the job: all must have removed their segments by then.
+            job.barrier()?;
+            return Err(CheckpointError::NotDirect);
+        }
+        Ok(())
+    }
+
+    /// Releases the segments of the other members.
+    pub fn forget_peers(&mut self) {
+        self.peers.clear();
+    }
+
+    /// Measures the cost of messages if parities need messages and their length is not given; with
+    /// `direct`, prepares the others' memory for reading instead.
+    pub fn prepare(&mut self, segment: &mut OwnSegment<M>, config: &Config) -> Result<()> {
+        if !self.method.encodes() {
+            return Ok(());
+        }
+        if self.encoder == Encoder::Direct {
+            for region in 0..segment.layout().regions.len() {
+                self.band(segment, region).prepare_direct();
+            }
+        } else if config.message_bytes.is_none() {
+            let link = Link::measure(&self.group, &self.code)?;
+            // The bytes that pass through the pipeline before it runs empty: a band's parity.
+            let bands = segment.layout().regions.iter().map(|parts| parts.stripes);
+            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
+            let bytes = parity.max().unwrap_or_default();
+            self.message_bytes = link.message_bytes(bytes, self.group.size());
+        }
+        Ok(())
     }
 
     /// The least active corners and stages of all members, rounded down to whole cells. Everything
     /// is active if there is no copy yet. Collective over the group.
-    pub(super) fn agree_on_parts(
+    pub fn agree_on_parts(
         &self,
+        segment: &OwnSegment<M>,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
     ) -> Result<Parts> {
-        let all = self.record.stamped() == 0;
+        let all = segment.record().stamped() == 0;
         let corners =
             active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
         let mut least: Vec<[u64; 2]> = corners.map(|a| [a.row as u64, a.byte as u64]).collect();
@@ -80,7 +170,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
         }
         let least = least.into_iter();
-        let cell_bytes = self.config.cell_bytes;
+        let cell_bytes = self.cell_bytes;
         let mut least = least.map(|[row, byte]| Active {
             row: row as usize,
             byte: byte as usize / cell_bytes * cell_bytes,
@@ -91,335 +181,82 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         Ok((active, stages.map(of_regions)))
     }
 
-    /// Encodes the active part of A, all of which is final, without a pause.
-    pub(super) fn encode_all(
+    /// Rebuilds the settled copy and parities of the group's lost members. Returns the bytes
+    /// written here.
+    pub fn rebuild(
         &mut self,
+        segment: &mut OwnSegment<M>,
         epoch: u64,
-        active: &[Active],
-        stats: &mut Stats,
-    ) -> Result<()> {
-        let start = Instant::now();
-        let encoding = self.start_encoding(epoch, active, None)?;
-        stats.encode_seconds += start.elapsed().as_secs_f64();
-        self.finish_encoding(encoding, stats)
+        lost: &[usize],
+    ) -> Result<usize> {
+        if lost.is_empty() {
+            return Ok(0);
+        }
+        let settled = self.method.settled(epoch);
+        let mut written = 0;
+        for region in 0..segment.layout().regions.len() {
+            for band in 0..segment.layout().regions[region].stripes.bands() {
+                let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
+                written += self.band(segment, region).rebuild(lost, settled, band, step)?;
+            }
+        }
+        Ok(written)
     }
 
-    /// Starts the encoding of an epoch's active part, which becomes final in `stages`; `None` if
-    /// everything is final now.
-    pub(super) fn start_encoding(
+    /// The damaged cells of all members. Collective over the group.
+    pub fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
+        let mut places = Vec::with_capacity(listed.len());
+        for DamagedCell { place, .. } in listed {
+            let Place { region, band, stripe, row, cell } = *place;
+            places.push([region, band, stripe, row, cell].map(|number| number as u64));
+        }
+        let mut damaged = Damaged::new();
+        let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
+        for (member, bytes) in of_all.iter().enumerate() {
+            for words in bytes.chunks_exact(size_of::<[u64; 5]>()) {
+                let [region, band, stripe, row, cell] =
+                    bytemuck::pod_read_unaligned::<[u64; 5]>(words).map(|word| word as usize);
+                let place = Place { region, band, stripe, row, cell };
+                damaged.entry(place).or_default().insert(member);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
+    /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
+    pub fn mend(
         &mut self,
+        segment: &mut OwnSegment<M>,
         epoch: u64,
-        active: &[Active],
-        stages: Option<&[Vec<Active>]>,
-    ) -> Result<Encoding<C>> {
-        self.vault.step(Step::new(StepName::Encode, epoch))?;
-        let mut units = Vec::new();
-        let mut mirrors = true;
-        for (region, active) in active.iter().enumerate() {
-            mirrors &= self.band(region).can_mirror(active.byte);
-            let stages = stages.map_or(&[][..], |stages| &stages[region]);
-            let stripes = &self.layout.regions[region].stripes;
-            units.extend(units_of(region, stripes, *active, stages));
+        damaged: &Damaged,
+        lost: &[usize],
+    ) -> Result<usize> {
+        let settled = self.method.settled(epoch);
+        let mut mended = 0;
+        for (place, members) in damaged {
+            let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
+            segment.step(step)?;
+            let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
+            gone.sort_unstable();
+            self.band(segment, place.region).rebuild_cell(&gone, settled, place, step)?;
+            mended += usize::from(members.contains(&self.group.rank()));
         }
-        self.gathered.clear(self.group.size());
-        let at_once = stages.is_none();
-        let way = match self.encoder {
-            Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
-            Encoder::Ring if at_once && !mirrors => {
-                Way::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
-            }
-            Encoder::Ring if !at_once => {
-                // More messages in transit need progressing less often; shorter messages make a
-                // poll shorter.
-                let in_flight_bytes = self.config.in_flight_bytes;
-                let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
-                let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
-                Way::Rounds(Rounds::new(window, message_bytes))
-            }
-            _ => Way::Whole,
-        };
-        let ready = if at_once { units.len() } else { 0 };
-        Ok(Encoding { epoch, units, begun: 0, ready, way })
+        Ok(mended)
     }
 
-    /// Completes an encoding whose rows are all final here.
-    pub(super) fn finish_encoding(
-        &mut self,
-        mut encoding: Encoding<C>,
-        stats: &mut Stats,
-    ) -> Result<()> {
-        let start = Instant::now();
-        let left = self.advance(&mut encoding, true)?;
-        assert_eq!(left, Polled::Done, "all rows are ready, and it has waited");
-        self.exchange_sums(&encoding)?;
-        stats.encoded_bytes += self.encoded_bytes(&encoding);
-        stats.encode_seconds += start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Does what can be done now. With `all_ready` (this member's rows are all final) waits for the
-    /// rest.
-    fn advance(&mut self, encoding: &mut Encoding<C>, all_ready: bool) -> Result<Polled> {
-        if all_ready {
-            encoding.ready = encoding.units.len();
-        }
-        let mut way = mem::replace(&mut encoding.way, Way::Whole);
-        let done = match &mut way {
-            Way::Tokens(tokens) => self.advance_tokens(encoding, tokens, all_ready)?,
-            Way::Rounds(rounds) => self.advance_rounds(encoding, rounds, all_ready)?,
-            Way::Whole => {
-                if all_ready {
-                    self.encode_units(encoding, encoding.units.len())?;
-                    Polled::Done
-                } else {
-                    Polled::Idle
-                }
-            }
-        };
-        encoding.way = way;
-        Ok(done)
-    }
-
-    /// Bytes of A that an encoding covers on this member.
-    fn encoded_bytes(&self, encoding: &Encoding<C>) -> usize {
-        let bytes = |unit: &Unit| {
-            let stripes = self.layout.regions[unit.region].stripes;
-            stripes.band(unit.band).len() * unit.bytes.len()
-        };
-        encoding.units.iter().map(bytes).sum()
-    }
-
-    fn encode_units(&mut self, encoding: &mut Encoding<C>, end: usize) -> Result<()> {
-        let (encoder, epoch) = (self.encoder, encoding.epoch);
-        let set = self.config.method.encoded(epoch);
-        while encoding.begun < end {
-            let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
-            let step = Step::new(StepName::Encode, epoch).band(region, band);
-            let parts = &self.layout.regions[region];
-            let cells = parts.parities(set).cells(&bytes);
-            self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
-            self.band(region).encode(encoder, set, band, bytes, step)?;
-            encoding.begun += 1;
-        }
-        Ok(())
-    }
-
-    /// Sends members the checksums that others computed from their data, where these read it in
-    /// place or received it unchanged; otherwise each member has computed its own. Collective over
-    /// the group.
-    fn exchange_sums(&mut self, encoding: &Encoding<C>) -> Result<()> {
-        let is_read_by_others = match (&encoding.way, self.encoder) {
-            (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
-            (Way::Rounds(_), _) | (Way::Whole, _) => false,
-        };
-        if !is_read_by_others {
-            return Ok(());
-        }
-        self.vault.step(Step::new(StepName::Sums, encoding.epoch))?;
-        let (me, size) = (self.group.rank(), self.group.size());
-        let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
-        let length = |keeper: &usize| {
-            let sums = |unit: &Unit| {
-                let (rows, cells) = self.rows_and_cells(unit, *keeper, encoding.epoch);
-                rows.len() * cells.len()
-            };
-            encoding.units.iter().map(sums).sum::<usize>()
-        };
-        let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
-        let sends: Vec<(&[u8], usize, Tag)> = (others.iter())
-            .map(|&member| (bytemuck::cast_slice(self.gathered.of(member)), member, TAG_SUMS))
-            .collect();
-        let mut recvs: Vec<(&mut [u8], usize, Tag)> = (others.iter().zip(&mut theirs))
-            .map(|(&member, sums)| (bytemuck::cast_slice_mut(sums), member, TAG_SUMS))
-            .collect();
-        self.group.exchange_bytes(&sends, &mut recvs)?;
-        for (keeper, sums) in others.into_iter().zip(theirs) {
-            let mut rest = &sums[..];
-            for unit in &encoding.units {
-                let (rows, cells) = self.rows_and_cells(unit, keeper, encoding.epoch);
-                let parts = &self.layout.regions[unit.region];
-                let data = parts.data(parts.a, self.config.method.encoded(encoding.epoch));
-                for row in rows {
-                    let (of_row, tail) = rest.split_at(cells.len());
-                    self.vault.set_sums(&data, row, cells.start, of_row);
-                    rest = tail;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The rows and cells of this member's data in a unit whose checksums `keeper` computes.
-    fn rows_and_cells(
-        &self,
-        unit: &Unit,
-        keeper: usize,
-        epoch: u64,
-    ) -> (Range<usize>, Range<usize>) {
-        let parts = &self.layout.regions[unit.region];
-        let block = shared_block(parts.stripes.geometry, self.group.rank(), keeper);
-        let rows = block.map_or(0..0, |block| parts.stripes.block(unit.band, block));
-        let cells = parts.parities(self.config.method.encoded(epoch)).cells(&unit.bytes);
-        (rows, cells)
-    }
-
-    fn start_tokens(&mut self, units: usize) -> Result<Tokens<C>> {
-        let (me, size) = (self.group.rank(), self.group.size());
-        let mut theirs = Vec::with_capacity(size);
-        for member in 0..size {
-            let listens = member != me && units > 0;
-            let coming = if listens { Some(self.listen(None, member)?) } else { None };
-            theirs.push((if listens { 0 } else { units }, coming));
-        }
-        Ok(Tokens { told: 0, sent: Vec::new(), theirs })
-    }
-
-    fn listen(&self, buffer: Option<PanelBuf>, member: usize) -> Result<C::Recv> {
-        let buffer = buffer.map_or_else(word, Ok)?;
-        Ok(self.group.irecv(buffer, 0..1, member, TAG_READY)?)
-    }
-
-    fn advance_tokens(
-        &mut self,
-        encoding: &mut Encoding<C>,
-        tokens: &mut Tokens<C>,
-        wait: bool,
-    ) -> Result<Polled> {
-        let units = encoding.units.len();
-        self.tell(encoding.ready, tokens)?;
-        for member in 0..tokens.theirs.len() {
-            self.hear(member, tokens, units, false)?;
-        }
-        loop {
-            let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
-            // What they wrote before they called it ready is visible after this.
-            self.vault.order();
-            let end = if wait { least } else { least.min(encoding.begun + 1) };
-            self.encode_units(encoding, end)?;
-            if end < least {
-                return Ok(Polled::More);
-            }
-            if least == units || !wait {
-                break;
-            }
-            let late = tokens.theirs.iter().position(|(ready, _)| *ready == least);
-            self.hear(late.expect("the least of them"), tokens, units, true)?;
-        }
-        if encoding.begun < units || encoding.ready < units {
-            return Ok(Polled::Idle);
-        }
-        while let Some(mut send) = tokens.sent.pop() {
-            if wait {
-                send.wait()?;
-            } else if !send.test()? {
-                tokens.sent.push(send);
-                return Ok(Polled::Waiting);
-            }
-        }
-        Ok(Polled::Done)
-    }
-
-    /// Tells the others how many units are ready here, if that has changed.
-    fn tell(&mut self, ready: usize, tokens: &mut Tokens<C>) -> Result<()> {
-        if ready == tokens.told {
-            return Ok(());
-        }
-        tokens.told = ready;
-        self.vault.order();
-        let mut word = word()?;
-        // A number as a double: a transport of doubles need not preserve other bit patterns.
-        word[0] = ready as f64;
-        let word = Arc::new(word);
-        let me = self.group.rank();
-        for member in (0..self.group.size()).filter(|&member| member != me) {
-            tokens.sent.push(self.group.isend(word.clone(), 0..1, member, TAG_READY)?);
-        }
-        Ok(())
-    }
-
-    /// Reads a member's tokens that have arrived; with `wait`, waits for at least one.
-    fn hear(
-        &mut self,
-        member: usize,
-        tokens: &mut Tokens<C>,
-        units: usize,
-        mut wait: bool,
-    ) -> Result<()> {
-        while let (ready, Some(mut word)) = mem::take(&mut tokens.theirs[member]) {
-            if !wait && !word.test()? {
-                tokens.theirs[member] = (ready, Some(word));
-                return Ok(());
-            }
-            let word = word.wait()?;
-            wait = false;
-            let ready = word[0] as usize;
-            // The last token says that all units are ready: no other follows.
-            let next = if ready < units { Some(self.listen(Some(word), member)?) } else { None };
-            let is_last = next.is_none();
-            tokens.theirs[member] = (ready, next);
-            if is_last {
-                return Ok(());
-            }
-        }
-        // No token is pending.
-        tokens.theirs[member] = (units, None);
-        Ok(())
-    }
-
-    fn advance_rounds(
-        &mut self,
-        encoding: &mut Encoding<C>,
-        rounds: &mut Rounds<C>,
-        wait: bool,
-    ) -> Result<Polled> {
-        let set = self.config.method.encoded(encoding.epoch);
-        let mut turns = 0;
-        loop {
-            while let Some(at) = rounds.due() {
-                let round = &mut rounds.running[at];
-                if !wait && !round.is_here()? {
-                    return Ok(Polled::Waiting);
-                }
-                if !wait && turns == TUNING.tiles_a_poll {
-                    return Ok(Polled::More);
-                }
-                turns += 1;
-                let round = rounds.running.remove(at).expect("it is due");
-                let step =
-                    Step::new(StepName::Encode, encoding.epoch).band(round.region, round.band);
-                if let Some(mut round) = self.band(round.region).turn(round, set, step)? {
-                    round.due += rounds.window;
-                    rounds.running.insert(at, round);
-                }
-            }
-            if rounds.tiles.is_empty() && encoding.begun < encoding.units.len() {
-                if encoding.begun == encoding.ready {
-                    return Ok(if rounds.are_here()? { Polled::Idle } else { Polled::Waiting });
-                }
-                let Unit { region, band, bytes } = encoding.units[encoding.begun].clone();
-                self.vault.step(Step::new(StepName::Encode, encoding.epoch).band(region, band))?;
-                rounds.tiles =
-                    self.band(region).ring_tiles(band, bytes, rounds.message_bytes).into();
-                encoding.begun += 1;
-            }
-            if !wait && turns == TUNING.tiles_a_poll {
-                return Ok(Polled::More);
-            }
-            turns += 1;
-            let Some(tile) = rounds.tiles.pop_front() else {
-                match rounds.running.iter().map(|round| round.due).min() {
-                    Some(due) => rounds.slot = due,
-                    // A band may have nothing to encode.
-                    None if encoding.begun < encoding.units.len() => {}
-                    None => return Ok(Polled::Done),
-                }
-                continue;
-            };
-            let Unit { region, band, .. } = encoding.units[encoding.begun - 1];
-            let due = rounds.slot + rounds.window;
-            let round = self.band(region).start_round((region, band), tile, set, due)?;
-            rounds.running.push_back(round);
-            rounds.slot += 1;
+    /// This member's view of a region.
+    fn band<'a>(&'a mut self, segment: &'a mut OwnSegment<M>, region: usize) -> Band<'a, C, M> {
+        let (vault, parts) = segment.encoded_region(region);
+        Band {
+            comm: &self.group,
+            code: &self.code,
+            vault,
+            parts,
+            message_bytes: self.message_bytes,
+            scratch: &mut self.scratch,
+            peers: &self.peers,
+            gathered: &mut self.gathered,
         }
     }
 }

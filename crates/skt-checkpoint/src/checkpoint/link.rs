@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use super::code::Code;
+use super::codec::{self, Codec};
 use crate::comm::collect::all_max;
 use crate::comm::{Comm, PanelBuf, Result, Tag};
 use crate::tuning::TUNING;
@@ -31,7 +31,7 @@ impl Link {
     ///
     /// # Errors
     /// When a rank dies.
-    pub fn measure<C: Comm, K: Code>(comm: &C, code: &K) -> Result<Self> {
+    pub fn measure<C: Comm>(comm: &C, code: &Codec) -> Result<Self> {
         let buffer = || PanelBuf::for_messages(TUNING.link_long_bytes / size_of::<f64>());
         let (mut out, mut into) = (buffer()?, buffer()?);
         let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {
@@ -54,7 +54,7 @@ impl Link {
         for _ in 0..TUNING.link_long_rounds {
             let start = Instant::now();
             let source = bytemuck::cast_slice(&into);
-            code.fma(code.one(), source, bytemuck::cast_slice_mut(&mut out));
+            codec::fma(code.one(), source, bytemuck::cast_slice_mut(&mut out));
             add = add.min(start.elapsed().as_secs_f64());
         }
         let mut worst = [short, (long - short).max(0.0), add];
@@ -116,13 +116,12 @@ pub fn optimal_segment_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
     use crate::comm::threads;
 
     #[test]
     fn all_members_measure_the_same_and_choose_within_bounds() {
-        let code = AnyCode::new(CodecKind::Xor);
+        let code = Codec::new(CodecKind::Xor, 2, 1).expect("a shape of the code");
         let links = threads::run(3, |comm| Link::measure(&comm, &code));
         let links: Vec<Link> = links.into_iter().map(|link| link.expect("nobody dies")).collect();
         assert!(links.iter().all(|link| *link == links[0]));

@@ -3,24 +3,16 @@
 //! This module knows regions of memory, groups of ranks and epochs, but nothing of LU, so any
 //! application can use it. docs/protocol.md lists the states and says why each loss is survived.
 
-mod abft;
 pub mod agree;
-pub mod any_code;
-mod checkpointer;
-pub mod code;
 pub mod codec;
 mod config;
-mod copies;
-mod double;
 pub mod encode;
 mod encoding;
 mod error;
-pub mod finish;
 mod gathered;
 pub mod group;
 pub mod header;
 pub mod hook;
-mod joining;
 pub mod layout;
 pub mod level;
 pub mod link;
@@ -30,11 +22,11 @@ mod opening;
 pub mod parameters;
 pub mod protocol;
 pub mod record;
-pub mod recover;
 mod refusal;
 mod schedule;
-mod self_checkpoint;
-mod single;
+mod segment;
+pub mod segments;
 pub mod store;
 mod vault;
-mod verify;
+
+pub use protocol::{finish, recover};

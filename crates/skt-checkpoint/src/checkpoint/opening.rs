@@ -114,10 +114,10 @@ impl<L> Earlier<L> {
 impl<M: Memory> Opening<M> {
     /// Takes hold of the run, looks around, and returns what all processes have decided.
     /// Collective.
-    pub fn agree<C: Comm, K>(
+    pub fn agree<C: Comm>(
         comm: &C,
         memory: M,
-        config: &Config<K>,
+        config: &Config,
         parameters: Parameters,
         hook: Arc<dyn Hook>,
         Earlier { lock, rotten }: Earlier<M::Lock>,
@@ -165,7 +165,7 @@ impl<M: Memory> Opening<M> {
 
     /// What this process brings to the agreement; `held` says why it could not take hold of the
     /// run.
-    fn offer<K>(&self, config: &Config<K>, held: Option<String>) -> Offer {
+    fn offer(&self, config: &Config, held: Option<String>) -> Offer {
         Offer {
             host: config.host.clone(),
             domain: config.domain.clone(),
@@ -182,7 +182,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// What else the decision depends on.
-    fn rules<K>(&self, config: &Config<K>) -> Rules {
+    fn rules(&self, config: &Config) -> Rules {
         Rules {
             method: config.method,
             members: config.members,

@@ -50,7 +50,6 @@ pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::any_code::AnyCode;
     use crate::checkpoint::codec::CodecKind;
     use crate::checkpoint::config::Config;
     use crate::checkpoint::layout::RegionShape;
@@ -59,7 +58,7 @@ mod tests {
     fn differences_are_told_field_by_field() {
         let config = |application: &str| Config {
             application: application.to_owned(),
-            ..Config::new("run", AnyCode::new(CodecKind::Xor))
+            ..Config::new("run", CodecKind::Xor)
         };
         let shape = RegionShape { rows: 3, pitch_bytes: 16 };
         let there = config(r#"{"n": 100, "nb": 8}"#).parameters(&[shape], 4);

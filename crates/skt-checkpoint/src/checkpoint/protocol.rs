@@ -14,36 +14,46 @@
 //! | C | the parities of the B of a group |
 //! | D | the parities of A, the other one of the two sets |
 
+mod abft;
+mod checkpointer;
+mod double;
+pub mod finish;
+mod joining;
+pub mod recover;
+mod restore;
+mod single;
+mod verify;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
-pub use super::checkpointer::Checkpointer;
-use super::code::Code;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
-use super::finish::FinishedRun;
 use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 pub use super::opening::Found;
 use super::opening::{Earlier, Opening};
-use super::recover::Recovered;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 use crate::comm::Comm;
 use crate::comm::collect::{all_reduce, broadcast_bytes};
+pub use checkpointer::Checkpointer;
+use finish::FinishedRun;
+use joining::slots_of_levels;
+use recover::Recovered;
 
 /// The run, as [`Checkpointer::open`] found it.
-pub enum Opened<C: Comm, M: Memory, K> {
+pub enum Opened<C: Comm, M: Memory> {
     /// There is work to do: call [`Checkpointer::recover`] next.
-    Ready(Box<Checkpointer<C, M, K>>),
+    Ready(Box<Checkpointer<C, M>>),
     /// An earlier start completed the run; its result is known.
     Finished(FinishedRun<C, M>),
 }
 
-impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Finds the run's segments and images, agrees with all processes on the rank of each and on
     /// the epoch to resume from, and creates the segments that are missing. Collective over `comm`,
     /// which has one process per rank, or fewer (see [`Config::bears`]).
@@ -60,10 +70,10 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub fn open(
         comm: &C,
         memory: M,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-    ) -> Result<Opened<C, M, K>> {
+    ) -> Result<Opened<C, M>> {
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }
@@ -74,11 +84,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     pub(super) fn open_after(
         comm: &C,
         memory: M,
-        config: Config<K>,
+        config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
         earlier: Earlier<M::Lock>,
-    ) -> Result<Opened<C, M, K>> {
+    ) -> Result<Opened<C, M>> {
         let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
@@ -94,7 +104,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         };
         let process = comm.rank();
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
-        let slots = Self::slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
+        let slots = slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
 
         // 2 discard: room is freed on all nodes before anything new is created there.
         opening.discard(&plan.discard[process], plan.epoch)?;
@@ -107,13 +117,13 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let is_new = segment.is_none();
         let mut this = Self::create(comm, opening, segment, plan, config, shapes, &slots)?;
         if is_lasting {
-            this.join(is_new)?;
+            this.segment.join(&this.plan, is_new)?;
             this.joined()?;
-            this.meet_peers(is_new)?;
+            this.encoding.meet_peers(&this.job, &mut this.segment, &this.config, is_new)?;
 
             // 4 confirm: the record names this start and has COMMIT(E).
-            this.confirm()?;
-            this.prepare_to_encode()?;
+            this.segment.confirm(&this.plan)?;
+            this.encoding.prepare(&mut this.segment, &this.config)?;
         }
         Ok(Opened::Ready(Box::new(this)))
     }
@@ -145,7 +155,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
     fn recover_from_found(&mut self, start: Instant) -> Result<Option<Recovered>> {
         let epoch = self.plan.epoch;
         if epoch == 0 {
-            self.discard_superfluous_images()?;
+            self.images.discard_superfluous(&self.segment, &self.plan)?;
             return Ok(None);
         }
         if self.config.method == Method::Abft {
@@ -159,15 +169,16 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         let lost = self.lost_members();
 
         // 6 recover-flush, recover-stamp: B := A where (A, D) holds the epoch.
-        let mut copied_bytes = self.finish_flush(epoch)?;
+        let mut copied_bytes = self.segment.finish_flush(epoch, self.holds(epoch))?;
 
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
-        let rebuilt_bytes = self.rebuild(epoch, &lost)?;
-        let mut mended = [self.mend(epoch, &damaged, &lost)? as u64];
-        self.stamp_rebuilt(epoch)?;
+        let rebuilt_bytes = self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
+        let mended = self.encoding.mend(&mut self.segment, epoch, &damaged, &lost)?;
+        let mut mended = [mended as u64];
+        self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
-        copied_bytes += self.reset_workspace(epoch)?;
+        copied_bytes += self.segment.reset_workspace(epoch)?;
 
         all_reduce(&self.job, &mut mended, |a, b| a + b)?;
         if mended[0] > 0 {
@@ -175,11 +186,11 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
         }
 
         // 9 discard: the images that no start needs, now that all are at the epoch.
-        self.discard_superfluous_images()?;
-        self.ready = true;
+        self.images.discard_superfluous(&self.segment, &self.plan)?;
+        self.segment.set_ready();
         Ok(Some(Recovered {
             epoch,
-            state: self.record.state().to_vec(),
+            state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
             rebuilt_bytes,
             copied_bytes,
@@ -243,36 +254,37 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
     /// Begins the next epoch; `stages` is `None` when everything is final already.
     fn begin_in(&mut self, active: &[Active], stages: Option<&[Vec<Active>]>) -> Result<()> {
-        assert!(self.ready, "recover first");
+        self.segment.assert_ready();
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
-        assert_eq!(active.len(), self.layout.regions.len(), "one entry a region");
+        assert_eq!(active.len(), self.segment.layout().regions.len(), "one entry a region");
         assert!(stages.is_none_or(|stages| stages.len() == active.len()), "one list a region");
-        self.helper.advance();
+        self.images.advance();
         if !self.config.method.encodes() {
             return Ok(());
         }
-        self.record.assert_settled();
-        let epoch = self.record.stamped() + 1;
+        self.segment.record().assert_settled();
+        let epoch = self.segment.record().stamped() + 1;
         let mut stats = Stats { epoch, ..Stats::default() };
 
         // 1 checkpoint: the group agrees on the least active row and column.
-        self.vault.step(Step::new(StepName::Checkpoint, epoch))?;
-        let (active, stages) = self.agree_on_parts(active, stages)?;
+        self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
+        let (active, stages) = self.encoding.agree_on_parts(&self.segment, active, stages)?;
         if self.config.check_frozen && epoch > 1 {
-            self.assert_frozen(&active);
+            self.segment.assert_frozen(&active);
         }
-        let mut encoding = None;
+        let mut schedule = None;
         if self.config.method == Method::SelfCheckpoint {
             // 2 carry: D := C where the last epoch was active and this one is not.
-            self.carry(epoch, &active, &mut stats)?;
+            self.segment.carry(epoch, &active, &mut stats)?;
 
             // 3 encode: starts D := parities of A, for what is final.
             let start = Instant::now();
-            encoding = Some(self.start_encoding(epoch, &active, stages.as_deref())?);
+            let stages = stages.as_deref();
+            schedule = Some(self.encoding.start(&mut self.segment, epoch, &active, stages)?);
             stats.encode_seconds += start.elapsed().as_secs_f64();
         }
         let ready = vec![Active::ALL; active.len()];
-        self.under_way = Some(UnderWay { epoch, active, ready, encoding, stats });
+        self.under_way = Some(UnderWay { epoch, active, ready, schedule, stats });
         Ok(())
     }
 
@@ -294,22 +306,22 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
             Method::Abft => return self.checkpoint_abft(state),
             Method::SelfCheckpoint | Method::Double | Method::Single => {}
         }
-        let UnderWay { epoch, active, encoding, mut stats, .. } =
+        let UnderWay { epoch, active, schedule, mut stats, .. } =
             self.under_way.take().expect("an epoch that has begun");
 
         // 3 encode, sums: the rest of D := parities of A.
-        if let Some(encoding) = encoding {
-            self.finish_encoding(encoding, &mut stats)?;
+        if let Some(schedule) = schedule {
+            self.encoding.finish(&mut self.segment, schedule, &mut stats)?;
             if self.config.check_frozen {
-                self.assert_carried(&active);
+                self.segment.assert_carried(&active);
             }
         }
-        self.helper.advance();
+        self.images.advance();
         let (start, mut state) = (Instant::now(), state.to_vec());
         // Rank 0 appends which images are due, so one broadcast carries both.
-        self.append_due(&mut state);
+        self.images.append_due(&self.job, &mut state);
         broadcast_bytes(&self.job, &mut state, 0)?;
-        let due = self.split_off_due(&mut state);
+        let due = self.images.split_off_due(&mut state);
         match self.config.method {
             Method::SelfCheckpoint => {
                 // 4 barrier: every D of every group is complete.
@@ -317,22 +329,22 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
                 stats.agree_seconds = start.elapsed().as_secs_f64();
 
                 // 5 commit: COMMIT(epoch); from here on (A, D) counts.
-                self.commit(epoch, state, &mut stats)?;
+                self.segment.commit(epoch, state, &mut stats)?;
 
                 // 6 flush: B := A, once no image is being written from B.
-                let free = self.take_back_images();
+                let free = self.images.take_back(&*self.segment.hook());
                 let step = Step::new(StepName::Flush, epoch);
-                stats.flush_seconds += self.copy_all(step, &active, &mut stats, free)?;
+                stats.flush_seconds += self.segment.copy_all(step, &active, &mut stats, free)?;
 
                 // 7 stamp: from here on D is C, and (B, C) counts.
-                self.stamp(epoch, &mut stats)?;
+                self.segment.stamp(epoch, &mut stats)?;
             }
             Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,
             Method::Abft | Method::None => unreachable!("returned above"),
         }
-        self.write_images(epoch, due);
-        self.last_active = active;
+        self.images.write(&mut self.segment, epoch, due);
+        self.segment.set_last_active(active);
         Ok(stats)
     }
 
@@ -353,7 +365,7 @@ impl<C: Comm, M: Memory, K: Code + Clone> Checkpointer<C, M, K> {
 
         if self.config.method != Method::None {
             // 2 mark: the record holds the result.
-            self.mark(&result)?;
+            self.segment.mark(&result)?;
 
             // 3 marked: all ranks have marked their segments.
             self.marked()?;

@@ -102,12 +102,12 @@ pub(super) struct UnderWay<C: Comm> {
     /// The corner of each region outside of which everything is final.
     pub ready: Vec<Active>,
     /// The running encoding (method `self`); the other methods do all in `complete`.
-    pub encoding: Option<Encoding<C>>,
+    pub schedule: Option<Schedule<C>>,
     pub stats: Stats,
 }
 
-/// The progress of an epoch's encoding on this member.
-pub(super) struct Encoding<C: Comm> {
+/// The order of an epoch's encoding, and its progress on this member.
+pub(super) struct Schedule<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
     /// The first units, this many, are encoded or their rounds have begun.
@@ -134,7 +134,7 @@ pub(super) struct Tokens<C: Comm> {
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }
 
-impl<C: Comm> Encoding<C> {
+impl<C: Comm> Schedule<C> {
     /// Marks the units outside of these corners, one per region, as final here. Units that are
     /// ready stay so.
     pub fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {

@@ -16,6 +16,7 @@ use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
+mod adopt;
 mod part;
 mod ulfm;
 

@@ -12,6 +12,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
@@ -29,9 +30,13 @@ use skt_checkpoint::comm::{Comm, CommError};
 use twox_hash::XxHash3_64;
 
 use super::camera::{Camera, Staged, Witness};
-use super::code::PlainCode;
 
 const STATE_CAPACITY_BYTES: usize = 32;
+
+/// XOR, or else Reed-Solomon.
+pub fn code(is_xor: bool) -> CodecKind {
+    if is_xor { CodecKind::Xor } else { CodecKind::ReedSolomon }
+}
 
 /// A node and its segments.
 #[derive(Clone, Default)]
@@ -258,7 +263,7 @@ pub struct Setup {
     pub one_host: bool,
     /// Whether messages of doubles carry only numbers: none contains encoded bytes.
     pub as_numbers: bool,
-    pub xor: bool,
+    pub code: CodecKind,
     pub shapes: Vec<RegionShape>,
     pub bands: usize,
     pub segment_bytes: usize,
@@ -283,7 +288,7 @@ pub struct Setup {
 
 impl Setup {
     /// The settings of a process's checkpoints, without those that differ between processes.
-    pub fn config(&self) -> Config<PlainCode> {
+    pub fn config(&self) -> Config {
         Config {
             method: self.method,
             members: self.members,
@@ -298,7 +303,7 @@ impl Setup {
             align_bytes: 8,
             chunk_bytes: self.chunk_bytes,
             check_frozen: true,
-            ..Config::new("run", PlainCode::new(self.xor))
+            ..Config::new("run", self.code)
         }
     }
 
@@ -311,7 +316,7 @@ impl Setup {
             encoder: Encoder::Ring,
             one_host: false,
             as_numbers: false,
-            xor: parities == 1,
+            code: code(parities == 1),
             shapes: vec![
                 RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
                 RegionShape { rows: 1, pitch_bytes: 8 },
@@ -947,7 +952,7 @@ struct Process<'a> {
 }
 
 impl Process<'_> {
-    fn config(&self, domain: &str, nonce: u64) -> Config<PlainCode> {
+    fn config(&self, domain: &str, nonce: u64) -> Config {
         Config {
             resume: self.how.resume,
             domain: domain.to_owned(),
@@ -1112,7 +1117,7 @@ impl Process<'_> {
     /// Writes A piece by piece, with steps at which the rank may be killed.
     fn compute(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
         rank: usize,
         history: &[u8],
     ) -> Result<(), CheckpointError> {
@@ -1143,7 +1148,7 @@ impl Process<'_> {
     /// Computes for the next epoch, and encodes meanwhile what is final.
     fn take_in_phases(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
         rank: usize,
         history: &[u8],
         piece_rows: usize,
@@ -1193,7 +1198,7 @@ impl Process<'_> {
     /// then of no epoch at all.
     fn work_on(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
+        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
         rank: usize,
         epoch: u64,
     ) -> Result<(), CheckpointError> {
@@ -1221,12 +1226,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn check(
-        &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory, PlainCode>,
-        rank: usize,
-        history: &[u8],
-    ) {
+    fn check(&self, ckpt: &mut Checkpointer<SimComm, NodeMemory>, rank: usize, history: &[u8]) {
         for (region, bytes) in ckpt.regions().into_iter().enumerate() {
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");

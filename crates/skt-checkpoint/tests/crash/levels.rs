@@ -26,7 +26,6 @@ use skt_checkpoint::comm::{Comm, CommError};
 use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
-use super::code::PlainCode;
 use super::disks::{Cut, Fault, Platter, Sealed, SimDisk};
 
 /// A level of the simulated run.
@@ -371,10 +370,10 @@ struct Process<'a> {
     fail: &'a Mutex<BTreeSet<usize>>,
 }
 
-type Saved = Checkpointer<SimComm, NodeMemory, PlainCode>;
+type Saved = Checkpointer<SimComm, NodeMemory>;
 
 impl Process<'_> {
-    fn config(&self, levels: Vec<Level>) -> Config<PlainCode> {
+    fn config(&self, levels: Vec<Level>) -> Config {
         let (setup, name) = (self.setup, format!("node{}", self.node));
         Config {
             resume: self.how.resume,

@@ -26,7 +26,7 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::super::wrong::{NotMended, WrongNumbers};
 use super::groups::{columns_of, dead_checksums, dead_columns, first_of_last_group, of_group};
-use super::memory::Places;
+use super::memory::{Decoded, Places};
 use super::relay::{Relay, Sum};
 use super::rounding::{are_rounding, is_rounding, most_units, unit};
 use super::weights::Weights;
@@ -37,6 +37,10 @@ use crate::machine::blas::kernels;
 /// below this share of them, or below `REST_UNITS` units.
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
+/// Errors below the alarm that a rank has when another one is decoded from it are in both, and make
+/// up for each other in the checksums that this takes. If they grow, the other checksums look wrong.
+/// So what is smaller than this after a decoding may come from another process column than they tell.
+const SURE_UNITS: f64 = 1e6;
 /// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
 /// To predict the time of a check, one in this many rows is timed.
@@ -59,15 +63,10 @@ struct Wrong {
 pub struct Checked {
     /// The largest delta after mending, in units.
     pub units: f64,
-    /// The ranks whose wrong rows have been mended, in order.
-    pub mended: Vec<MendedRank>,
-}
-
-impl Checked {
     /// Rows that were wrong and have been mended.
-    pub fn mended_rows(&self) -> usize {
-        self.mended.iter().map(|rank| rank.rows).sum()
-    }
+    pub mended_rows: usize,
+    /// The ranks whose rows these were, in order, where it is sure that the wrong numbers are theirs.
+    pub mended: Vec<MendedRank>,
 }
 
 /// A rank whose wrong rows have been recomputed. One wrong number may make rows of several ranks of
@@ -200,8 +199,8 @@ pub(super) struct Scope<'s> {
     /// Whether to check also what is left over below the diagonal in the checksums of a group that
     /// ends at this cut, where a finished column has nothing.
     pub with_left_over: bool,
-    /// Whether rows of this process row may be recomputed.
-    pub may_mend: bool,
+    /// What has been decoded in this process row. Its rows are recomputed only if that was checked.
+    pub decoded: Decoded,
     /// This rank's number in the whole grid.
     pub number: usize,
 }
@@ -209,12 +208,12 @@ pub(super) struct Scope<'s> {
 impl<'s> Scope<'s> {
     /// All of the system before panel `cut`. `lost` must have no true element.
     pub fn whole(cut: usize, lost: &'s [bool]) -> Self {
-        Self { cut, lost, with_left_over: false, may_mend: false, number: 0 }
+        Self { cut, lost, with_left_over: false, decoded: Decoded::default(), number: 0 }
     }
 }
 
 /// Checks the system, and recomputes wrong rows: if the checksums say where each of them is wrong,
-/// and all process rows `may_mend` theirs; else nothing is changed. Also returns the unit of this
+/// and what was decoded has been checked; else nothing is changed. Also returns the unit of this
 /// process row, infinite where no checksum was left to check with. Collective over the grid.
 ///
 /// # Errors
@@ -231,15 +230,18 @@ pub(super) fn check<C: Comm>(
     let look = |time| look(local, places, &equations, scope, time);
     let Found { wrong, units, unit } = look(0)?;
     let hopeless = wrong.iter().filter(|wrong| wrong.column.is_none()).count();
-    let mut most = [units, wrong.len() as f64, hopeless as f64];
+    let was_decoded = f64::from(u8::from(scope.decoded.has_been));
+    let mut most = [units, wrong.len() as f64, hopeless as f64, was_decoded];
     collect::all_max(&grid.all, &mut most)?;
     if most[1] == 0.0 {
-        return Ok((Checked { units: most[0], mended: Vec::new() }, unit));
+        return Ok((Checked { units: most[0], ..Checked::default() }, unit));
     }
+    // Nothing unchecked is mended.
+    let doubt = Doubt { is_unchecked: false, was_decoded: most[3] > 0.0 };
     if most[2] > 0.0 {
         let hopeless: Vec<Wrong> =
             wrong.into_iter().filter(|wrong| wrong.column.is_none()).collect();
-        let why = equations.why_not(scope.may_mend);
+        let why = equations.why_not(scope.decoded.is_unchecked);
         return Err(refused(local, scope, &hopeless, why)?);
     }
     let lost: Vec<usize> = (0..scope.lost.len()).filter(|&col| scope.lost[col]).collect();
@@ -250,25 +252,34 @@ pub(super) fn check<C: Comm>(
         let sum = Sum { divisor, ..Sum::new("mend", terms, target, finished) };
         relay.sum(sum, (wrong.row..wrong.row + 1, 0..columns_of(local, target)))?;
     }
-    let mended = mended_ranks(local, scope, &wrong)?;
+    let (mended_rows, mended) = mended_ranks(local, scope, &wrong, doubt)?;
     let Found { wrong, units, .. } = look(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
     if most[1] > 0.0 {
+        let sure = |wrong: &Wrong| wrong.column.filter(|_| doubt.leaves_sure(wrong.units));
+        let wrong: Vec<Wrong> =
+            wrong.iter().map(|wrong| Wrong { column: sure(wrong), ..*wrong }).collect();
         return Err(refused(local, scope, &wrong, NotMended::Again)?);
     }
-    Ok((Checked { units: most[0], mended }, unit))
+    Ok((Checked { units: most[0], mended_rows, mended }, unit))
 }
 
-/// The ranks of the grid whose rows have been recomputed. `wrong` has the rows of this process row.
+/// The number of rows of the grid that have been recomputed, and the ranks whose rows these were,
+/// where it is sure that the wrong numbers are theirs. `wrong` has the rows of this process row.
 /// Collective over the grid.
 fn mended_ranks<C: Comm>(
     local: &Local<C>,
     scope: &Scope,
     wrong: &[Wrong],
-) -> Result<Vec<MendedRank>, CommError> {
+    doubt: Doubt,
+) -> Result<(usize, Vec<MendedRank>), CommError> {
     let grid = local.grid;
+    // Each process row counts its rows once: on the first of its ranks.
+    let mut rows = [if grid.row.rank() == 0 { wrong.len() as f64 } else { 0.0 }];
+    collect::all_sum(&grid.all, &mut rows)?;
     let own = wrong.iter().filter(|wrong| wrong.column == Some(grid.mycol));
+    let own = own.filter(|wrong| doubt.leaves_sure(wrong.units));
     let own: Vec<usize> = own.map(|wrong| local.rows.global(wrong.row, grid.myrow)).collect();
     let first_row = own.iter().min().copied().unwrap_or(0);
     let mine = [scope.number, grid.myrow, grid.mycol, own.len(), first_row].map(|n| n as u64);
@@ -279,7 +290,24 @@ fn mended_ranks<C: Comm>(
         let [rank, process_row, process_column, rows, first_row] = words.map(|n| n as usize);
         MendedRank { rank, process_row, process_column, rows, first_row, column }
     };
-    Ok(all.iter().map(of_rank).filter(|rank| rank.rows > 0).collect())
+    let ranks = all.iter().map(of_rank).filter(|rank| rank.rows > 0).collect();
+    Ok((rows[0] as usize, ranks))
+}
+
+/// What makes the process column doubtful that checksums tell, in any process row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    /// Something was decoded, and no check has agreed since.
+    pub is_unchecked: bool,
+    /// Something was decoded at some time.
+    pub was_decoded: bool,
+}
+
+impl Doubt {
+    /// Whether wrong numbers of so many units are sure to come from there all the same.
+    fn leaves_sure(self, units: f64) -> bool {
+        !self.is_unchecked && (!self.was_decoded || units >= SURE_UNITS)
+    }
 }
 
 /// A rank's report of the wrong rows of its process row that cannot be mended.
@@ -430,7 +458,7 @@ pub(super) fn refuse_noticed<C: Comm>(
     local: &Local<C>,
     places: &Places,
     weights: &Weights,
-    noticed: Option<Noticed>,
+    (noticed, doubt): (Option<Noticed>, Doubt),
     column: usize,
 ) -> Result<SolveError, CommError> {
     let grid = local.grid;
@@ -442,6 +470,7 @@ pub(super) fn refuse_noticed<C: Comm>(
     let worst = worst.reduce(|a, b| if b.1.units > a.1.units { b } else { a });
     if let Some((col, worst)) = worst {
         let origin = origin(local, places, weights, &worst)?;
+        let origin = origin.filter(|_| doubt.leaves_sure(worst.units));
         mine.units = worst.units;
         mine.row = local.rows.global(worst.row as usize, grid.myrow) as u64;
         mine.rows = worst.rows;
@@ -572,7 +601,7 @@ fn look<C: Comm>(
         };
         // With one equation none would be left to confirm the mend; and numbers that were decoded
         // and not checked may be as wrong as those they were decoded from.
-        let is_sure = equations.left > 1 && scope.may_mend;
+        let is_sure = equations.left > 1 && !scope.decoded.is_unchecked;
         wrong.push(Wrong { row, units, column: column.filter(|_| is_sure) });
     }
     Ok(Found { wrong, units: most, unit })
@@ -628,13 +657,13 @@ impl Equations {
         new
     }
 
-    /// Why rows that the checksums contradict are not mended; `may_mend`: whether rows of this
-    /// process row may be recomputed.
-    fn why_not(&self, may_mend: bool) -> NotMended {
+    /// Why rows that the checksums contradict are not mended; `is_unchecked`: whether what was
+    /// decoded in this process row has not been checked.
+    fn why_not(&self, is_unchecked: bool) -> NotMended {
         match self.left {
             _ if self.checksums == 1 => NotMended::OneChecksum,
             1 => NotMended::OneIsLeft,
-            _ if !may_mend => NotMended::Rebuilt,
+            _ if is_unchecked => NotMended::Rebuilt,
             _ => NotMended::Scattered,
         }
     }

@@ -208,20 +208,24 @@ pub(super) struct Decoded {
     /// The first and the last cut at which no checksum was left to check the other ranks with, if
     /// any: no check can see an error that they had by then.
     pub unverified: Option<(usize, usize)>,
+    /// Something has been decoded since the run began. An error below the alarm that the other ranks
+    /// had by then may grow, and point to a third process column, too.
+    pub has_been: bool,
 }
 
 impl Decoded {
     pub fn word(self) -> u64 {
         let (first, last) = self.unverified.unwrap_or((0, 0));
         assert!(first <= last && last < 1 << CUT_BITS, "cuts {first} and {last}");
-        u64::from(self.is_unchecked) | (first as u64) << 1 | (last as u64) << (1 + CUT_BITS)
+        let flags = u64::from(self.is_unchecked) | u64::from(self.has_been) << 63;
+        flags | (first as u64) << 1 | (last as u64) << (1 + CUT_BITS)
     }
 
     pub fn of_word(word: u64) -> Self {
         let cut = |shift: u32| (word >> shift & ((1 << CUT_BITS) - 1)) as usize;
         // Nothing is decoded at cut 0, where the system is generated.
         let unverified = Some((cut(1), cut(1 + CUT_BITS))).filter(|&(first, _)| first > 0);
-        Self { is_unchecked: word & 1 != 0, unverified }
+        Self { is_unchecked: word & 1 != 0, unverified, has_been: word >> 63 != 0 }
     }
 
     /// Combines what two ranks of a process row know.
@@ -230,6 +234,7 @@ impl Decoded {
         Self {
             is_unchecked: self.is_unchecked || other.is_unchecked,
             unverified: both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            has_been: self.has_been || other.has_been,
         }
     }
 }
@@ -829,16 +834,20 @@ mod tests {
 
     #[test]
     fn what_was_decoded_comes_back_from_its_word() {
-        for is_unchecked in [false, true] {
-            for unverified in [None, Some((1, 1)), Some((3, 7)), Some((1, (1 << 31) - 1))] {
-                let decoded = Decoded { is_unchecked, unverified };
+        let last = (1 << 31) - 1;
+        for (is_unchecked, has_been) in [(false, false), (true, false), (false, true), (true, true)]
+        {
+            for unverified in
+                [None, Some((1, 1)), Some((3, 7)), Some((1, last)), Some((last, last))]
+            {
+                let decoded = Decoded { is_unchecked, unverified, has_been };
                 assert_eq!(Decoded::of_word(decoded.word()), decoded);
                 assert_eq!(decoded.and(Decoded::default()), decoded);
             }
         }
         assert_eq!(Decoded::of_word(0), Decoded::default());
         let [a, b] = [(3, 7), (2, 5)].map(Some);
-        let of = |unverified| Decoded { is_unchecked: false, unverified };
+        let of = |unverified| Decoded { unverified, ..Decoded::default() };
         assert_eq!(of(a).and(of(b)), of(Some((2, 7))));
     }
 }

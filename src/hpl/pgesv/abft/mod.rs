@@ -53,7 +53,7 @@ use std::time::Instant;
 use skt_terms::phases::{ChecksumCosts, Phases};
 
 pub use check::{CheckEvery, Checked, MendedRank};
-use check::{Checks, Noticed, Scope};
+use check::{Checks, Doubt, Noticed, Scope};
 
 use super::background::Token;
 use super::exchange::RowExchange;
@@ -460,9 +460,8 @@ impl<'s, C: Comm> System<'s, C> {
         let mut unit = f64::INFINITY;
         if is_checked {
             journal.step(LOOK, cut)?;
-            let may_mend = !lost.decoded[myrow].is_unchecked;
-            let lost = &lost.by_place[myrow];
-            let scope = Scope { cut, lost, with_left_over: true, may_mend, number };
+            let (decoded, lost) = (lost.decoded[myrow], &lost.by_place[myrow]);
+            let scope = Scope { cut, lost, with_left_over: true, decoded, number };
             let (found, of_row) = check::check(local, places, self.weights, relay, &scope)?;
             watcher.checked(found);
             unit = of_row;
@@ -766,17 +765,20 @@ impl<'r, C: Comm> Run<'r, C> {
     /// [`SolveError::Wrong`] on all ranks, if any rank has noticed wrong numbers. When a rank is
     /// lost.
     fn tell_noticed(&mut self, cut: usize) -> Result<(), SolveError> {
-        let Self { local, places, weights, ref mut relay, noticed, .. } = *self;
-        let mut any = [u8::from(noticed.is_some() || relay.noticed().is_some())];
+        let Self { local, places, journal, weights, ref mut relay, noticed, .. } = *self;
+        let (is_any, decoded) = (noticed.is_some() || relay.noticed().is_some(), journal.decoded());
+        let mut any = [is_any, decoded.is_unchecked, decoded.has_been].map(u8::from);
         collect::all_reduce(&local.grid.all, &mut any, u8::max)?;
-        if any[0] == 0 {
+        let [is_any, is_unchecked, was_decoded] = any.map(|any| any != 0);
+        if !is_any {
             return Ok(());
         }
         // The sums that are still in progress may show more.
         relay.wait_all()?;
         let noticed = noticed.into_iter().chain(relay.noticed()).reduce(Noticed::and);
         let column = local.params.columns_before(cut);
-        Err(check::refuse_noticed(local, places, weights, noticed, column)?)
+        let doubt = Doubt { is_unchecked, was_decoded };
+        Err(check::refuse_noticed(local, places, weights, (noticed, doubt), column)?)
     }
 
     /// Does all work at the cut before panel `cut` that is not part of the elimination.
@@ -822,8 +824,8 @@ impl<'r, C: Comm> Run<'r, C> {
         let Self { local, places, journal, weights, relay, checks, costs, .. } = self;
         let start = Instant::now();
         let (decoded, nobody) = (journal.decoded(), vec![false; local.grid.row.size()]);
-        let (may_mend, number) = (!decoded.is_unchecked, local.grid.all.rank());
-        let scope = Scope { may_mend, number, ..Scope::whole(cut, &nobody) };
+        let number = local.grid.all.rank();
+        let scope = Scope { decoded, number, ..Scope::whole(cut, &nobody) };
         let (found, _) = check::check(local, places, weights, relay, &scope)?;
         journal.set_decoded(Decoded { is_unchecked: false, ..decoded })?;
         let took = start.elapsed();

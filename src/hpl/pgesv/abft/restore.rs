@@ -290,7 +290,7 @@ pub(super) fn to_be_decoded(
         }
         let is_verified = is_checked && equations_left(&lost[row], q) > 0;
         let unverified = (!is_verified).then_some((cut, cut));
-        *decoded = decoded.and(Decoded { is_unchecked: true, unverified });
+        *decoded = decoded.and(Decoded { is_unchecked: true, unverified, has_been: true });
     }
 }
 

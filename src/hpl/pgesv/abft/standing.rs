@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn what_was_decoded_is_known_from_any_rank_that_has_something_left() {
         let [unchecked, unverified] = [(true, None), (false, Some((4, 4)))]
-            .map(|(is_unchecked, unverified)| Decoded { is_unchecked, unverified });
+            .map(|(is_unchecked, unverified)| Decoded { is_unchecked, unverified, has_been: true });
         let mut all = reports(&[State::Rest(5), State::Rest(5), State::Hollow(5), State::Rest(5)]);
         (all[0].decoded, all[2].decoded) = (unchecked, unverified);
         // The word of lost memory does not count.

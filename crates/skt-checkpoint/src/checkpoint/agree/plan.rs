@@ -133,6 +133,15 @@ pub struct Plan {
     pub given_up: Vec<Option<String>>,
 }
 
+impl Plan {
+    /// The index and the ranks of the group of `rank`.
+    pub(in super::super) fn group_of(&self, rank: usize) -> (usize, Vec<usize>) {
+        let group = self.groups.iter().position(|members| members.contains(&rank));
+        let group = group.expect("every rank has a group");
+        (group, self.groups[group].clone())
+    }
+}
+
 /// The decision for a run that has ended: what is left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {

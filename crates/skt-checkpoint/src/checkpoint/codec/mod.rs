@@ -21,8 +21,6 @@ mod matrix;
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
-use super::code::Rebuild;
-
 pub use bulk::{checksum, copy, copy_summed};
 pub use kernel::{fma, mul};
 
@@ -110,12 +108,24 @@ pub struct Codec {
     parities: usize,
 }
 
+/// How to rebuild one data block: as the sum of these multiples of the surviving blocks of its
+/// stripe, `sum_j from_data[j] data_j + sum_i from_parity[i] parity_i`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rebuild {
+    /// Index of the lost data block.
+    pub block: usize,
+    /// One coefficient per data block; zero for lost ones.
+    pub from_data: Vec<Coef>,
+    /// One coefficient per parity; zero for lost and unneeded ones.
+    pub from_parity: Vec<Coef>,
+}
+
 /// How to rebuild all lost blocks of a stripe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// One entry per lost data block, in rising order. Each block is rebuilt from survivors alone,
     /// so their order does not matter.
-    pub data: Vec<Rebuild<Coef>>,
+    pub data: Vec<Rebuild>,
     /// Lost parities, in rising order, to be encoded anew once all data blocks are rebuilt.
     pub parities: Vec<usize>,
 }
@@ -153,6 +163,19 @@ impl Codec {
     /// Parities of a stripe.
     pub fn parities(&self) -> usize {
         self.parities
+    }
+
+    /// The coefficient 1.
+    pub fn one(&self) -> Coef {
+        match self.kind {
+            CodecKind::Sum => Coef::Real(1.0),
+            CodecKind::Xor | CodecKind::ReedSolomon => Coef::Gf(1),
+        }
+    }
+
+    /// Whether a block times this coefficient is the block itself.
+    pub fn is_one(&self, coef: Coef) -> bool {
+        coef == self.one()
     }
 
     /// The factor of data block `data` in parity `parity`. Never zero.
@@ -199,7 +222,7 @@ impl Codec {
     }
 
     /// The only lost data block, as the parity minus all other blocks.
-    fn rebuild_sum(&self, block: usize) -> Rebuild<Coef> {
+    fn rebuild_sum(&self, block: usize) -> Rebuild {
         let coef = |j| Coef::Real(if j == block { 0.0 } else { -1.0 });
         Rebuild {
             block,
@@ -208,7 +231,7 @@ impl Codec {
         }
     }
 
-    fn rebuild_gf(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild<Coef>> {
+    fn rebuild_gf(&self, lost_data: &[usize], lost_parity: &[usize]) -> Vec<Rebuild> {
         let used: Vec<usize> =
             (0..self.parities).filter(|i| !lost_parity.contains(i)).take(lost_data.len()).collect();
         let g_rl = used.iter().map(|&i| lost_data.iter().map(|&j| matrix::cauchy(i, j)).collect());

@@ -1,16 +1,15 @@
 //! [`Encoder::Direct`](super::Encoder::Direct): members read each other's blocks in place.
 
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 
 use super::tile::Tile;
 use super::{Band, Held, Link, Sums, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::{Memory, Peer};
 use crate::comm::{Comm, Result};
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,
@@ -29,7 +28,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
 
     /// The terms of each of this member's parities of a band, in the order of the ring, so that
     /// sums of doubles have the same bits.
-    fn own_parities(&self, band: usize) -> Vec<Vec<Link<K::Coef>>> {
+    fn own_parities(&self, band: usize) -> Vec<Vec<Link>> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let geometry = stripes.geometry;
         let chain = |p: usize| {
@@ -64,7 +63,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// keeps the checksums of the blocks for their owners.
     fn pull(
         &mut self,
-        chain: &[Link<K::Coef>],
+        chain: &[Link],
         (into, block): (Summed, Range<usize>),
         tiles: &[Tile],
         gather: bool,

@@ -1,16 +1,15 @@
 //! The ring of two members whose parities are each other's blocks.
 
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 
 use super::{Band, TAG_PARITY};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, Result};
 use crate::tuning::TUNING;
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Whether a parity is just the other member's block, with rows long enough to be sent in
     /// place.
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {

@@ -23,18 +23,17 @@ mod tile;
 mod tree;
 
 use std::mem;
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
-use super::code::Code;
-use super::codec::{self, checksum};
+use super::codec::{self, Codec, Coef, checksum};
 use super::gathered::Gathered;
 use super::hook::Step;
 use super::layout::{Part, RegionParts, Stripes, Summed};
-use super::memory::Peer;
+use super::memory::{Memory, Peer};
 use super::vault::Vault;
 use crate::comm::{Comm, PanelBuf, Result, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -80,13 +79,13 @@ impl Encoder {
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// One member's view of a region, with all that it needs to encode and rebuild bands.
-pub struct Band<'a, C, K, S, P> {
+pub struct Band<'a, C, M: Memory> {
     /// The group.
     pub comm: &'a C,
     /// The group's code, shaped for it.
-    pub code: &'a K,
+    pub code: &'a Codec,
     /// This member's segment.
-    pub vault: &'a mut Vault<S>,
+    pub vault: &'a mut Vault<M::Segment>,
     /// The parts of the region within the segment.
     pub parts: &'a RegionParts,
     /// Approximate bytes of a message.
@@ -94,7 +93,7 @@ pub struct Band<'a, C, K, S, P> {
     /// Buffers for messages.
     pub scratch: &'a mut Scratch,
     /// The other members' segments, by position in the group, for [`Encoder::Direct`].
-    pub peers: &'a [Option<P>],
+    pub peers: &'a [Option<M::Peer>],
     /// Checksums of the other members' data that this member has computed.
     pub gathered: &'a mut Gathered,
 }
@@ -103,7 +102,7 @@ pub struct Band<'a, C, K, S, P> {
 type Held = (Part, Range<usize>);
 
 /// A term of a sum: a member, its block of the stripe, and the factor of the block.
-type Link<T> = (usize, Held, T);
+type Link = (usize, Held, Coef);
 
 /// Where the checksums of cells that are read are stored.
 #[derive(Clone, Copy)]
@@ -114,7 +113,7 @@ enum Sums {
     Gathered,
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     pub(super) fn stripes(&self) -> Stripes {
         self.parts.stripes
     }
@@ -160,7 +159,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// stores the checksums of the block's cells there.
     fn add(
         &mut self,
-        coef: K::Coef,
+        coef: Coef,
         held: Held,
         sums: Option<Summed>,
         tile: &Tile,
@@ -173,7 +172,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// block has no rows. With `sums`, also stores the checksums of the block's cells there.
     fn start(
         &mut self,
-        coef: K::Coef,
+        coef: Coef,
         held: Held,
         sums: Option<Summed>,
         tile: &Tile,
@@ -192,7 +191,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// coef * block` if it `is_first`. Stores the checksums of the cells in `sums`.
     fn sum_up(
         &mut self,
-        (member, (from, rows), coef): &Link<K::Coef>,
+        (member, (from, rows), coef): &Link,
         is_first: bool,
         sums: Option<Sums>,
         tile: &Tile,
@@ -204,8 +203,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {
                 let cell = self.held(*member, from.at(row, byte..byte + out.len()));
                 match is_first {
-                    true => self.code.mul(*coef, cell, out),
-                    false => self.code.fma(*coef, cell, out),
+                    true => codec::mul(*coef, cell, out),
+                    false => codec::fma(*coef, cell, out),
                 }
                 let Some(sums) = sums else { continue };
                 let (sum, place) = (checksum(cell), byte / cell_bytes);

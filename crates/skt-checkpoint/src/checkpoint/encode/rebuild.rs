@@ -1,15 +1,14 @@
 //! Rebuilding: computes what lost members held from the blocks and parities of the others.
 
 use std::collections::VecDeque;
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::tile::Tile;
 use super::{Band, Link, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, RecvRequest, Result, Tag};
 use crate::tuning::TUNING;
 
@@ -31,7 +30,7 @@ pub struct Place {
     pub cell: usize,
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
     /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
     /// only read. Collective over the group. Returns the bytes written here.
@@ -91,7 +90,8 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
         let lost_parity: Vec<usize> =
             (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
         let mut written = 0;
-        for rebuild in self.code.rebuild_plan(&lost_data, &lost_parity) {
+        let plan = self.code.rebuild_plan(&lost_data, &lost_parity);
+        for rebuild in plan.expect("the protocol has refused what is too much").data {
             let mut chain = Vec::new();
             for i in (0..geometry.data()).filter(exists) {
                 chain.push((holder(i), data(i), rebuild.from_data[i]));
@@ -99,7 +99,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
             for (p, &coef) in rebuild.from_parity.iter().enumerate() {
                 chain.push((keeper(p), parity(p), coef));
             }
-            chain.retain(|&(_, _, coef)| !self.code.is_zero(coef));
+            chain.retain(|&(_, _, coef)| !coef.is_zero());
             let target = (holder(rebuild.block), (copy, stripes.block(band, rebuild.block)));
             assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
             written += self.run_chain(&chain, target, tiles, step)?;
@@ -120,7 +120,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
     /// this one.
     fn run_chain(
         &mut self,
-        chain: &[Link<K::Coef>],
+        chain: &[Link],
         (target, (into, block)): (usize, (Summed, Range<usize>)),
         tiles: &[Tile],
         step: Step,

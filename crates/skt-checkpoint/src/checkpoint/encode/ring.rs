@@ -17,15 +17,13 @@
 //! far apart in time they are.
 
 use std::collections::VecDeque;
-use std::ops::DerefMut;
 use std::sync::Arc;
 
 use super::tile::Tile;
 use super::{Band, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
-use crate::checkpoint::code::Code;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A tile on its way round the ring, with one partial sum per parity.
@@ -95,7 +93,7 @@ impl<C: Comm> Round<C> {
     }
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,

@@ -1,14 +1,12 @@
 //! [`Encoder::Reduce`](super::Encoder::Reduce) and [`Encoder::Tree`](super::Encoder::Tree): a tree
 //! of members for each parity.
 
-use std::ops::DerefMut;
-
 use super::tile::Tile;
 use super::{Band, bytes_of_mut};
-use crate::checkpoint::code::Code;
+use crate::checkpoint::codec;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
-use crate::checkpoint::memory::Peer;
+use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, Result, Tag};
 
 const TAG_TREE: Tag = 3;
@@ -30,7 +28,7 @@ pub(super) fn binary(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
     ((place > 0).then(|| (place - 1) / 2), children.collect())
 }
 
-impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P> {
+impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// Encodes a band. For each stripe and parity in turn the members that hold its data form a
     /// tree, with the parity's own member as the root. All go through the trees in one order, so
     /// blocking messages cannot deadlock.
@@ -77,7 +75,7 @@ impl<C: Comm, K: Code, S: DerefMut<Target = [u8]>, P: Peer> Band<'_, C, K, S, P>
                 let (parent, children) = links(place, places.len());
                 for child in children {
                     self.comm.recv_bytes(theirs, places[child], TAG_TREE)?;
-                    self.code.fma(self.code.one(), theirs, sum);
+                    codec::fma(self.code.one(), theirs, sum);
                 }
                 match parent {
                     Some(parent) => self.comm.send_bytes(sum, places[parent], TAG_TREE)?,

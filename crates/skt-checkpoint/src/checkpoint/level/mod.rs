@@ -13,11 +13,10 @@ mod due;
 pub(super) mod failed;
 pub mod folder;
 mod format;
-mod hand_over;
 mod helper;
+mod images;
 pub(super) mod look;
 mod ranks;
-pub(super) mod restore;
 pub(super) mod room;
 mod shelf;
 mod source;
@@ -33,10 +32,11 @@ pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
 pub use failed::Unopened;
 pub use format::IMAGE_PAGE_BYTES;
-pub(super) use helper::{Free, Helper};
+pub(super) use format::{ImageLayout, Seal, encode_seal};
+pub(super) use helper::Free;
+pub(super) use images::Images;
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
-pub(super) use shelf::Shelves;
 pub use source::{FoundImage, Load, Rotten, Source};
 
 /// The largest number of levels of a run: each has one bit in the byte that says which are due.

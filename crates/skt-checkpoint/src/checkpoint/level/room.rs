@@ -107,6 +107,7 @@ fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal>
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::codec::CodecKind;
     use super::super::super::config::Config;
     use super::*;
     use crate::pages::system_page_bytes;
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn slots_share_no_page_of_a_page_cache() {
         let page_bytes = (system_page_bytes() as u64).max(64 << 10);
-        let align_bytes = Config::new("pages", ()).image_align_bytes;
+        let align_bytes = Config::new("pages", CodecKind::Xor).image_align_bytes;
         for kib in [1, 63, 65, 1023, 1025, 70_001] {
             let all = requests(&[("a", kib), ("a", 1), ("b", kib)]);
             for reach in [Reach::Local, Reach::Global] {

@@ -1,0 +1,379 @@
+//! The encoding of an epoch, advanced step by step in the order of the schedule.
+
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Encoding;
+use crate::checkpoint::encode::ring::Rounds;
+use crate::checkpoint::encode::{Encoder, TAG_READY, TAG_SUMS};
+use crate::checkpoint::error::Result;
+use crate::checkpoint::gathered::shared_block;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::{Polled, Schedule, Stats, Tokens, Unit, Way, units_of};
+use crate::checkpoint::segment::OwnSegment;
+use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
+use crate::tuning::TUNING;
+
+/// A buffer for a token, one number.
+fn word() -> crate::comm::Result<PanelBuf> {
+    PanelBuf::for_messages(1)
+}
+
+impl<C: Comm, M: Memory> Encoding<C, M> {
+    /// Encodes the active part of A, all of which is final, without a pause.
+    pub fn encode_all(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        epoch: u64,
+        active: &[Active],
+        stats: &mut Stats,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let schedule = self.start(segment, epoch, active, None)?;
+        stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.finish(segment, schedule, stats)
+    }
+
+    /// Starts the encoding of an epoch's active part, which becomes final in `stages`; `None` if
+    /// everything is final now.
+    pub fn start(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        epoch: u64,
+        active: &[Active],
+        stages: Option<&[Vec<Active>]>,
+    ) -> Result<Schedule<C>> {
+        segment.step(Step::new(StepName::Encode, epoch))?;
+        let mut units = Vec::new();
+        let mut mirrors = true;
+        for (region, active) in active.iter().enumerate() {
+            mirrors &= self.band(segment, region).can_mirror(active.byte);
+            let stages = stages.map_or(&[][..], |stages| &stages[region]);
+            let stripes = &segment.layout().regions[region].stripes;
+            units.extend(units_of(region, stripes, *active, stages));
+        }
+        self.gathered.clear(self.group.size());
+        let at_once = stages.is_none();
+        let way = match self.encoder {
+            Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
+            Encoder::Ring if at_once && !mirrors => {
+                Way::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
+            }
+            Encoder::Ring if !at_once => {
+                // More messages in transit need progressing less often; shorter messages make a
+                // poll shorter.
+                let in_flight_bytes = self.in_flight_bytes;
+                let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
+                let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
+                Way::Rounds(Rounds::new(window, message_bytes))
+            }
+            _ => Way::Whole,
+        };
+        let ready = if at_once { units.len() } else { 0 };
+        Ok(Schedule { epoch, units, begun: 0, ready, way })
+    }
+
+    /// Completes an encoding whose rows are all final here.
+    pub fn finish(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        mut schedule: Schedule<C>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let left = self.advance(segment, &mut schedule, true)?;
+        assert_eq!(left, Polled::Done, "all rows are ready, and it has waited");
+        self.exchange_sums(segment, &schedule)?;
+        stats.encoded_bytes += self.encoded_bytes(segment, &schedule);
+        stats.encode_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Does what can be done now. With `all_ready` (this member's rows are all final) waits for the
+    /// rest.
+    pub fn advance(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        schedule: &mut Schedule<C>,
+        all_ready: bool,
+    ) -> Result<Polled> {
+        if all_ready {
+            schedule.ready = schedule.units.len();
+        }
+        let mut way = mem::replace(&mut schedule.way, Way::Whole);
+        let done = match &mut way {
+            Way::Tokens(tokens) => self.advance_tokens(segment, schedule, tokens, all_ready)?,
+            Way::Rounds(rounds) => self.advance_rounds(segment, schedule, rounds, all_ready)?,
+            Way::Whole => {
+                if all_ready {
+                    self.encode_units(segment, schedule, schedule.units.len())?;
+                    Polled::Done
+                } else {
+                    Polled::Idle
+                }
+            }
+        };
+        schedule.way = way;
+        Ok(done)
+    }
+
+    /// Bytes of A that an encoding covers on this member.
+    fn encoded_bytes(&self, segment: &OwnSegment<M>, schedule: &Schedule<C>) -> usize {
+        let bytes = |unit: &Unit| {
+            let stripes = segment.layout().regions[unit.region].stripes;
+            stripes.band(unit.band).len() * unit.bytes.len()
+        };
+        schedule.units.iter().map(bytes).sum()
+    }
+
+    fn encode_units(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        schedule: &mut Schedule<C>,
+        end: usize,
+    ) -> Result<()> {
+        let (encoder, epoch) = (self.encoder, schedule.epoch);
+        let set = self.method.encoded(epoch);
+        while schedule.begun < end {
+            let Unit { region, band, bytes } = schedule.units[schedule.begun].clone();
+            let step = Step::new(StepName::Encode, epoch).band(region, band);
+            let parts = &segment.layout().regions[region];
+            let cells = parts.parities(set).cells(&bytes);
+            self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
+            self.band(segment, region).encode(encoder, set, band, bytes, step)?;
+            schedule.begun += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends members the checksums that others computed from their data, where these read it in
+    /// place or received it unchanged; otherwise each member has computed its own. Collective over
+    /// the group.
+    fn exchange_sums(&mut self, segment: &mut OwnSegment<M>, schedule: &Schedule<C>) -> Result<()> {
+        let is_read_by_others = match (&schedule.way, self.encoder) {
+            (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
+            (Way::Rounds(_), _) | (Way::Whole, _) => false,
+        };
+        if !is_read_by_others {
+            return Ok(());
+        }
+        segment.step(Step::new(StepName::Sums, schedule.epoch))?;
+        let (me, size) = (self.group.rank(), self.group.size());
+        let others: Vec<usize> = (0..size).filter(|&member| member != me).collect();
+        let length = |keeper: &usize| {
+            let sums = |unit: &Unit| {
+                let (rows, cells) = self.rows_and_cells(segment, unit, *keeper, schedule.epoch);
+                rows.len() * cells.len()
+            };
+            schedule.units.iter().map(sums).sum::<usize>()
+        };
+        let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
+        let sends: Vec<(&[u8], usize, Tag)> = (others.iter())
+            .map(|&member| (bytemuck::cast_slice(self.gathered.of(member)), member, TAG_SUMS))
+            .collect();
+        let mut recvs: Vec<(&mut [u8], usize, Tag)> = (others.iter().zip(&mut theirs))
+            .map(|(&member, sums)| (bytemuck::cast_slice_mut(sums), member, TAG_SUMS))
+            .collect();
+        self.group.exchange_bytes(&sends, &mut recvs)?;
+        for (keeper, sums) in others.into_iter().zip(theirs) {
+            let mut rest = &sums[..];
+            for unit in &schedule.units {
+                let (rows, cells) = self.rows_and_cells(segment, unit, keeper, schedule.epoch);
+                let parts = &segment.layout().regions[unit.region];
+                let data = parts.data(parts.a, self.method.encoded(schedule.epoch));
+                for row in rows {
+                    let (of_row, tail) = rest.split_at(cells.len());
+                    segment.set_sums(&data, row, cells.start, of_row);
+                    rest = tail;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows and cells of this member's data in a unit whose checksums `keeper` computes.
+    fn rows_and_cells(
+        &self,
+        segment: &OwnSegment<M>,
+        unit: &Unit,
+        keeper: usize,
+        epoch: u64,
+    ) -> (Range<usize>, Range<usize>) {
+        let parts = &segment.layout().regions[unit.region];
+        let block = shared_block(parts.stripes.geometry, self.group.rank(), keeper);
+        let rows = block.map_or(0..0, |block| parts.stripes.block(unit.band, block));
+        let cells = parts.parities(self.method.encoded(epoch)).cells(&unit.bytes);
+        (rows, cells)
+    }
+
+    fn start_tokens(&mut self, units: usize) -> Result<Tokens<C>> {
+        let (me, size) = (self.group.rank(), self.group.size());
+        let mut theirs = Vec::with_capacity(size);
+        for member in 0..size {
+            let listens = member != me && units > 0;
+            let coming = if listens { Some(self.listen(None, member)?) } else { None };
+            theirs.push((if listens { 0 } else { units }, coming));
+        }
+        Ok(Tokens { told: 0, sent: Vec::new(), theirs })
+    }
+
+    fn listen(&self, buffer: Option<PanelBuf>, member: usize) -> Result<C::Recv> {
+        let buffer = buffer.map_or_else(word, Ok)?;
+        Ok(self.group.irecv(buffer, 0..1, member, TAG_READY)?)
+    }
+
+    fn advance_tokens(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        schedule: &mut Schedule<C>,
+        tokens: &mut Tokens<C>,
+        wait: bool,
+    ) -> Result<Polled> {
+        let units = schedule.units.len();
+        self.tell(segment, schedule.ready, tokens)?;
+        for member in 0..tokens.theirs.len() {
+            self.hear(member, tokens, units, false)?;
+        }
+        loop {
+            let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
+            // What they wrote before they called it ready is visible after this.
+            segment.order();
+            let end = if wait { least } else { least.min(schedule.begun + 1) };
+            self.encode_units(segment, schedule, end)?;
+            if end < least {
+                return Ok(Polled::More);
+            }
+            if least == units || !wait {
+                break;
+            }
+            let late = tokens.theirs.iter().position(|(ready, _)| *ready == least);
+            self.hear(late.expect("the least of them"), tokens, units, true)?;
+        }
+        if schedule.begun < units || schedule.ready < units {
+            return Ok(Polled::Idle);
+        }
+        while let Some(mut send) = tokens.sent.pop() {
+            if wait {
+                send.wait()?;
+            } else if !send.test()? {
+                tokens.sent.push(send);
+                return Ok(Polled::Waiting);
+            }
+        }
+        Ok(Polled::Done)
+    }
+
+    /// Tells the others how many units are ready here, if that has changed.
+    fn tell(
+        &mut self,
+        segment: &OwnSegment<M>,
+        ready: usize,
+        tokens: &mut Tokens<C>,
+    ) -> Result<()> {
+        if ready == tokens.told {
+            return Ok(());
+        }
+        tokens.told = ready;
+        segment.order();
+        let mut word = word()?;
+        // A number as a double: a transport of doubles need not preserve other bit patterns.
+        word[0] = ready as f64;
+        let word = Arc::new(word);
+        let me = self.group.rank();
+        for member in (0..self.group.size()).filter(|&member| member != me) {
+            tokens.sent.push(self.group.isend(word.clone(), 0..1, member, TAG_READY)?);
+        }
+        Ok(())
+    }
+
+    /// Reads a member's tokens that have arrived; with `wait`, waits for at least one.
+    fn hear(
+        &mut self,
+        member: usize,
+        tokens: &mut Tokens<C>,
+        units: usize,
+        mut wait: bool,
+    ) -> Result<()> {
+        while let (ready, Some(mut word)) = mem::take(&mut tokens.theirs[member]) {
+            if !wait && !word.test()? {
+                tokens.theirs[member] = (ready, Some(word));
+                return Ok(());
+            }
+            let word = word.wait()?;
+            wait = false;
+            let ready = word[0] as usize;
+            // The last token says that all units are ready: no other follows.
+            let next = if ready < units { Some(self.listen(Some(word), member)?) } else { None };
+            let is_last = next.is_none();
+            tokens.theirs[member] = (ready, next);
+            if is_last {
+                return Ok(());
+            }
+        }
+        // No token is pending.
+        tokens.theirs[member] = (units, None);
+        Ok(())
+    }
+
+    fn advance_rounds(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        schedule: &mut Schedule<C>,
+        rounds: &mut Rounds<C>,
+        wait: bool,
+    ) -> Result<Polled> {
+        let set = self.method.encoded(schedule.epoch);
+        let mut turns = 0;
+        loop {
+            while let Some(at) = rounds.due() {
+                let round = &mut rounds.running[at];
+                if !wait && !round.is_here()? {
+                    return Ok(Polled::Waiting);
+                }
+                if !wait && turns == TUNING.tiles_a_poll {
+                    return Ok(Polled::More);
+                }
+                turns += 1;
+                let round = rounds.running.remove(at).expect("it is due");
+                let step =
+                    Step::new(StepName::Encode, schedule.epoch).band(round.region, round.band);
+                if let Some(mut round) = self.band(segment, round.region).turn(round, set, step)? {
+                    round.due += rounds.window;
+                    rounds.running.insert(at, round);
+                }
+            }
+            if rounds.tiles.is_empty() && schedule.begun < schedule.units.len() {
+                if schedule.begun == schedule.ready {
+                    return Ok(if rounds.are_here()? { Polled::Idle } else { Polled::Waiting });
+                }
+                let Unit { region, band, bytes } = schedule.units[schedule.begun].clone();
+                segment.step(Step::new(StepName::Encode, schedule.epoch).band(region, band))?;
+                rounds.tiles =
+                    self.band(segment, region).ring_tiles(band, bytes, rounds.message_bytes).into();
+                schedule.begun += 1;
+            }
+            if !wait && turns == TUNING.tiles_a_poll {
+                return Ok(Polled::More);
+            }
+            turns += 1;
+            let Some(tile) = rounds.tiles.pop_front() else {
+                match rounds.running.iter().map(|round| round.due).min() {
+                    Some(due) => rounds.slot = due,
+                    // A band may have nothing to encode.
+                    None if schedule.begun < schedule.units.len() => {}
+                    None => return Ok(Polled::Done),
+                }
+                continue;
+            };
+            let Unit { region, band, .. } = schedule.units[schedule.begun - 1];
+            let due = rounds.slot + rounds.window;
+            let round = self.band(segment, region).start_round((region, band), tile, set, due)?;
+            rounds.running.push_back(round);
+            rounds.slot += 1;
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The images of this rank: a segment lends a stamped epoch to their writer, and takes it back
+//! before it is written there. At the barriers the ranks tell each other which images are sealed.
+
+mod load;
+
+use std::time::Instant;
+
+use super::super::agree::Plan;
+use super::super::config::Config;
+use super::super::error::Result;
+use super::super::hook::Hook;
+use super::super::memory::Memory;
+use super::super::opening::Opening;
+use super::super::segment::OwnSegment;
+use super::disk::{FileId, Generation, Slot};
+use super::failed::level_error;
+use super::format::ImageLayout;
+use super::helper::{Free, Helper};
+use super::look::Seen;
+use super::shelf::{LevelReport, Shelves};
+use super::source::FoundImage;
+use super::writing::{Sealed, Writing};
+use super::{Level, MOST_LEVELS, WhenBusy};
+use crate::comm::Comm;
+use crate::comm::collect::{all_max, all_reduce};
+
+/// The images of this rank on all levels.
+pub struct Images {
+    levels: Vec<Level>,
+    /// Bytes of a piece in which images are written.
+    piece_bytes: usize,
+    /// Writes images from the segment.
+    helper: Helper,
+    /// What is known of the images of this rank.
+    shelves: Shelves,
+    /// The files of images that this process manages, by level.
+    seen_files: Vec<Vec<FileId>>,
+}
+
+impl Images {
+    /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
+    pub fn start<C: Comm, M: Memory>(
+        comm: &C,
+        opening: &Opening<M>,
+        plan: &Plan,
+        config: &Config,
+        slots: &[Slot],
+    ) -> Result<Self> {
+        let (levels, seen, rank) = (&config.levels, &opening.seen, plan.ranks[comm.rank()]);
+        let is_own = |file: &&FileId| file.ranks.contains(rank);
+        let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
+        let kept = |(all, level): (&Vec<Generation>, &Level)| {
+            all.iter().take(level.keep).copied().collect()
+        };
+        let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
+        let newest_seconds = newest_seconds(comm, config, plan, seen)?;
+        let mut shelves = Shelves::new(
+            plan.attempt,
+            levels,
+            slots,
+            (&complete, &newest_seconds),
+            own.collect(),
+            &plan.given_up,
+            config.state_seconds,
+        );
+        // Images that are incomplete survive fewer losses: new ones are due at once.
+        let lacking = (0..levels.len()).filter(|&level| plan.lacking[level]);
+        lacking.for_each(|level| shelves.make_due(level));
+        let helper = match levels.first() {
+            None => Helper::none(),
+            Some(first) => {
+                let failed = level_error("starting the writer of images", first);
+                Helper::start(config.image_writer.clone()).map_err(failed)?
+            }
+        };
+        Ok(Self {
+            levels: levels.clone(),
+            piece_bytes: config.image_piece_bytes,
+            helper,
+            shelves,
+            seen_files: opening.seen_files(plan),
+        })
+    }
+
+    /// What each level has done on this rank.
+    pub fn reports(&self) -> Vec<LevelReport> {
+        self.shelves.reports()
+    }
+
+    /// Whether there are no levels.
+    pub fn is_empty(&self) -> bool {
+        self.shelves.is_empty()
+    }
+
+    /// Makes images of the next epoch due on all levels. Rank 0 decides.
+    pub fn make_all_due(&mut self) {
+        self.shelves.make_all_due();
+    }
+
+    /// Makes images of a level due at once.
+    pub fn make_due(&mut self, level: usize) {
+        self.shelves.make_due(level);
+    }
+
+    /// Seconds that the images of one epoch take this rank, judging by those that it has written or
+    /// is writing in this start; 0 if there are none.
+    pub fn seconds(&mut self) -> f64 {
+        if let Some(written) = self.helper.done() {
+            self.shelves.note(written, 0.0);
+        }
+        self.shelves.seconds_of_images()
+    }
+
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest epoch are complete on all ranks. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn finish<C: Comm, M: Memory>(
+        &mut self,
+        job: &C,
+        segment: &mut OwnSegment<M>,
+    ) -> Result<Vec<bool>> {
+        if self.shelves.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (start, hook) = (Instant::now(), segment.hook());
+        let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
+        self.shelves.note(written, start.elapsed().as_secs_f64());
+        self.barrier(job, segment)?;
+        let newest = segment.record().committed();
+        let is_whole = |told: LevelReport| told.complete_epoch == newest && newest > 0;
+        Ok(self.reports().into_iter().map(is_whole).collect())
+    }
+
+    /// Does one operation on an image, if this rank writes its images itself.
+    pub fn advance(&mut self) {
+        self.helper.advance();
+    }
+
+    /// Whether an image is due, as rank 0 sees it.
+    pub fn are_due(&self) -> bool {
+        self.shelves.due() != 0
+    }
+
+    /// Gives up the images that are being written.
+    pub fn give_up(&mut self, hook: &dyn Hook) {
+        let (_written, _free) = self.helper.take_back(WhenBusy::Skip, hook);
+    }
+
+    /// Takes the bytes of an epoch back from the writer of images, if it still has them.
+    pub fn take_back(&mut self, hook: &dyn Hook) -> Free {
+        self.take_back_since(Instant::now(), hook)
+    }
+
+    /// [`Self::take_back`] for a rank that has waited for the images since `start`.
+    pub fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
+        let (written, free) = self.helper.take_back(self.shelves.when_busy(), hook);
+        self.shelves.note(written, start.elapsed().as_secs_f64());
+        free
+    }
+
+    /// [`Self::take_back`], unless the images are of the epoch before `epoch`, whose bytes
+    /// may stay lent.
+    pub fn take_back_before(&mut self, epoch: u64, hook: &dyn Hook) -> Free {
+        match self.shelves.writing() + 1 == epoch {
+            true => self.helper.leave(),
+            false => self.take_back(hook),
+        }
+    }
+
+    /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
+    /// of it changes before it is taken back. With method `abft`, nothing of the rank's data
+    /// changes.
+    pub fn write<M: Memory>(&mut self, segment: &mut OwnSegment<M>, epoch: u64, due: u8) {
+        if self.shelves.is_empty() {
+            return;
+        }
+        segment.record().assert_settled();
+        assert_eq!(segment.record().stamped(), epoch);
+        let free = self.take_back(&*segment.hook());
+        let layout = segment.image_layout(epoch);
+        let body_sum = if due == 0 { 0 } else { segment.body_sum(&layout) };
+        let ImageLayout { parts, body_bytes } = layout;
+        let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let sealed = || {
+            let seal = segment.seal(body_bytes, body_sum);
+            Sealed { seal, places: places.clone(), body_bytes }
+        };
+        let images = self.shelves.new_images(due, epoch, &sealed);
+        if images.is_empty() {
+            return;
+        }
+        // SAFETY: nothing writes to an epoch's copy, parities and checksums before the flush of
+        // the next epoch or the copy of the one after it, and both ask for `Free`; with `abft`
+        // this rank waits for `Free` before it writes to anything. And a checkpointer drops its
+        // images before its segment.
+        let lent = unsafe { segment.lend(&ranges) };
+        let rates = self.levels.iter().map(|level| level.max_bytes_per_second).collect();
+        self.helper.write(Writing::new(lent, images, self.piece_bytes, rates), free);
+    }
+
+    /// The job-wide barrier, at which ranks tell each other of their images. Collective.
+    pub fn barrier<C: Comm, M: Memory>(
+        &mut self,
+        job: &C,
+        segment: &mut OwnSegment<M>,
+    ) -> Result<()> {
+        let mut votes = self.shelves.votes();
+        all_reduce(job, &mut votes, |a, b| a & b)?;
+        self.shelves.hear(&votes);
+        if self.shelves.has_complete_images() {
+            segment.forget_rotten_images();
+        }
+        Ok(())
+    }
+
+    /// Appends to the state of rank 0 one byte that says which levels are due; nothing without
+    /// levels.
+    pub fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
+        const { assert!(MOST_LEVELS <= u8::BITS as usize) };
+        if !self.shelves.is_empty() {
+            if job.rank() == 0 {
+                self.shelves.hear_state(state);
+            }
+            state.push(self.shelves.due());
+        }
+    }
+
+    /// Removes that byte from the state and returns it.
+    pub fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
+        match self.shelves.is_empty() {
+            true => 0,
+            false => state.pop().expect("rank 0 has appended it"),
+        }
+    }
+}
+
+/// When the newest restorable images of each level were due, in seconds of the run, according to
+/// the states in their seals; 0 for a level without any. Collective.
+fn newest_seconds<C: Comm>(
+    comm: &C,
+    config: &Config,
+    plan: &Plan,
+    seen: &[Seen],
+) -> Result<Vec<f64>> {
+    let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {
+        let newest = generations.first();
+        let is_of_newest = |(image, _): &&(FoundImage, Vec<u8>)| {
+            image.content.is_some() && Some(&image.id.generation) == newest
+        };
+        let image = seen.images.iter().find(is_of_newest).zip(config.state_seconds);
+        image.map_or(0.0, |((_, state), seconds_of)| seconds_of(state))
+    };
+    let mut seconds: Vec<f64> = seen.iter().zip(&plan.restorable).map(of_level).collect();
+    if !seconds.is_empty() {
+        all_max(comm, &mut seconds)?;
+    }
+    Ok(seconds)
+}

@@ -1,0 +1,99 @@
+//! Loading a rank's image at a restart, and removing images that no start needs any more.
+
+use std::{io, mem};
+
+use super::super::disk::{FileId, Generation, ImageFile, ImageId};
+use super::super::failed::remove_images;
+use super::super::format::{ImageLayout, Said, Seal, read_seal};
+use super::{Images, Level};
+use crate::checkpoint::agree::Plan;
+use crate::checkpoint::error::{CheckpointError, Result};
+use crate::checkpoint::header::HeaderLayout;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::segment::OwnSegment;
+
+/// The `files` that no start needs: those of generations that cannot be restored, or are older than
+/// the newest `keep` restorable ones. While no generation can be restored, all generations with a
+/// `sealed` image stay.
+fn unneeded(
+    level: &Level,
+    files: &[FileId],
+    restorable: &[Generation],
+    sealed: &[Generation],
+) -> Vec<FileId> {
+    let needed = match restorable {
+        [] => sealed,
+        _ => &restorable[..restorable.len().min(level.keep)],
+    };
+    files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
+}
+
+/// Opens an image for reading.
+fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
+    match level.disk.list()?.into_iter().find(|file| file.has(id)) {
+        Some(file) => level.disk.open(file, id.rank),
+        None => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// Opens an image and reads its seal, which must fit its name and `layout`.
+fn open_sealed(
+    level: &Level,
+    id: ImageId,
+    header: &HeaderLayout,
+    layout: &ImageLayout,
+) -> io::Result<(Box<dyn ImageFile>, Box<Seal>)> {
+    let mut file = open(level, id)?;
+    let Generation { start, epoch } = id.generation;
+    let is_it = |seal: &Seal| {
+        (seal.record.lineage(), seal.record.stamped()) == (start, epoch)
+            && seal.body_bytes == layout.body_bytes
+    };
+    match read_seal(header, &mut *file)? {
+        Said::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
+        _ => Err(io::Error::other("it has changed since it was looked at")),
+    }
+}
+
+impl Images {
+    /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
+    /// The segment is hollow until they are verified. What cannot be read, the whole image or a part, stays zero and
+    /// differs from its checksums. Returns the bytes loaded; 0 with method `abft` if the image's
+    /// single checksum differs.
+    pub fn load<M: Memory>(
+        &self,
+        number: usize,
+        id: ImageId,
+        segment: &mut OwnSegment<M>,
+        epoch: u64,
+    ) -> Result<usize> {
+        let layout = segment.image_layout(epoch);
+        let opened = open_sealed(&self.levels[number], id, segment.header(), &layout);
+        let Ok((mut file, seal)) = opened else { return Ok(0) };
+        segment.load_image(epoch, &layout, &mut *file, &seal)
+    }
+
+    /// Removes the images that no start needs any more, among those that this process manages.
+    /// Rotten ones are among them, since the run resumes from another source. A disk on which
+    /// removal fails, for instance a read-only one, costs its level.
+    pub fn discard_superfluous<M: Memory>(
+        &mut self,
+        segment: &OwnSegment<M>,
+        plan: &Plan,
+    ) -> Result<()> {
+        let Plan { restorable, sealed, epoch, .. } = plan;
+        let step = Step::new(StepName::Discard, *epoch);
+        for (number, files) in mem::take(&mut self.seen_files).iter().enumerate() {
+            let level = &self.levels[number];
+            let files = unneeded(level, files, &restorable[number], &sealed[number]);
+            match remove_images(level, &files, &|| segment.step(step)) {
+                Err(CheckpointError::Level { source, .. }) => {
+                    self.shelves.fail(number, source.to_string());
+                }
+                removed => removed?,
+            }
+        }
+        Ok(())
+    }
+}

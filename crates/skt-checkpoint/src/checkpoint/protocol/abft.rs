@@ -1,0 +1,124 @@
+//! Method `abft`: the application's data carries checksums of its own, and nothing is copied. The
+//! records keep the rest: which segment has which rank, which start it followed, the application's
+//! state, and the result.
+//!
+//! An image is written from the data itself, which the rank does not change meanwhile. A group
+//! survives the loss of its images like the loss of its ranks.
+
+use std::time::Instant;
+
+use super::checkpointer::Checkpointer;
+use super::recover::Recovered;
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::level::Generation;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
+use crate::comm::Comm;
+use crate::comm::collect::broadcast_bytes;
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
+    /// zeros, replace lost ones, and the application rebuilds them.
+    ///
+    /// A loaded segment stays hollow until all images are loaded and enough of each group are
+    /// sound. Images are not removed before the application continues, see
+    /// [`Self::checkpoint_abft`].
+    pub(super) fn recover_abft(&mut self) -> Result<Recovered> {
+        let (start, epoch) = (Instant::now(), self.plan.epoch);
+        let loaded_bytes = self.load_image(epoch)?;
+        if self.plan.load.is_some() {
+            self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
+            let rotten = self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?;
+            self.lose_images(&rotten);
+            self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
+        }
+        self.segment.set_ready();
+        Ok(Recovered {
+            epoch,
+            state: self.segment.record().state().to_vec(),
+            rebuilt: self.plan.lost.clone(),
+            rebuilt_bytes: 0,
+            copied_bytes: 0,
+            loaded_bytes,
+            mended_cells: 0,
+            seconds: start.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Agrees on the ranks whose images have rotted. Collective.
+    ///
+    /// # Errors
+    /// [`Refusal::RottenImages`] on all ranks, if a group does not survive that.
+    fn agree_on_rot(&self, is_rotten: bool) -> Result<Vec<usize>> {
+        let rotten = self.ranks_where(is_rotten)?;
+        let (lost, parities) = (self.plan.lost.clone(), self.config.parities);
+        let is_gone = |rank: &&usize| rotten.contains(rank) || lost.contains(rank);
+        let is_too_much = |group: &Vec<usize>| group.iter().filter(is_gone).count() > parities;
+        let is_refused = self.plan.groups.iter().any(is_too_much);
+        if !is_refused {
+            return Ok(rotten);
+        }
+        let load = self.plan.load.as_ref().expect("what has rotted comes from images");
+        let level = self.config.levels[load.level].name.clone();
+        let epoch = self.plan.epoch;
+        Err(Refusal::RottenImages { epoch, level, rotten, lost, parities }.into())
+    }
+
+    /// Makes `state` count on all ranks once all have called this. The data is not copied; images
+    /// of it are written if they are due. At the first call of a start all ranks have reached the
+    /// point where it resumed, so superfluous images are removed then, and none is written.
+    /// Collective.
+    pub(super) fn checkpoint_abft(&mut self, state: &[u8]) -> Result<Stats> {
+        self.segment.record().assert_settled();
+        let is_first = self.segment.record().stamped() == self.plan.epoch;
+        let epoch = self.segment.record().stamped() + 1;
+        let (mut state, mut stats) = (state.to_vec(), Stats { epoch, ..Stats::default() });
+        self.segment.step(Step::new(StepName::Checkpoint, epoch))?;
+        self.images.append_due(&self.job, &mut state);
+        broadcast_bytes(&self.job, &mut state, 0)?;
+        let due = self.images.split_off_due(&mut state);
+        self.barrier(epoch, &mut stats)?;
+        self.segment.commit_stamped(epoch, state)?;
+        if is_first {
+            self.images.discard_superfluous(&self.segment, &self.plan)?;
+        } else {
+            let start = Instant::now();
+            self.images.write(&mut self.segment, epoch, due);
+            // The application writes to its data as soon as this function returns.
+            let _free = self.images.take_back_since(start, &*self.segment.hook());
+        }
+        Ok(stats)
+    }
+
+    /// Whether this is rank 0 and an image is due: then all ranks call [`Self::checkpoint`] at the
+    /// next cut.
+    pub fn wants_images(&self) -> bool {
+        self.job.rank() == 0 && self.images.are_due()
+    }
+
+    /// The newest images that a restart could resume from.
+    pub fn newest_images(&self) -> Option<Generation> {
+        self.plan.restorable.iter().filter_map(|generations| generations.first()).max().copied()
+    }
+
+    /// [`Self::recover`] from the newest images that are left, after all ranks have found that they
+    /// cannot continue with what this start recovered. `why` says so in words; with `or_newest` the
+    /// images of [`Self::newest_images`] cannot be used either. Collective.
+    ///
+    /// # Errors
+    /// [`Refusal::OfNoUse`] on all processes if no images are left, with nothing changed; also the
+    /// errors of [`Self::recover`].
+    pub fn recover_without(
+        mut self,
+        why: &str,
+        or_newest: bool,
+    ) -> Result<(Box<Self>, Option<Recovered>)> {
+        let refusal = Refusal::OfNoUse { why: why.to_owned() };
+        if let (true, Some(newest)) = (or_newest, self.newest_images()) {
+            self.pass_over(newest, &refusal);
+        }
+        self.open_without(refusal)?.recover()
+    }
+}

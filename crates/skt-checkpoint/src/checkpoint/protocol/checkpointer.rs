@@ -1,0 +1,201 @@
+//! The checkpointer of one rank: the state that all steps of the protocol work on.
+
+use std::time::Instant;
+
+use crate::checkpoint::agree::Plan;
+use crate::checkpoint::config::Config;
+use crate::checkpoint::encode::Encoder;
+use crate::checkpoint::encoding::Encoding;
+use crate::checkpoint::error::{CheckpointError, Result};
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::level::{Images, LevelReport, Rotten};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Found;
+use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
+use crate::checkpoint::segment::OwnSegment;
+use crate::comm::Comm;
+use crate::comm::collect::all_reduce;
+
+/// Takes and recovers checkpoints of one rank's regions.
+pub struct Checkpointer<C: Comm, M: Memory> {
+    pub(super) job: C,
+    pub(super) config: Config,
+    /// Images, which are written from the segment; a field before it, so dropped before it.
+    pub(super) images: Images,
+    /// Sources that this start has found rotten, before it resumed from the present one.
+    pub(super) rotten: Vec<Rotten>,
+    pub(super) plan: Plan,
+    /// How this rank's group computes parities; a field before the segment, so that the others'
+    /// segments are released before the hold on the run.
+    pub(super) encoding: Encoding<C, M>,
+    /// The epoch that is being taken, if any.
+    pub(super) under_way: Option<UnderWay<C>>,
+    /// This rank's segment; the last field, so that the hold on the run is released last.
+    pub(super) segment: OwnSegment<M>,
+}
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
+    /// messages.
+    pub fn message_bytes(&self) -> usize {
+        self.encoding.message_bytes()
+    }
+
+    /// How this rank's group computes parities.
+    pub fn encoder(&self) -> Encoder {
+        self.encoding.encoder()
+    }
+
+    /// This process's rank in the run.
+    pub fn rank(&self) -> usize {
+        self.segment.rank()
+    }
+
+    /// What this start resumes from.
+    pub fn found(&self) -> Found {
+        Found::of(&self.plan)
+    }
+
+    /// The communicator of all processes, in the order of their ranks in the run.
+    pub fn comm(&self) -> &C {
+        &self.job
+    }
+
+    /// The newest epoch; 0 before the first checkpoint.
+    pub fn epoch(&self) -> u64 {
+        self.segment.record().committed()
+    }
+
+    /// Bytes of this rank's segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.segment.layout().bytes
+    }
+
+    /// The live workspace A of region `region`.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region(&mut self, region: usize) -> &mut [u8] {
+        self.segment.region(region)
+    }
+
+    /// The address of a region's workspace A and its bytes, valid as long as this checkpointer. It
+    /// serves an application that computes while a checkpoint is taken and does not touch the rows
+    /// that it has called ready.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+        self.segment.region_at(region)
+    }
+
+    /// The live workspaces of all regions, for use at the same time.
+    ///
+    /// # Panics
+    /// Before [`Checkpointer::recover`].
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        self.segment.regions()
+    }
+}
+
+/// Images.
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// What each level has done on this rank.
+    pub fn level_reports(&self) -> Vec<LevelReport> {
+        self.images.reports()
+    }
+
+    /// Makes images of the next epoch due on all levels. Rank 0 decides.
+    pub fn make_images_due(&mut self) {
+        self.images.make_all_due();
+    }
+
+    /// Seconds that the images of one epoch take this rank, judging by those that it has written or
+    /// is writing in this start; 0 if there are none.
+    pub fn seconds_of_images(&mut self) -> f64 {
+        self.images.seconds()
+    }
+
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest epoch are complete on all ranks. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn finish_images(&mut self) -> Result<Vec<bool>> {
+        self.images.finish(&self.job, &mut self.segment)
+    }
+}
+
+/// An epoch that is being taken while the application computes.
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
+    /// of a region, that is, in the rows before `outside.row` and in the bytes before
+    /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
+    /// no epoch has begun.
+    ///
+    /// # Safety
+    /// From here until [`Checkpointer::complete`] has returned nobody writes there: this process
+    /// reads it, and other members of the group may read it in place.
+    pub unsafe fn ready(&mut self, region: usize, outside: Active) {
+        let Some(mut under_way) = self.under_way.take() else { return };
+        let Active { row, byte } = &mut under_way.ready[region];
+        (*row, *byte) = ((*row).max(outside.row), (*byte).max(outside.byte));
+        if let Some(schedule) = &mut under_way.schedule {
+            schedule.set_ready(self.segment.layout(), &under_way.ready);
+        }
+        self.under_way = Some(under_way);
+    }
+
+    /// Encodes some of what is ready here (on all members, if they read each other's memory), or
+    /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
+    /// what is left to do before [`Checkpointer::complete`].
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`](crate::checkpoint::error::CheckpointError::Comm) when a rank died.
+    pub fn poll(&mut self) -> Result<Polled> {
+        self.images.advance();
+        let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };
+        let start = Instant::now();
+        let left = match &mut under_way.schedule {
+            Some(schedule) => self.encoding.advance(&mut self.segment, schedule, false)?,
+            None => Polled::Idle,
+        };
+        under_way.stats.encode_seconds += start.elapsed().as_secs_f64();
+        self.under_way = Some(under_way);
+        Ok(left)
+    }
+}
+
+/// Parts that several steps share.
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// The ranks of the job for which `is_so` holds, in rising order. Collective.
+    pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
+        let mut said = vec![0u8; self.job.size()];
+        said[self.job.rank()] = u8::from(is_so);
+        all_reduce(&self.job, &mut said, u8::max)?;
+        Ok((0..said.len()).filter(|&rank| said[rank] != 0).collect())
+    }
+
+    /// Refuses a state or a result that does not fit into the header.
+    pub(super) fn check_room(&self, state: &[u8]) -> Result<()> {
+        let (bytes, capacity) = (state.len(), self.config.state_capacity_bytes);
+        match bytes > capacity {
+            true => Err(CheckpointError::StateTooLarge { bytes, capacity }),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until all ranks of the job have called it. Collective.
+    pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+        self.segment.step(Step::new(StepName::Barrier, epoch))?;
+        self.segment.order();
+        let start = Instant::now();
+        match self.images.is_empty() {
+            true => self.job.barrier()?,
+            false => self.images.barrier(&self.job, &mut self.segment)?,
+        }
+        stats.barrier_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The steps of a start that take over its segments once all processes have agreed.
+
+use std::mem;
+
+use super::checkpointer::Checkpointer;
+use crate::checkpoint::agree::Plan;
+use crate::checkpoint::codec::{Codec, CodecError};
+use crate::checkpoint::config::Config;
+use crate::checkpoint::encoding::Encoding;
+use crate::checkpoint::error::{CheckpointError, Result};
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::{Geometry, RegionShape, SegmentLayout};
+use crate::checkpoint::level::room::slots_with_room;
+use crate::checkpoint::level::{ImageLayout, Images, Slot};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Opening;
+use crate::checkpoint::segment::OwnSegment;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
+    /// job into groups. The rank's images go to the `slots` of the levels. Collective.
+    pub(super) fn create(
+        comm: &C,
+        mut opening: Opening<M>,
+        segment: Option<M::Segment>,
+        plan: Plan,
+        config: Config,
+        shapes: &[RegionShape],
+        slots: &[Slot],
+    ) -> Result<Self> {
+        let rank = plan.ranks[comm.rank()];
+        let (group, members) = plan.group_of(rank);
+        let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
+        let images = Images::start(comm, &opening, &plan, &config, slots)?;
+        let rotten = mem::take(&mut opening.rotten);
+        let segment = OwnSegment::create(opening, segment, comm.rank(), &plan, &config, layout)?;
+        let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
+        let job = comm.split(Some(0), rank as u32)?.expect("a colour");
+        Ok(Self {
+            job,
+            encoding: Encoding::new(group_comm, code, &config),
+            under_way: None,
+            plan,
+            config,
+            images,
+            rotten,
+            segment,
+        })
+    }
+
+    /// Waits until all segments exist. Collective.
+    pub(super) fn joined(&mut self) -> Result<()> {
+        self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
+        Ok(self.job.barrier()?)
+    }
+}
+
+/// The slots that this rank writes to on each level. A level without room is given up if there
+/// is something to resume from, or the level is known to have nothing. Collective; nothing has
+/// changed yet.
+///
+/// # Errors
+/// [`Refusal::NoRoom`] on all processes, if there is nothing to resume from and the level may
+/// have images.
+pub(super) fn slots_of_levels<C: Comm, M: Memory>(
+    comm: &C,
+    opening: &Opening<M>,
+    plan: &mut Plan,
+    config: &Config,
+    shapes: &[RegionShape],
+) -> Result<Vec<Slot>> {
+    if config.levels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rank = plan.ranks[comm.rank()];
+    let (_, members) = plan.group_of(rank);
+    let (layout, _) = laid_out(config, opening.header.bytes(), shapes, members.len())?;
+    let image = ImageLayout::new(&layout, config.method, 0, config.abft_image_bytes);
+    let bytes = image.image_bytes(layout.header_bytes);
+    let align_bytes = config.image_align_bytes;
+    let place = (rank, &config.node[..], &config.host[..]);
+    let (slots, lacking) =
+        slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes)?;
+    for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {
+        match lacking {
+            Some(refusal) if plan.epoch == 0 && !config.nothing_hidden => {
+                return Err(refusal.into());
+            }
+            lacking => *given_up = given_up.take().or(lacking.map(|why| why.to_string())),
+        }
+    }
+    Ok(slots)
+}
+
+/// The layout of a segment in a group of `members`, and the group's code.
+pub(super) fn laid_out(
+    config: &Config,
+    header_bytes: usize,
+    shapes: &[RegionShape],
+    members: usize,
+) -> Result<(SegmentLayout, Codec)> {
+    let (geometry, code) = shaped(config, members)?;
+    let &Config { method, bands, cell_bytes, align_bytes: align, .. } = config;
+    let parts = method.parts();
+    let layout =
+        SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
+    Ok((layout, code))
+}
+
+/// The geometry and code of a group. Without parities neither is used, and any legal geometry does,
+/// even for a job of one rank.
+fn shaped(config: &Config, members: usize) -> Result<(Geometry, Codec)> {
+    if !config.method.encodes() {
+        let geometry = Geometry { members: 2, parities: 1 };
+        let code = Codec::new(config.code, 1, 1);
+        return Ok((geometry, code.expect("every code has one data block and one parity")));
+    }
+    let geometry = Geometry { members, parities: config.parities };
+    let code = Codec::new(config.code, geometry.data(), geometry.parities);
+    let refused = |error: CodecError| {
+        let reason = error.to_string();
+        CheckpointError::Code { members, parities: geometry.parities, reason }
+    };
+    Ok((geometry, code.map_err(refused)?))
+}

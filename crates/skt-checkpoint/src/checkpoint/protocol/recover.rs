@@ -1,0 +1,55 @@
+//! Recovery: survivors finish their own flush, lost ranks are rebuilt from them, and every rank's
+//! workspace is reset to its copy.
+//!
+//! A second death during any of this can be recovered from in the same way: a flush reads A and D,
+//! which nothing writes before the stamp; rebuilding reads B and C of survivors, and writes to them
+//! only where they are damaged, as their checksums show until it is done; a rebuilt rank counts as
+//! lost until its record says otherwise.
+
+use super::checkpointer::Checkpointer;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::record::Holds;
+use crate::comm::Comm;
+
+/// What a recovery did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recovered {
+    /// The epoch that all ranks are at now.
+    pub epoch: u64,
+    /// The application's state at that epoch.
+    pub state: Vec<u8>,
+    /// Ranks of the whole job that were rebuilt.
+    pub rebuilt: Vec<usize>,
+    /// Bytes of B and C that were rebuilt on this rank.
+    pub rebuilt_bytes: usize,
+    /// Bytes copied on this rank.
+    pub copied_bytes: usize,
+    /// Bytes of B and C that were read from an image.
+    pub loaded_bytes: usize,
+    /// Damaged cells of the whole job that were rebuilt.
+    pub mended_cells: usize,
+    /// Seconds on this rank.
+    pub seconds: f64,
+}
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Lost members of this rank's group, by position in it.
+    pub(super) fn lost_members(&self) -> Vec<usize> {
+        let ranks = self.segment.members();
+        let is_lost = |member: &usize| self.plan.lost.contains(&ranks[*member]);
+        let lost: Vec<usize> = (0..ranks.len()).filter(is_lost).collect();
+        assert!(lost.len() <= self.config.parities, "refused when it was decided");
+        let is_lost = lost.contains(&self.encoding.rank());
+        assert_eq!(self.segment.record().is_hollow(), is_lost || self.plan.load.is_some());
+        assert!(self.plan.load.is_none() || self.image().is_none() == is_lost);
+        lost
+    }
+
+    /// Where this rank's data of the epoch is before the recovery.
+    pub(super) fn holds(&self, epoch: u64) -> Holds {
+        match self.image() {
+            Some(_) => Holds::Copy,
+            None => self.segment.record().holds(self.config.method, epoch),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Restarts from images: which one a rank loads, and what a start does when images have rotted.
+
+use super::Opened;
+use super::checkpointer::Checkpointer;
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::layout::RegionShape;
+use crate::checkpoint::level::{Generation, ImageId, Load, Rotten, Source};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::opening::Earlier;
+use crate::checkpoint::segment::SegmentParts;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// The image that this rank loads, if it loads one.
+    pub(super) fn image(&self) -> Option<ImageId> {
+        let Load { images, .. } = self.plan.load.as_deref()?;
+        images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
+    }
+
+    /// Loads this rank's data of `epoch` from its image, if it loads one. Returns the bytes loaded;
+    /// 0 if the image cannot be read.
+    pub(super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
+        let Some(id) = self.image() else { return Ok(0) };
+        let level = self.plan.load.as_ref().expect("it names the image").level;
+        self.images.load(level, id, &mut self.segment, epoch)
+    }
+
+    /// Treats the images of the `rotten` ranks as lost: these ranks count as lost from here on, and
+    /// their segments are zero.
+    pub(super) fn lose_images(&mut self, rotten: &[usize]) {
+        if rotten.contains(&self.job.rank()) {
+            self.segment.clear_image(self.plan.epoch);
+        }
+        let images = self.plan.load.iter_mut().flat_map(|load| &mut load.images);
+        images.for_each(|image| *image = image.filter(|id| !rotten.contains(&id.rank)));
+        self.plan.lost.extend(rotten);
+        self.plan.lost.sort_unstable();
+        if !rotten.is_empty() {
+            self.segment.note_rotten_images();
+            self.follow_images_at_once();
+        }
+    }
+
+    /// Makes images due at once if this start resumes from images that have rotted in part.
+    pub(super) fn follow_images_at_once(&mut self) {
+        if let Some(load) = &self.plan.load {
+            self.images.make_due(load.level);
+        }
+    }
+
+    /// Releases everything and decides again, without the rotten source of this start. Collective.
+    ///
+    /// # Errors
+    /// `refusal`, if there is no other source; nothing has changed then.
+    pub(super) fn open_without(self, refusal: Refusal) -> Result<Box<Self>> {
+        let source = match self.plan.load.as_deref() {
+            None => Source::Memory,
+            Some(&Load { level, generation, .. }) => Source::Images { level, generation },
+        };
+        let Self { job, mut rotten, config, images, mut encoding, segment, .. } = self;
+        let shapes: Vec<RegionShape> =
+            segment.layout().regions.iter().map(|parts| parts.stripes.shape).collect();
+        drop(images);
+        encoding.forget_peers();
+        let SegmentParts { memory, held, lock, hook } = segment.into_parts();
+        drop(held);
+        // All have released segments that another process may take over or remove.
+        job.barrier()?;
+        rotten.push(Rotten { source, refusal });
+        match Self::open_after(&job, memory, config, &shapes, hook, Earlier { lock, rotten })? {
+            Opened::Ready(this) => Ok(this),
+            Opened::Finished(_) => unreachable!("no rank of this start has come to the end"),
+        }
+    }
+
+    /// Excludes these images from this start, on whatever level they are.
+    pub(super) fn pass_over(&mut self, images: Generation, refusal: &Refusal) {
+        for (level, restorable) in self.plan.restorable.iter().enumerate() {
+            if restorable.contains(&images) {
+                let (source, refusal) =
+                    (Source::Images { level, generation: images }, refusal.clone());
+                self.rotten.push(Rotten { source, refusal });
+            }
+        }
+    }
+}

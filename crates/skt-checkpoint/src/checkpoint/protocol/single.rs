@@ -1,0 +1,28 @@
+//! Method `single`: one copy with its parities, torn while it is being overwritten.
+
+use super::checkpointer::Checkpointer;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::layout::Active;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::schedule::Stats;
+use crate::comm::Comm;
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Marks the copy as torn, copies and encodes over it, waits at the barrier, and writes COMMIT.
+    pub(super) fn checkpoint_single(
+        &mut self,
+        epoch: u64,
+        active: &[Active],
+        state: Vec<u8>,
+        stats: &mut Stats,
+    ) -> Result<()> {
+        self.segment.begin_update(epoch)?;
+        let free = self.images.take_back(&*self.segment.hook());
+        stats.copy_seconds =
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
+        self.encoding.encode_all(&mut self.segment, epoch, active, stats)?;
+        self.barrier(epoch, stats)?;
+        self.segment.commit_stamped(epoch, state)
+    }
+}

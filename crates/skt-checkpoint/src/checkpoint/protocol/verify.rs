@@ -1,0 +1,92 @@
+//! Detection of rot: data that differs from what was written. A restart compares every cell of its
+//! data and parities with its checksum before it relies on any. A damaged cell is an erasure: at
+//! this one cell its stripe treats the member as lost. An image with very many damaged cells is
+//! lost as a whole.
+
+use std::collections::BTreeSet;
+
+use super::checkpointer::Checkpointer;
+use crate::checkpoint::agree::{Damage, Refusal};
+use crate::checkpoint::encoding::Damaged;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::level::Load;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::segment::{DamagedCell, Findings};
+use crate::comm::Comm;
+use crate::comm::collect::all_gather_bytes;
+
+impl<C: Comm, M: Memory> Checkpointer<C, M> {
+    /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
+    /// group on what is damaged. Ranks whose images are lost count among the plan's lost ranks from
+    /// here on. Collective over the job.
+    ///
+    /// # Errors
+    /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
+    /// parities survive.
+    pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
+        self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
+        let (me, listed_max) = (self.encoding.rank(), self.config.damaged_cells_max);
+        let found = self.segment.find_damage(epoch, self.holds(epoch), me, listed_max);
+        let rotten = match self.plan.load {
+            Some(_) => self.ranks_where(!found.are_listed())?,
+            None => Vec::new(),
+        };
+        // Damage too large to list means that the image is lost or the segment is refused.
+        let listed = if found.are_listed() { &found.listed[..] } else { &[] };
+        let damaged = self.encoding.agree_on_damage(listed)?;
+        self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
+        self.lose_images(&rotten);
+        if self.plan.load.is_some() && !damaged.is_empty() {
+            // All of the group record it, whichever of them a later start lacks.
+            self.segment.note_rotten_images();
+        }
+        Ok(damaged)
+    }
+
+    /// Tells all ranks of the job what cannot be mended, by rank and position. The images of the
+    /// `rotten` ranks count as lost. Collective.
+    fn refuse_what_is_too_much(
+        &self,
+        epoch: u64,
+        found: &Findings,
+        damaged: &Damaged,
+        rotten: &[usize],
+    ) -> Result<()> {
+        let (parities, members) = (self.config.parities, self.segment.members());
+        let is_lost = |rank: &&usize| self.plan.lost.contains(rank) || rotten.contains(rank);
+        let lost = members.iter().filter(is_lost).count();
+        let is_too_much = |found: &&DamagedCell| {
+            let too_many = |members: &BTreeSet<usize>| members.len() + lost > parities;
+            damaged.get(&found.place).is_some_and(too_many)
+        };
+        let is_borne = found.are_listed() || rotten.contains(&self.job.rank());
+        let first = match lost <= parities && is_borne {
+            true => found.listed.iter().find(is_too_much),
+            false => found.listed.first(),
+        };
+        let damage = first.map(|first| Damage {
+            rank: self.job.rank(),
+            part: first.part.to_owned(),
+            region: first.place.region,
+            row: first.row,
+            byte: first.place.cell * self.config.cell_bytes,
+            cells: found.cells,
+        });
+        let mine =
+            damage.map_or_else(Vec::new, |damage| serde_json::to_vec(&damage).expect("plain data"));
+        let all = all_gather_bytes(&self.job, &mine)?;
+        let damage: Vec<Damage> = (all.iter().filter(|bytes| !bytes.is_empty()))
+            .map(|bytes| serde_json::from_slice(bytes).expect("written just now"))
+            .collect();
+        match damage.is_empty() {
+            true => Ok(()),
+            false => {
+                let lost = self.plan.lost.clone();
+                let of = |load: &Load| self.config.levels[load.level].name.clone();
+                let level = self.plan.load.as_deref().map(of);
+                Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
+            }
+        }
+    }
+}

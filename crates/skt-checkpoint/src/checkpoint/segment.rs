@@ -1,0 +1,339 @@
+//! This rank's segment: what outlives the process, and what is known of it.
+
+mod carry;
+mod copies;
+mod damage;
+mod image;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) use damage::{DamagedCell, Findings};
+
+use super::agree::Plan;
+use super::config::Config;
+use super::error::{Result, memory_error};
+use super::header::{HeaderLayout, Identity, SegmentId};
+use super::hook::{Hook, Step, StepName};
+use super::layout::{Active, RegionParts, SegmentLayout, Summed};
+use super::memory::Memory;
+use super::methods::Method;
+use super::opening::Opening;
+use super::record::Record;
+use super::schedule::Stats;
+use super::vault::{Backing, Vault};
+use crate::comm::Result as CommResult;
+
+/// This rank's segment.
+pub(super) struct OwnSegment<M: Memory> {
+    /// The memory of this node.
+    memory: M,
+    id: SegmentId,
+    header: HeaderLayout,
+    layout: SegmentLayout,
+    identity: Identity,
+    method: Method,
+    vault: Vault<M::Segment>,
+    record: Record,
+    /// Method `abft`: bytes of each region, from its first on, that an image has.
+    abft_image_bytes: usize,
+    /// Whether A may be used: recovery is done, or there is nothing to recover.
+    ready: bool,
+    /// Where the two sets of parities (`self`) or the two copies (`double`) may differ: the active
+    /// parts of the last checkpoint.
+    last_active: Vec<Active>,
+    /// The last field, so that the hold is released after the segment.
+    lock: Option<M::Lock>,
+}
+
+/// What a segment was made of.
+pub(super) struct SegmentParts<M: Memory> {
+    /// The memory of this node.
+    pub memory: M,
+    /// The bytes of the segment.
+    pub held: Backing<M::Segment>,
+    /// The hold on the run.
+    pub lock: Option<M::Lock>,
+    pub hook: Arc<dyn Hook>,
+}
+
+impl<M: Memory> OwnSegment<M> {
+    /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
+    /// record is that of a new one until the segment joins a start.
+    pub fn create(
+        mut opening: Opening<M>,
+        taken: Option<M::Segment>,
+        process: usize,
+        plan: &Plan,
+        config: &Config,
+        layout: SegmentLayout,
+    ) -> Result<Self> {
+        let (rank, method) = (plan.ranks[process], config.method);
+        let (group, members) = plan.group_of(rank);
+        let id = plan.attach[process].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
+        let backing = opening.backing(method, taken, id, layout.bytes, plan.epoch)?;
+        let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
+        let vault = Vault::new(backing, hook, config.chunk_bytes);
+        let identity = Identity {
+            run_id: config.run_id.clone(),
+            fingerprint,
+            parameters,
+            rank,
+            group,
+            members,
+            bytes: layout.bytes,
+        };
+        let record = Record::of_new_segment();
+        let last_active = vec![method.apart_at_start(); layout.regions.len()];
+        Ok(Self {
+            memory,
+            id,
+            header,
+            layout,
+            identity,
+            method,
+            vault,
+            record,
+            abft_image_bytes: config.abft_image_bytes,
+            ready: plan.epoch == 0,
+            last_active,
+            lock,
+        })
+    }
+
+    /// Its rank in the run.
+    pub fn rank(&self) -> usize {
+        self.identity.rank
+    }
+
+    /// The ranks of its group, by position in it.
+    pub fn members(&self) -> &[usize] {
+        &self.identity.members
+    }
+
+    /// Its name.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// The offsets within its header.
+    pub fn header(&self) -> &HeaderLayout {
+        &self.header
+    }
+
+    /// The offsets of its parts.
+    pub fn layout(&self) -> &SegmentLayout {
+        &self.layout
+    }
+
+    /// Opens another rank's segment for reading; `None` if it cannot be read from this node.
+    pub fn peer(&mut self, id: SegmentId) -> Result<Option<M::Peer>> {
+        self.memory.peer(id).map_err(memory_error("looking into", id, 0))
+    }
+
+    /// Removes this segment.
+    pub fn remove(&mut self) -> Result<()> {
+        let removed = self.memory.remove(self.id);
+        removed.map_err(memory_error("removing", self.id, self.layout.bytes))
+    }
+
+    /// Gives back what it was made of.
+    pub fn into_parts(self) -> SegmentParts<M> {
+        let (held, hook) = self.vault.into_parts();
+        SegmentParts { memory: self.memory, held, lock: self.lock, hook }
+    }
+
+    /// Does a step of the protocol, at which a test can kill the rank.
+    pub fn step(&self, step: Step) -> CommResult<()> {
+        self.vault.step(step)
+    }
+
+    /// The hook that is told of steps.
+    pub fn hook(&self) -> Arc<dyn Hook> {
+        self.vault.hook()
+    }
+
+    /// Keeps stores in order, see [`Vault::order`].
+    pub fn order(&self) {
+        self.vault.order();
+    }
+
+    /// The memory of the segment and the parts of a region in it, for encoding and rebuilding.
+    pub fn encoded_region(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionParts) {
+        (&mut self.vault, &self.layout.regions[region])
+    }
+
+    /// Stores the checksums of cells of a row, from `cell` on.
+    pub fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
+        self.vault.set_sums(of, row, cell, sums);
+    }
+
+    /// The active parts of the last checkpoint, by region.
+    pub fn last_active(&self) -> &[Active] {
+        &self.last_active
+    }
+
+    /// Notes the active parts of a checkpoint that is complete.
+    pub fn set_last_active(&mut self, active: Vec<Active>) {
+        self.last_active = active;
+    }
+
+    /// The record as this rank has it; a change of it is in force once it is written.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+/// The application's workspace.
+impl<M: Memory> OwnSegment<M> {
+    /// From here on A may be used.
+    pub fn set_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Asserts that A may be used.
+    pub fn assert_ready(&self) {
+        assert!(self.ready, "recover first");
+    }
+
+    /// The live workspace A of a region.
+    pub fn region(&mut self, region: usize) -> &mut [u8] {
+        self.assert_ready();
+        let a = self.layout.regions[region].a;
+        self.vault.bytes_mut(a.range())
+    }
+
+    /// The address of a region's workspace A and its bytes, valid as long as this segment.
+    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+        self.assert_ready();
+        let a = self.layout.regions[region].a.range();
+        (self.vault.pointer(a.clone()), a.len())
+    }
+
+    /// The live workspaces of all regions, for use at the same time.
+    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+        self.assert_ready();
+        let bytes = self.layout.bytes;
+        let mut rest = self.vault.bytes_mut(0..bytes);
+        let mut at = 0;
+        let mut regions = Vec::with_capacity(self.layout.regions.len());
+        for parts in &self.layout.regions {
+            let a = parts.a.range();
+            let (_, tail) = rest.split_at_mut(a.start - at);
+            let (region, tail) = tail.split_at_mut(a.len());
+            regions.push(region);
+            (rest, at) = (tail, a.end);
+        }
+        regions
+    }
+}
+
+/// Transitions of the record, each written at the step that its name says.
+impl<M: Memory> OwnSegment<M> {
+    /// Joins this start; nothing that a later start could need has changed yet.
+    pub fn join(&mut self, plan: &Plan, is_new: bool) -> Result<()> {
+        let step = Step::new(StepName::Join, plan.epoch);
+        if !is_new {
+            let header = self.vault.bytes(0..self.header.bytes());
+            self.record = self.header.decode_record(header).expect("as it was offered");
+        }
+        self.record.join(plan.attempt, &plan.left);
+        if plan.has_rotten_images {
+            // A segment that replaces a lost one must record it, too.
+            self.record.note_rotten_images();
+        }
+        self.write_record(step)?;
+        if is_new {
+            // Last: a segment without an identity belongs to nobody.
+            let bytes = self.header.encode_identity(&self.identity);
+            self.vault.store(0, &bytes, step)?;
+            self.vault.order();
+        }
+        Ok(())
+    }
+
+    /// All have joined: from here on segments follow this start's decision, and a segment that has
+    /// not joined is stale.
+    pub fn confirm(&mut self, plan: &Plan) -> Result<()> {
+        let (method, Plan { attempt, epoch, state, load, .. }) = (self.method, plan);
+        let step = Step::new(StepName::Confirm, *epoch);
+        // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
+        // record that (A, D) counts.
+        self.record.confirm(*attempt, method, *epoch, state);
+        if method == Method::Abft && load.is_none() && self.record.is_hollow() {
+            // The application knows which of its data is valid.
+            self.record.rebuilt(*epoch, state);
+        }
+        self.write_record(step)
+    }
+
+    /// Method `single`: marks the copy as torn until COMMIT.
+    pub fn begin_update(&mut self, epoch: u64) -> Result<()> {
+        self.record.begin_update(epoch);
+        self.write_record(Step::new(StepName::Begin, epoch))
+    }
+
+    /// COMMIT: every D of every group is complete, which this record tells later starts.
+    pub fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        self.record.commit(epoch, state);
+        self.write_record(Step::new(StepName::Commit, epoch))?;
+        stats.commit_seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Stamps the epoch, which B and D hold: from here on D is C.
+    pub fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+        let start = Instant::now();
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Stamp, epoch))?;
+        stats.flush_seconds += start.elapsed().as_secs_f64();
+        stats.copy_seconds += stats.flush_seconds;
+        Ok(())
+    }
+
+    /// COMMIT of an epoch that a copy holds already, or that needs none: it is stamped in the same
+    /// record.
+    pub fn commit_stamped(&mut self, epoch: u64, state: Vec<u8>) -> Result<()> {
+        self.record.commit(epoch, state);
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::Commit, epoch))
+    }
+
+    /// Stamps the epoch after a recovery has completed its flush.
+    fn stamp_flushed(&mut self, epoch: u64) -> Result<()> {
+        self.record.stamp(epoch);
+        self.write_record(Step::new(StepName::RecoverStamp, epoch))
+    }
+
+    /// Records that a replacement has all that its rank had.
+    pub fn stamp_rebuilt(&mut self, epoch: u64, state: &[u8]) -> Result<()> {
+        if !self.record.is_hollow() {
+            return Ok(());
+        }
+        self.record.rebuilt(epoch, state);
+        self.write_record(Step::new(StepName::RecoverStamp, epoch))
+    }
+
+    /// Notes, with the next record that is written, that some of the images that the run depends on
+    /// have rotted.
+    pub fn note_rotten_images(&mut self) {
+        self.record.note_rotten_images();
+    }
+
+    /// Drops that note, with the next record that is written: newer images are complete.
+    pub fn forget_rotten_images(&mut self) {
+        self.record.forget_rotten_images();
+    }
+
+    /// Marks the segment: its record holds the result.
+    pub fn mark(&mut self, result: &[u8]) -> Result<()> {
+        self.record.finish(result);
+        self.write_record(Step::new(StepName::Mark, self.record.stamped()))
+    }
+
+    /// Writes the record, which is in force from then on.
+    fn write_record(&mut self, step: Step) -> Result<()> {
+        Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
+    }
+}

@@ -1,0 +1,102 @@
+//! Damage of a segment: cells that differ from their checksums.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::OwnSegment;
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::encode::Place;
+use crate::checkpoint::layout::Summed;
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::record::Holds;
+
+/// A damaged cell of this rank: its position in the group's stripes and in this rank's parts.
+pub struct DamagedCell {
+    pub place: Place,
+    pub part: &'static str,
+    pub row: usize,
+}
+
+/// The damage of this rank. All cells are counted, but a limited number is listed, because an
+/// unreadable image consists of damaged cells only.
+pub struct Findings {
+    pub listed: Vec<DamagedCell>,
+    listed_max: usize,
+    pub cells: usize,
+}
+
+impl Findings {
+    fn none_of(listed_max: usize) -> Self {
+        Self { listed: Vec::new(), listed_max, cells: 0 }
+    }
+
+    fn add(&mut self, found: DamagedCell) {
+        self.cells += 1;
+        if self.listed.len() < self.listed_max.max(1) {
+            self.listed.push(found);
+        }
+    }
+
+    /// Whether all damaged cells are listed.
+    pub fn are_listed(&self) -> bool {
+        self.cells <= self.listed_max
+    }
+}
+
+impl<M: Memory> OwnSegment<M> {
+    /// Compares all data and parities of `epoch` with their checksums. The data is where `holds`
+    /// says, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
+    pub fn find_damage(&self, epoch: u64, holds: Holds, me: usize, listed_max: usize) -> Findings {
+        let (copy, set) = self.method.settled(epoch);
+        let (begun, mut bands) = (Instant::now(), 0);
+        let mut found = Findings::none_of(listed_max);
+        for (region, parts) in self.layout.regions.iter().enumerate() {
+            let stripes = parts.stripes;
+            let geometry = stripes.geometry;
+            let settled = match holds {
+                Holds::Copy => parts.b[copy],
+                Holds::Workspace => parts.a,
+                Holds::Nothing => break,
+            };
+            let (data, parities) = (parts.data(settled, set), parts.parities(set));
+            for band in 0..stripes.bands() {
+                self.vault.passes(begun, bands);
+                bands += 1;
+                for block in 0..geometry.data() {
+                    let stripe = geometry.stripe_of(me, block);
+                    let at = Place { region, band, stripe, row: 0, cell: 0 };
+                    let rows = stripes.block(band, block);
+                    self.look_at(data, rows, at, "data", &mut found);
+                }
+                for parity in 0..geometry.parities {
+                    let stripe = geometry.parity_stripe(me, parity);
+                    let at = Place { region, band, stripe, row: 0, cell: 0 };
+                    let rows = stripes.parity(band, parity);
+                    self.look_at(parities, rows, at, "parities", &mut found);
+                }
+            }
+        }
+        found
+    }
+
+    /// Compares all cells of `rows`, which are a block of the stripe `at`, and adds damaged ones to
+    /// `found`.
+    fn look_at(
+        &self,
+        part: Summed,
+        rows: Range<usize>,
+        at: Place,
+        name: &'static str,
+        found: &mut Findings,
+    ) {
+        for (offset, row) in rows.enumerate() {
+            for cell in part.cells(&(0..part.part.pitch_bytes)) {
+                let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
+                if checksum(bytes) != self.vault.sum(&part, row, cell) {
+                    let place = Place { row: offset, cell, ..at };
+                    found.add(DamagedCell { place, part: name, row });
+                }
+            }
+        }
+    }
+}

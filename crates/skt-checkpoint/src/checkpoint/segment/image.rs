@@ -1,0 +1,89 @@
+//! The image of a segment: what its writer reads, and what is loaded from a file.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::OwnSegment;
+use crate::checkpoint::codec::checksum;
+use crate::checkpoint::error::Result;
+use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::level::{ImageFile, ImageLayout, Seal, encode_seal};
+use crate::checkpoint::memory::Memory;
+use crate::checkpoint::methods::Method;
+use crate::checkpoint::vault::Lent;
+
+impl<M: Memory> OwnSegment<M> {
+    /// The parts of this segment that an image of `epoch` has.
+    pub fn image_layout(&self, epoch: u64) -> ImageLayout {
+        ImageLayout::new(&self.layout, self.method, epoch, self.abft_image_bytes)
+    }
+
+    /// The checksum of an image's part of this rank's segment, if the segment has no checksums of
+    /// its own; else 0.
+    pub fn body_sum(&self, layout: &ImageLayout) -> u64 {
+        if self.method != Method::Abft {
+            return 0;
+        }
+        /// Bytes between two calls of the hook: reading all of the matrix takes minutes.
+        const PIECE_BYTES: usize = 256 << 20;
+        let (begun, mut sums) = (Instant::now(), Vec::new());
+        for (part, _) in &layout.parts {
+            for start in part.clone().step_by(PIECE_BYTES) {
+                self.vault.passes(begun, sums.len());
+                let piece = start..part.end.min(start + PIECE_BYTES);
+                sums.push(checksum(self.vault.bytes(piece)));
+            }
+        }
+        checksum(bytemuck::cast_slice(&sums))
+    }
+
+    /// The seal of an image of the epoch in the record, with a body of these bytes and this
+    /// checksum.
+    pub fn seal(&self, body_bytes: u64, body_sum: u64) -> Vec<u8> {
+        encode_seal(&self.header, &self.identity, &self.record, (body_bytes, body_sum))
+    }
+
+    /// Lends these byte ranges for reading.
+    ///
+    /// # Safety
+    /// While they are lent, nobody writes to them, and this segment exists.
+    pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
+        // SAFETY: as the caller promises.
+        unsafe { self.vault.lend(ranges) }
+    }
+
+    /// Loads the parts of `layout` from an image with this seal. Parts that cannot be read become
+    /// zero and differ from their checksums. Returns the bytes loaded; 0 with method `abft` if the
+    /// image's single checksum differs.
+    pub fn load_image(
+        &mut self,
+        epoch: u64,
+        layout: &ImageLayout,
+        file: &mut dyn ImageFile,
+        seal: &Seal,
+    ) -> Result<usize> {
+        assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
+        let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
+        for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
+            for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
+                let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
+                self.vault.step(step.chunk(chunk))?;
+                let piece = start..part.end.min(start + piece_bytes);
+                let at = seal.body_at + place + (start - part.start) as u64;
+                let into = self.vault.bytes_mut(piece.clone());
+                if file.read_at(at, into).is_err() {
+                    into.fill(0);
+                }
+                loaded += piece.len();
+            }
+        }
+        Ok(if self.body_sum(layout) == seal.body_sum { loaded } else { 0 })
+    }
+
+    /// Clears what an image of `epoch` was loaded into.
+    pub fn clear_image(&mut self, epoch: u64) {
+        assert!(self.record.is_hollow(), "what comes from an image does not count yet");
+        let ImageLayout { parts, .. } = self.image_layout(epoch);
+        parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
+    }
+}

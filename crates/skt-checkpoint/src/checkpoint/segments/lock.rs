@@ -1,0 +1,255 @@
+//! A process's hold on a run, and how long to wait for the end of another process that holds it.
+//!
+//! A process that was killed keeps what it is attached to, including its hold on the run, until the
+//! system has freed its memory: with hundreds of GB in small pages that takes longer than the next
+//! start. So each holder writes into the hold which process it is. A process that is ending is
+//! waited for as long as freeing memory takes here, by a measurement; a process at work is another
+//! job.
+
+use std::time::{Duration, Instant};
+
+use super::{Process, mpi_files, run_bytes};
+use crate::checkpoint::store::host::{self, Presence};
+use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
+use crate::pages;
+
+/// How long to wait for a process at work: a launcher may return before all of its ranks are told
+/// to end.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
+/// Freeing what a run has on a node may take this many times as long as a sample predicts, as other
+/// processes end at the same time.
+const ENDING_FACTOR: f64 = 10.0;
+/// Bytes for what a holder writes: words, and the number of its MPI job.
+const HOLDER_BYTES: usize = WORDS_BYTES + size_of::<u64>();
+const WORDS_BYTES: usize = 248;
+
+/// A process's hold on a run: no other job of that name can start on this store meanwhile. It is
+/// released when dropped; after a death the next start takes it over.
+pub struct RunLock(Segment);
+
+/// Another process holds the run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunInUse {
+    /// The process is at work, as far as can be seen.
+    #[error(
+        "run `{run}` is running on host {host} ({location}): another job with the same \
+         configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
+    )]
+    AtWork {
+        /// The run.
+        run: String,
+        /// The host of the process.
+        host: String,
+        /// The segment of its hold.
+        location: String,
+        /// Whether the supervisor of this job has started the process.
+        is_own: bool,
+    },
+    /// The process has ended, or is about to, and its memory is still being freed.
+    #[error(
+        "run `{run}` is still held on host {host} ({location}) by a process that was ended: the \
+         system has not given its memory back in {waited_seconds:.0} s. Start again when it has"
+    )]
+    Ending {
+        /// The run.
+        run: String,
+        /// The host of the process.
+        host: String,
+        /// The segment of its hold.
+        location: String,
+        /// The seconds that it was waited for.
+        waited_seconds: f64,
+    },
+}
+
+impl RunInUse {
+    /// Whether the hold ends by itself, so that the same start succeeds later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Ending { .. } | Self::AtWork { is_own: true, .. })
+    }
+}
+
+/// The process that holds a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Holder {
+    presence: Presence,
+    /// Whether the supervisor of this job has started the process.
+    is_own: bool,
+}
+
+impl Holder {
+    /// What this process writes into its hold.
+    fn this(process: &dyn Process) -> [u8; HOLDER_BYTES] {
+        let run = process.supervisor().unwrap_or_default();
+        let words = format!("{} {run}", host::this_process());
+        let mut bytes = [0; HOLDER_BYTES];
+        // A run name that is too long is cut, and then belongs to no supervisor.
+        let len = words.len().min(WORDS_BYTES);
+        bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
+        bytes[WORDS_BYTES..].copy_from_slice(&mpi_files::own_job().to_le_bytes());
+        bytes
+    }
+
+    /// Reads what a process has written, for `this` process. A process that had no time to write,
+    /// or is of an earlier version, has unknown presence.
+    fn read(bytes: &[u8], this: &dyn Process) -> Self {
+        let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let words = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
+        let (process, run) = words.split_once(' ').unwrap_or((words, ""));
+        let is_own = !run.is_empty() && this.supervisor().as_deref() == Some(run);
+        Self { presence: host::presence(process), is_own }
+    }
+
+    fn of(store: &dyn Store, name: &SegmentName, this: &dyn Process) -> Self {
+        let mut bytes = [0; HOLDER_BYTES];
+        match store.peek(name, &mut bytes) {
+            Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)], this),
+            _ => Self { presence: Presence::Unknown, is_own: false },
+        }
+    }
+}
+
+/// A wait for processes of an earlier start to release what they hold.
+pub struct Patience<'a> {
+    /// Bytes of memory that have to be freed.
+    bytes: &'a dyn Fn() -> u64,
+    /// The process that waits.
+    process: &'a dyn Process,
+    start: Instant,
+    /// The limit for processes that are ending; measured when it is first needed.
+    ending: Option<Duration>,
+}
+
+impl<'a> Patience<'a> {
+    /// Begins a wait of `process`. `bytes` gives the bytes on this node that ending processes have
+    /// together.
+    pub fn new(bytes: &'a dyn Fn() -> u64, process: &'a dyn Process) -> Self {
+        Self { bytes, process, start: Instant::now(), ending: None }
+    }
+
+    /// Seconds since the wait began.
+    pub fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Whether the wait is over for a process at work or, with `is_ending`, for one that is ending.
+    /// Also calls [`Process::waits`], a sign of life.
+    pub fn is_over(&mut self, is_ending: bool) -> bool {
+        self.process.waits(self.seconds());
+        let limit = if is_ending { self.for_ending() } else { IN_USE_PATIENCE };
+        self.start.elapsed() > limit
+    }
+
+    /// The limit for processes that are ending: the time to free their memory.
+    fn for_ending(&mut self) -> Duration {
+        *self.ending.get_or_insert_with(|| {
+            let bytes = (self.bytes)() as f64;
+            let seconds = ENDING_FACTOR * bytes * pages::unmap_seconds_a_byte();
+            IN_USE_PATIENCE + Duration::from_secs_f64(seconds)
+        })
+    }
+}
+
+impl RunLock {
+    /// Takes the hold of `process`, which runs on `host` and has the number `index` among those of
+    /// the job that see this store. Waits a while for a process of an earlier start to end.
+    ///
+    /// # Errors
+    /// [`RunInUse`] inside, when another process holds it; else the store's error.
+    pub fn take(
+        store: &(dyn Store + Send + Sync),
+        run: &str,
+        host: &str,
+        index: usize,
+        process: &dyn Process,
+    ) -> Result<Result<Self, RunInUse>, StoreError> {
+        let name = SegmentName::new(run, "lock", index as u32)?;
+        let bytes_of_run = || run_bytes(store, run).unwrap_or(0);
+        let mut patience = Patience::new(&bytes_of_run, process);
+        loop {
+            let held = match store.attach(&name) {
+                Ok(None) => store.create(&name, HOLDER_BYTES).map(Some),
+                found => found,
+            };
+            match held {
+                Ok(Some(mut held)) => match held.as_mut_slice().get_mut(..HOLDER_BYTES) {
+                    Some(words) => {
+                        let this = Holder::this(process);
+                        if job_of(words) != job_of(&this) {
+                            mpi_files::remove_of(job_of(words));
+                        }
+                        words.copy_from_slice(&this);
+                        return Ok(Ok(Self(held)));
+                    }
+                    // It is of an earlier version.
+                    None => _ = held.remove()?,
+                },
+                Ok(None) => {}
+                Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
+                    let holder = Holder::of(store, &name, process);
+                    let is_ending = holder.presence == Presence::Ending;
+                    if patience.is_over(is_ending) {
+                        let (run, host) = (run.to_owned(), host.to_owned());
+                        let waited_seconds = patience.seconds();
+                        return Ok(Err(match is_ending {
+                            true => RunInUse::Ending { run, host, location, waited_seconds },
+                            false => {
+                                RunInUse::AtWork { run, host, location, is_own: holder.is_own }
+                            }
+                        }));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            // Two processes that have given way to each other must not do so again at the same
+            // time.
+            let pause_milliseconds = 30 + u64::from(std::process::id() % 41);
+            std::thread::sleep(Duration::from_millis(pause_milliseconds));
+        }
+    }
+}
+
+/// The MPI job of a holder; 0 if it has written none.
+fn job_of(bytes: &[u8]) -> u64 {
+    let job = bytes.get(WORDS_BYTES..HOLDER_BYTES);
+    job.map_or(0, |job| u64::from_le_bytes(job.try_into().expect("as many bytes")))
+}
+
+/// Removes what the MPI job of the hold `name`, which no process has, has left on this node.
+pub fn remove_mpi_files(store: &dyn Store, name: &SegmentName) {
+    let mut bytes = [0; HOLDER_BYTES];
+    if let Ok(Some(HOLDER_BYTES)) = store.peek(name, &mut bytes) {
+        mpi_files::remove_of(job_of(&bytes));
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // If it cannot be removed now, the next start takes it over.
+        let _ = self.0.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Plain;
+    use super::*;
+
+    #[test]
+    fn a_holder_says_who_it_is_and_what_nobody_wrote_is_not_known() {
+        let holder = Holder::read(&Holder::this(&Plain), &Plain);
+        assert_eq!(holder, Holder { presence: Presence::Alive, is_own: false });
+        for nothing in [&[][..], &[0; HOLDER_BYTES], &[0xff; 8], b"12.x"] {
+            assert_eq!(Holder::read(nothing, &Plain).presence, Presence::Unknown, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ends_is_waited_for_by_its_memory() {
+        assert_eq!(Patience::new(&|| 0, &Plain).for_ending(), IN_USE_PATIENCE);
+        let terabyte = Patience::new(&|| 1 << 40, &Plain).for_ending();
+        // The system frees 1 to 100 GB a second.
+        assert!((20..100_000).contains(&terabyte.as_secs()), "{terabyte:?}");
+    }
+}

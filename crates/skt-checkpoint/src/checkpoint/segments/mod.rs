@@ -1,0 +1,220 @@
+//! The segments of a run on this node, in a store: the protocol's [`Memory`] in production.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`lock`] | the hold of a process on its run, and the wait for a process of an earlier start |
+//! | [`role`] | which segment of a run is for what |
+//! | [`mpi_files`] | files that a killed MPI job leaves |
+
+pub mod lock;
+pub mod mpi_files;
+mod process;
+pub mod role;
+
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lock::{Patience, RunLock, remove_mpi_files};
+pub use process::{Plain, Process};
+use role::{is_mark, of_part, parse_role};
+
+use super::config::Config;
+use super::header::SegmentId;
+use super::memory::{Memory, Peer};
+use super::store::{Segment, SegmentName, Store, StoreError, View};
+
+/// The segments of one part of a run on this node. A run has several parts if it has several
+/// computations, one after the other, each with checkpoints of its own.
+pub struct RunSegments<'a, P> {
+    store: &'a (dyn Store + Send + Sync),
+    run: String,
+    part: usize,
+    process: P,
+    lock: Option<Arc<RunLock>>,
+}
+
+impl<'a, P: Process + Copy> RunSegments<'a, P> {
+    /// The segments of part number `part` of `run`.
+    pub fn new(store: &'a (dyn Store + Send + Sync), run: &str, part: usize, process: P) -> Self {
+        Self { store, run: run.to_owned(), part, process, lock: None }
+    }
+
+    /// Uses a hold that this process already has on the run.
+    pub fn under(self, lock: Option<Arc<RunLock>>) -> Self {
+        Self { lock, ..self }
+    }
+
+    /// What this process contributes.
+    pub fn process(&self) -> P {
+        self.process
+    }
+
+    /// The number of the part.
+    pub fn part(&self) -> usize {
+        self.part
+    }
+
+    /// Completes a configuration with what identifies this process and start: the host, the node,
+    /// which is the same for all processes that see these segments, the clock, and a random number.
+    /// The host is the failure domain unless `config` names another.
+    ///
+    /// # Errors
+    /// When the store cannot tell which memory it is.
+    pub fn identify(&self, config: Config, host: &str) -> io::Result<Config> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let is_own = config.domain.is_empty();
+        Ok(Config {
+            host: host.to_owned(),
+            domain: if is_own { host.to_owned() } else { config.domain },
+            node: self.store.id().map_err(other)?.memory,
+            clock: (unix * 1e3) as u64,
+            nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
+            ..config
+        })
+    }
+
+    fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
+        let role = of_part(self.part, id.attempt);
+        SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
+    }
+}
+
+/// Bytes of all segments of `run` on this node, which a restart does not need again.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
+    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run);
+    Ok(of_run.map(|info| info.bytes as u64).sum())
+}
+
+/// Removes what `run` has left on this node of part `part`, of earlier parts, and of no part.
+///
+/// # Errors
+/// When the store cannot be listed, or a segment cannot be removed.
+pub fn sweep(store: &dyn Store, run: &str, part: usize) -> Result<(), StoreError> {
+    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
+        // Holds are removed by their holders, unless these were lost; marks of ended runs stay.
+        if info.name.role() == "lock" {
+            if !info.in_use {
+                remove_mpi_files(store, &info.name);
+            }
+            store.remove_unused(&info.name)?;
+            continue;
+        }
+        if !is_mark(&info) && parse_role(info.name.role()).is_none_or(|(of, _)| of <= part) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn other(error: StoreError) -> io::Error {
+    io::Error::other(error)
+}
+
+fn not_found() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the segment is gone")
+}
+
+/// A segment, as bytes.
+pub struct Bytes(Segment);
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_slice()
+    }
+}
+
+/// Another rank's segment, as bytes.
+pub struct PeerBytes(View);
+
+impl Peer for PeerBytes {
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.bytes(range) }
+    }
+
+    fn will_read(&self, range: Range<usize>) {
+        self.0.map_pages(range);
+    }
+}
+
+impl<P: Process + Copy> Memory for RunSegments<'_, P> {
+    type Segment = Bytes;
+    type Peer = PeerBytes;
+    type Lock = Arc<RunLock>;
+
+    fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
+        if let Some(lock) = &self.lock {
+            return Ok(lock.clone());
+        }
+        let host = nix::unistd::gethostname()?;
+        let host = host.to_string_lossy();
+        let taken = RunLock::take(self.store, &self.run, &host, index, &self.process);
+        taken.map_err(other)?.map(Arc::new).map_err(io::Error::other)
+    }
+
+    fn list(&mut self) -> io::Result<Vec<SegmentId>> {
+        let list = self.store.look().map_err(other)?;
+        Ok(list
+            .iter()
+            .filter(|info| info.name.run() == self.run && info.is_ready)
+            .filter_map(|info| {
+                let (part, attempt) = parse_role(info.name.role())?;
+                (part == self.part)
+                    .then_some(SegmentId { rank: info.name.rank() as usize, attempt })
+            })
+            .collect())
+    }
+
+    fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {
+        self.store.peek(&self.name(id)?, into).map_err(other)?.ok_or_else(not_found)
+    }
+
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Bytes> {
+        let bytes = bytes.next_multiple_of(8);
+        let new = self.store.begin(&self.name(id)?, bytes).map_err(other)?;
+        self.process.touch(&new, bytes).map_err(other)?;
+        let segment = new.finish().map_err(other)?;
+        // What this node lacks, others will lack as well.
+        if let Some(note) = segment.note().filter(|_| id.rank == 0) {
+            eprintln!("warning: rank 0: {note}");
+        }
+        Ok(Bytes(segment))
+    }
+
+    fn attach(&mut self, id: SegmentId) -> io::Result<Bytes> {
+        let bytes_of_run = || run_bytes(self.store, &self.run).unwrap_or(0);
+        let (name, mut patience) = (self.name(id)?, Patience::new(&bytes_of_run, &self.process));
+        loop {
+            match self.store.attach(&name) {
+                // The process that held the run has released it, so it is ending.
+                Err(StoreError::InUse { .. }) if !patience.is_over(true) => {}
+                found => {
+                    let segment = found.map_err(other)?.ok_or_else(not_found)?;
+                    segment.map_pages();
+                    return Ok(Bytes(segment));
+                }
+            }
+        }
+    }
+
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<PeerBytes>> {
+        let view = self.store.view(&self.name(id)?).map_err(other)?;
+        Ok(view.map(PeerBytes))
+    }
+
+    fn remove(&mut self, id: SegmentId) -> io::Result<()> {
+        self.store.remove(&self.name(id)?).map(|_| ()).map_err(other)
+    }
+}

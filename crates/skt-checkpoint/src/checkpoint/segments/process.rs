@@ -1,0 +1,48 @@
+//! What a process contributes to the segments of its run, besides the protocol.
+
+use crate::checkpoint::store::{NewSegment, StoreError};
+
+/// The threads of a process, and the supervisor that watches it. The defaults are for a process
+/// that works with segments on one thread and that no supervisor watches.
+pub trait Process {
+    /// Touches the memory of a new segment of `bytes` bytes, so that its pages exist. What this
+    /// leaves untouched is touched afterwards, on the calling thread.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`], when the memory runs out.
+    fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
+        let _ = (new, bytes);
+        Ok(())
+    }
+
+    /// Called several times a second while this process waits for another one to end; `seconds`
+    /// counts from the beginning of the wait.
+    fn waits(&self, seconds: f64) {
+        let _ = seconds;
+    }
+
+    /// The name of the run whose supervisor has started this process, if one has.
+    fn supervisor(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A process with the defaults of [`Process`].
+#[derive(Debug, Clone, Copy)]
+pub struct Plain;
+
+impl Process for Plain {}
+
+impl<P: Process> Process for &P {
+    fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
+        (**self).touch(new, bytes)
+    }
+
+    fn waits(&self, seconds: f64) {
+        (**self).waits(seconds);
+    }
+
+    fn supervisor(&self) -> Option<String> {
+        (**self).supervisor()
+    }
+}

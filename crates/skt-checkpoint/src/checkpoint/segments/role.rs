@@ -1,0 +1,22 @@
+//! The roles that distinguish the segments of a run.
+
+use crate::checkpoint::store::SegmentInfo;
+
+/// The beginning of the role of a mark.
+pub const ENDED: &str = "ended.a";
+
+/// Whether a segment is a mark, which says that a run has ended.
+pub fn is_mark(info: &SegmentInfo) -> bool {
+    info.name.role().starts_with(ENDED)
+}
+
+/// The role of a segment of an attempt at a part of a run.
+pub(super) fn of_part(part: usize, attempt: u64) -> String {
+    format!("t{part}.a{attempt}")
+}
+
+/// The part and the attempt of a role of a segment with data; `None` for any other role.
+pub fn parse_role(role: &str) -> Option<(usize, u64)> {
+    let (part, attempt) = role.strip_prefix('t')?.split_once(".a")?;
+    Some((part.parse().ok()?, attempt.parse().ok()?))
+}

@@ -1,0 +1,445 @@
+//! Checkpoints for any code over MPI, in a few calls.
+//!
+//! 1. [`open`] on a communicator, with the sizes of the regions. It finds what an earlier start has
+//!    left, rebuilds what is lost of it, and says what is next: to compute, or to report what an
+//!    earlier start has computed.
+//! 2. [`Saved::comm`] is the communicator to use from then on. Its ranks are those of the data: a
+//!    process may have another rank than the launcher gave it.
+//! 3. [`Saved::regions`] is the memory to compute in. It belongs to the library and outlives the
+//!    process.
+//! 4. [`Saved::state`] says whether there is something to continue from.
+//! 5. [`Saved::checkpoint`] between two steps, when [`Saved::is_due`] or as often as one likes.
+//! 6. [`Saved::finish`] keeps the result. [`Ended::clear`] removes everything, once it is reported.
+//!
+//! docs/extending.md has a whole program.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytemuck::Pod;
+use skt_terms::exit::Exit;
+
+use crate::checkpoint::codec::CodecKind;
+use crate::checkpoint::finish::FinishedRun;
+use crate::checkpoint::hook::{Hook, NoHook};
+use crate::checkpoint::layout::{Active, CELL_BYTES, RegionShape};
+pub use crate::checkpoint::protocol::{CheckpointError, Config, Result, Stats};
+use crate::checkpoint::protocol::{Checkpointer, Opened};
+pub use crate::checkpoint::recover::Recovered;
+use crate::checkpoint::segments::{Plain, RunSegments, sweep};
+pub use crate::checkpoint::store::StoreKind;
+use crate::checkpoint::store::{Store, StoreError};
+use crate::comm::collect::broadcast;
+use crate::comm::mpi::{MpiComm, MpiWorld};
+use crate::comm::{Comm, CommError};
+
+/// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
+const ROWS: usize = 1024;
+/// The longest row.
+const ROW_BYTES_MAX: usize = 64 << 10;
+
+type Segments<'a> = RunSegments<'a, Plain>;
+
+/// What a run asks of its checkpoints; the same on all ranks.
+pub struct Options {
+    /// The memory that outlives the processes: System V segments, unless one opens another
+    /// [`StoreKind`].
+    pub store: Box<dyn Store + Send + Sync>,
+    /// Mean time between failures of the whole job, from which [`Saved::is_due`] follows.
+    pub mtbf_seconds: f64,
+    /// Everything else: the size of groups, the code, what to do with what is found, levels of
+    /// images. [`open`] sets host, node, clock and random number, and the failure domain where none
+    /// is named.
+    pub config: Config,
+    /// Called at each step of the protocol; for fault injection.
+    pub hook: Arc<dyn Hook>,
+}
+
+impl Options {
+    /// Method `self` with groups of up to 16 ranks that each survive the loss of one.
+    ///
+    /// A start continues what earlier starts with this `run_id` have left, if `application` is the
+    /// same: it names all parameters without which a checkpoint would be useless. As a JSON object
+    /// it lets the refusal name the one that differs.
+    pub fn new(run_id: &str, application: &str) -> Self {
+        let application = application.to_owned();
+        let config = Config { application, ..Config::new(run_id, CodecKind::Xor) };
+        let store = StoreKind::SysV { huge_pages: false }.open();
+        Self { store, mtbf_seconds: 86400.0, config, hook: Arc::new(NoHook) }
+    }
+
+    /// Each group survives the loss of `parities` ranks, which are half of the group at most.
+    pub fn with_parities(mut self, parities: usize) -> Self {
+        let kind = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
+        (self.config.parities, self.config.code) = (parities, kind);
+        self
+    }
+}
+
+/// A region of a rank's memory that checkpoints save whole. It has one size on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    bytes: usize,
+}
+
+impl Region {
+    /// A region of `count` values.
+    pub fn of<T: Pod>(count: usize) -> Self {
+        Self { bytes: count * size_of::<T>() }
+    }
+
+    /// Rows of whole cells; the last one is padded.
+    fn shape(self) -> RegionShape {
+        let row_bytes = (self.bytes / ROWS).next_multiple_of(CELL_BYTES);
+        let pitch_bytes = row_bytes.clamp(CELL_BYTES, ROW_BYTES_MAX);
+        RegionShape { rows: self.bytes.div_ceil(pitch_bytes), pitch_bytes }
+    }
+}
+
+/// What is next in a run that [`open`] has found.
+pub enum Next<'a, C: Comm> {
+    /// Compute, from [`Saved::state`] on.
+    Compute(Saved<'a, C>),
+    /// Report [`Ended::result`]: an earlier start has computed it.
+    Report(Ended<'a, C>),
+}
+
+/// Finds what earlier starts of the run have left, and rebuilds what is lost of it. Collective over
+/// `comm`, which has one process for each rank.
+///
+/// # Errors
+/// [`CheckpointError::Refused`] on all processes, with nothing changed, when the job cannot
+/// continue. All other errors are of one process, whose job has to be ended: see [`on_mpi`].
+pub fn open<'a, C: Comm>(
+    comm: &C,
+    options: &'a Options,
+    regions: &[Region],
+) -> Result<Next<'a, C>> {
+    let Options { store, config, hook, .. } = options;
+    let memory = RunSegments::new(&**store, &config.run_id, 0, Plain);
+    let of_store = |source| CheckpointError::Memory {
+        what: "looking at the store",
+        rank: comm.rank(),
+        bytes: 0,
+        source,
+    };
+    let config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
+    let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
+    match Checkpointer::open(comm, memory, config, &shapes, hook.clone())? {
+        Opened::Ready(opened) => {
+            let (checkpointer, recovered) = opened.recover()?;
+            let (regions, taken) = (regions.to_vec(), None);
+            Ok(Next::Compute(Saved { checkpointer, options, regions, recovered, taken }))
+        }
+        Opened::Finished(run) => Ok(Next::Report(Ended { run, options })),
+    }
+}
+
+/// The regions of a rank, and their checkpoints.
+pub struct Saved<'a, C: Comm> {
+    checkpointer: Box<Checkpointer<C, Segments<'a>>>,
+    options: &'a Options,
+    regions: Vec<Region>,
+    recovered: Option<Recovered>,
+    /// When the last checkpoint of this start was complete, and the seconds that it took.
+    taken: Option<(Instant, f64)>,
+}
+
+impl<'a, C: Comm> Saved<'a, C> {
+    /// The rank whose data this process has.
+    pub fn rank(&self) -> usize {
+        self.checkpointer.rank()
+    }
+
+    /// A communicator for the application, with the ranks of the data. Collective.
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn comm(&self) -> Result<C> {
+        let all = self.checkpointer.comm().split(Some(0), self.rank() as u32)?;
+        Ok(all.expect("a colour"))
+    }
+
+    /// What this start has recovered; `None` if the run begins.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
+    /// The state of the checkpoint that this start continues from; `None` if the run begins, and
+    /// the regions are zero.
+    ///
+    /// # Panics
+    /// The checkpoint has a state of another size: `application` should have named the difference.
+    pub fn state<S: Pod>(&self) -> Option<S> {
+        let recovered = self.recovered.as_ref()?;
+        Some(bytemuck::pod_read_unaligned(&recovered.state))
+    }
+
+    /// All regions as bytes, to be used at once.
+    pub fn bytes(&mut self) -> Vec<&mut [u8]> {
+        let padded = self.checkpointer.regions().into_iter().zip(&self.regions);
+        padded.map(|(bytes, region)| &mut bytes[..region.bytes]).collect()
+    }
+
+    /// All regions as values of one type, to be used at once.
+    ///
+    /// # Panics
+    /// There are not `N` regions, or one is not a whole number of values.
+    pub fn regions<T: Pod, const N: usize>(&mut self) -> [&mut [T]; N] {
+        let bytes: [&mut [u8]; N] =
+            self.bytes().try_into().unwrap_or_else(|all: Vec<_>| panic!("{} regions", all.len()));
+        bytes.map(bytemuck::cast_slice_mut)
+    }
+
+    /// Whether it is time for a checkpoint, the same on all ranks: at once in each start, to measure
+    /// what one takes, then at the interval that loses least, `sqrt(2 M d)` for checkpoints of d
+    /// seconds and a mean time between failures of M (Young, 1974). Collective.
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn is_due(&self) -> Result<bool> {
+        let is_over = self.taken.is_none_or(|(since, took_seconds)| {
+            since.elapsed().as_secs_f64() >= young_seconds(self.options.mtbf_seconds, took_seconds)
+        });
+        // Clocks differ: that of rank 0 counts.
+        let mut is_due = [u8::from(is_over)];
+        broadcast(self.checkpointer.comm(), &mut is_due, 0)?;
+        Ok(is_due == [1])
+    }
+
+    /// Saves all regions, and a small `state` that is the same on all ranks. Collective, at a point
+    /// where no message of the application is under way.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died: the next start continues from this checkpoint or
+    /// from the last one. [`CheckpointError::StateTooLarge`] with nothing done.
+    pub fn checkpoint<S: Pod>(&mut self, state: &S) -> Result<Stats> {
+        let (start, all) = (Instant::now(), vec![Active::ALL; self.regions.len()]);
+        let stats = self.checkpointer.checkpoint(&all, bytemuck::bytes_of(state))?;
+        self.taken = Some((Instant::now(), start.elapsed().as_secs_f64()));
+        Ok(stats)
+    }
+
+    /// Ends the run and keeps its result, that of rank 0, so that no later start computes it again.
+    /// Collective.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Comm`] when a rank died: the next start continues from the last checkpoint,
+    /// or is told the result. [`CheckpointError::StateTooLarge`] on all ranks.
+    pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
+        let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
+        Ok(Ended { run, options: self.options })
+    }
+}
+
+/// A run whose result is known. Dropping it leaves everything as it is: the next start reports the
+/// result again.
+#[must_use = "the segments of the run stay until they are cleared"]
+pub struct Ended<'a, C: Comm> {
+    run: FinishedRun<C, Segments<'a>>,
+    options: &'a Options,
+}
+
+impl<C: Comm> Ended<'_, C> {
+    /// The result, the same on all ranks.
+    ///
+    /// # Panics
+    /// The run has kept a result of another size: `application` should have named the difference.
+    pub fn result<R: Pod>(&self) -> R {
+        bytemuck::pod_read_unaligned(self.run.result())
+    }
+
+    /// Removes all of the run, whose result has been reported by each process that reports it.
+    /// Collective.
+    ///
+    /// # Errors
+    /// A rank died, the system refuses, or images of a level cannot be removed.
+    pub fn clear(self) -> Result<()> {
+        let Options { store, config, .. } = self.options;
+        // No other start of the run begins before all of it is removed.
+        let _hold = self.run.hold().cloned();
+        let images_that_stay = self.run.clear()?;
+        sweep(&**store, &config.run_id, 0).map_err(not_removed)?;
+        images_that_stay.into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+fn not_removed(error: StoreError) -> CheckpointError {
+    let source = std::io::Error::other(error);
+    CheckpointError::Memory { what: "removing what is left", rank: 0, bytes: 0, source }
+}
+
+fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> f64 {
+    (2.0 * mtbf_seconds * checkpoint_seconds).sqrt()
+}
+
+/// Runs an application on all ranks of an MPI job, and returns the exit code of this process.
+///
+/// An error ends the job on all ranks, as the others might wait for this one for ever: with 75 if a
+/// rank is lost, so that the same command continues, and with 2 otherwise.
+pub fn on_mpi(
+    application: impl FnOnce(&MpiComm) -> std::result::Result<ExitCode, Box<dyn Error>>,
+) -> ExitCode {
+    let run = |world: &MpiWorld| {
+        let comm = world.comm()?;
+        Ok(application(&comm).unwrap_or_else(|error| fail(&comm, &*error)))
+    };
+    MpiWorld::init().and_then(|world| run(&world)).unwrap_or_else(|error: CommError| {
+        eprintln!("error: {error}");
+        Exit::BadInput.into()
+    })
+}
+
+/// Says why the application fails on this rank, and ends the job unless all ranks end by themselves.
+fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
+    let of_checkpoint = error.downcast_ref::<CheckpointError>();
+    if let Some(CheckpointError::Refused(_)) = of_checkpoint {
+        // All ranks have this error.
+        if comm.rank() == 0 {
+            eprintln!("error: {error}");
+        }
+        return Exit::BadInput.into();
+    }
+    let is_lost =
+        error.is::<CommError>() || matches!(of_checkpoint, Some(CheckpointError::Comm(_)));
+    let exit = if is_lost { Exit::Interrupted } else { Exit::BadInput };
+    eprintln!("error: rank {}: {error}", comm.rank());
+    comm.abort(&error.to_string(), exit.code().into());
+    exit.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::checkpoint::store::Files;
+    use crate::comm::threads;
+
+    const RANKS: usize = 4;
+    const REGIONS: [usize; 2] = [1000, 3];
+
+    fn options(folder: &Path) -> Options {
+        let store = Box::new(Files::in_folder(folder));
+        Options { store, ..Options::new("client", "a test").with_parities(2) }
+    }
+
+    /// What a rank has in its regions in a step.
+    fn value(rank: usize, step: u64, region: usize, at: usize) -> f64 {
+        (rank * 1_000_000 + region * 10_000 + at) as f64 + step as f64 / 7.0
+    }
+
+    /// Computes from what is found to step `until`, with a checkpoint in each step; at step 6 the
+    /// run ends. Returns the step that it has found and the result, where there are some.
+    fn start(folder: &Path, until: u64) -> Vec<(Option<u64>, Option<[f64; 2]>)> {
+        let started = threads::run(RANKS, |world| {
+            let options = options(folder);
+            let regions = REGIONS.map(Region::of::<f64>);
+            let mut saved = match open(&world, &options, &regions)? {
+                Next::Compute(saved) => saved,
+                Next::Report(ended) => {
+                    let result = ended.result();
+                    ended.clear()?;
+                    return Ok((None, Some(result)));
+                }
+            };
+            let comm = saved.comm()?;
+            assert_eq!(comm.rank(), saved.rank());
+            let found = saved.state::<u64>();
+            for (region, values) in saved.regions::<f64, 2>().into_iter().enumerate() {
+                assert_eq!(values.len(), REGIONS[region]);
+                for (at, value_found) in values.iter().enumerate() {
+                    let want = found.map_or(0.0, |step| value(comm.rank(), step, region, at));
+                    assert_eq!(*value_found, want);
+                }
+            }
+            for step in found.unwrap_or(0) + 1..=until {
+                for (region, values) in saved.regions::<f64, 2>().into_iter().enumerate() {
+                    for (at, here) in values.iter_mut().enumerate() {
+                        *here = value(comm.rank(), step, region, at);
+                    }
+                }
+                assert_eq!(saved.checkpoint(&step)?.epoch, step);
+            }
+            if until == 6 {
+                // It is dropped before it is reported, as by a death.
+                _ = saved.finish(&[0.5, until as f64])?;
+            }
+            Ok::<_, CheckpointError>((found, None))
+        });
+        started.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn segments(folder: &Path) -> Vec<crate::checkpoint::store::SegmentInfo> {
+        Files::in_folder(folder).list().unwrap()
+    }
+
+    #[test]
+    fn a_run_continues_with_half_of_its_ranks_lost_and_is_told_once_it_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(start(folder.path(), 2), [(None, None); RANKS]);
+        for info in segments(folder.path()) {
+            if [1, 3].contains(&info.name.rank()) {
+                assert!(Files::in_folder(folder.path()).remove(&info.name).unwrap());
+            }
+        }
+        assert_eq!(start(folder.path(), 4), [(Some(2), None); RANKS]);
+        assert_eq!(start(folder.path(), 6), [(Some(4), None); RANKS]);
+        assert_eq!(segments(folder.path()).len(), RANKS);
+        assert_eq!(start(folder.path(), 6), [(None, Some([0.5, 6.0])); RANKS]);
+        assert_eq!(segments(folder.path()), []);
+    }
+
+    #[test]
+    fn other_parameters_are_refused_by_all() {
+        let folder = tempfile::tempdir().unwrap();
+        start(folder.path(), 1);
+        let refused = threads::run(RANKS, |world| {
+            let mut options = options(folder.path());
+            options.config.application = "another test".into();
+            let opened = open(&world, &options, &REGIONS.map(Region::of::<f64>));
+            Ok::<_, CommError>(matches!(opened, Err(CheckpointError::Refused(_))))
+        });
+        assert!(refused.into_iter().all(|refused| refused == Ok(true)));
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_at_once_and_then_by_the_mean_time_between_failures() {
+        let folder = tempfile::tempdir().unwrap();
+        let due = threads::run(RANKS, |world| {
+            let mut due = Vec::new();
+            for (run, mtbf_seconds) in [("rare", 1e12), ("often", 0.0)] {
+                let mut options = options(folder.path());
+                (options.config.run_id, options.mtbf_seconds) = (run.to_owned(), mtbf_seconds);
+                let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(1)])?
+                else {
+                    panic!("nothing is there")
+                };
+                due.push(saved.is_due()?);
+                saved.checkpoint(&0u64)?;
+                due.push(saved.is_due()?);
+                saved.finish(&0u64)?.clear()?;
+            }
+            Ok::<_, CheckpointError>(due)
+        });
+        for due in due {
+            assert_eq!(due.unwrap(), [true, false, true, true]);
+        }
+        assert_eq!(young_seconds(5000.0, 1.0), 100.0);
+    }
+
+    proptest! {
+        /// With a part of a thousand of padding at most, or less than a cell.
+        #[test]
+        fn a_region_fits_into_its_rows(bytes in prop_oneof![0usize..10_000, 0usize..1 << 40]) {
+            let RegionShape { rows, pitch_bytes } = Region { bytes }.shape();
+            let padding = rows * pitch_bytes - bytes;
+            prop_assert!(padding < CELL_BYTES.max(bytes / ROWS + CELL_BYTES));
+            prop_assert_eq!(pitch_bytes % CELL_BYTES, 0);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The client's interface over MPI: what becomes of a job in which the application fails, and a code
+//! that initialises MPI itself.
+
+#[path = "../../../tests/mpirun/mod.rs"]
+mod mpirun;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mpi::traits::Communicator as _;
+use mpirun::mpirun;
+use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_checkpoint::checkpoint::store::Files;
+use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
+use skt_checkpoint::comm::Comm as _;
+use skt_checkpoint::comm::mpi::MpiComm;
+
+/// What a rank does.
+const ROLE: &str = "SKT_TEST_CLIENT_ROLE";
+/// The folder of its store.
+const FOLDER: &str = "SKT_TEST_CLIENT_FOLDER";
+
+/// What the ranks of the other tests run; by itself nothing.
+#[test]
+fn as_a_rank() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("fails-alone") => {
+            on_mpi(|world| {
+                if world.rank() == 0 {
+                    return Err("this rank gives up".into());
+                }
+                world.recv_bytes(&mut [0; 8], 0, 1)?;
+                unreachable!("nobody sends")
+            });
+        }
+        Ok("refused") => {
+            let code = on_mpi(|_| Err(CheckpointError::Refused(Refusal::NothingFound).into()));
+            assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(2)));
+        }
+        Ok("own-mpi") => own_mpi(),
+        _ => {}
+    }
+}
+
+/// A code with a communicator of its own, whose messages do not mix with those of its checkpoints.
+fn own_mpi() {
+    let universe = mpi::initialize().expect("MPI");
+    let world = universe.world();
+    let comm = MpiComm::duplicate_of(&world).expect("a duplicate");
+    assert_eq!((comm.rank() as i32, comm.size() as i32), (world.rank(), world.size()));
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
+    let store = Box::new(Files::in_folder(&folder));
+    let options = Options { store, ..Options::new("own-mpi", "") };
+    let Next::Compute(mut saved) = open(&comm, &options, &[Region::of::<u8>(100)]).expect("open")
+    else {
+        panic!("nothing is there")
+    };
+    let [region] = saved.regions::<u8, 1>();
+    region.fill(7);
+    saved.checkpoint(&1u64).expect("a checkpoint");
+    saved.finish(&2u64).and_then(|ended| ended.clear()).expect("the end");
+    if world.rank() == 0 {
+        eprintln!("checkpoints beside a communicator of its own");
+    }
+}
+
+/// Exit code and output of a job of two such ranks.
+fn job(role: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = mpirun(2);
+    command.arg(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "as_a_rank", "--nocapture"]);
+    // A job that hangs is ended, by Open MPI and MPICH alike.
+    command.env(ROLE, role).env(FOLDER, folder.path()).env("MPIEXEC_TIMEOUT", "180");
+    let output = command.output().expect("mpirun");
+    let text = [output.stdout, output.stderr].concat();
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn a_rank_that_fails_alone_ends_all() {
+    let (code, text) = job("fails-alone");
+    assert!(text.contains("error: rank 0: this rank gives up"), "{text}");
+    assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
+fn what_all_ranks_refuse_is_told_once() {
+    let (code, text) = job("refused");
+    assert_eq!(text.matches("no checkpoint of this run was found").count(), 1, "{text}");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn a_code_may_initialise_mpi_itself() {
+    let (code, text) = job("own-mpi");
+    assert!(text.contains("checkpoints beside a communicator of its own"), "{text}");
+    assert_eq!(code, Some(0), "{text}");
+}

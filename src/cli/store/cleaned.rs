@@ -1,0 +1,163 @@
+//! `store clean`: what it does with each segment, and what it prints of those of a run.
+
+use std::io::{self, Write};
+use std::ops::AddAssign;
+
+use skt_terms::units;
+
+use super::{CleanOptions, Cleaned, Lines, state};
+use crate::checkpoint::store::{SegmentInfo, Store, StoreError};
+
+/// What was done with a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The segment is removed.
+    Removed,
+    /// The segment is kept.
+    Kept(Reason),
+    /// Another process has removed the segment meanwhile, or has begun to use it.
+    Changed,
+}
+
+/// Why a segment is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A process is attached.
+    Attached,
+    /// The process that created the segment is alive.
+    Live,
+    /// The process that created the segment is in another container.
+    Unseen,
+    /// The run, which was not named, can continue from the segment.
+    Resumable,
+}
+
+/// Removes a segment unless there is a reason to keep it.
+///
+/// # Errors
+/// The system refuses.
+pub fn outcome(
+    store: &dyn Store,
+    segment: &SegmentInfo,
+    options: &CleanOptions,
+) -> Result<Outcome, StoreError> {
+    if let Some(reason) = reason_to_keep(segment, options) {
+        return Ok(Outcome::Kept(reason));
+    }
+    let name = &segment.name;
+    // A segment that a process has begun to use meanwhile is kept.
+    let is_removed = if options.force { store.remove(name)? } else { store.remove_unused(name)? };
+    Ok(if is_removed { Outcome::Removed } else { Outcome::Changed })
+}
+
+fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Reason> {
+    match state(segment) {
+        _ if options.force => None,
+        "in use" => Some(Reason::Attached),
+        "live" => Some(Reason::Live),
+        "unknown" => Some(Reason::Unseen),
+        "waiting" if options.run.is_none() => Some(Reason::Resumable),
+        _ => None,
+    }
+}
+
+/// Counts and bytes of what was done with segments.
+pub fn sum(outcomes: &[(&SegmentInfo, Outcome)]) -> Cleaned {
+    let mut sum = Cleaned::default();
+    for (segment, outcome) in outcomes {
+        match outcome {
+            Outcome::Removed => {
+                sum.removed += 1;
+                sum.removed_bytes += segment.bytes as u64;
+            }
+            Outcome::Kept(_) => sum.kept += 1,
+            Outcome::Changed => {}
+        }
+    }
+    sum
+}
+
+impl AddAssign for Cleaned {
+    fn add_assign(&mut self, more: Self) {
+        self.removed += more.removed;
+        self.removed_bytes += more.removed_bytes;
+        self.kept += more.kept;
+    }
+}
+
+/// Writes what was done with the segments of one run: one line per outcome, or one per segment.
+pub fn write(
+    outcomes: &[(&SegmentInfo, Outcome)],
+    lines: Lines,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if lines == Lines::Segments {
+        return outcomes.iter().try_for_each(|(segment, outcome)| line(segment, *outcome, out));
+    }
+    let mut kinds: Vec<Outcome> = outcomes.iter().map(|(_, outcome)| of_run(*outcome)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let of_kind = || outcomes.iter().filter(|(_, outcome)| of_run(*outcome) == kind);
+        let bytes = of_kind().map(|(segment, _)| segment.bytes as u64).sum();
+        let (what, sum) = (segments(of_kind().count()), units::bytes(bytes));
+        let run = outcomes[0].0.name.run();
+        match kind {
+            Outcome::Removed => writeln!(out, "removed {what} of run {run}, {sum}")?,
+            Outcome::Kept(reason) => {
+                let why = match reason {
+                    Reason::Attached | Reason::Live => "its processes are running",
+                    Reason::Unseen => "its processes are in another container",
+                    Reason::Resumable => "it can continue from them",
+                };
+                let by = force_by(reason, run);
+                writeln!(
+                    out,
+                    "kept {what} of run {run}, {sum}: {why} ({by} removes them all the same)"
+                )?;
+            }
+            Outcome::Changed => {}
+        }
+    }
+    Ok(())
+}
+
+/// The outcome under which a line of a run counts a segment: attached to a live process or created
+/// by one is the same there.
+fn of_run(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Kept(Reason::Live) => Outcome::Kept(Reason::Attached),
+        outcome => outcome,
+    }
+}
+
+/// Writes what was done with a segment.
+fn line(segment: &SegmentInfo, outcome: Outcome, out: &mut dyn Write) -> io::Result<()> {
+    let SegmentInfo { name, creator_pid: pid, bytes, .. } = segment;
+    let reason = match outcome {
+        Outcome::Removed => return writeln!(out, "removed {name}: {bytes} bytes"),
+        Outcome::Changed => return Ok(()),
+        Outcome::Kept(reason) => reason,
+    };
+    let why = match reason {
+        Reason::Attached => "a process is attached".to_owned(),
+        Reason::Live => format!("its creator, process {pid}, is running"),
+        Reason::Unseen => format!("its creator, process {pid}, is in another container"),
+        Reason::Resumable => format!("run {} can go on from it", name.run()),
+    };
+    let by = force_by(reason, name.run());
+    writeln!(out, "kept {name}: {why} ({by} removes it all the same)")
+}
+
+/// The flags with which `clean` removes what it keeps for this reason.
+fn force_by(reason: Reason, run: &str) -> String {
+    match reason {
+        Reason::Resumable => format!("--run {run} or --force"),
+        Reason::Attached | Reason::Live | Reason::Unseen => "--force".to_owned(),
+    }
+}
+
+/// A number of segments, in words.
+pub fn segments(count: usize) -> String {
+    format!("{count} segment{}", if count == 1 { "" } else { "s" })
+}

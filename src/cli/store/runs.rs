@@ -1,0 +1,103 @@
+//! `store list`: one line per run.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::{age, state, state_of_stub};
+use crate::checkpoint::level::folder::StoredImages;
+use crate::checkpoint::store::{SegmentInfo, Stub};
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// The states of a run, in the order of precedence, each with the states of segments that cause it.
+const STATES: [(&str, &[&str]); 5] = [
+    ("running", &["in use", "live"]),
+    ("unknown", &["unknown"]),
+    ("waiting", &["waiting"]),
+    ("incomplete", &["incomplete"]),
+    ("ended", &["ended"]),
+];
+
+/// The segments of a run on this host, or those of one state that name no run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RunLine<'a> {
+    run: &'a str,
+    state: &'static str,
+    segments: usize,
+    bytes: u64,
+    /// When the oldest segment was created, in Unix time.
+    created_unix_seconds: u64,
+}
+
+/// The lines of all runs in the order of their names, then one per state of stubs.
+pub fn of<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> Vec<RunLine<'a>> {
+    let line = |of_run: &'a [SegmentInfo]| RunLine {
+        run: of_run[0].name.run(),
+        state: state_of_run(of_run),
+        segments: of_run.len(),
+        bytes: of_run.iter().map(|segment| segment.bytes as u64).sum(),
+        created_unix_seconds: oldest(of_run.iter().map(|segment| segment.created_unix_seconds)),
+    };
+    let by_run = segments.chunk_by(|a, b| a.name.run() == b.name.run());
+    let mut lines: Vec<RunLine> = by_run.map(line).collect();
+    let mut states: Vec<&'static str> = stubs.iter().map(state_of_stub).collect();
+    states.sort_unstable();
+    states.dedup();
+    for state in states {
+        let of_state = || stubs.iter().filter(|stub| state_of_stub(stub) == state);
+        lines.push(RunLine {
+            run: "-",
+            state,
+            segments: of_state().count(),
+            bytes: of_state().map(|stub| stub.bytes).sum(),
+            created_unix_seconds: oldest(of_state().map(|stub| stub.created_unix_seconds)),
+        });
+    }
+    lines
+}
+
+/// The first of [`STATES`] that a segment of the run is in.
+fn state_of_run(segments: &[SegmentInfo]) -> &'static str {
+    let is_in = |states: &[&str]| segments.iter().any(|segment| states.contains(&state(segment)));
+    let found = STATES.iter().find(|(_, states)| is_in(states));
+    found.expect("a segment, which is in one of the states").0
+}
+
+fn oldest(created_unix_seconds: impl Iterator<Item = u64>) -> u64 {
+    created_unix_seconds.min().expect("a line has a segment")
+}
+
+/// Writes a title and the lines.
+pub fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{:<20} {:<10} {:>8} {:>12} {:>8}", "RUN", "STATE", "SEGMENTS", "GiB", "AGE")?;
+    for RunLine { run, state, segments, bytes, created_unix_seconds } in lines {
+        let age = age(now.saturating_sub(*created_unix_seconds));
+        let gib = *bytes as f64 / GIB;
+        writeln!(out, "{run:<20} {state:<10} {segments:>8} {gib:>12.3} {age:>8}")?;
+    }
+    Ok(())
+}
+
+/// Writes a title and one line per run of `all`, the images in `folder` in the order of their runs.
+pub fn write_images(
+    all: &[StoredImages],
+    folder: &Path,
+    now: u64,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<20} {:>11} {:>8} {:>12} {:>8}  IMAGES IN",
+        "RUN", "CHECKPOINTS", "IMAGES", "GiB", "AGE"
+    )?;
+    for of_run in all.chunk_by(|a, b| a.run == b.run) {
+        let (run, checkpoints) = (&of_run[0].run, of_run.len());
+        let images: usize = of_run.iter().map(|images| images.ranks).sum();
+        let gib = of_run.iter().map(|images| images.bytes).sum::<u64>() as f64 / GIB;
+        let newest = of_run.iter().map(|images| images.changed_unix_seconds).max();
+        let age = age(now.saturating_sub(newest.expect("a run has images here")));
+        let folder = folder.display();
+        writeln!(out, "{run:<20} {checkpoints:>11} {images:>8} {gib:>12.3} {age:>8}  {folder}")?;
+    }
+    Ok(())
+}

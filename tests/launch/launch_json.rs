@@ -1,0 +1,109 @@
+//! The record that `skt-hpl launch --json` writes satisfies its published schema, however the run
+//! ends.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::report_schema::Schema;
+use serde_json::Value;
+use skt_hpl::supervisor::hosts::{Host, OutOfUse, Pool, Replacement};
+use skt_hpl::supervisor::process::Process;
+use skt_hpl::supervisor::report::account;
+use skt_hpl::supervisor::state::{Failure, State, Status};
+
+/// Flags with which the job starts on any number of cores.
+const LOCAL: &str = "--launcher openmpi --launcher-arg=--oversubscribe --launcher-arg=--bind-to \
+                     --launcher-arg=none";
+
+fn published() -> Schema {
+    Schema::new(include_str!("../../docs/launch.schema.json"))
+}
+
+/// The output of `launch` with these flags in a folder, and its record.
+fn launch(folder: &Path, flags: &str) -> (Output, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    command.current_dir(folder).args(["launch", "--json", "run.json"]);
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let output = command.args(flags.split(' ')).output().expect("it starts");
+    let text = fs::read_to_string(folder.join("run.json")).expect("a record");
+    (output, serde_json::from_str(&text).expect("JSON"))
+}
+
+#[test]
+fn a_run_that_is_done_leaves_a_record() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = format!("launch-json-{}", std::process::id());
+    let (output, record) =
+        launch(folder.path(), &format!("{LOCAL} --np 2 -- --n 200 --nb 16 --run-id {run}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    published().check(&record);
+    assert_eq!((&record["status"], &record["exit"]), (&"finished".into(), &0.into()));
+    assert_eq!(record["starts"], 1);
+}
+
+/// The first reason is the node that the agent cannot reach; as nothing was started, no data is
+/// said to be kept.
+#[test]
+fn a_refused_agent_is_told_and_leaves_a_record() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = folder.path().join("agent");
+    let refused =
+        "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
+    fs::write(&agent, refused).expect("our folder");
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("our file");
+    fs::write(folder.path().join("hosts"), "n1\nn2\n").expect("our folder");
+    let flags = "--hosts hosts --probe-limit 5s --agent ./agent -- --n 200 --p 1 --q 2";
+    let (output, record) = launch(folder.path(), flags);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(75), "{said}");
+    published().check(&record);
+    assert_eq!((&record["status"], &record["starts"]), (&"gave-up".into(), &0.into()));
+    let gave_up = said.lines().find(|line| line.contains("giving up: ")).expect("it says why");
+    let (first, _) = gave_up.split_once("cannot be used").expect("of nodes");
+    assert!(first.contains("giving up: n1 (") && first.contains("Connection refused"), "{said}");
+    assert!(said.contains("nothing was started") && !said.contains("survived is kept"), "{said}");
+}
+
+#[test]
+fn a_run_with_failures_satisfies_the_schema() {
+    let host = |name: &str| Host { name: name.into(), slots: 2 };
+    let out = OutOfUse { host: host("n2"), why: "no answer".into() };
+    let pool = Pool { active: vec![host("n1"), host("n3")], spares: Vec::new(), out: vec![out] };
+    let me = Process::of(std::process::id() as i32).expect("this process");
+    let mut state = State::new("r", &["--n".into(), "8".into()], 4, pool, me);
+    published().check(&account(&state));
+    let known = Failure {
+        start: 1,
+        how: "the launcher ended with code 1".into(),
+        replaced: vec![Replacement { lost: "n2".into(), why: "silent".into(), by: "n3".into() }],
+        phase: "factor".into(),
+        column: 512,
+        lived: true,
+        node_lost: true,
+        last_sign_unix: 10.0,
+        detected_unix: 11.5,
+        relaunched_unix: Some(12.0),
+        alive_unix: Some(13.0),
+        computing_unix: Some(14.0),
+        resumed_column: Some(256),
+    };
+    let unknown = Failure {
+        relaunched_unix: None,
+        alive_unix: None,
+        computing_unix: None,
+        resumed_column: None,
+        ..known.clone()
+    };
+    state.failures = vec![known, unknown];
+    for status in [Status::Running, Status::Stopped, Status::GaveUp, Status::Finished] {
+        (state.status, state.reason, state.exit) = (status, Some("why".into()), Some(75));
+        published().check(&account(&state));
+    }
+    let mut changed = account(&state);
+    changed["failures"][0]["timeline"]["recovery_seconds"] = "a word".into();
+    changed["new"] = 1.into();
+    assert_eq!(published().errors(&changed).len(), 2);
+}

@@ -1,0 +1,164 @@
+//! `skt-hpl launch` with steps, images and deaths that take as long as on large nodes, and with a
+//! short `--hang-after`: nothing that works is killed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::large_machine;
+use skt_hpl::checkpoint::store::{Store as _, SysV};
+use tempfile::TempDir;
+
+/// The longest time for what takes seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A run on this machine, with a folder for its state and its images.
+struct Run {
+    folder: TempDir,
+    name: String,
+}
+
+/// How a run ended.
+struct Ended {
+    code: Option<i32>,
+    said: String,
+    report: String,
+}
+
+impl Run {
+    fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { folder, name: format!("large-{}-{name}", std::process::id()) }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The supervisor of two ranks that are as slow as `times` says.
+    fn launch(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        command.args(["launch", "--np", "2", "--launcher", "openmpi", "--max-restarts", "3"]);
+        command.args(["--launcher-arg=--bind-to", "--launcher-arg=none"]);
+        command.args(flags.split_whitespace()).args(["--", "--run-id", &self.name]);
+        command.args(["--allow-shared-domains", "--progress", "off"]).args(run.split_whitespace());
+        command.current_dir(self.path()).stdin(Stdio::null());
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+        command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        large_machine::slow(&mut command, times);
+        command
+    }
+
+    /// A run of two ranks to its end.
+    fn ended(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> Ended {
+        Ended::of(self.launch(flags, run, times).output().expect("started"))
+    }
+
+    /// A folder for images.
+    fn images(&self) -> String {
+        let folder = self.path().join("images");
+        fs::create_dir(&folder).expect("our folder");
+        folder.display().to_string()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        for info in SysV::new(false).look().unwrap_or_default() {
+            if info.name.run() == self.name {
+                // A test that fails cleans up as well as it can.
+                let _ = SysV::new(false).remove(&info.name);
+            }
+        }
+    }
+}
+
+impl Ended {
+    fn of(out: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (said, report) = (text(out.stderr), text(out.stdout));
+        eprintln!("{said}");
+        Self { code: out.status.code(), said, report }
+    }
+
+    fn passed_at_once(&self) -> &Self {
+        assert_eq!(self.code, Some(0), "{}\n{}", self.said, self.report);
+        assert!(self.said.contains("after 0 failure(s)"), "{}", self.said);
+        assert!(self.report.contains("PASSED"), "{}", self.report);
+        self
+    }
+}
+
+/// The three syncs of an image take 3 s each, in which no column advances.
+const SLOW_SYNCS: (&str, &str) = ("SYNC_SECONDS", "3");
+
+#[test]
+fn a_rank_that_writes_its_image_itself_is_not_taken_for_a_hung_one() {
+    let run = Run::new("abft");
+    // The run has one cut with an image.
+    let flags = "--n 512 --nb 256 --p 1 --q 1 --ft abft --level local:";
+    let flags = format!("{flags}{},every=1ms", run.images());
+    let ended = run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]);
+    let written = ended.passed_at_once().report.contains("# images: local:");
+    assert!(written, "{}", ended.report);
+}
+
+#[test]
+fn a_rank_that_waits_for_its_own_image_is_not_taken_for_a_hung_one() {
+    let run = Run::new("self");
+    let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
+    let flags = format!("{flags}{},every=1ms", run.images());
+    run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]).passed_at_once();
+}
+
+/// The rank that sends heartbeats waits for a message of the rank that waits for its image.
+#[test]
+fn a_job_that_waits_for_the_image_of_another_rank_is_not_taken_for_a_hung_one() {
+    let run = Run::new("other");
+    let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
+    let flags = format!("{flags}{},every=1ms", run.images());
+    run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS, ("RANK", "1")]).passed_at_once();
+}
+
+#[test]
+fn steps_that_take_longer_than_hang_after_from_the_first_on_are_not_taken_for_a_hang() {
+    let run = Run::new("steps");
+    // The steps take 7.2, 4.0, 1.8 and 0.4 s.
+    let flags = "--n 2048 --nb 512 --p 1 --q 2 --ft none";
+    let ended = run.ended("--hang-after 2s", flags, &[("GFLOPS", "0.3")]);
+    let words = "a step of this run takes up to";
+    assert!(ended.passed_at_once().said.contains(words), "{}", ended.said);
+}
+
+/// Rank 1 is killed, and its memory stays held for longer than a working process is waited for, as
+/// with the memory of a large process.
+#[test]
+fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
+    let run = Run::new("dying");
+    let from = run.path().join("from-now-on");
+    let flags = "--n 3000 --nb 50 --p 1 --q 2 --checkpoint-every 2p! --inject 1@column:1500";
+    let from_now_on = ("FROM", from.to_str().expect("a path"));
+    let times = [("GFLOPS", "1.5"), ("LINGER_SECONDS", "20"), ("RANK", "1"), from_now_on];
+    let mut launch = run.launch("", flags, &times);
+    let launch = launch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    // By then the rank has its data.
+    let beats = run.path().join("skt-hpl.launch/attempt-1.err");
+    let begun = Instant::now();
+    while !fs::read_to_string(&beats).is_ok_and(|text| text.contains("\"phase\":\"factor\"")) {
+        assert!(begun.elapsed() < PATIENCE, "no column is done");
+        thread::sleep(Duration::from_millis(5));
+    }
+    fs::write(&from, "").expect("our folder");
+    let ended = Ended::of(launch.wait_with_output().expect("ours"));
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.said, ended.report);
+    assert!(ended.report.contains("PASSED"), "{}", ended.report);
+    // If the next start does not wait long enough, a later one does.
+    let words = "processes of an earlier start, which end, still held what they had";
+    let held = ended.said.lines().filter(|line| line.contains("failed in phase changed"));
+    assert!({ held }.all(|line| line.contains(words)), "{}", ended.said);
+    assert!(!ended.said.contains("is running on host"), "{}", ended.said);
+}

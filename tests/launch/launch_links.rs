@@ -1,0 +1,275 @@
+//! `skt-hpl launch` on nodes whose link is dead but which answer: the agent of the cluster in a box
+//! does not use the network.
+
+use std::collections::BTreeMap;
+
+use crate::dice::seed;
+use crate::supervised;
+use crate::supervised::*;
+use nix::sys::signal::Signal;
+
+/// A box for Open MPI.
+fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
+    supervised::cluster(Kind::Openmpi, nodes, spares)
+}
+
+/// Asserts that node `lost` was replaced after failure `index`, and that the run names its link as
+/// the reason.
+fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
+    let replaced = ended.failure(index)["replaced"].as_array().expect("a list").clone();
+    let change = replaced.iter().find(|change| change["lost"] == lost);
+    let why = change.unwrap_or_else(|| panic!("{replaced:?}"))["why"].as_str().expect("text");
+    // The node may be too busy, with ranks that the launcher does not reach, to answer in time.
+    assert!(
+        ["its link is dead", "a connection to it broke"].iter().any(|one| why.contains(one)),
+        "{why}"
+    );
+    assert!(ended.said.contains(&format!("{lost} lost: ")), "{}", ended.said);
+}
+
+#[test]
+fn a_node_whose_link_is_dead_is_replaced() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    let cut = unix();
+    cluster.cut_network_of_the_job("n3");
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n3", "n5");
+    ended.tell("dead link", 0, cut);
+    assert_link_named(&ended, 0, "n3");
+    assert_eq!(ended.failures(), 1, "{}", ended.account);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    cluster.heal("n3");
+    ended.passed_with_the_same_x(&cluster);
+}
+
+#[test]
+fn two_nodes_whose_links_die_at_once_are_replaced() {
+    let Some(cluster) = cluster(4, 2) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
+    wait_for_column(&cluster, 1, 1600);
+    let cut = unix();
+    ["n1", "n3"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n1", "n5");
+    ended.replaced(0, "n3", "n6");
+    ended.tell("two dead links", 0, cut);
+    ["n1", "n3"].iter().for_each(|node| assert_link_named(&ended, 0, node));
+}
+
+#[test]
+fn a_link_that_dies_during_recovery_is_found() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let run = format!("{} --parities 2 --inject recover:rebuild", run());
+    let launch = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    // Rank 0, on n1, dies there.
+    wait_for("recovery", || {
+        let is_there = beats(&cluster, 2).iter().any(|beat| beat["phase"] == "recover-rebuild");
+        is_there && cluster.pids("n1", "skt-hpl").is_empty()
+    });
+    cluster.cut_network_of_the_job("n3");
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n2", "n5");
+    ended.replaced(1, "n3", "n6");
+    assert_link_named(&ended, 1, "n3");
+}
+
+#[test]
+fn a_link_that_is_dead_before_the_start_is_found() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    cluster.cut_network_of_the_job("n2");
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    ended.passed();
+    assert_eq!(ended.failures(), 0, "{}", ended.account);
+    assert!(ended.said.contains("n2 its link is dead"), "{}", ended.said);
+    assert_eq!(ended.account["nodes"]["out"][0]["host"]["name"], "n2", "{}", ended.account);
+}
+
+#[test]
+fn a_spare_whose_link_is_dead_is_not_used() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.cut_network_of_the_job("n5");
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n2", "n6");
+    assert_eq!(ended.failures(), 1, "{}", ended.account);
+}
+
+/// How nodes are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Loss {
+    /// The nodes are powered off; their peers get a last packet.
+    PowerOff,
+    /// The nodes are powered off; their peers get no packet.
+    SilentPowerOff,
+    /// The nodes stay alive, but their links are dead.
+    DeadLink,
+    /// The nodes are well, but a rank on each is stopped.
+    StoppedRank,
+}
+
+/// When nodes are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum When {
+    /// Before the first start.
+    AtStart,
+    Computing,
+    /// When the job starts again after the power-off of another node.
+    InRecovery,
+    /// A spare is lost, then a node in use is powered off.
+    OnSpare,
+}
+
+/// One random run.
+#[derive(Debug)]
+struct Case {
+    kind: Kind,
+    loss: Loss,
+    nodes: usize,
+    when: When,
+    flags: &'static str,
+    column: u64,
+    first: usize,
+}
+
+/// Flags of the runs, with the number of losses that they survive.
+const METHODS: [(&str, usize); 6] = [
+    ("--p 1 --q 4 --checkpoint-every 6p", 1),
+    ("--p 1 --q 4 --checkpoint-every 6p --parities 2", 2),
+    ("--p 1 --q 3 --ft abft", 1),
+    ("--p 1 --q 2 --ft abft --parities 2", 2),
+    ("--p 1 --q 4 --checkpoint-every 6p --level local:/mnt/disk,every=1s", 1),
+    ("--p 1 --q 3 --ft abft --level local:/mnt/disk,every=1s", 1),
+];
+
+impl Case {
+    /// The case of a seed: a dead link in three of five cases.
+    fn of(mut seed: u64, kind: Kind) -> Self {
+        let mut below = |most: u64| {
+            // SplitMix64 (Steele, Lea, Flood 2014).
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((mixed ^ (mixed >> 31)) % most) as usize
+        };
+        let (flags, most) = METHODS[below(6)];
+        let loss = [Loss::PowerOff, Loss::SilentPowerOff, Loss::StoppedRank]
+            .get(below(8))
+            .map_or(Loss::DeadLink, |loss| *loss);
+        let when = match (loss, below(5)) {
+            (Loss::DeadLink, 0) => When::AtStart,
+            (Loss::DeadLink, 1) => When::OnSpare,
+            // One of the losses is the other node's.
+            (_, 2) if most > 1 => When::InRecovery,
+            _ => When::Computing,
+        };
+        let nodes = match when {
+            When::AtStart | When::Computing => 1 + below(most as u64),
+            When::InRecovery | When::OnSpare => 1,
+        };
+        Self { kind, loss, nodes, when, flags, column: 400 + below(1500) as u64, first: below(4) }
+    }
+
+    fn lose(&self, cluster: &mut Alone, node: &str) {
+        match self.loss {
+            Loss::PowerOff => cluster.power_off(node),
+            Loss::SilentPowerOff => cluster.power_off_silently(node),
+            Loss::DeadLink => cluster.cut_network_of_the_job(node),
+            Loss::StoppedRank => signal(&cluster.pids(node, "skt-hpl"), Signal::SIGSTOP),
+        }
+    }
+
+    /// Plays the case. Returns the seconds from the last loss until the job computed again, if it
+    /// had computed before, and whether it began from the seed again. A panic is a failure.
+    fn play(&self) -> Option<(Option<f64>, bool)> {
+        let mut cluster = supervised::cluster(self.kind, 4, 4)?;
+        let name = |shift: usize| format!("n{}", 1 + (self.first + shift) % 4);
+        let victims: Vec<String> = (1..=self.nodes).map(name).collect();
+        if self.when == When::AtStart {
+            victims.iter().for_each(|node| self.lose(&mut cluster, node));
+        }
+        if self.when == When::OnSpare {
+            self.lose(&mut cluster, "n5");
+        }
+        let run = format!("--n 4000 --nb 128 --progress off {}", self.flags);
+        let launch = launch(&cluster, true, "--start-over", &run);
+        let mut lost_unix = unix();
+        if self.when != When::AtStart {
+            wait_for_column(&cluster, 1, self.column);
+            lost_unix = unix();
+        }
+        match self.when {
+            When::AtStart => {}
+            When::Computing => victims.iter().for_each(|node| self.lose(&mut cluster, node)),
+            When::OnSpare => cluster.power_off(&name(1)),
+            When::InRecovery => {
+                cluster.power_off(&name(0));
+                wait_for("another start", || !beats(&cluster, 2).is_empty());
+                lost_unix = unix();
+                self.lose(&mut cluster, &name(1));
+            }
+        }
+        let ended = launch.end(&cluster);
+        ended.passed();
+        let again = ended.account["failures"].as_array().expect("failures");
+        let computing =
+            again.iter().filter_map(|failure| failure["computing_unix"].as_f64()).next_back();
+        let seconds = computing.map(|unix| unix - lost_unix).filter(|seconds| *seconds > 0.0);
+        let is_over = ended.said.contains("starting over from the seed");
+        Some((seconds.filter(|_| self.when != When::AtStart), is_over))
+    }
+}
+
+/// Random losses, each in a run of its own. `scripts/soak-node-loss --random` runs it:
+/// `SKT_HPL_ROUNDS` runs from seed `SKT_HPL_SEED` on, none begun after `SKT_HPL_SECONDS`.
+#[test]
+#[ignore = "takes minutes"]
+fn random_losses() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let first = seed("SKT_HPL_SEED");
+    let (rounds, most_seconds) = (number("SKT_HPL_ROUNDS", 20), number("SKT_HPL_SECONDS", 3600));
+    let (begun, mut overs, mut failed, mut done) = (unix(), 0, Vec::new(), 0);
+    let mut table: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for seed in first..first + rounds {
+        if unix() - begun > most_seconds as f64 {
+            break;
+        }
+        let kind = match std::env::var("SKT_HPL_AGENT").as_deref() {
+            Ok("ssh") => Kind::Ssh,
+            Ok("box") => Kind::Openmpi,
+            _ => [Kind::Openmpi, Kind::Ssh][(seed % 2) as usize],
+        };
+        let case = Case::of(seed, kind);
+        eprintln!("SOAK {seed} begins: {case:?}");
+        done += 1;
+        match std::panic::catch_unwind(|| case.play()) {
+            Err(_) => {
+                eprintln!("SOAK {seed} FAILED");
+                failed.push(seed);
+            }
+            Ok(played) => {
+                let (seconds, is_over) = played.expect("a box can be made");
+                overs += usize::from(is_over);
+                eprintln!("SOAK {seed} passed, {seconds:.2?} s, from the seed: {is_over}");
+                let key = format!("{:?} {:?} x{} {:?}", kind, case.loss, case.nodes, case.when);
+                table.entry(key).or_default().extend(seconds);
+            }
+        }
+    }
+    eprintln!("SOAK seconds from the last loss to computing: runs, median, largest");
+    for (key, mut seconds) in table {
+        seconds.sort_by(f64::total_cmp);
+        let (median, largest) = (seconds.get(seconds.len() / 2), seconds.last());
+        let cell = |seconds: Option<&f64>| seconds.map_or("-".into(), |s| format!("{s:.2}"));
+        eprintln!("SOAK {key:<44} {:>4} {:>7} {:>7}", seconds.len(), cell(median), cell(largest));
+    }
+    eprintln!("SOAK {done} runs from seed {first}: {overs} began again, failed: {failed:?}");
+    assert!(failed.is_empty(), "{failed:?}");
+}

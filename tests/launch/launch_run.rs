@@ -1,0 +1,615 @@
+//! `skt-hpl launch` on a cluster in a box: real mpirun, real power-offs.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::dice::seed;
+use crate::supervised;
+use crate::supervised::*;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// For tests in which silence ends a job: a loaded machine may stall for more than 3 s.
+const HANG_AFTER: &str = "--hang-after 8s";
+
+/// A box for Open MPI.
+fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
+    supervised::cluster(Kind::Openmpi, nodes, spares)
+}
+
+scenarios! {
+    Kind::Openmpi;
+    an_undisturbed_run_passes_and_leaves_nothing
+    a_node_powered_off_while_computing
+    a_node_powered_off_under_checksums
+    a_node_powered_off_without_a_last_packet
+    the_launcher_killed
+}
+
+/// With two process columns of checksums a node is lost in each phase of a run, and one while the
+/// previous loss is being rebuilt: each time the run continues from where it was, if it had begun.
+#[test]
+fn nodes_powered_off_in_every_phase_under_checksums() {
+    let Some(mut cluster) = cluster(4, 5) else { return };
+    let run = "--n 9600 --nb 128 --p 1 --q 2 --parities 2 --ft abft --progress off";
+    let launch = launch(&cluster, true, "", run);
+    let in_phase = |cluster: &Alone, start: usize, phase: &str| {
+        wait_for(phase, || beats(cluster, start).iter().any(|beat| beat["phase"] == phase));
+    };
+    let mut off = Vec::new();
+    let mut power_off = |cluster: &mut Alone, node: &str| {
+        off.push(unix());
+        cluster.power_off(node);
+    };
+    in_phase(&cluster, 1, "generate");
+    power_off(&mut cluster, "n2");
+    wait_for_column(&cluster, 2, 1600);
+    power_off(&mut cluster, "n3");
+    in_phase(&cluster, 3, "restore");
+    power_off(&mut cluster, "n4");
+    wait_for_column(&cluster, 4, 5760);
+    power_off(&mut cluster, "n1");
+    in_phase(&cluster, 5, "check");
+    power_off(&mut cluster, "n5");
+    let ended = launch.end(&cluster);
+    assert_clean(&cluster);
+    ended.passed();
+    let lost = [("n2", "n5"), ("n3", "n6"), ("n4", "n7"), ("n1", "n8"), ("n5", "n9")];
+    for (index, (lost, by)) in lost.into_iter().enumerate() {
+        ended.replaced(index, lost, by);
+        // The second loss was not over when the third came.
+        if index != 1 {
+            let phase = &ended.failure(index)["phase"];
+            let seconds = ended.tell(&format!("power-off in {phase}"), index, off[index]);
+            // It takes 2 to 5 s where the machine has nothing else to do.
+            assert!(seconds < 60.0, "{lost} lost for {seconds} s: {}", ended.account);
+        }
+    }
+    assert_eq!(ended.failures(), lost.len());
+    let column = |index: usize| ended.failure(index)["resumed_column"].as_u64();
+    assert!(column(2) > Some(1400), "{}", ended.account);
+    assert!(column(3) > Some(5400), "{}", ended.account);
+}
+
+#[test]
+fn a_node_powered_off_in_encode() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject encode:epoch=2", run()));
+    power_off_at(&mut cluster, 1, "encode", "n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    assert_eq!(ended.failure(0)["phase"], "encode");
+}
+
+#[test]
+fn a_node_powered_off_in_flush() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject flush:epoch=2", run()));
+    power_off_at(&mut cluster, 1, "flush", "n4");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n4", "n5");
+    assert_eq!(ended.failure(0)["phase"], "flush");
+}
+
+#[test]
+fn a_second_node_powered_off_in_recovery() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let run = format!("{} --parities 2 --inject recover:rebuild", run());
+    let launch = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    power_off_at(&mut cluster, 2, "recover-rebuild", "n3");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    ended.replaced(1, "n3", "n6");
+    assert_eq!(ended.failures(), 2);
+}
+
+#[test]
+fn a_node_powered_off_before_the_first_checkpoint() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let run = format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 600s --progress off");
+    let launch = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 128);
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(256), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_node_powered_off_in_back_substitution() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject back", run()));
+    power_off_at(&mut cluster, 1, "back", "n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    assert_eq!(ended.failure(0)["phase"], "back");
+}
+
+/// A rank dies at `step`, when the report is whole, and its node is lost: nothing is computed
+/// again.
+fn a_node_powered_off_after_the_report(step: &str) {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject 1@{step}", run()));
+    wait_for("the end of rank 1", || {
+        beats(&cluster, 1).iter().any(|beat| beat["phase"] == step)
+            && cluster.pids("n2", "skt-hpl").is_empty()
+    });
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(1)));
+    assert!(ended.said.contains("lost after its report was whole"), "{}", ended.said);
+}
+
+#[test]
+fn a_node_powered_off_before_segments_are_removed() {
+    a_node_powered_off_after_the_report("clear");
+}
+
+#[test]
+fn a_node_powered_off_while_segments_are_removed() {
+    a_node_powered_off_after_the_report("remove");
+}
+
+/// A run ends without a node that has its segments; then that node is back.
+#[test]
+fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
+    let Some(cluster) = cluster(4, 2) else { return };
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.cut("n1");
+    let ended = first.end(&cluster);
+    ended.passed().replaced(0, "n1", "n5");
+    assert!(ended.said.contains("n1: not reached"), "{}", ended.said);
+    cluster.heal("n1");
+    // The Open MPI daemon of the first run learns of that run's end only now.
+    wait_for("the end of what the first run left on n1", || {
+        ["orted", "prted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
+    });
+    let again = launch(&cluster, true, "", &run()).end(&cluster);
+    assert!(again.said.contains("segment(s) of an earlier run"), "{}", again.said);
+    // Once all nodes have been reached, the marks are removed, too.
+    let remains = cluster.remains_after(PATIENCE);
+    assert_eq!(remains, Vec::<String>::new());
+    assert_eq!(again.passed_with_the_same_x(&cluster).failures(), 0);
+}
+
+/// The data of an earlier run stays, whatever happens to a start that cannot begin.
+#[test]
+fn a_start_that_is_declined_removes_nothing() {
+    let Some(cluster) = cluster(2, 0) else { return };
+    let run =
+        |n: &str| format!("--n {n} --nb 64 --p 1 --q 2 --ft double --run-id same --progress off");
+    let killed = launch(
+        &cluster,
+        false,
+        "--max-restarts 0",
+        &format!("{} --checkpoint-every 2p! --inject 1@commit:epoch=2", run("1000")),
+    )
+    .end(&cluster);
+    assert_eq!(killed.code, Some(2), "{}", killed.said);
+    // Locks of killed processes may be removed.
+    let mebibytes = || cluster.segment_bytes("n1") >> 20;
+    let before = mebibytes();
+    assert!(before > 0, "{}", killed.said);
+    let other = launch(&cluster, false, "--state other", &run("100000000")).end(&cluster);
+    assert_eq!(other.code, Some(2), "{}", other.said);
+    assert!(other.said.contains("data of earlier starts is kept"), "{}", other.said);
+    assert_eq!(mebibytes(), before, "{}", other.said);
+    let other = launch(&cluster, false, "--state another --start-over", &run("900")).end(&cluster);
+    assert_eq!(other.code, Some(2), "{}", other.said);
+    assert!(other.said.contains("made with other settings"), "{}", other.said);
+    assert_eq!(mebibytes(), before, "{}", other.said);
+}
+
+#[test]
+fn two_nodes_powered_off_at_once() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
+    wait_for_column(&cluster, 1, 1600);
+    // The first node sends no last packet; the other does.
+    cluster.power_off_silently("n4");
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+    ended.replaced(0, "n4", "n6");
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 512);
+    cluster.cut("n3");
+    std::thread::sleep(Duration::from_millis(1200));
+    cluster.heal("n3");
+    wait_for_column(&cluster, 1, 1600);
+    cluster.cut("n3");
+    wait_for("the restart", || state(&cluster)["attempt"] == 2);
+    cluster.heal("n3");
+    let ended = launch.end(&cluster);
+    // n3 is well again, and clean.
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n3", "n5");
+    assert_eq!(ended.failures(), 1);
+}
+
+#[test]
+fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, HANG_AFTER, &run());
+    wait_for_column(&cluster, 1, 1600);
+    signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGSTOP);
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert_eq!(ended.failure(0)["replaced"].as_array().unwrap().len(), 0, "all nodes are well");
+    let how = ended.failure(0)["how"].as_str().unwrap();
+    assert!(
+        how.starts_with("silence, and 1 of 4 ranks are stopped by a signal, one on n3"),
+        "{how}"
+    );
+}
+
+/// The machine of the supervisor is gone for good, with the launcher on it: the same command on
+/// another machine resumes the run, once the user has said that the first one is lost.
+#[test]
+fn a_lost_head_node_is_replaced_by_another_machine() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    signal(&cluster.head_pids("skt-hpl"), Signal::SIGKILL);
+    signal(&cluster.launchers(), Signal::SIGKILL);
+    assert_ne!(first.end(&cluster).code, Some(0));
+    wait_for("the launcher's end", || cluster.launchers().is_empty());
+    // The other machine: one of another name, with the same shared folder.
+    let renamed = cluster.on_head("hostname").arg("other").status().expect("nsenter");
+    assert!(renamed.success());
+    let hosts = fs::read_to_string(cluster.shared().join("etc-hosts")).expect("names");
+    cluster.write("etc-hosts", &format!("{hosts}10.77.0.1 other\n"));
+    let refused = launch(&cluster, true, "", &run()).end(&cluster);
+    assert_eq!(refused.code, Some(2), "{}", refused.said);
+    assert!(refused.said.contains("--head-lost"), "{}", refused.said);
+    let ended = launch(&cluster, true, "--head-lost", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    let restart = ended.report.lines().find(|line| line.starts_with("# restart: at column "));
+    assert!(restart.is_some(), "resumed from the memory of the nodes: {}", ended.report);
+}
+
+#[test]
+fn a_supervisor_killed_leaves_the_job_to_the_next() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let kill_supervisor = |first: Launch| {
+        signal(&cluster.head_pids("skt-hpl"), Signal::SIGKILL);
+        assert_ne!(first.end(&cluster).code, Some(0));
+    };
+    // The job continues without its supervisor.
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 512);
+    kill_supervisor(first);
+    wait_for_column(&cluster, 1, 1600);
+    let status = cluster.on_head("bin/skt-hpl").arg("status").output().unwrap();
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("no supervisor: the job goes on"), "{status}");
+    let second = launch(&cluster, true, "", &run());
+    wait_for("the second supervisor", || {
+        let log = fs::read_to_string(cluster.shared().join("skt-hpl.launch/events.jsonl"));
+        log.is_ok_and(|log| log.contains("of an earlier supervisor"))
+    });
+    let third = launch(&cluster, true, "", &run()).end(&cluster);
+    assert_eq!(third.code, Some(2), "two at a time");
+    assert!(third.said.contains("another `skt-hpl launch` is at work"), "{}", third.said);
+    let ended = second.end(&cluster);
+    assert!(ended.said.contains("start 1 of an earlier supervisor goes on"), "{}", ended.said);
+    assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
+
+    // The job dies, too.
+    let first = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    kill_supervisor(first);
+    signal(&cluster.launchers(), Signal::SIGKILL);
+    wait_for("the launcher's end", || cluster.launchers().is_empty());
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert_eq!(ended.failures(), 1);
+    assert_eq!(ended.failure(0)["how"], "the launcher ended unseen");
+}
+
+#[test]
+fn spares_spent_and_a_node_that_comes_back() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    cluster.power_off("n5");
+    let first = launch(&cluster, true, "--probe-limit 5s", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    let ended = first.end(&cluster);
+    assert_eq!(ended.code, Some(75), "{}", ended.said);
+    assert_eq!(ended.account["status"], "gave-up");
+    let why = ended.account["reason"].as_str().unwrap();
+    assert!(why.starts_with("n2 (") && why.ends_with("no spare node is left"), "{why}");
+    cluster.power_on("n2").unwrap();
+    let ended = launch(&cluster, true, "--probe-limit 5s", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn more_losses_than_the_code_covers() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    let first = launch(&cluster, true, "--probe-limit 5s", &run());
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    cluster.power_off("n3");
+    let ended = first.end(&cluster);
+    assert_eq!(ended.code, Some(2), "{}", ended.said);
+    assert!(ended.said.contains("more is lost than the checkpoint can rebuild"), "{}", ended.said);
+    let ended = launch(&cluster, true, "--start-over", &run()).end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+}
+
+#[test]
+fn stopped_in_order_and_resumed() {
+    let Some(cluster) = cluster(4, 0) else { return };
+    // The run is long enough: ranks continue for a second when their launcher is told to end.
+    let run = run().replace(N, "7200");
+    let first = launch(&cluster, false, "", &run);
+    wait_for("a checkpoint", || beats(&cluster, 1).iter().any(|beat| beat["phase"] == "stamp"));
+    signal(&cluster.head_pids("skt-hpl"), Signal::SIGTERM);
+    let ended = first.end(&cluster);
+    assert_eq!(ended.code, Some(75), "{}", ended.said);
+    assert!(ended.said.contains("start the same command again to resume"));
+    assert!(cluster.segment_bytes("n1") > 1 << 20, "the checkpoint stays");
+    assert!(cluster.pids("n1", "skt-hpl").is_empty(), "the job does not");
+    let ended = launch(&cluster, false, "", &run).end(&cluster);
+    ended.passed();
+    assert_clean(&cluster);
+    assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(2)));
+}
+
+#[test]
+fn the_report_grows_and_has_the_tests_of_all_starts() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run().replace(N, &format!("2400,{N}")));
+    let result = |n: &str| format!("WR11C2R4 {n:>11}");
+    wait_for("the first result", || launch.report().contains(&result("2400")));
+    wait_for("a checkpoint of the second test", || {
+        let of_second = |beat: &&Value| beat["n"].as_u64() == N.parse().ok();
+        beats(&cluster, 1).iter().filter(of_second).any(|beat| beat["phase"] == "stamp")
+    });
+    assert!(!launch.report().contains(&result(N)));
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    ended.passed().replaced(0, "n2", "n5");
+    assert_clean(&cluster);
+    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    let report = &ended.report;
+    let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
+    // The result is in the report of each start, of which the last is whole.
+    assert_eq!(report.matches(&result("2400")).count(), 2, "{report}");
+    once(&result(N));
+    once("# start 1 ended here; what follows is the report of start 2\n");
+    once("# tests 1 to 1 were done by an earlier start\n");
+    once("Finished      2 tests");
+    once("End of Tests.");
+}
+
+#[test]
+fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &run());
+    wait_for_column(&cluster, 1, 1600);
+    fs::remove_dir_all(cluster.shared().join("skt-hpl.launch")).unwrap();
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    assert!(ended.said.contains("the job is watched on"), "{}", ended.said);
+    assert!(ended.said.contains("the state is saved again"), "{}", ended.said);
+    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
+}
+
+/// Makes the state folder a file system of its own, so small that a test can fill it.
+fn mount_state_folder(cluster: &Alone) {
+    let script = "mkdir -m 700 skt-hpl.launch; \
+                  mount -t tmpfs -o size=16m,mode=700 state skt-hpl.launch";
+    assert!(cluster.on_head("sh").args(["-ec", script]).status().unwrap().success());
+}
+
+fn fill_state_folder(cluster: &Alone) {
+    let script = "head -c 999999999999 /dev/zero > skt-hpl.launch/full 2>/dev/null; true";
+    cluster.on_head("sh").args(["-c", script]).status().unwrap();
+}
+
+fn assert_watched_on(ended: &Ended) {
+    assert!(ended.said.contains("No space left on device"), "{}", ended.said);
+    assert_eq!(ended.said.matches("the job is watched on").count(), 1, "{}", ended.said);
+}
+
+#[test]
+fn a_state_folder_that_is_full_does_not_stop_the_run() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    mount_state_folder(&cluster);
+    let launch = launch(&cluster, true, HANG_AFTER, &run());
+    wait_for_column(&cluster, 1, 512);
+    fill_state_folder(&cluster);
+    let ended = launch.end(&cluster);
+    assert_watched_on(&ended);
+    assert_eq!(ended.passed().failures(), 0, "{}", ended.said);
+}
+
+#[test]
+fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    mount_state_folder(&cluster);
+    let launch = launch(&cluster, true, HANG_AFTER, &run());
+    wait_for_column(&cluster, 1, 512);
+    fill_state_folder(&cluster);
+    // The failure is noticed while start 1 runs: at its end there is space again, which was
+    // reserved for it.
+    launch.wait_for_words("No space left on device");
+    wait_for_column(&cluster, 1, 1600);
+    cluster.power_off("n2");
+    let ended = launch.end(&cluster);
+    assert_watched_on(&ended);
+    ended.passed().replaced(0, "n2", "n5");
+    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+}
+
+#[test]
+fn a_node_whose_system_v_limits_are_low_is_replaced() {
+    let Some(cluster) = cluster(4, 2) else { return };
+    for (node, set) in [("n2", "echo 65536 > shmmax"), ("n3", "echo 3 > shmmni")] {
+        let script = format!("cd /proc/sys/kernel && {set}");
+        assert!(cluster.on_node(node, "sh").args(["-ec", &script]).status().unwrap().success());
+    }
+    let ended = launch(&cluster, true, "", &run()).end(&cluster);
+    ended.passed();
+    assert_eq!(ended.failures(), 0);
+    for (lost, why, by) in
+        [("n2", "kernel.shmmax = 65536", "n5"), ("n3", "kernel.shmmni = 3", "n6")]
+    {
+        let line = ended.said.lines().find(|line| line.contains(&format!("{by} takes its place")));
+        let line = line.unwrap_or_else(|| panic!("{}", ended.said));
+        assert!(line.contains(&format!("{lost} ")) && line.contains(why), "{line}");
+    }
+}
+
+#[test]
+fn a_node_whose_store_is_full_is_replaced() {
+    let Some(cluster) = cluster(4, 1) else { return };
+    let fill = "head -c 999999999999 /dev/zero > /dev/shm/full 2>/dev/null; true";
+    let mount = format!("mount -t tmpfs -o mode=1777,size=8m shm /dev/shm && {fill}");
+    let mounted = cluster.on_node("n2", "sh").args(["-c", &mount]).status().unwrap();
+    assert!(mounted.success());
+    let ended = launch(&cluster, true, "", &format!("{} --store posix", run())).end(&cluster);
+    ended.passed();
+    assert_eq!(ended.failures(), 0);
+    assert!(ended.said.contains("n5 takes its place"), "{}", ended.said);
+}
+
+#[test]
+fn a_missing_agent_is_bad_input() {
+    let Some(cluster) = cluster(2, 0) else { return };
+    let flags = "--launcher openmpi --hosts hosts --agent /nonexistent/ssh";
+    let mut command = cluster.on_head("bin/skt-hpl");
+    let out = command.arg("launch").args(flags.split(' ')).args(["--", "--n", "100"]).output();
+    let out = out.unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("cannot start /nonexistent/ssh, which runs commands on the nodes"),
+        "{said}"
+    );
+}
+
+#[test]
+fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
+    let Some(cluster) = cluster(2, 0) else { return };
+    let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("--nb"), "{}", ended.said);
+    let ended = launch(&cluster, false, "--launcher-program /bin/false", "--n 100").end(&cluster);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("gave no sign of life in 3 starts"), "{}", ended.said);
+    // A launcher that returns 0 and has done nothing is no success.
+    let flags = "--launcher-program /bin/true --state other";
+    let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("the launcher ended with code 0"), "{}", ended.said);
+}
+
+/// Ten random failures in one run; `scripts/soak-node-loss` runs it.
+#[test]
+#[ignore = "takes minutes"]
+fn ten_random_failures() {
+    use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+    use skt_hpl::model::exact::peaceful_seconds;
+    const FAILURES: usize = 10;
+    const MEAN_SECONDS: f64 = 6.0;
+    let Some(mut cluster) = cluster(4, FAILURES) else { return };
+    let run = "--n 14000 --nb 128 --p 1 --q 4 --parities 2 --checkpoint-every 8p! --progress off";
+    let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed("SKT_HPL_SEED"));
+    let start = Instant::now();
+    let plain = launch(&cluster, true, "--state plain", run).end(&cluster);
+    let undisturbed_seconds = start.elapsed().as_secs_f64();
+    let x = plain.passed().x().to_owned();
+    let start = Instant::now();
+    let mut job = launch(&cluster, true, "", run);
+    wait_for_column(&cluster, 1, 128);
+    let mut strikes: Vec<f64> = Vec::new();
+    let mut next = Instant::now();
+    while strikes.len() < FAILURES {
+        // Uniform in (0, 1], then exponential.
+        let uniform = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        next += Duration::from_secs_f64(-MEAN_SECONDS * (1.0 - uniform).ln());
+        while Instant::now() < next && job.child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Three losses at once are more than two parities survive: the third waits until the job
+        // computes again.
+        wait_for("the job to compute again", || {
+            let failures = state(&cluster)["failures"].as_array().cloned().unwrap_or_default();
+            let computing =
+                failures.iter().filter_map(|failure| failure["computing_unix"].as_f64());
+            let computing = computing.fold(0.0, f64::max);
+            let has_ended = job.child.try_wait().unwrap().is_some();
+            has_ended || strikes.iter().filter(|struck| **struck > computing).count() < 2
+        });
+        let state = state(&cluster);
+        let Some(active) = state["pool"]["active"].as_array() else { break };
+        let names = active.iter().filter_map(|host| host["name"].as_str());
+        let on: Vec<&str> = names.filter(|name| cluster.is_on(name)).collect();
+        if on.is_empty() || job.child.try_wait().unwrap().is_some() {
+            break;
+        }
+        let victim = on[(random.next_u64() % on.len() as u64) as usize];
+        let struck = unix();
+        match random.next_u64() % 2 {
+            0 => cluster.power_off(victim),
+            _ => cluster.power_off_silently(victim),
+        }
+        strikes.push(struck);
+    }
+    let ended = job.end(&cluster);
+    let total_seconds = start.elapsed().as_secs_f64();
+    assert_eq!(ended.passed().x(), x);
+    assert_clean(&cluster);
+    assert!(strikes.len() >= FAILURES / 2, "only {} came before the end", strikes.len());
+    // The lost time is downtime, which is measured, and work that is done again. The model has this
+    // for a period of T seconds between checkpoints that is tried until no failure strikes it: mu
+    // (e^(T/mu) - 1) seconds, of which the last T succeed after e^(T/mu) - 1 tries.
+    let failures = ended.account["failures"].as_array().unwrap();
+    let mut since = 0.0;
+    let mut down_seconds = 0.0;
+    let mut is_down = false;
+    for failure in failures {
+        let detected = failure["detected_unix"].as_f64().unwrap();
+        let first = strikes.iter().find(|struck| **struck > since && **struck <= detected);
+        // A start that is struck before it computes is downtime from the previous start on.
+        let seen = || failure["last_sign_unix"].as_f64().unwrap();
+        let from = if is_down { since } else { first.copied().unwrap_or_else(seen) };
+        is_down = failure["computing_unix"].is_null();
+        let until = failure["computing_unix"].as_f64().unwrap_or(detected);
+        down_seconds += until - from;
+        since = until;
+    }
+    let period_seconds = undisturbed_seconds / (14000.0 / (8.0 * 128.0));
+    let tries = (period_seconds / MEAN_SECONDS).exp_m1();
+    let again_each = (peaceful_seconds(period_seconds, MEAN_SECONDS) - period_seconds) / tries;
+    let again_seconds = failures.len() as f64 * again_each;
+    let lost_seconds = total_seconds - undisturbed_seconds;
+    // A try is struck anywhere in its period; periods are longer at the start of an elimination
+    // than at its end, and the machine has other work.
+    let deviation_seconds = (failures.len() as f64 / 12.0).sqrt() * period_seconds;
+    let slack_seconds = 4.0 * deviation_seconds + 0.2 * undisturbed_seconds;
+    eprintln!(
+        "{} power-offs, {} failures of the job: {total_seconds:.1} s, undisturbed \
+         {undisturbed_seconds:.1} s; lost {lost_seconds:.1} s; expected {:.1} s = \
+         {down_seconds:.1} s down + {again_seconds:.1} s again, within {slack_seconds:.1} s",
+        strikes.len(),
+        failures.len(),
+        down_seconds + again_seconds
+    );
+    assert!((lost_seconds - down_seconds - again_seconds).abs() <= slack_seconds);
+}

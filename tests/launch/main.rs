@@ -1,0 +1,25 @@
+//! `skt-hpl launch` on a cluster of namespaces on this machine, with real launchers.
+
+#[path = "../cluster_box/mod.rs"]
+mod cluster_box;
+#[path = "../dice/mod.rs"]
+mod dice;
+#[path = "../executables/mod.rs"]
+mod executables;
+#[path = "../large_machine/mod.rs"]
+mod large_machine;
+#[path = "../report_schema/mod.rs"]
+mod report_schema;
+#[macro_use]
+#[path = "../supervised/mod.rs"]
+mod supervised;
+
+mod launch_box;
+mod launch_json;
+mod launch_large;
+mod launch_levels;
+mod launch_links;
+mod launch_mpich;
+mod launch_run;
+mod launch_slurm;
+mod launch_ssh;

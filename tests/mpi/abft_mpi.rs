@@ -1,0 +1,402 @@
+//! Real ranks under mpirun whose elimination carries checksums: they are killed with signal 9 at
+//! any time, with and without the loss of their memory, and started again until the run ends.
+//!
+//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) makes a thousand
+//! kills, and a larger number that many jobs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::dice::{Dice, seed};
+use crate::mpi_job::{Ended, Job, When};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
+
+/// The number of jobs that a soak kills.
+fn soak_jobs() -> Option<usize> {
+    match std::env::var("SKT_FT_SOAK").ok()?.parse().expect("a number of jobs") {
+        0 => None,
+        1 => Some(334),
+        jobs => Some(jobs),
+    }
+}
+
+/// P, Q, number of checksums, and order of the system.
+type Shape = (usize, usize, usize, usize);
+
+fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Job {
+    let flags =
+        format!("--n {n} --nb 32 --p {p} --q {q} --parities {checksums} --progress off {flags}");
+    Job::new(Path::new(PROGRAM), ranks, name, &flags)
+}
+
+fn with_checksums(shape: Shape, name: &str, flags: &str) -> Job {
+    let (p, q, checksums, _) = shape;
+    hpl(shape, p * (q + checksums), name, &format!("--ft abft {flags}"))
+}
+
+fn residual(ended: &Ended) -> f64 {
+    let line = ended.text.lines().find(|line| line.contains("PASSED"));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    line.split_whitespace().nth(1).expect("a residual").parse().expect("a number")
+}
+
+/// This host's name as ranks report it.
+fn host() -> String {
+    nix::unistd::gethostname().expect("a name").into_string().expect("ASCII")
+}
+
+/// The share of the time that the table of phases covers, in percent.
+fn phases_percent(ended: &Ended) -> f64 {
+    let line = ended.text.lines().find(|line| line.starts_with("#   sum"));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    line.split_whitespace().last().expect("a share").parse().expect("a number")
+}
+
+#[test]
+fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
+    for (index, shape) in
+        [(1, 2, 1, 300), (2, 2, 1, 250), (1, 3, 2, 290), (2, 1, 3, 200)].into_iter().enumerate()
+    {
+        let (p, q, ..) = shape;
+        for depth in ["--depth 0", "--depth 1 --threads 2"] {
+            let name = format!("bits{index}{}", depth.len());
+            let plain = hpl(shape, p * q, &name, &format!("--ft none {depth}")).start(&[]);
+            let job = with_checksums(shape, &name, depth);
+            let ended = job.start(&[]);
+            assert!(plain.ok && ended.ok, "{}\n{}", plain.text, ended.text);
+            assert_eq!(ended.x(), plain.x(), "{shape:?} {depth}");
+            assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
+            assert!(ended.text.contains("# checksums: in `other` are"), "{}", ended.text);
+            job.assert_nothing_is_left();
+        }
+    }
+}
+
+/// The same ranks, no more than there are checksums, die again and again, with or without their
+/// memory: each time the next start continues, and the run ends with the right result.
+#[test]
+fn ranks_killed_at_any_time() {
+    let jobs = soak_jobs().unwrap_or(5);
+    let seed = seed("SKT_FT_SEED");
+    let mut dice = Dice(seed);
+    let (mut kills, mut went_on, mut losses) = (0, 0, 0);
+    let mut ratios = [const { Vec::new() }; 2];
+    let mut number = 0;
+    // Where jobs run much faster than the one that was timed, no kill may strike the work.
+    while number < jobs || went_on == 0 && number < 5 * jobs {
+        let shape = [(1, 2, 1, 3000), (2, 2, 1, 2500), (1, 2, 2, 3000)][number % 3];
+        let (p, q, checksums, _) = shape;
+        let width = q + checksums;
+        let threads = if number % 2 == 0 { "" } else { "--threads 2" };
+        let (undisturbed, times) = with_checksums(shape, "none", threads).start_timed();
+        // The run is long enough for ranks that the system starts some ms late not to matter.
+        let phases = phases_percent(&undisturbed);
+        assert!((80.0..101.0).contains(&phases), "phases make {phases} %: {}", undisturbed.text);
+        let undisturbed = residual(&undisturbed);
+        let job = with_checksums(shape, &format!("random{number}"), threads);
+        let row = dice.roll(p);
+        let mut victims = vec![row * width + dice.roll(width)];
+        if checksums > 1 {
+            victims.push(row * width + (victims[0] % width + 1 + dice.roll(width - 1)) % width);
+        }
+        for left in (0..=3).rev() {
+            let (ended, killed) = match left {
+                0 => (job.start(&[]), false),
+                _ => job.start_and_kill(&victims, times.any(&mut dice)),
+            };
+            kills += usize::from(killed);
+            went_on += usize::from(ended.text.contains("# restart: at column"));
+            if ended.ok {
+                // docs/abft.md explains why it grows; the threshold of the test is 16.
+                let times = residual(&ended) / undisturbed;
+                assert!(times < 20.0, "seed {seed}: {times} times: {}", ended.text);
+                ratios[checksums - 1].push(times);
+                break;
+            }
+            assert!(left > 0, "seed {seed}, job {number}, {victims:?}: {}", ended.text);
+            if dice.roll(2) == 0 {
+                losses += victims.iter().map(|&rank| job.lose(rank)).sum::<usize>();
+            }
+        }
+        job.assert_nothing_is_left();
+        number += 1;
+    }
+    println!("{number} jobs, {kills} kills, {losses} segments lost, {went_on} starts went on");
+    assert!(went_on > 0, "no job was killed while it computed");
+    for (ratios, checksums) in ratios.iter_mut().zip(1..) {
+        ratios.sort_by(f64::total_cmp);
+        let of = |share: f64| ratios[(share * (ratios.len() - 1) as f64) as usize];
+        println!(
+            "{checksums} checksum(s): residual {:.2} times (median), {:.2} (99 %), {:.2} at most",
+            of(0.5),
+            of(0.99),
+            of(1.0)
+        );
+    }
+}
+
+/// A wrong number ends the run before the residual would show it, and stays known to the next
+/// start; with two checksums it is corrected.
+#[test]
+fn a_flipped_bit_is_told_or_mended() {
+    let flip = "--inject flip:1@column:512";
+    // No check falls between the flip and the end of its group, where only the checksums notice it.
+    let late = format!("--check-every 1000 {flip}");
+    let told = |job: &Job, says: &[&str], says_not: &[&str]| {
+        let ended = job.start(&[]);
+        // mpirun of Open MPI 5 wraps long lines.
+        let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(ended.code, Some(2), "{text}");
+        assert_eq!(text.matches("error: ").count(), 1, "one rank speaks: {text}");
+        says.iter().for_each(|says| assert!(text.contains(says), "{says}: {text}"));
+        // No rank aborts the others, and none says that the run can continue.
+        let no_abort = ["MPI_ABORT", "ended by a signal", "goes on"];
+        let says_not = says_not.iter().chain(&no_abort);
+        says_not.for_each(|says| assert!(!text.contains(says), "{says}: {text}"));
+    };
+    // One of the ranks is beyond the grid, and must learn of the end, too.
+    let job = hpl((1, 2, 1, 1500), 4, "flip", &format!("--ft abft {late}"));
+    let one = [
+        "error: the checksums contradict row ",
+        ") noticed. Any rank may have given the wrong number. One parity notices",
+        "has no --level: start over with --resume never. With --parities 2 or 3 a",
+    ];
+    told(&job, &one, &[]);
+    told(&job, &["error: an earlier start found wrong numbers in the matrix"], &[]);
+    let anew = job.start(&["--resume", "never"]);
+    assert!(anew.ok && anew.text.contains("computed anew: 0"), "{}", anew.text);
+    job.assert_nothing_is_left();
+
+    // With two checksums, the rank that gave the wrong number is named, but it is too late to mend
+    // it.
+    let job = with_checksums((1, 2, 2, 1500), "late", &late);
+    let origin = format!("The wrong number comes from rank 1 ({}) of process column 1, ", host());
+    let two = [&origin[..], "too late to mend it", "--check-every below 1000 panels notices more"];
+    told(&job, &two, &["--parities"]);
+    assert!(job.start(&["--resume", "never"]).ok);
+    job.assert_nothing_is_left();
+
+    let job = with_checksums((2, 2, 2, 1200), "mend", &format!("--check-every 1 {flip}"));
+    let ended = job.start(&[]);
+    assert!(ended.ok && ended.text.contains("computed anew: 1"), "{}", ended.text);
+    let lines: Vec<&str> =
+        ended.text.lines().filter(|line| line.starts_with("# mended: ")).collect();
+    let [line] = lines[..] else { panic!("{}", ended.text) };
+    let begin = format!("# mended: {} rank 1: 1 row, first row ", host());
+    assert!(line.starts_with(&begin) && line.ends_with(", at column 512"), "{line}");
+    job.assert_nothing_is_left();
+
+    let job = hpl((1, 2, 1, 300), 2, "unnoticed", &format!("--ft self {flip}"));
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("only --ft abft notices"), "{}", ended.text);
+    let job = hpl((1, 2, 1, 300), 2, "senseless", "--ft self --check-every 3");
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("--check-every"), "{}", ended.text);
+}
+
+/// The data of surviving ranks is checked before a lost rank is rebuilt: a wrong number elsewhere
+/// is reported, or corrected with two checksums. If no checksum is left to notice it, the residual
+/// fails, and the report gives the reason.
+#[test]
+fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
+    let start_twice = |shape: Shape, name: &str, flipped: usize| {
+        let flags = "--check-every 1000 --inject 0@column:160 --inject";
+        let job = with_checksums(shape, name, &format!("{flags} flip:{flipped}@column:128"));
+        let ended = job.start(&[]);
+        assert!(!ended.ok, "{}", ended.text);
+        assert!(job.lose(0) > 0, "rank 0 had memory");
+        let ended = job.start(&[]);
+        assert!(ended.text.contains("# unverified:") == ended.text.contains("FAILED"));
+        (job, ended)
+    };
+    let (job, ended) = start_twice((2, 2, 1, 500), "elsewhere", 4);
+    let what = "(process row 1), at column ";
+    assert!(!ended.ok && ended.text.contains(what), "{}", ended.text);
+    let [a, b, c] = [3, 4, 5].map(|rank| format!("rank {rank} ({})", host()));
+    let origin = format!("comes from one of {a}, {b}, {c}, its memory or a link");
+    assert!(ended.text.contains(&origin), "{}", ended.text);
+    let anew = job.start(&["--resume", "never"]);
+    assert!(anew.ok, "{}", anew.text);
+    let (job, ended) = start_twice((2, 2, 2, 500), "mended", 5);
+    assert!(ended.ok && !ended.text.contains("computed anew: 0"), "{}", ended.text);
+    assert!(ended.text.contains("ranks rebuilt: [0]"), "{}", ended.text);
+    job.assert_nothing_is_left();
+    let (_, ended) = start_twice((1, 2, 1, 500), "hidden", 1);
+    let why = "# unverified: process row 0 was rebuilt at column";
+    assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
+}
+
+/// Without grace several ranks may be torn: the next start continues, or reports what is lost.
+#[test]
+fn all_ranks_killed_at_once() {
+    let jobs = soak_jobs().map_or(4, |jobs| jobs.min(100));
+    let (shape, ranks) = ((2, 2, 1, 4000), 6);
+    let all: Vec<usize> = (0..ranks).collect();
+    let undisturbed = with_checksums(shape, "undisturbed", "");
+    let (ended, times) = undisturbed.start_timed();
+    assert!(ended.ok, "{}", ended.text);
+    let (mut over_before, mut went_on, mut refused) = (0, 0, 0);
+    let mut whole = times.under_way;
+    for number in 0..jobs {
+        let job = with_checksums(shape, &format!("all{number}"), "");
+        let after = whole.mul_f64((number as f64 + 0.5) / jobs as f64);
+        let (first, killed) = job.start_and_kill(&all, When::UnderWay(after));
+        if first.ok {
+            // The others are as fast as this one was, on a machine whose other work has ended.
+            whole /= 2;
+            over_before += 1;
+            continue;
+        }
+        assert!(killed, "{}", first.text);
+        let ended = job.start(&[]);
+        if ended.ok {
+            assert!(ended.text.contains("PASSED"), "{}", ended.text);
+            went_on += usize::from(ended.text.contains("# restart: at column"));
+        } else {
+            let why = "has lost the memory of ranks";
+            assert!(ended.text.contains(why) && ended.x().is_none(), "{}", ended.text);
+            refused += 1;
+            let ended = job.start(&["--resume", "never"]);
+            assert!(ended.ok, "{}", ended.text);
+        }
+        job.assert_nothing_is_left();
+    }
+    println!("{jobs} jobs: {over_before} over before, {went_on} went on, {refused} refused");
+    assert!(went_on + refused > 0, "no job was killed while it computed");
+}
+
+/// If the launcher is told to end, or is lost, no rank ends within a part, and none is torn.
+#[test]
+fn the_end_of_the_launcher_tears_no_memory() {
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        // The products take long: without grace most of such jobs would lose two ranks or three.
+        let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress live";
+        let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags);
+        // A launcher that is killed leaves its own files.
+        let own = TempDir::new_in("/dev/shm").expect("a folder");
+        let folder = own.path().to_str().expect("a plain name");
+        // Nor does it pass on what ranks say then.
+        let own_file = format!("exec \"$0\" \"$@\" 2>> {folder}/said");
+        let job = job.launched(
+            &[
+                &["--mca", "btl_vader_backing_directory", folder][..],
+                &["--mca", "orte_tmpdir_base", folder],
+                &["sh", "-c", &own_file],
+            ]
+            .concat(),
+        );
+        let said = || std::fs::read_to_string(own.path().join("said")).unwrap_or_default();
+        let first = job.start_and(When::FromLaunch(Duration::ZERO), |mpirun| {
+            let is_at_work = said().contains(": column ");
+            if is_at_work {
+                signal::kill(Pid::from_raw(mpirun as i32), signal).expect("a signal to a child");
+            }
+            is_at_work
+        });
+        assert!(!first.ok && first.x().is_none(), "{}", first.text);
+        let words = said().matches("ended by a signal").count();
+        assert_eq!(words, usize::from(signal == Signal::SIGINT), "{}", said());
+        let ended = job.start(&[]);
+        assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+        let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));
+        assert!(line.is_some_and(|line| line.contains("ranks rebuilt: []")), "{}", ended.text);
+        job.assert_nothing_is_left();
+    }
+}
+
+/// A BLAS of 0.5 Gflop/s, as slow as for large matrices. It marks that a rank of the job has begun
+/// a product on more than a thousand rows.
+const SLOW_BLAS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+void dgemm_(char *a, char *b, int *m, int *n, int *k, void *f, void *g, void *h, void *i,
+            void *j, void *l, void *o, void *p) {
+    void (*real)(char *, char *, int *, int *, int *, void *, void *, void *, void *, void *,
+                 void *, void *, void *) = dlsym(RTLD_NEXT, "dgemm_");
+    char name[4096];
+    snprintf(name, sizeof name, "%s/%s", getenv("SLOW_BLAS"), getenv("OMPI_COMM_WORLD_RANK"));
+    // With messages, a product has up to 1152 rows.
+    if (*n > 1000 && *k > 100) close(open(name, O_CREAT | O_WRONLY, 0600));
+    real(a, b, m, n, k, f, g, h, i, j, l, o, p);
+    double seconds = 2.0 * *m * *n * *k / 5e8;
+    struct timespec left = {seconds, (seconds - (long)seconds) * 1e9};
+    while (nanosleep(&left, &left)) {}
+}
+"#;
+
+/// One rank dies while the others are in products that would take three seconds, longer than a
+/// launcher waits before it kills: they end between two calls.
+#[test]
+fn one_death_tears_no_other_rank_where_products_are_slow() {
+    let folder = TempDir::new().expect("a folder");
+    let [source, library] = ["slow.c", "libslow.so"].map(|name| folder.path().join(name));
+    std::fs::write(&source, SLOW_BLAS).expect("our folder");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
+    assert!(cc.status().expect("a C compiler, which links Rust, too").success());
+    let flags = "--ft abft --n 6000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
+    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags);
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let says = format!("SLOW_BLAS={}", folder.path().display());
+    let job = job.launched(&["-x", &preload, "-x", &says]);
+    // Rank 1 is the owner of the next panel, which it advances first.
+    let (others, victim) = ([0, 2], 1);
+    let ended = job.start_and(When::FromLaunch(Duration::ZERO), |_| {
+        let multiplies = |rank: &usize| folder.path().join(rank.to_string()).exists();
+        let is_time = others.iter().all(multiplies);
+        if is_time {
+            job.kill_rank(victim);
+        }
+        is_time
+    });
+    assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+    let ended = job.launched(&[]).start(&[]);
+    let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));
+    assert!(line.is_some_and(|line| line.contains("ranks rebuilt: [1]")), "{}", ended.text);
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+}
+
+#[test]
+fn more_losses_than_checksums_are_refused_by_name() {
+    let job = with_checksums((1, 3, 1, 900), "lost", "--inject 1@column:450");
+    let first = job.start(&[]);
+    assert!(!first.ok, "{}", first.text);
+    assert_eq!((job.lose(1), job.lose(3)), (1, 1), "{}", first.text);
+    for _ in 0..2 {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+        assert!(ended.text.contains("lost ranks [1, 3]"), "{}", ended.text);
+        assert_eq!(job.segments(None).len(), 2, "nothing is thrown away");
+    }
+    let ended = job.start(&["--resume", "never"]);
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_would_do() {
+    let refused = |job: &Job, says: &[&str]| {
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+        // The mpirun of Open MPI 5 wraps long lines.
+        let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        says.iter().for_each(|says| assert!(text.contains(says), "{says}: {}", ended.text));
+    };
+    let few = hpl((1, 2, 1, 100), 2, "few", "--ft abft");
+    refused(&few, &["the 1 x 2 grid with 1 checksum column needs 3 ranks, this job has 2"]);
+    let deep = with_checksums((1, 2, 1, 100), "deep", "--depth 2");
+    refused(&deep, &["--depth: value 2 is out of range; legal: 0 or 1, with --ft abft"]);
+    let every = with_checksums((1, 2, 1, 100), "every", "--checkpoint-every 5p");
+    refused(&every, &["--checkpoint-every: has no meaning with --ft abft"]);
+    let many = hpl((1, 2, 4, 100), 6, "many", "--ft abft");
+    refused(&many, &["--parities: value 4 is out of range; legal: 1 to 3"]);
+}

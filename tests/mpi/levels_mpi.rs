@@ -1,0 +1,571 @@
+//! Real ranks under mpirun lose all of their memory, and continue from images in files: x has the
+//! same bits as that of a run without checkpoints, and nothing is left over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::mpi_job::{Ended, Job};
+use skt_hpl::checkpoint::level::SpacedRanks;
+use tempfile::TempDir;
+
+const RANKS: usize = 4;
+/// 8 checkpoints, one every 2 panels.
+const SYSTEM: &str = "--n 250 --nb 16 --p 2 --q 2 --checkpoint-every 2p! --progress plain";
+/// An image of each checkpoint.
+const OFTEN: &str = "every=1ms";
+
+fn hpl(name: &str, flags: &str) -> Job {
+    let (program, flags) = (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), format!("{SYSTEM} {flags}"));
+    let at_once = ["--mca", "odls_base_sigkill_timeout", "0"];
+    Job::new(program, RANKS, name, &flags).launched(&at_once)
+}
+
+/// P = 2, Q = 2 and a process column of checksums: ranks 0 to 2 are a process row.
+const ABFT_RANKS: usize = 6;
+
+fn abft(name: &str, flags: &str) -> Job {
+    let system = "--ft abft --n 250 --nb 16 --p 2 --q 2 --check-every 4 --progress plain";
+    let (program, flags) = (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), format!("{system} {flags}"));
+    let at_once = ["--mca", "odls_base_sigkill_timeout", "0"];
+    Job::new(program, ABFT_RANKS, name, &flags).launched(&at_once)
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// The flag of a level in a folder.
+fn level(reach: &str, folder: &TempDir) -> String {
+    format!("--level {reach}:{},{OFTEN}", folder.path().display())
+}
+
+/// The files of images in a folder of levels, by their paths.
+fn images(folder: &TempDir) -> Vec<PathBuf> {
+    let runs = fs::read_dir(folder.path()).expect("a folder");
+    let files = runs.flat_map(|run| fs::read_dir(run.unwrap().path()).expect("a folder of a run"));
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+/// The ranks of a file, and its epoch.
+fn ranks_and_epoch(path: &Path) -> (SpacedRanks, u64) {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let words: Vec<&str> = name.split('.').collect();
+    let [_, ranks, _, _, epoch] = words[..] else { panic!("{name}") };
+    (ranks[1..].parse().expect(name), epoch[1..].parse().expect(name))
+}
+
+/// Changes the nonzero part of a rank's image in a file.
+fn change_image(path: &Path, rank: usize, change: impl Fn(&mut [u8])) {
+    let (ranks, _) = ranks_and_epoch(path);
+    let mut bytes = fs::read(path).expect("a file of images");
+    let slot_bytes = bytes.len() / ranks.count();
+    let slot = bytes.chunks_mut(slot_bytes).nth(ranks.place_of(rank).unwrap()).unwrap();
+    let end = slot.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    change(&mut slot[..end]);
+    fs::write(path, bytes).expect("written");
+}
+
+/// Whether all ranks of a file have sealed their images.
+fn is_sealed(path: &Path) -> bool {
+    let bytes = fs::read(path).expect("a file of images");
+    let mut slots = bytes.chunks(bytes.len() / ranks_and_epoch(path).0.count());
+    slots.all(|slot| slot.starts_with(b"SKTIMAG"))
+}
+
+fn killed(job: &Job, more: &[&str]) {
+    let ended = job.start(more);
+    assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
+}
+
+/// Flags for these faults, one per start.
+fn injects(faults: &[&str]) -> String {
+    faults.iter().map(|fault| format!(" --inject {fault}")).collect()
+}
+
+/// Kills `starts` starts, one after the other, with all memory lost after each.
+fn lost_again_and_again(job: &Job, starts: usize) {
+    for _ in 0..starts {
+        killed(job, &[]);
+        lose_all(job);
+    }
+}
+
+fn lose_all(job: &Job) {
+    (0..ABFT_RANKS.max(RANKS)).for_each(|rank| _ = job.lose(rank));
+}
+
+fn check_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
+    let plain = hpl("levels-plain", "--ft none").start(&[]);
+    assert_eq!(ended.x(), plain.x(), "{}", ended.text);
+    check_cleared(job, ended, folders);
+}
+
+/// A rank is lost before the images of a test whose result is kept are removed: later starts, which
+/// no longer open this test, remove them.
+#[test]
+fn images_of_a_test_that_is_done_go_with_its_run() {
+    let folder = folder();
+    let flags = format!("--n 150,250 {} --inject 1@clear", level("global", &folder));
+    let mut job = hpl("done", "");
+    job.flags.drain(..2);
+    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    killed(&job, &[]);
+    assert_ne!(images(&folder), [] as [PathBuf; 0]);
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("tests 1 to 1 were done by an earlier start"), "{}", ended.text);
+    check_cleared(&job, &ended, &[&folder]);
+}
+
+/// Checks the end of a run with checksums in its elimination: some rank may have been killed before
+/// its newest image was whole, and data rebuilt from sums has other last bits.
+fn check_abft_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
+    match ended.text.contains("# rounding: rebuilt data") {
+        true => check_cleared(job, ended, folders),
+        false => check_end(job, ended, folders),
+    }
+}
+
+fn check_cleared(job: &Job, ended: &Ended, folders: &[&TempDir]) {
+    assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+    job.assert_nothing_is_left();
+    for folder in folders {
+        let left = fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(left, 0, "the folder of the run goes with it");
+    }
+}
+
+#[test]
+fn a_run_that_has_lost_all_memory_goes_on_from_its_images() {
+    for (case, flags) in ["--ft self", "--ft double", "--ft self --overlap on"].iter().enumerate() {
+        let folder = folder();
+        let flags = format!("{flags} {} --inject 1@column:200", level("local", &folder));
+        let job = hpl(&format!("all{case}"), &flags);
+        killed(&job, &[]);
+        lose_all(&job);
+        let ended = job.start(&["--resume", "require"]);
+        assert!(ended.text.contains("# images: local:"), "{}", ended.text);
+        assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+        check_end(&job, &ended, &[&folder]);
+    }
+}
+
+/// With checksums in the elimination, all memory is lost, also during the restart from images, at
+/// several of its steps.
+#[test]
+fn a_run_with_checksums_goes_on_from_its_images() {
+    let folder = folder();
+    let faults = ["1@column:160", "2@recover-load:chunk=0", "0@recover-stamp", "3@column:192"];
+    let job = abft("abft-all", &(level("local", &folder) + &injects(&faults)));
+    lost_again_and_again(&job, faults.len());
+    let ended = job.start(&["--resume", "require"]);
+    for says in ["# images: local:", "in images of local:"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
+/// More ranks of a process row are lost than it has checksums, together with as many local images;
+/// the file system has them.
+#[test]
+fn a_process_row_that_has_lost_too_much_goes_on_from_the_level_that_has_enough() {
+    let (near, far) = (folder(), folder());
+    let flags =
+        format!("{} {} --inject 1@column:160", level("local", &near), level("global", &far));
+    let job = abft("abft-row", &flags);
+    killed(&job, &[]);
+    for rank in 0..2 {
+        job.lose(rank);
+        let is_its = |path: &&PathBuf| path.to_string_lossy().contains(&format!("/t0.r{rank}."));
+        images(&near).iter().filter(is_its).for_each(|path| fs::remove_file(path).unwrap());
+    }
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&near, &far]);
+}
+
+/// One image of a process row has rotted: the rank is rebuilt from the others.
+#[test]
+fn a_rotten_image_of_a_run_with_checksums_is_rebuilt() {
+    let folder = folder();
+    let job = abft("abft-rot", &format!("{} --inject 1@column:160", level("global", &folder)));
+    killed(&job, &[]);
+    lose_all(&job);
+    for path in images(&folder) {
+        change_image(&path, 4, |image| {
+            // The newest image may not have been begun.
+            image.last_mut().into_iter().for_each(|byte| *byte ^= 16);
+        });
+    }
+    let ended = job.start(&[]);
+    let restart = ended.text.lines().find(|line| line.starts_with("# restart:"));
+    // One rank of the other process row may be rebuilt, too.
+    assert!(restart.is_some_and(|line| line.contains("4]; downtime")), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
+/// A wrong number that one checksum cannot correct: the next start goes back to an image from
+/// before it.
+#[test]
+fn a_wrong_number_is_gone_back_behind() {
+    let folder = folder();
+    let flip = format!("{} --inject flip:1@column:128", level("local", &folder));
+    let job = abft("abft-flip", &flip);
+    let ended = job.start(&[]);
+    assert!(!ended.ok && ended.text.contains("the checksums contradict row"), "{}", ended.text);
+    let goes_back = "The same command goes back to the images of checkpoint ";
+    assert!(ended.text.contains(goes_back), "{}", ended.text);
+    assert!(!ended.text.contains("--resume never"), "{}", ended.text);
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
+/// The data in memory is of no use, and the level with the images fails: this is no reason to begin
+/// again. When the level is back, the run continues.
+#[test]
+fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
+    let folder = folder();
+    let (path, away) = (folder.path(), folder.path().with_extension("away"));
+    let flip = format!("{} --inject flip:1@column:128", level("local", &folder));
+    let job = abft("abft-away", &flip);
+    assert!(!job.start(&[]).ok);
+    fs::rename(path, &away).expect("away");
+    fs::write(path, "not a folder").expect("a file");
+    let ended = job.start(&[]);
+    fs::remove_file(path).expect("it is as it was");
+    fs::rename(&away, path).expect("back");
+    for says in ["error: level local:", "fails at process 0", "wrong numbers in the matrix"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+    check_abft_end(&job, &ended, &[&folder]);
+}
+
+/// A restart is killed while it loads, with all memory lost again, and one image is missing.
+#[test]
+fn a_restart_from_images_may_be_killed_and_lack_one() {
+    let folder = folder();
+    let faults = ["1@column:200", "2@recover-load:chunk=0", "0@recover-stamp"];
+    let job = hpl("load", &(level("global", &folder) + &injects(&faults)));
+    lost_again_and_again(&job, faults.len());
+    images(&folder).iter().for_each(|path| change_image(path, 3, |image| image.fill(0)));
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("ranks rebuilt: [3]"), "{}", ended.text);
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// A killed run that has lost its memory, with a local level and a global one.
+fn lost_with_two_levels(name: &str) -> (Job, TempDir, TempDir) {
+    let (near, far) = (folder(), folder());
+    let levels = format!("{} {}", level("local", &near), level("global", &far));
+    let job = hpl(name, &format!("{levels} --inject 1@column:200"));
+    killed(&job, &[]);
+    lose_all(&job);
+    (job, near, far)
+}
+
+/// Of two levels, the nearer has lost too much.
+#[test]
+fn the_level_that_has_enough_is_taken() {
+    let (job, near, far) = lost_with_two_levels("two");
+    images(&near).into_iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    check_end(&job, &ended, &[&near, &far]);
+}
+
+/// If no time is given, the first checkpoint has an image, and its cost decides when the next one
+/// is due: not in a run of this length.
+#[test]
+fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
+    const MONTH_SECONDS: f64 = 30.0 * 86400.0;
+    let folder = folder();
+    let json = folder.path().with_extension("json");
+    let level = format!("local:{}", folder.path().display());
+    let job = hpl("auto", &format!("--level {level} --json {}", json.display()));
+    let ended = job.start(&[]);
+    let report = fs::read(&json).expect("the run has written it");
+    fs::remove_file(&json).expect("it is there");
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+    let told = &report["tests"][0]["protection"]["levels"][0];
+    let value = |name: &str| told[name].as_f64().unwrap_or_else(|| panic!("{name}: {told}"));
+    assert_eq!(value("images"), 1.0, "{told}");
+    // The ranks have one thread. Stalls include those in which there was nothing to wait for.
+    let cost = value("stall_seconds") + value("cpu_seconds");
+    let best = (2.0 * MONTH_SECONDS * cost).sqrt().max(value("seconds"));
+    let interval = value("interval_seconds");
+    assert!(interval >= value("seconds"), "{told}");
+    assert!(interval > 0.7 * best && interval <= best * (1.0 + 1e-9), "{best}: {told}");
+    let words = format!("# images: {level}: 1 image(s) a rank in ");
+    let line = ended.text.lines().find(|line| line.starts_with(&words));
+    let line = line.unwrap_or_else(|| panic!("{}", ended.text));
+    assert!(line.contains(&format!("; by their cost one every {interval:.1} s")), "{line}");
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// If the time between two images is given, the report names no other.
+#[test]
+fn the_cost_of_images_says_nothing_where_a_time_is_given() {
+    let folder = folder();
+    let ended = hpl("given", &level("local", &folder)).start(&[]);
+    assert!(ended.ok && ended.text.contains("# images: local:"), "{}", ended.text);
+    assert!(!ended.text.contains("by their cost"), "{}", ended.text);
+}
+
+#[test]
+fn what_does_not_work_is_refused_in_words() {
+    let folder = folder();
+    let refused = |flags: &str, why: &str| {
+        let ended = hpl("refused", flags).start(&[]);
+        assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
+    };
+    let level = level("local", &folder);
+    refused(&format!("--ft single {level}"), "levels need --ft self, --ft double or --ft abft");
+    refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
+}
+
+/// The folder of a level is no folder when a killed run starts again. Its contents stay: the run
+/// continues from memory or, if the images are needed, when they are back.
+#[test]
+fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
+    for is_memory_lost in [false, true] {
+        let folder = folder();
+        let (path, away) = (folder.path(), folder.path().with_extension("away"));
+        let flags = format!("{} --inject 1@column:200", level("local", &folder));
+        let job = hpl(&format!("fails-{is_memory_lost}"), &flags);
+        killed(&job, &[]);
+        let content = || -> BTreeMap<PathBuf, Vec<u8>> {
+            images(&folder)
+                .into_iter()
+                .map(|path| (path.clone(), fs::read(path).unwrap()))
+                .collect()
+        };
+        let before = content();
+        fs::rename(path, &away).expect("away");
+        fs::write(path, "not a folder").expect("a file");
+        if is_memory_lost {
+            lose_all(&job);
+        }
+        let ended = job.start(&[]);
+        fs::remove_file(path).expect("it is as it was");
+        fs::rename(&away, path).expect("back");
+        assert_eq!(content(), before);
+        let says = match is_memory_lost {
+            true => ["error: level local:", "fails at process 0 (", "no node has memory"],
+            false => ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"],
+        };
+        for says in [path.to_str().unwrap()].into_iter().chain(says) {
+            assert!(ended.text.contains(says), "{says}: {}", ended.text);
+        }
+        assert_eq!(ended.ok, !is_memory_lost, "{}", ended.text);
+        if is_memory_lost {
+            check_end(&job, &job.start(&["--resume", "require"]), &[&folder]);
+        } else {
+            check_end(&job, &ended, &[]);
+        }
+    }
+}
+
+/// Another user has taken the name of the run's folder: images are written beside it, and found
+/// there when all memory is lost.
+#[test]
+fn a_name_that_another_user_has_taken_costs_no_images() {
+    // SAFETY: geteuid cannot fail and touches no memory.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can make a folder of another user");
+        return;
+    }
+    let folder = folder();
+    let flags = format!("{} --inject 1@column:200", level("global", &folder));
+    let job = hpl("taken", &flags);
+    let plant = folder.path().join(format!("skt-hpl-images.0.{}", job.run()));
+    fs::create_dir(&plant).expect("planted");
+    std::os::unix::fs::chown(&plant, Some(65534), None).expect("another user's");
+    killed(&job, &[]);
+    lose_all(&job);
+    let ended = job.start(&["--resume", "require"]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    fs::remove_dir(&plant).expect("it is empty, and still there");
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// The folder of a level is no longer a folder when the second of two tests begins.
+#[test]
+fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
+    let folder = folder();
+    let (path, away) = (folder.path(), folder.path().with_extension("away"));
+    let mut job = hpl("between", "");
+    job.flags.drain(..2);
+    let flags = format!("--n 2000,250 {}", level("local", &folder));
+    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    let ended = thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while images(&folder).is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(120), "no image is written");
+                thread::sleep(Duration::from_millis(1));
+            }
+            // The first test continues with the folder that it has opened.
+            fs::rename(path, &away).expect("away");
+            fs::write(path, "not a folder").expect("a file");
+        });
+        job.start(&[])
+    });
+    fs::remove_file(path).expect("it is as it was");
+    fs::rename(&away, path).expect("back");
+    assert!(ended.ok, "{}", ended.text);
+    for says in ["warning: no images of level local:", "2 tests with the following results"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+}
+
+/// Starts the job by `then` while the folder of a level is a file.
+fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
+    let (path, away) = (folder.path(), folder.path().with_extension("away"));
+    fs::rename(path, &away).expect("away");
+    fs::write(path, "not a folder").expect("a file");
+    let ended = then();
+    fs::remove_file(path).expect("it is as it was");
+    fs::rename(&away, path).expect("back");
+    ended
+}
+
+/// A job of two tests, which dies in the start that is told to.
+fn of_two_tests(name: &str, folder: &TempDir) -> Job {
+    let mut job = hpl(name, "");
+    job.flags.drain(..2);
+    let flags = format!("--n 250,350 {}", level("local", folder));
+    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    job
+}
+
+/// The level already fails when a killed run starts again in its first test: the next test has no
+/// images either, because the level has failed in this start.
+#[test]
+fn a_level_that_fails_from_a_restart_on_costs_the_level_and_not_the_tests_behind_it() {
+    let folder = folder();
+    let job = of_two_tests("behind", &folder);
+    killed(&job, &["--inject", "1@column:200"]);
+    let ended = without_the_folder(&folder, || job.start(&[]));
+    assert!(ended.ok, "{}", ended.text);
+    for says in ["# restart: ", "2 tests with the following results"] {
+        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    }
+    let warnings = ended.text.matches("warning: no images of level local:").count();
+    assert_eq!(warnings, 2, "one for each test: {}", ended.text);
+}
+
+/// The level fails from a restart on, and an earlier start has left images of the next test: the
+/// run ends before that test, and continues from its images when they are back.
+#[test]
+fn a_level_that_fails_from_a_restart_on_does_not_hide_the_images_of_a_later_test() {
+    let folder = folder();
+    let job = of_two_tests("hidden", &folder);
+    killed(&job, &["--inject", "1@column:300"]);
+    lose_all(&job);
+    job.lose_results();
+    killed(&job, &["--inject", "2@column:200"]);
+    let ended = without_the_folder(&folder, || job.start(&[]));
+    assert!(!ended.ok && ended.text.contains("error: level local:"), "{}", ended.text);
+    assert!(ended.text.contains("PASSED"), "the first test goes on: {}", ended.text);
+    let ended = job.start(&[]);
+    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
+    check_cleared(&job, &ended, &[&folder]);
+}
+
+/// The newest images rot in the files of two ranks, which is more than one parity survives: the
+/// next older ones are taken.
+#[test]
+fn images_that_have_rotted_are_passed_over() {
+    let folder = folder();
+    // No image is given up, however slow the disk is, and none is begun while another is written.
+    let flags = format!("{},when-busy=wait --inject 1@column:200", level("global", &folder));
+    let job = hpl("rot", &flags);
+    killed(&job, &[]);
+    lose_all(&job);
+    let epoch_of = |path: &Path| ranks_and_epoch(path).1;
+    // Not all ranks may have an image of the last checkpoint.
+    let sealed: Vec<u64> = (images(&folder).iter().filter(|path| is_sealed(path)))
+        .map(|path| epoch_of(path))
+        .collect();
+    let complete = *sealed.iter().max().expect("one is whole");
+    let older = *sealed.iter().filter(|epoch| **epoch < complete).max().expect("one is kept");
+    for path in images(&folder).iter().filter(|path| epoch_of(path) >= complete) {
+        for rank in [1, 2] {
+            change_image(path, rank, |image| {
+                image.iter_mut().skip(4096).for_each(|byte| *byte ^= 1);
+            });
+        }
+    }
+    let ended = job.start(&[]);
+    let older = format!("from checkpoint {older} ");
+    assert!(ended.text.contains(&older), "{older}: {}", ended.text);
+    check_end(&job, &ended, &[&folder]);
+}
+
+/// On a file system that all share, the ranks of a node share a file of each generation; on a disk
+/// of the node, each has its own.
+#[test]
+fn the_ranks_of_a_node_share_a_file_on_a_global_level() {
+    let (job, near, far) = lost_with_two_levels("shared");
+    let ranks = |folder: &TempDir| -> BTreeSet<String> {
+        images(folder).iter().map(|path| ranks_and_epoch(path).0.to_string()).collect()
+    };
+    assert_eq!(ranks(&near), ["0", "1", "2", "3"].map(str::to_owned).into());
+    assert_eq!(ranks(&far), ["0-3".to_owned()].into());
+    let epochs: BTreeSet<u64> = images(&far).iter().map(|path| ranks_and_epoch(path).1).collect();
+    assert_eq!(images(&far).len(), epochs.len(), "one file of each generation");
+    assert!(epochs.len() <= 4, "there is room for the two that are kept and two more");
+    images(&near).into_iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    let ended = job.start(&["--resume", "require"]);
+    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
+    check_end(&job, &ended, &[&near, &far]);
+}
+
+/// `store list` shows the files of a killed run, and `store clean` removes them when the run is
+/// named.
+#[test]
+fn images_are_listed_and_removed() {
+    let folder = folder();
+    let job = hpl("listed", &format!("{} --inject 1@column:200", level("global", &folder)));
+    killed(&job, &[]);
+    lose_all(&job);
+    let ended = |flags: &str| {
+        let images = folder.path().to_str().unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let flags = flags.split_whitespace().chain(["--images", images]);
+        command.arg("store").args(flags).output().unwrap()
+    };
+    let store = |flags: &str| {
+        let output = ended(flags);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let files = images(&folder).len();
+    let listed = store("list --segments");
+    let (_, table) = listed.split_once("IMAGES IN\n").expect("a table");
+    let ranks = |line: &str| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap();
+    assert_eq!(table.lines().map(ranks).sum::<usize>(), files * RANKS, "{listed}");
+    let run = table.split_whitespace().next().unwrap();
+    // Without --segments, the sum of these in one line.
+    let listed = store("list");
+    let (_, of_run) = listed.split_once("IMAGES IN\n").expect("a table");
+    assert_eq!(of_run.lines().count(), 1, "{listed}");
+    let words: Vec<&str> = of_run.split_whitespace().collect();
+    let (checkpoints, ranks) = (table.lines().count().to_string(), (files * RANKS).to_string());
+    assert_eq!(words[..3], [run, &checkpoints, &ranks], "{listed}");
+    assert_eq!(words.last(), Some(&folder.path().to_str().unwrap()), "{listed}");
+    assert!(store("clean").contains("it can go on from them"));
+    let of_another = ended("clean --run another");
+    assert_eq!(of_another.status.code(), Some(2), "there is nothing of it: {of_another:?}");
+    assert_eq!(images(&folder).len(), files);
+    let removed = store(&format!("clean --run {run}"));
+    let says = format!("removed {} image(s) of run {run}", files * RANKS);
+    assert!(removed.contains(&says), "{removed}");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    assert!(store("list").ends_with(&format!("no images in {}\n", folder.path().display())));
+}

@@ -1,0 +1,28 @@
+//! The built program, and the examples, as jobs under a real `mpirun`.
+
+#[path = "../dice/mod.rs"]
+mod dice;
+#[path = "../mpi_job/mod.rs"]
+mod mpi_job;
+#[path = "../mpirun/mod.rs"]
+mod mpirun;
+#[path = "../report_common/mod.rs"]
+mod report_common;
+#[path = "../report_schema/mod.rs"]
+mod report_schema;
+#[path = "../soak/mod.rs"]
+mod soak;
+
+mod abft_mpi;
+mod demo;
+mod fingerprints;
+mod ft_mpi;
+mod helper_cores;
+mod levels_mpi;
+mod mkl_layer;
+mod mpi_run;
+mod shared_store;
+mod store_cli;
+mod time_limit;
+mod tune_mpi;
+mod ulfm_mpi;

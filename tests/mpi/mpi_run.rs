@@ -1,0 +1,355 @@
+//! The built program under a real `mpirun`: results, reports, exit codes, and how it ends when
+//! something is wrong.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::mpirun::{self, Ended};
+use crate::report_common::default_run;
+use crate::report_schema::Schema;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
+use skt_hpl::config::{Bcast, RunSpec, hpldat};
+use skt_hpl::machine::environment::kernel::is_old;
+use skt_terms::rings;
+use tempfile::TempDir;
+
+/// A job that takes longer hangs.
+const HANG_LIMIT: Duration = Duration::from_secs(300);
+/// A job with bad input must be over within this time, on all ranks.
+const PROMPT: Duration = Duration::from_secs(60);
+
+/// One job runs at a time: a hung job must not be confused with one that shares its cores.
+static ONE_JOB: Mutex<()> = Mutex::new(());
+
+impl Ended {
+    /// Asserts the counts of the summary: passed, failed, skipped.
+    #[track_caller]
+    fn expect_counts(&self, counts: [usize; 3]) {
+        let [passed, failed, skipped] = counts;
+        let total = passed + failed + skipped;
+        let words = format!(
+            "Finished {total:6} tests with the following results:\n         \
+             {passed:6} tests completed and passed residual checks,\n         \
+             {failed:6} tests completed and failed residual checks,\n         \
+             {skipped:6} tests skipped because of illegal input values.\n"
+        );
+        assert!(self.out.contains(&words), "no\n{words}in\n{}", self.out);
+    }
+
+    /// Asserts a refusal: exit code 2, promptly, nothing on standard output, and a message that
+    /// appears once, with only progress and warnings before it.
+    #[track_caller]
+    fn expect_refusal(self, message: &str) {
+        let ended = self.expect(2);
+        assert_eq!(ended.out, "");
+        let before = |line: &&str| line.starts_with("# ") || line.starts_with("warning: ");
+        let first = ended.err.lines().find(|line| !before(line)).unwrap_or("");
+        assert!(first.starts_with("error: ") && first.contains(message), "{}", ended.err);
+        assert_eq!(ended.err.matches("error: ").count(), 1, "{}", ended.err);
+        assert!(ended.took < PROMPT, "took {:?}", ended.took);
+    }
+}
+
+/// Runs the program on `ranks` ranks, however few cores there are.
+fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
+    let mut command = mpirun::mpirun(ranks);
+    // By default a run continues from the data of another run of the same configuration: these must
+    // be runs of their own, also beside another test run.
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let job = JOBS.fetch_add(1, Ordering::Relaxed);
+    let run_id = format!("mpi_run-{}-{job}", std::process::id());
+    let (out, err) = (folder.join(".out"), folder.join(".err"));
+    let file = |path: &Path| Stdio::from(fs::File::create(path).unwrap());
+    command
+        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
+        .args(flags)
+        .args(["--run-id", &run_id])
+        // Ranks that share a core must let each other run while they wait.
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(file(&out))
+        .stderr(file(&err))
+        .process_group(0);
+    let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = Instant::now();
+    let mut job = command.spawn().expect("mpirun, of Open MPI or MPICH");
+    let status = loop {
+        if let Some(status) = job.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > HANG_LIMIT {
+            // The ranks are in groups of their own; they end when mpirun does.
+            let _ = killpg(Pid::from_raw(job.id() as i32), Signal::SIGKILL);
+            let _ = job.wait();
+            let said = fs::read_to_string(&err).unwrap_or_default();
+            panic!("mpirun -np {ranks} skt-hpl {flags:?} hangs:\n{said}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    Ended { code: status.code(), out: read(&out), err: read(&err), took: start.elapsed() }
+}
+
+fn folder() -> TempDir {
+    TempDir::new().unwrap()
+}
+
+/// Runs the program in an empty folder without progress, with flags given as one line.
+fn run_flags(ranks: usize, flags: &str) -> Ended {
+    let flags: Vec<&str> = flags.split_whitespace().chain(["--progress", "off"]).collect();
+    mpirun(folder().path(), ranks, &flags)
+}
+
+fn write_dat(folder: &Path, spec: &RunSpec) {
+    fs::write(folder.join("HPL.dat"), hpldat::write(spec).unwrap().0).unwrap();
+}
+
+/// The first words of the result lines.
+fn variants(report: &str) -> Vec<&str> {
+    let lines = report.lines().filter(|line| line.starts_with("WR") || line.starts_with("WC"));
+    lines.map(|line| line.split_whitespace().next().unwrap()).collect()
+}
+
+#[test]
+fn the_default_hpl_dat_of_the_reference_passes() {
+    let folder = folder();
+    let spec = default_run();
+    assert_eq!(spec.tests().len(), 864);
+    write_dat(folder.path(), &spec);
+    let ended = mpirun(folder.path(), 4, &[]).expect(0);
+    ended.expect_counts([864, 0, 0]);
+    assert_eq!(ended.out.matches("...... PASSED\n").count(), 864);
+    let variants = variants(&ended.out);
+    assert_eq!(variants.len(), 864);
+    // RFACT, PFACT, NBMIN, of which the last varies fastest.
+    assert_eq!(variants[..3], ["WR00L2L2", "WR00L2L4", "WR00L2C2"]);
+    assert_eq!(variants[863], "WR00R2R4");
+    assert!(ended.err.lines().all(|line| line.starts_with('#')), "{}", ended.err);
+}
+
+#[test]
+fn every_broadcast_depth_and_swap_passes_on_real_ranks() {
+    for how in [
+        "--transport shared",
+        "--transport messages --swap binary-exchange",
+        "--transport messages --swap spread-roll",
+        "--transport messages --swap mix --swap-threshold 40",
+    ] {
+        let ended = run_flags(
+            6,
+            &format!(
+                "--n 0,1,97,150 --nb 8,33 --p 2,3,1,6 --q 3,2,6,1 --depth 0,1,2,3 \
+                 --bcast 0,1,2,3,4,5 {how}"
+            ),
+        );
+        let ended = ended.expect(0);
+        ended.expect_counts([4 * 2 * 4 * 4 * 6, 0, 0]);
+    }
+}
+
+/// Rings forward panels in pieces: x has the same bits with every broadcast.
+#[test]
+fn panels_of_several_pieces_pass_on_real_ranks() {
+    let (n, nb, depths) = (1300, 128, "0,1,2");
+    let bytes = n * nb * size_of::<f64>();
+    assert!(Bcast::ALL.iter().all(|&bcast| rings::pieces(bcast, 5, bytes) > 1));
+    let ended = run_flags(
+        5,
+        &format!(
+            "--n {n} --nb {nb} --p 1 --q 5 --depth {depths} --bcast 0,1,2,3,4,5 --transport messages"
+        ),
+    );
+    let ended = ended.expect(0);
+    ended.expect_counts([3 * 6, 0, 0]);
+    let x: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("# x: ")).collect();
+    assert_eq!(x.len(), 3 * 6);
+    assert!(x.chunks(6).all(|depth| depth.iter().all(|x| *x == depth[0])), "{x:#?}");
+}
+
+#[test]
+fn ranks_beyond_the_grid_stay_idle() {
+    let ended = run_flags(7, "--n 200 --nb 16 --p 2 --q 3 --pmap column").expect(0);
+    ended.expect_counts([1, 0, 0]);
+    assert_eq!(variants(&ended.out), ["WC11C2R4"]);
+    // One grid after the other, with some ranks idle in each.
+    let ended = run_flags(4, "--n 100 --nb 16 --p 1,3,2 --q 1,1,2").expect(0);
+    ended.expect_counts([3, 0, 0]);
+}
+
+#[test]
+fn ranks_of_several_threads_pass() {
+    let ended = run_flags(2, "--n 700 --nb 32,64 --p 1,2 --q 2,1 --threads 2 --depth 0,1,2");
+    let ended = ended.expect(0);
+    ended.expect_counts([12, 0, 0]);
+    assert!(ended.out.contains("\n# threads  : 2 a rank\n"), "{}", ended.out);
+}
+
+#[test]
+fn the_second_generator_passes_and_is_named() {
+    let ended = run_flags(2, "--n 300 --nb 32 --generator xoshiro").expect(0);
+    ended.expect_counts([1, 0, 0]);
+    assert!(ended.out.contains("\n# generator: xoshiro"), "{}", ended.out);
+}
+
+#[test]
+fn a_failed_residual_ends_with_1_and_prints_the_norms_of_the_reference() {
+    let ended = run_flags(4, "--n 500 --nb 32 --p 2 --q 2 --threshold 1e-30").expect(1);
+    ended.expect_counts([0, 1, 0]);
+    assert_eq!(ended.out.matches("...... FAILED\n").count(), 1);
+    let norm = |name: &str| {
+        let mut lines =
+            ended.out.lines().filter(|line| line.starts_with(name) && line.contains(". ."));
+        let line = lines.next().unwrap_or_else(|| panic!("no {name} in\n{}", ended.out));
+        assert_eq!(lines.next(), None);
+        line.rsplit("= ").next().unwrap().trim().to_owned()
+    };
+    assert_eq!(norm("||A||_oo"), "136.012042");
+    assert_eq!(norm("||A||_1"), "134.799854");
+    assert_eq!(norm("||x||_oo"), "3.745726");
+    assert_eq!(norm("||x||_1"), "490.282604");
+    assert_eq!(norm("||b||_oo"), "0.499890");
+    assert!(norm("||Ax-b||_oo").starts_with("0.00000"));
+}
+
+#[test]
+fn a_residual_that_is_not_checked_is_no_failure() {
+    let ended = run_flags(2, "--n 50 --threshold 0").expect(0);
+    let words = "\n              1 tests completed without checking,\n";
+    assert!(ended.out.contains(words), "{}", ended.out);
+}
+
+#[test]
+fn bad_input_ends_all_ranks_promptly_with_one_message() {
+    run_flags(4, "--n 100 --nb 0").expect_refusal("--nb");
+    run_flags(4, "--n 100 --p 2 --q 3").expect_refusal("needs 6 ranks, this job has 4");
+    run_flags(4, "--n 100 --nosuchflag").expect_refusal("--nosuchflag");
+    // The folder has no HPL.dat, and no flag gives N.
+    run_flags(4, "").expect_refusal("HPL.dat");
+    run_flags(4, "--n 10 --json /nonexistent/folder/x.json").expect_refusal("/nonexistent/folder");
+    run_flags(4, "--n 10 --out /nonexistent/folder/x.out").expect_refusal("/nonexistent/folder");
+}
+
+#[test]
+fn a_bad_line_of_hpl_dat_is_named() {
+    let folder = folder();
+    write_dat(folder.path(), &default_run());
+    let file = folder.path().join("HPL.dat");
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[7] = "1 two 3 4 NBs";
+    fs::write(&file, lines.join("\n")).unwrap();
+    mpirun(folder.path(), 4, &[]).expect_refusal("HPL.dat:8");
+    fs::write(&file, lines[..9].join("\n")).unwrap();
+    lines[7] = "1 2 3 4 NBs";
+    fs::write(&file, lines[..9].join("\n")).unwrap();
+    mpirun(folder.path(), 4, &[]).expect_refusal("HPL.dat");
+}
+
+#[test]
+fn a_matrix_too_large_is_refused_with_the_largest_that_fits() {
+    let ended = run_flags(2, "--n 4000000");
+    let largest = ended.err.split("The largest N that fits is ").nth(1).map(str::to_owned);
+    ended.expect_refusal("N = 4000000 does not fit");
+    let largest: usize = largest.unwrap().split('.').next().unwrap().parse().unwrap();
+    assert!((1000..4_000_000).contains(&largest), "{largest}");
+}
+
+#[test]
+fn json_satisfies_the_published_schema() {
+    let folder = folder();
+    let flags = "--n 100,101 --nb 16 --p 2 --q 2 --json r.json --progress off";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    mpirun(folder.path(), 4, &flags).expect(0).expect_counts([2, 0, 0]);
+    let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    Schema::new(include_str!("../../docs/report.schema.json")).check(&report);
+    let tests = report["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 2);
+    assert_eq!(tests[1]["parameters"]["n"], 101);
+}
+
+#[test]
+fn the_report_goes_where_hpl_dat_says() {
+    let folder = folder();
+    let output = skt_hpl::config::Output::File("HPL.out".into());
+    write_dat(folder.path(), &RunSpec { output, n: vec![64], ..default_run() });
+    let ended = mpirun(folder.path(), 4, &["--nb", "8", "--progress", "off"]).expect(0);
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+    let out = fs::read_to_string(folder.path().join("HPL.out")).unwrap();
+    Ended { out, ..ended }.expect_counts([3 * 9 * 2, 0, 0]);
+}
+
+/// OpenBLAS takes such a kernel for a processor that is newer than OpenBLAS itself.
+#[test]
+fn no_kernel_of_a_processor_before_avx2_is_used() {
+    let folder = folder();
+    let flags = ["--n", "64", "--nb", "8", "--json", "r.json", "--progress", "off"];
+    mpirun(folder.path(), 1, &flags).expect(0);
+    let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let (host, blas) = (&report["environment"]["host"], &report["environment"]["blas"]);
+    if host["has_avx2"] == true && blas["library"] == "OpenBLAS" {
+        assert!(!is_old(blas["kernel"].as_str().unwrap()), "{blas}");
+    }
+}
+
+#[test]
+fn verbose_reports_the_values_in_use() {
+    for (flags, lines) in [("", 0), ("--verbose", 1)] {
+        let ended = run_flags(2, &format!("--n 100 --nb 16 {flags}")).expect(0);
+        for line in
+            ["# tuning   : product_row_grain = 48 rows", "# tuning   : looks_a_probe = 16 looks"]
+        {
+            assert_eq!(ended.out.lines().filter(|&is| is == line).count(), lines, "{}", ended.out);
+        }
+    }
+}
+
+#[test]
+fn progress_is_on_standard_error_alone() {
+    let folder = folder();
+    let flags = ["--n", "2500", "--nb", "64", "--progress", "plain"];
+    let ended = mpirun(folder.path(), 2, &flags).expect(0);
+    assert!(ended.err.contains("# N=2500: factoring"), "{}", ended.err);
+    assert!(!ended.out.contains("factoring"), "{}", ended.out);
+}
+
+#[test]
+fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
+    let folder = TempDir::with_prefix("a folder ").unwrap();
+    let sh = |line: &str| {
+        let mut shell = Command::new("sh");
+        // As in a shell in which root may not run MPI.
+        shell.env_remove("OMPI_ALLOW_RUN_AS_ROOT").env_remove("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+        shell.args(["-c", line]).current_dir(folder.path()).stdin(Stdio::null());
+        let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = shell.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(ended.status.success(), "{line}: {}{}", text(&ended.stdout), text(&ended.stderr));
+        (text(&ended.stdout), text(&ended.stderr))
+    };
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    for planned in [
+        "init --ranks 1 --memory-gib 0.002",
+        "init --ranks 1 --threads 2 --memory-gib 0.002 --force",
+        "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
+        "plan --cores-per-node 1 --memory-gib 0.002 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
+    ] {
+        let (_, said) = sh(&format!("{program} {planned}"));
+        let printed = said.lines().find(|line| line.starts_with("  mpirun ")).expect(&said);
+        let (report, _) = sh(printed);
+        assert!(report.contains("PASSED"), "{printed}: {report}");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_pinned = report.contains("# pinning  : each thread to a core of its own");
+        assert!(is_pinned || cores < 2 || !planned.contains("--threads 2"), "{printed}: {report}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Ranks that report different host names, as containers do, but see one store: they are one job
+//! with one store, are killed, and end with the same x.
+//!
+//! The tests need the right to make namespaces; without it they say so.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::mpirun::mpirun;
+use skt_hpl::checkpoint::segments::Plain;
+use tempfile::TempDir;
+
+/// Gives each rank a host name of its own.
+const AS_NODE: &str = "exec unshare --uts sh -c 'hostname box$OMPI_COMM_WORLD_RANK; exec \"$0\" \"$@\"' \"$0\" \"$@\"";
+
+fn has_namespaces() -> bool {
+    let can = Command::new("unshare").args(["--uts", "hostname", "box"]).output();
+    let can = can.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!(
+            "not run: no namespaces here (needs unshare, hostname and the right to use them)"
+        );
+    }
+    can
+}
+
+fn benchmark(folder: &Path, run: &str, flags: &str) -> Output {
+    let mut command = mpirun(4);
+    command.args(["--bind-to", "none", "sh", "-c", AS_NODE]);
+    command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
+    command.args("--n 400 --nb 32 --p 2 --q 2 --progress off --run-id".split(' ')).arg(run);
+    command.args(flags.split(' ')).current_dir(folder);
+    command.output().unwrap()
+}
+
+/// The fingerprint of x in the report of a run that passed.
+fn x(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find_map(|line| line.strip_prefix("# x: "));
+    line.expect("a line about x").split_whitespace().next().unwrap().to_owned()
+}
+
+fn store_command(store: &str, args: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let output = command.arg("store").args(args.split(' ')).args(["--store", store]).output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn hosts_that_see_one_store_run_are_killed_and_go_on() {
+    if !has_namespaces() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let plain = x(&benchmark(folder.path(), "plain", "--ft none"));
+    for store in
+        ["sysv".to_owned(), "posix".to_owned(), format!("file:{}", folder.path().display())]
+    {
+        let run = format!("shared-{}", std::process::id());
+        // Within the first checkpoint, later in the work, and at the end.
+        let flags = format!(
+            "--store {store} --checkpoint-every 2p! --inject 1@column:128 --inject 2@encode \
+             --inject 3@back"
+        );
+        let starts: Vec<Output> = (0..3).map(|_| benchmark(folder.path(), &run, &flags)).collect();
+        for start in &starts {
+            let error = String::from_utf8_lossy(&start.stderr);
+            assert_ne!(start.status.code(), Some(0), "{store}: a fault strikes each start");
+            assert!(error.contains("hosts box0, box1, box2, box3 share one memory"), "{error}");
+            assert!(!error.contains("is running on"), "{store}: {error}");
+        }
+        let last = benchmark(folder.path(), &run, &format!("{flags} --resume require"));
+        assert_eq!(x(&last), plain, "{store}");
+        let report = String::from_utf8_lossy(&last.stdout).into_owned();
+        assert!(report.contains("# restart: from checkpoint"), "{store}: {report}");
+        assert!(!store_command(&store, "list").contains(&run), "{store}: all is removed");
+    }
+}
+
+/// A second job of the same name on another host of the store is refused, and the memory that the
+/// first job uses is left alone.
+#[test]
+fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
+    if !has_namespaces() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let store = format!("file:{}", folder.path().display());
+    let kind: skt_hpl::checkpoint::store::StoreKind = store.parse().unwrap();
+    let open = kind.open();
+    let held = skt_hpl::run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0, &Plain)
+        .unwrap();
+    let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("run `twice` is running on host box0"), "{error}");
+    assert!(held.is_ok());
+}

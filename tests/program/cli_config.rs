@@ -1,0 +1,519 @@
+//! The built program: its messages on bad input, and its subcommands that write text.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::executables;
+use tempfile::TempDir;
+
+/// The program in a folder of its own, without a launcher's environment.
+struct Program {
+    folder: TempDir,
+}
+
+const LAUNCHER_NAMES: [&str; 9] = [
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MV2_COMM_WORLD_RANK",
+    "MV2_COMM_WORLD_SIZE",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+];
+
+impl Program {
+    fn new() -> Program {
+        Program { folder: TempDir::new().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        command.args(args).current_dir(self.path());
+        for name in LAUNCHER_NAMES {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Standard error of a call that must fail with exit code 2 and print nothing to standard
+    /// output.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+        error
+    }
+
+    /// Standard output and error of a call that must succeed.
+    fn done(&self, args: &[&str]) -> (String, String) {
+        let output = self.run(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {error}");
+        (String::from_utf8(output.stdout).unwrap(), error)
+    }
+}
+
+const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
+
+#[test]
+fn without_a_configuration_it_says_how_to_get_one() {
+    let program = Program::new();
+    for args in [&[][..], &["run"], &["--nb", "64"]] {
+        let error = program.refused(args);
+        assert!(error.starts_with("error: HPL.dat: not found in /"), "{error}");
+        assert!(error.contains("skt-hpl init") && error.contains("--config"), "{error}");
+    }
+}
+
+#[test]
+fn a_named_configuration_that_is_missing_or_no_file_is_an_error() {
+    let program = Program::new();
+    let error = program.refused(&["--config", "other.dat", "--n", "10"]);
+    assert!(error.starts_with("error: other.dat: cannot be read: No such file"), "{error}");
+    let error = program.refused(&["--config", "."]);
+    assert!(error.starts_with("error: .: cannot be read: "), "{error}");
+    let error = program.refused(&["--config", "/dev/zero"]);
+    assert!(error.starts_with("error: /dev/zero: larger than 1 MiB"), "{error}");
+}
+
+#[test]
+fn a_bad_line_is_named() {
+    let program = Program::new();
+    program.done(&["init", "--ranks", "1"]);
+    let text = program.read("HPL.dat").replace("1ring", "x");
+    let bad: Vec<String> = text
+        .lines()
+        .enumerate()
+        .map(|(i, l)| if i == 11 { "0 Qs".to_owned() } else { l.to_owned() })
+        .collect();
+    program.write("HPL.dat", &bad.join("\n"));
+    let want = "error: HPL.dat:12: Qs: value 0 is out of range; legal: 1 or more\n";
+    assert_eq!(program.refused(&[]), want);
+    assert_eq!(program.refused(&["run"]), want);
+}
+
+#[test]
+fn a_bad_flag_is_named() {
+    let program = Program::new();
+    program.write("hpl.toml", TOML);
+    let base = ["--config", "hpl.toml"];
+    let cases: &[(&[&str], &str)] = &[
+        (&["--q", "0"], "error: --q: value 0 is out of range; legal: 1 or more\n"),
+        (&["--q", "-1"], "error: --q: value -1 is out of range; legal: 1 or more\n"),
+        (&["--n", "10,x"], "error: --n: `x` is not a whole number; legal: 0 to 4294967295\n"),
+        (&["--n", "1,"], "error: --n: `` is not a whole number; legal: 0 to 4294967295\n"),
+        (
+            &["--pfact", "up"],
+            "error: --pfact: `up` is not one of the choices; legal: left (0), crout (1), right (2)\n",
+        ),
+        (
+            &["--swap", "3"],
+            "error: --swap: value 3 is out of range; legal: \
+                            binary-exchange (0), spread-roll (1), mix (2)\n",
+        ),
+        (&["--threads", "0"], "error: --threads: value 0 is out of range; legal: 1 to 4096\n"),
+        (
+            &["--p", "1,2"],
+            "error: --p has 2 values and hpl.toml:4: q has 1; they pair up, one Q for each P\n",
+        ),
+        (&["--out", ""], "error: --out: the report goes to a file, but no file name is given\n"),
+        // Leniency is for HPL.dat: the reference has no flags.
+        (
+            &["--lenient", "--bcast", "9"],
+            "error: --bcast: value 9 is out of range; legal: 1ring (0), \
+          1ringM (1), 2ring (2), 2ringM (3), long (4), longM (5)\n",
+        ),
+    ];
+    for (flags, want) in cases {
+        assert_eq!(program.refused(&[&base[..], flags].concat()), *want);
+    }
+    // A flag overrides a bad value of the table.
+    program.write("bad.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
+    let error = program.refused(&["--config", "bad.toml", "--group-size", "3", "--parities", "2"]);
+    assert_eq!(error, "error: --group-size: value 3 is out of range; legal: 4 to 255\n");
+    let twenty_one = vec!["1"; 21].join(",");
+    let error = program.refused(&["--config", "hpl.toml", "--n", &twenty_one]);
+    assert_eq!(error, "error: --n: 21 values; legal: 1 to 20\n");
+}
+
+#[test]
+fn under_a_launcher_one_rank_speaks_and_all_end_alike() {
+    let program = Program::new();
+    let names =
+        ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
+    let start = Instant::now();
+    let jobs = names.iter().flat_map(|name| {
+        [("--bogus", 2), ("--help", 0), ("--version", 0)].map(|(arg, code)| {
+            let ranks = ["0", "1"].map(|rank| {
+                let mut command = program.command(&[arg]);
+                command.env(name, rank).stdout(Stdio::piped()).stderr(Stdio::piped());
+                command.spawn().unwrap()
+            });
+            (name, arg, code, ranks)
+        })
+    });
+    for (name, arg, code, ranks) in jobs.collect::<Vec<_>>() {
+        let [first, other] = ranks.map(|child| child.wait_with_output().unwrap());
+        assert_eq!(first.status.code(), Some(code));
+        assert_eq!(other.status.code(), Some(code));
+        assert!(first.stdout.len() + first.stderr.len() > 0, "{name} {arg}");
+        assert_eq!(other.stdout.len() + other.stderr.len(), 0, "{name} {arg}");
+    }
+    // If a rank ended with an error at once, the launcher would kill rank 0, perhaps before its
+    // message.
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    let other = program.command(&["init"]).env("PMIX_RANK", "1").output().unwrap();
+    assert_eq!(other.status.code(), Some(0));
+    assert!(!program.path().join("HPL.dat").exists(), "rank 0 alone writes");
+}
+
+#[test]
+fn help_teaches_groups_examples_and_exit_codes() {
+    let program = Program::new();
+    let (help, _) = program.done(&["--help"]);
+    for want in [
+        "Examples:",
+        "Exit codes:",
+        "Input and output:",
+        "Panel factorization:",
+        "without effect:",
+        "skt-hpl init",
+        "default 192",
+    ] {
+        assert!(help.contains(want), "{want} is not in:\n{help}");
+    }
+}
+
+#[test]
+fn one_dash_leads_to_the_flag_of_two() {
+    let program = Program::new();
+    for (args, flag) in [
+        (&["-n", "1000"][..], "--n"),
+        (&["-n=1000"], "--n"),
+        (&["-nb", "64"], "--nb"),
+        (&["run", "-ft", "none"], "--ft"),
+        (&["init", "-ranks", "2"], "--ranks"),
+    ] {
+        let error = program.refused(args);
+        assert!(error.contains(&format!("'{flag}'\n")), "{args:?}: {error}");
+        assert!(!error.contains("-- -"), "{args:?}: {error}");
+    }
+    assert!(!program.refused(&["-j"]).contains("'--j"), "no such flag");
+}
+
+#[test]
+fn errors_show_no_control_bytes_and_no_endless_lines() {
+    let program = Program::new();
+    let wild = "\u{1b}]0;title\u{7}\u{1b}[2J\r\u{9b}31m";
+    let long = "x".repeat(100_000);
+    let name = format!("{wild}.dat");
+    let key = format!("{TOML}\"{wild}{}\" = 1\n", long.repeat(5));
+    program.write("key.toml", &key);
+    for args in [
+        &["--config", &name][..],
+        &["--config", &long],
+        &["--bcast", wild],
+        &["--ft", wild],
+        &["--out", "-", wild],
+        &[&format!("--{wild}")],
+        &["convert", &long],
+        &["--progress", &long],
+        &["--config", "key.toml"],
+        &["model", "path", "--machine", &name],
+        &["report", &name],
+        &["store", "list", "--store", wild],
+        &["launch", "--hosts", &name],
+    ] {
+        let error = program.refused(args);
+        let control = |c: char| c.is_control() && c != '\n' && c != '\t';
+        assert!(!error.contains(control), "{args:.60?}: {error:?}");
+        assert!(error.len() < 5000, "{args:.60?}: {} bytes", error.len());
+    }
+}
+
+#[test]
+fn one_rank_is_not_told_to_turn_off_checkpoints() {
+    let program = Program::new();
+    let error = program.refused(&["--n", "4000000", "--progress", "off"]);
+    assert!(error.contains("N = 4000000 does not fit"), "{error}");
+    assert!(!error.contains("checkpoints"), "{error}");
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let program = Program::new();
+    for args in [&["--n", "100", "--progress", "off"][..], &["init", "--out", "-"], &["man"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_skt-hpl")]).args(args);
+        for name in LAUNCHER_NAMES {
+            command.env_remove(name);
+        }
+        let output = command.current_dir(program.path()).stderr(Stdio::piped()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains("error: ") && error.contains("standard output"), "{error}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let program = Program::new();
+    for args in [&["--help"][..], &["man"], &["completions", "bash"]] {
+        let mut child =
+            program.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn convert_goes_both_ways_and_says_what_is_lost() {
+    let program = Program::new();
+    program.write("a.toml", &format!("{TOML}generator = \"xoshiro\"\nthreads = 3\n"));
+    let (_, error) = program.done(&["convert", "a.toml", "HPL.dat"]);
+    assert_eq!(
+        error,
+        "warning: generator: HPL.dat cannot say `xoshiro`; add --generator xoshiro\n\
+         warning: threads: HPL.dat cannot say 3 threads; add --threads 3\n"
+    );
+    assert_eq!(program.read("HPL.dat").lines().count(), 31);
+    program.write("c.toml", &format!("{TOML}[checkpoint]\nmethod = \"double\"\nevery = 60\n"));
+    let (toml, error) = program.done(&["convert", "c.toml", "--to", "toml"]);
+    assert_eq!(error, "");
+    assert!(toml.contains("\nmethod = \"double\"\n") && toml.contains("\nevery = \"60\"\n"));
+    let (_, error) = program.done(&["convert", "c.toml"]);
+    let flags = "--ft double --checkpoint-every 60";
+    assert_eq!(
+        error,
+        format!(
+            "warning: checkpoint: HPL.dat cannot hold settings of checkpoints; \
+         add {flags}\n"
+        )
+    );
+    program.write("c.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
+    let error = program.refused(&["convert", "c.toml"]);
+    let want = "c.toml:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127";
+    assert_eq!(error, format!("error: {want}\n"));
+    let (toml, error) = program.done(&["convert", "HPL.dat"]);
+    assert_eq!(error, "");
+    assert!(toml.contains("\nn = [100]\n") && toml.contains("\nthreads = 1\n"), "{toml}");
+    program.write("b.toml", &toml);
+    let (dat, _) = program.done(&["convert", "b.toml", "--to", "dat"]);
+    assert_eq!(dat, program.read("HPL.dat"));
+
+    let error = program.refused(&["convert", "a.toml", "HPL.dat"]);
+    assert_eq!(
+        error.lines().last().unwrap(),
+        "error: HPL.dat: exists already; --force overwrites it"
+    );
+    program.done(&["convert", "--force", "b.toml", "HPL.dat"]);
+    program.write("bad.toml", &TOML.replace("nb", "bn"));
+    let error = program.refused(&["convert", "bad.toml"]);
+    assert_eq!(error, "error: bad.toml:2: bn: no such key; did you mean `nb`?\n");
+}
+
+#[test]
+fn convert_is_lenient_when_told() {
+    let program = Program::new();
+    program.write("a.toml", TOML);
+    program.done(&["convert", "a.toml", "HPL.dat"]);
+    let dat = program.read("HPL.dat").replace("\n1            BCASTs", "\n9            BCASTs");
+    program.write("HPL.dat", &dat);
+    assert!(program.refused(&["convert", "HPL.dat"]).starts_with("error: HPL.dat:23: BCASTs: "));
+    let (toml, error) = program.done(&["convert", "--lenient", "HPL.dat"]);
+    assert!(error.starts_with("warning: HPL.dat:23: BCASTs: `9` is not legal"), "{error}");
+    assert!(toml.contains("bcast = [\"1ringM\"]"), "{toml}");
+}
+
+#[test]
+fn init_writes_what_fits_and_keeps_what_is_there() {
+    let program = Program::new();
+    let plain = ["init", "--ranks", "6", "--memory-gib", "8", "--ft", "none"];
+    let (_, said) = program.done(&plain);
+    let (start, rest) = said.split_once("-np 6 ").expect("a command to run");
+    assert!(start.contains("mpirun "), "{said}");
+    assert!(rest.starts_with(&format!("{} --ft none\n", env!("CARGO_BIN_EXE_skt-hpl"))), "{said}");
+    assert!(said.contains("\n* --ft none    N = "), "{said}");
+    let dat = program.read("HPL.dat");
+    let value = |line: usize| dat.lines().nth(line - 1).unwrap().split(' ').next().unwrap();
+    assert_eq!((value(11), value(12)), ("2", "3"));
+    let (n, nb): (u64, u64) = (value(6).parse().unwrap(), value(8).parse().unwrap());
+    let budget = 8 << 30;
+    assert_eq!(n % nb, 0);
+    assert!(8 * n * n < budget * 8 / 10 && 8 * n * n > budget * 6 / 10, "{n}");
+
+    // A group of 6 keeps 5/12 of the memory.
+    let (dat_guarded, said) =
+        program.done(&[&plain[..5], &["--ft", "self", "--out", "-"]].concat());
+    let guarded: u64 =
+        dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let kept = (guarded * guarded) as f64 / (n * n) as f64;
+    assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
+    // A run of some minutes has no checkpoint due: the memory is left to the matrix, and the user
+    // is told.
+    let (_, said) = program.done(&[&["init", "--force"], &plain[1..5]].concat());
+    assert!(said.contains("without checkpoints; run it with\n") && said.contains(" --ft none\n"));
+    assert!(said.contains("as none: no checkpoint is due before the end"), "{said}");
+    let (_, said) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    assert!(said.contains("with self checkpoints"), "{said}");
+    let (own, without) = said.split_once("  --ft none    ").unwrap();
+    assert!(own.contains("--ft self\n"), "{said}");
+    assert!(without.starts_with(&format!("N = {n} (")), "{n}: {said}");
+    // A run of days, with twenty TiB, has checkpoints.
+    let large = ["--ranks", "16", "--memory-gib", "20000"];
+    let (_, said) = program.done(&[&["init", "--force"], &large[..]].concat());
+    assert!(said.contains("with self checkpoints") && said.contains("\n* --ft self "), "{said}");
+    assert!(said.contains("goes on from its last checkpoint"), "{said}");
+    let (_, said) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    let (own, without) = said.split_once("  --ft none    ").unwrap();
+    let rate = |text: &str| -> f64 {
+        let (_, rate) = text.split_once(" GiB, about ").unwrap();
+        rate.split_once(" Gflop/s)").unwrap().0.parse().unwrap()
+    };
+    assert!(rate(own) > 0.0 && rate(without) >= rate(own), "{said}");
+    let dat = program.read("HPL.dat");
+
+    let error = program.refused(&["init"]);
+    assert!(error.starts_with("error: HPL.dat: exists already; --force"), "{error}");
+    assert_eq!(program.read("HPL.dat"), dat);
+    program.done(&["init", "--force", "--ranks", "1"]);
+    assert_ne!(program.read("HPL.dat"), dat);
+
+    let (_, said) = program.done(&[
+        "init",
+        "--format",
+        "toml",
+        "--threads",
+        "2",
+        "--ranks",
+        "2",
+        "--ft",
+        "self",
+    ]);
+    let toml = program.read("HPL.toml");
+    assert!(toml.contains("\n[checkpoint]\n") && toml.contains("\nmethod = \"self\"\n"), "{toml}");
+    assert!(toml.contains("\ngroup_size = 2\n") && toml.contains("\n# region = \"corner\"\n"));
+    assert!(said.contains("--config HPL.toml"), "{said}");
+    assert!(program.read("HPL.toml").contains("\nthreads = 2\n"));
+    let (toml, _) = program.done(&["init", "--format", "toml", "--out", "-"]);
+    assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
+}
+
+/// The result of `init --tune` with a script as `mpirun`.
+fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
+    let program = Program::new();
+    let path = program.path().join("mpirun");
+    executables::write_script(&path, &format!("#!/bin/sh\n{mpirun}\n"));
+    let before = std::env::var("PATH").unwrap();
+    let programs = format!("{}:{before}", program.path().display());
+    let init = ["init", "--tune", "--ranks", "2", "--memory-fraction", "0.01"];
+    let output = program.command(&[&init, flags].concat()).env("PATH", programs).output().unwrap();
+    (program, output)
+}
+
+#[test]
+fn init_starts_tune_on_the_file_that_it_has_written() {
+    let record = "[ \"$1\" = --version ] || { cp HPL.* seen; echo \"$@\" >words; }";
+    let (program, output) = init_tunes_with(record, &["--ft", "none"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let words = program.read("words");
+    let command = format!("-np 2 {} tune ", env!("CARGO_BIN_EXE_skt-hpl"));
+    let (_, flags) = words.split_once(&command).expect(&words);
+    assert_eq!(flags, "--budget 60s --force --out HPL.dat --ft none\n");
+    assert_eq!(program.read("seen"), program.read("HPL.dat"));
+
+    let (program, _) = init_tunes_with(record, &["--format", "toml", "--threads", "2"]);
+    let words = program.read("words");
+    assert!(words.ends_with(" --force --out HPL.toml --config HPL.toml\n"), "{words}");
+}
+
+#[test]
+fn init_says_so_where_tuning_fails_and_keeps_the_file() {
+    let (program, output) = init_tunes_with("exit 3", &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("error: --tune: the file is written and not tuned"), "{said}");
+    let command = said.lines().last().unwrap();
+    assert!(command.ends_with(" tune --budget 60s --force --out HPL.dat --ft none"), "{said}");
+    assert!(program.read("HPL.dat").contains("NBs"));
+}
+
+#[test]
+fn init_names_bad_flags() {
+    let program = Program::new();
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["--memory-fraction", "1.5"],
+            "--memory-fraction: value 1.5 is out of range; legal: more than 0, at most 1",
+        ),
+        (
+            &["--memory-fraction", "nan"],
+            "--memory-fraction: value NaN is out of range; legal: more than 0, at most 1",
+        ),
+        (
+            &["--memory-gib", "0"],
+            "--memory-gib: value 0 is out of range; legal: more than 0, at most 1e9",
+        ),
+        (&["--ranks", "0"], "--ranks: value 0 is out of range; legal: 1 to 1048576"),
+        (&["--threads", "0"], "--threads: value 0 is out of range; legal: 1 to 4096"),
+        (
+            &["--tune", "--memory-gib", "8"],
+            "--tune: measures this machine, and --memory-gib plans for another: run `skt-hpl tune` \
+             there",
+        ),
+        (&["--tune", "--out", "-"], "--tune: takes a file: standard output cannot be tuned"),
+        (
+            &["--out", "a.toml", "--format", "dat"],
+            "--out: a.toml would be read as another form: TOML ends in .toml, HPL.dat does not",
+        ),
+    ];
+    for (flags, want) in cases {
+        let error = program.refused(&[&["init"], *flags].concat());
+        assert_eq!(error, format!("error: {want}\n"));
+    }
+    let error = program.refused(&["init", "--memory-gib", "0.001"]);
+    assert!(error.contains("hold not even one block"), "{error}");
+    assert!(fs::read_dir(program.path()).unwrap().next().is_none(), "nothing is written");
+}
+
+#[test]
+fn man_pages_and_completions_know_the_flags() {
+    let program = Program::new();
+    let (page, _) = program.done(&["man"]);
+    assert!(page.contains("\\-\\-swap\\-threshold"), "{page}");
+    program.done(&["man", "--out", "pages"]);
+    for name in ["skt-hpl.1", "skt-hpl-run.1", "skt-hpl-init.1", "skt-hpl-convert.1"] {
+        assert!(program.read(&format!("pages/{name}")).contains(".TH"), "{name}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let (text, _) = program.done(&["completions", shell]);
+        assert!(text.contains("swap-threshold") && text.contains("2ringM"), "{shell}");
+        assert!(text.contains("parities") && text.contains("init"), "{shell}");
+        assert!(!text.contains("probe\"") && !text.contains("supervisor's question"), "{shell}");
+    }
+}

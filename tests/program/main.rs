@@ -1,0 +1,16 @@
+//! The built program without a job over MPI: what it reads, writes and refuses.
+
+#[path = "../executables/mod.rs"]
+mod executables;
+#[path = "../report_common/mod.rs"]
+mod report_common;
+#[path = "../report_schema/mod.rs"]
+mod report_schema;
+
+mod cli_config;
+mod cli_example_configs;
+mod limits;
+mod model_cli;
+mod model_plan;
+mod report_json;
+mod report_text;

@@ -1,0 +1,279 @@
+//! The JSON report satisfies the published schema, has what is known, and is never seen half
+//! written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::report_common::{PASSED_NORMS, other_run, record, record_with, small_run};
+use crate::report_schema::Schema;
+use serde_json::{Value, json};
+use skt_hpl::config::RunSpec;
+use skt_hpl::machine::environment::memory::CgroupLimit;
+use skt_hpl::machine::environment::{
+    BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, blas, host, memory,
+};
+use skt_hpl::report::record::{Mended, Replacement};
+use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};
+
+fn published() -> Schema {
+    Schema::new(include_str!("../../docs/report.schema.json"))
+}
+
+fn facts() -> RunFacts {
+    RunFacts {
+        command_line: vec!["skt-hpl".to_string(), "--json".to_string(), "a b.json".to_string()],
+        environment: Environment {
+            host: HostInfo {
+                name: "n1".to_string(),
+                kernel: "Linux 6.1.0".to_string(),
+                architecture: "x86_64".to_string(),
+                cpu_model: Some("AMD EPYC".to_string()),
+                sockets: Some(1),
+                cores: Some(2),
+                cpus: Some(4),
+                has_avx2: Some(true),
+                nominal_gigahertz: Some(2.6),
+                memory_bytes: Some(24 << 30),
+            },
+            memory: MemoryInfo {
+                total_bytes: Some(24 << 30),
+                available_bytes: Some(20 << 30),
+                cgroup: Some(CgroupLimit {
+                    path: PathBuf::from("/sys/fs/cgroup/job"),
+                    limit_bytes: 16 << 30,
+                    used_bytes: 1 << 30,
+                }),
+            },
+            blas: BlasInfo {
+                library: "OpenBLAS".to_string(),
+                path: Some(PathBuf::from("/lib/libopenblas.so.0")),
+                version: Some("OpenBLAS 0.3.21".to_string()),
+                kernel: Some("SkylakeX".to_string()),
+            },
+            mpi_library: Some("Open MPI v4.1.4".to_string()),
+            hosts: vec![HostRanks { host: "n1".to_string(), ranks: 1 }],
+            pinning: "pinned, one to a core".to_string(),
+            helper_cpus: vec![1],
+        },
+        dgemm_self_test: Some(DgemmSelfTest {
+            gflops_per_core: 110.5,
+            peak_gflops_per_core: Some(120.0),
+            warnings: vec!["slow".to_string()],
+        }),
+        start_unix_seconds: 1_700_000_000,
+    }
+}
+
+/// A machine and a run with as few facts as possible.
+fn bare_facts() -> RunFacts {
+    let mut bare = facts();
+    bare.environment.host = HostInfo {
+        cpu_model: None,
+        sockets: None,
+        cores: None,
+        cpus: None,
+        has_avx2: None,
+        nominal_gigahertz: None,
+        memory_bytes: None,
+        ..bare.environment.host
+    };
+    bare.environment.memory = MemoryInfo { total_bytes: None, available_bytes: None, cgroup: None };
+    bare.environment.blas =
+        BlasInfo { library: "unknown".to_string(), path: None, version: None, kernel: None };
+    bare.environment.mpi_library = None;
+    bare.dgemm_self_test = None;
+    bare
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A test with each outcome.
+fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
+    let test = || spec.tests().pop().unwrap();
+    let mut timeless = record(test());
+    timeless.gflops = f64::NAN;
+    timeless.time_seconds = 0.0;
+    let mut replaced = record(test());
+    let protection = replaced.protection.as_mut().expect("it is protected");
+    protection.restarts[0].replacement =
+        Some(Replacement { process_column: 2, decoded_bytes: 1 << 40, decode_seconds: 0.25 });
+    let mut mended = record(test());
+    let protection = mended.protection.as_mut().expect("it is protected");
+    (protection.checks, protection.mended_rows) = (9, 3);
+    protection.mended = vec![Mended {
+        host: "n2".to_string(),
+        rank: 5,
+        process_row: 1,
+        process_column: 1,
+        rows: 3,
+        first_row: 1500,
+        first_column: 640,
+        last_column: 704,
+    }];
+    vec![
+        record(test()),
+        record_with(test(), Outcome::Failed { scaled_residual: f64::NAN, norms: PASSED_NORMS }),
+        record_with(test(), Outcome::NotChecked),
+        record_with(test(), Outcome::Broke { column: 17, pivot: "NaN".to_string() }),
+        record_with(test(), Outcome::Skipped { reason: "not enough memory".to_string() }),
+        timeless,
+        replaced,
+        mended,
+    ]
+}
+
+#[test]
+fn every_document_satisfies_the_schema() {
+    let schema = published();
+    let folder = tempfile::tempdir().unwrap();
+    for (spec, facts) in [(small_run(), facts()), (other_run(), bare_facts())] {
+        let path = folder.path().join("run.json");
+        let mut report = JsonReport::create(&path, &spec, facts).unwrap();
+        schema.check(&read(&path));
+        for record in all_ends(&spec) {
+            report.test(&record).unwrap();
+            schema.check(&read(&path));
+        }
+        report.finish().unwrap();
+        schema.check(&read(&path));
+    }
+}
+
+/// The facts of the real machine must satisfy the schema, too.
+#[test]
+fn this_machine_satisfies_the_schema() {
+    let mut here = facts();
+    here.environment.host = host::this_host();
+    here.environment.memory = memory::this_process();
+    here.environment.blas = blas::loaded();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    JsonReport::create(&path, &small_run(), here).unwrap();
+    published().check(&read(&path));
+}
+
+#[test]
+fn the_schema_refuses_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let mut report = JsonReport::create(&path, &small_run(), facts()).unwrap();
+    report.test(&record(small_run().tests().remove(0))).unwrap();
+    let good = read(&path);
+    let schema = published();
+    schema.check(&good);
+    let wrong: [(&str, Value); 9] = [
+        ("/format_version", json!(2)),
+        ("/counts/passed", json!(-1)),
+        ("/counts/passed", json!(0.5)),
+        ("/start", json!("2023-11-14 22:13:20")),
+        ("/finished", Value::Null),
+        ("/parameters/bcast", json!(["ring"])),
+        ("/parameters/nb", json!([0])),
+        ("/tests/0/status", json!("not-checked")),
+        ("/tests/0/surprise", json!(1)),
+    ];
+    for (place, value) in wrong {
+        let mut bad = good.clone();
+        let (parent, key) = place.rsplit_once('/').unwrap();
+        bad.pointer_mut(parent).unwrap()[key] = value;
+        assert!(!schema.errors(&bad).is_empty(), "{place}");
+    }
+    let mut bad = good.clone();
+    bad["environment"].as_object_mut().unwrap().remove("pinning");
+    assert!(!schema.errors(&bad).is_empty(), "a field that lacks");
+}
+
+#[test]
+fn a_document_says_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let spec = small_run();
+    let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
+    for record in all_ends(&spec) {
+        report.test(&record).unwrap();
+    }
+    let killed = read(&path);
+    assert_eq!(killed["finished"], json!(false));
+    assert_eq!(killed["end"], Value::Null);
+    assert_eq!(killed["counts"], json!({"passed": 5, "failed": 2, "skipped": 1}));
+    assert_eq!(killed["start"], json!("2023-11-14T22:13:20Z"));
+    assert_eq!(killed["command_line"], json!(["skt-hpl", "--json", "a b.json"]));
+    assert_eq!(killed["parameters"]["grids"], json!([{"p": 1, "q": 1}]));
+    assert_eq!(killed["parameters"]["bcast"], json!(["2ringM"]));
+    let [passed, failed, _, broke, skipped, _, replaced, mended] =
+        killed["tests"].as_array().unwrap().as_slice()
+    else {
+        panic!("eight tests")
+    };
+    let rank = &mended["protection"]["mended"][0];
+    assert_eq!((&rank["host"], &rank["rank"], &rank["rows"]), (&json!("n2"), &json!(5), &json!(3)));
+    assert_eq!(passed["protection"].get("mended"), None, "nothing was mended there");
+    assert_eq!(passed["variant"], json!("WR13R2C4"));
+    let replacement = &replaced["protection"]["restarts"][0]["replacement"];
+    assert_eq!(replacement["process_column"], json!(2));
+    assert_eq!(passed["status"], json!("passed"));
+    assert_eq!(passed["gflops"], json!(92.125));
+    assert_eq!(passed["efficiency"], json!(92.125 / 110.5));
+    assert_eq!(passed["phases_seconds"]["max"]["update"], json!(4.0));
+    assert_eq!(passed["norms"]["a_1"], json!(10.538_95));
+    assert_eq!(failed["scaled_residual"], Value::Null, "JSON has no NaN");
+    // If nothing was solved, there is no rate.
+    assert_eq!((&broke["gflops"], &broke["efficiency"]), (&Value::Null, &Value::Null));
+    assert_eq!((&broke["column"], &broke["time_seconds"]), (&json!(17), &json!(5.0)));
+    assert_eq!((&skipped["time_seconds"], &skipped["start"]), (&Value::Null, &Value::Null));
+    report.finish().unwrap();
+    let finished = read(&path);
+    assert_eq!(finished["finished"], json!(true));
+    assert!(finished["end"].is_string());
+}
+
+#[test]
+fn nothing_but_the_document_is_left_and_links_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("real.json");
+    let link = folder.path().join("link.json");
+    fs::write(&real, "old").unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    JsonReport::create(&link, &small_run(), facts()).unwrap().finish().unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(read(&real)["finished"], json!(true));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+/// A reader sees a whole document at any time.
+#[test]
+fn a_reader_never_sees_half_a_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let spec = small_run();
+    let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
+    let reader = {
+        let path = path.clone();
+        std::thread::spawn(move || {
+            let mut most = 0;
+            while most < 60 {
+                most = read(&path)["tests"].as_array().unwrap().len();
+            }
+        })
+    };
+    for _ in 0..60 {
+        report.test(&record(spec.tests().remove(0))).unwrap();
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_named_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").join("run.json");
+    let error = JsonReport::create(&missing, &small_run(), facts()).unwrap_err().to_string();
+    assert!(error.contains(missing.to_str().unwrap()), "{error}");
+    // A device or a folder must not be replaced by a file.
+    for path in [Path::new("/dev/null"), folder.path()] {
+        let error = JsonReport::create(path, &small_run(), facts()).unwrap_err().to_string();
+        assert!(error.contains("no regular file"), "{error}");
+    }
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}

@@ -1,0 +1,188 @@
+//! The report's text against whole golden files, and against what the reference printed for the
+//! same parameters.
+
+use crate::report_common::{
+    END, PASSED_NORMS, START, default_run, other_run, record, record_with, small_run,
+};
+use skt_hpl::config::{Output, RunSpec};
+use skt_hpl::report::clock::ctime;
+use skt_hpl::report::text::{self, variant};
+use skt_hpl::report::{Counts, Outcome, Report, TestRecord};
+
+fn write(
+    spec: &RunSpec,
+    records: &[TestRecord],
+    dgemm: Option<f64>,
+    notes: &[&str],
+) -> (String, Counts) {
+    let mut out = Vec::new();
+    let notes = notes.iter().map(|note| (*note).to_string()).collect();
+    let mut report = Report::new(&mut out, spec).with_dgemm(dgemm).with_notes(notes);
+    report.header().unwrap();
+    for record in records {
+        report.test(record).unwrap();
+    }
+    let counts = report.summary().unwrap();
+    (String::from_utf8(out).unwrap(), counts)
+}
+
+/// The text of a golden file, which is written for any time zone and any version.
+fn golden(text: &str) -> String {
+    text.replace("{START}", &ctime(START))
+        .replace("{END}", &ctime(END))
+        .replace("{VERSION}", env!("CARGO_PKG_VERSION"))
+}
+
+#[track_caller]
+fn assert_same(got: &str, want: &str) {
+    for (i, (got, want)) in got.lines().zip(want.lines()).enumerate() {
+        assert_eq!(got, want, "line {}", i + 1);
+    }
+    assert_eq!(got, want, "one text is longer than the other");
+}
+
+/// The lines that the reference would have printed.
+fn without_ours(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn two_tests_passed_and_failed() {
+    let spec = small_run();
+    let tests = spec.tests();
+    let failed = Outcome::Failed { scaled_residual: 1234.5, norms: PASSED_NORMS };
+    let (text, counts) = write(
+        &spec,
+        &[record(tests[0].clone()), record_with(tests[1].clone(), failed)],
+        Some(110.5),
+        &["host: node1 (2 cores)", "two\nlines"],
+    );
+    assert_eq!(counts, Counts { passed: 1, failed: 1, skipped: 0 });
+    assert_same(&text, &golden(include_str!("../golden/two_tests.txt")));
+}
+
+#[test]
+fn broke_and_skipped() {
+    let spec = small_run();
+    let tests = spec.tests();
+    let broke = Outcome::Broke { column: 17, pivot: "0".to_string() };
+    let skipped = Outcome::Skipped { reason: "not enough\nmemory.".to_string() };
+    let (text, counts) = write(
+        &spec,
+        &[record_with(tests[0].clone(), broke), record_with(tests[1].clone(), skipped)],
+        Some(110.5),
+        &[],
+    );
+    assert_eq!(counts, Counts { passed: 0, failed: 1, skipped: 1 });
+    let tests = &text[text.find("T/V         ").unwrap()..];
+    assert_same(tests, &golden(include_str!("../golden/broke_and_skipped.txt")));
+}
+
+#[test]
+fn without_a_check_the_head_comes_once() {
+    let spec = RunSpec { threshold: 0.0, ..small_run() };
+    let records: Vec<TestRecord> =
+        spec.tests().into_iter().map(|test| record_with(test, Outcome::NotChecked)).collect();
+    let (text, counts) = write(&spec, &records, None, &[]);
+    assert_eq!(counts, Counts { passed: 2, failed: 0, skipped: 0 });
+    // The reference's output after its echo if the threshold is 0.0.
+    let want = golden(include_str!("../golden/unchecked_reference.txt"));
+    let text = without_ours(&text);
+    assert_same(&text[text.find("ALIGN").unwrap()..], &want);
+}
+
+/// The echo that HPL 2.3 itself prints for its own HPL.dat.
+#[test]
+fn echo_of_the_default_input() {
+    let (text, _) = write(&default_run(), &[], None, &[]);
+    let text = without_ours(&text);
+    let echo =
+        &text[text.rfind("\nN      :").unwrap()..text.find("-----\n\n- The matrix").unwrap()];
+    assert_same(echo.trim_end_matches('-'), include_str!("../golden/default_echo_reference.txt"));
+}
+
+/// The echo that HPL 2.3 prints for lists of more than eight values and the other choices.
+#[test]
+fn echo_of_long_lists() {
+    let (text, _) = write(&other_run(), &[], None, &[]);
+    let text = without_ours(&text);
+    let echo = &text[text.rfind("\nN      :").unwrap()..text.find("=====\n\nFin").unwrap()];
+    assert_same(echo.trim_end_matches('='), include_str!("../golden/long_lists_reference.txt"));
+}
+
+/// Our own lines must not contain what parsers take for results.
+#[test]
+fn own_lines_look_like_no_result() {
+    let spec = small_run();
+    let tests = spec.tests();
+    let broke = Outcome::Broke { column: 17, pivot: "NaN".to_string() };
+    let (text, _) = write(
+        &spec,
+        &[record(tests[0].clone()), record_with(tests[1].clone(), broke)],
+        Some(55.0),
+        &["a note"],
+    );
+    let own: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+    assert!(own.len() > 20, "{own:?}");
+    for line in own {
+        for word in ["PASSED", "FAILED", "WR", "WC", "T/V", "Gflops", "Finished", "||", "====="] {
+            assert!(!line.contains(word), "{word} in {line}");
+        }
+    }
+}
+
+/// `grep ^W` finds results and nothing else.
+#[test]
+fn every_line_that_begins_with_w_is_a_result() {
+    let spec = small_run();
+    let tests = spec.tests();
+    let failed = Outcome::Failed { scaled_residual: 1234.5, norms: PASSED_NORMS };
+    let skipped = Outcome::Skipped { reason: "Why\nWho".to_string() };
+    let records = [
+        record(tests[0].clone()),
+        record_with(tests[1].clone(), failed),
+        record_with(tests[0].clone(), skipped),
+    ];
+    let (text, _) = write(&spec, &records, Some(110.5), &["What\nWho"]);
+    let found: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
+    let results: Vec<String> = tests[..2].iter().map(variant).collect();
+    assert_eq!(found.len(), results.len(), "{found:?}");
+    assert!(found.iter().zip(results).all(|(line, name)| line.starts_with(&name)), "{found:?}");
+}
+
+/// Reads a result as `awk '/^W[RC]/ {print $1, $2, $7}'` would.
+#[test]
+fn a_result_line_has_seven_fields() {
+    let spec = other_run();
+    let test = spec.tests().pop().unwrap();
+    let (text, _) = write(&spec, &[record_with(test, Outcome::NotChecked)], None, &[]);
+    let line = text.lines().find(|line| line.starts_with("WC")).unwrap();
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(fields, ["WC25R2R4", "20000", "288", "1", "16", "5.00", "9.2125e+01"]);
+}
+
+#[test]
+fn variants_name_their_parameters() {
+    let names: Vec<String> = default_run().tests().iter().take(4).map(variant).collect();
+    assert_eq!(names, ["WR00L2L2", "WR00L2L4", "WR00L2C2", "WR00L2C4"]);
+}
+
+#[test]
+fn a_report_file_that_cannot_be_created_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing").join("HPL.out");
+    let Err(error) = text::open(&Output::File(path.clone())) else { panic!("was created") };
+    let message = error.to_string();
+    assert!(message.contains(path.to_str().unwrap()), "{message}");
+    assert!(message.contains("No such file"), "{message}");
+}
+
+#[test]
+fn a_report_file_replaces_the_old_one() {
+    use std::io::Write as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("HPL.out");
+    std::fs::write(&path, "something old and long").unwrap();
+    text::open(&Output::File(path.clone())).unwrap().write_all(b"new").unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+}

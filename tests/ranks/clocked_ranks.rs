@@ -1,0 +1,70 @@
+//! The solver under a simulated network: the same solution as on threads, and the same time in
+//! every run.
+
+use std::fmt::Display;
+
+use crate::base_spec::base;
+use skt_hpl::config::{Bcast, TestSpec, Transport};
+use skt_hpl::hpl::comm::clocked::{self, Network};
+use skt_hpl::hpl::comm::{Comm, threads};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::SolveError;
+use skt_hpl::hpl::pgesv::guard::Unguarded;
+use skt_hpl::machine::environment::blas::use_one_thread;
+use skt_hpl::machine::team::Team;
+use skt_hpl::report::record::{Outcome, TestRecord};
+use skt_hpl::run::ptest::{self, Silent};
+
+const NETWORK: Network =
+    Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };
+
+fn solve<C: Comm>(world: &C, spec: &TestSpec) -> Result<Option<TestRecord>, SolveError> {
+    let grid = Grid::new(world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+    let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
+    ptest::run(&grid, &Team::solo(), spec, &mut guard, false, &mut Silent)
+}
+
+/// The record, which rank 0 has.
+fn record<E: Display>(ranks: Vec<Result<Option<TestRecord>, E>>) -> TestRecord {
+    let first = ranks.into_iter().next().expect("rank 0");
+    first.unwrap_or_else(|error| panic!("{error}")).expect("rank 0 has it")
+}
+
+fn specs() -> impl Iterator<Item = TestSpec> {
+    [(1, 3), (3, 1), (2, 2), (4, 3), (5, 8)].into_iter().flat_map(|(p, q)| {
+        Bcast::ALL.iter().zip([0, 1, 2].into_iter().cycle()).map(move |(&bcast, depth)| {
+            let transport = Transport::Messages;
+            TestSpec { depth, bcast, transport, swap_threshold: 0, ..base(97, 5, p, q) }
+        })
+    })
+}
+
+#[test]
+fn x_has_the_same_bits_as_on_threads() {
+    use_one_thread();
+    for spec in specs() {
+        let simulated =
+            record(clocked::run(spec.p * spec.q, &NETWORK, clocked::processor_time, |world| {
+                solve(&world, &spec)
+            }));
+        let on_threads = record(threads::run(spec.p * spec.q, |world| solve(&world, &spec)));
+        assert!(matches!(simulated.outcome, Outcome::Passed { .. }), "{:?}", simulated.outcome);
+        assert_eq!(simulated.x_fingerprint, on_threads.x_fingerprint, "{spec:?}");
+    }
+}
+
+/// Times by phase, where processors take no time. With P = 1 the driver times rows by the clock of
+/// this machine.
+#[test]
+fn messages_alone_take_the_same_time_twice() {
+    use_one_thread();
+    for spec in specs().filter(|spec| spec.p > 1) {
+        let phases = || {
+            let run = |world| solve(&world, &spec);
+            record(clocked::run(spec.p * spec.q, &NETWORK, clocked::no_work, run)).phases
+        };
+        let once = phases();
+        assert_eq!(once, phases(), "{spec:?}");
+        assert!(once.mean.panel > 0.0 && once.mean.swap > 0.0, "{once:?}");
+    }
+}

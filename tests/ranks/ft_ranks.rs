@@ -1,0 +1,559 @@
+//! The solver under checkpoints loses nodes: with every method, region, code, encoder and depth, on
+//! uneven shapes. X has the same bits as without losses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::dice::Dice;
+use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
+use crate::soak;
+use skt_hpl::checkpoint::agree::{Refusal, Resume};
+use skt_hpl::checkpoint::codec::CodecKind;
+use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::methods::Method;
+use skt_hpl::config::{Fact, Pmap, TestSpec};
+use skt_hpl::run::protect::{Every, Overlap, Reading, Region, Settings};
+
+const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
+const CODES: [(CodecKind, usize); 4] = [
+    (CodecKind::Xor, 1),
+    (CodecKind::Sum, 1),
+    (CodecKind::ReedSolomon, 1),
+    (CodecKind::ReedSolomon, 2),
+];
+/// n, nb, p, q, group size: N is not a multiple of NB, and P usually differs from Q.
+const SHAPES: [[usize; 5]; 6] = [
+    [61, 8, 2, 2, 4],
+    [75, 7, 2, 3, 4],
+    [83, 8, 1, 5, 2],
+    [66, 7, 5, 1, 3],
+    [70, 9, 7, 1, 4],
+    [90, 16, 3, 2, 6],
+];
+/// n, nb, p, q, group size for two parities.
+const WIDE_SHAPES: [[usize; 5]; 4] =
+    [[61, 8, 2, 2, 4], [83, 8, 1, 5, 4], [75, 7, 2, 3, 6], [77, 9, 3, 3, 4]];
+const MOMENTS: usize = 4;
+const DEPTHS: usize = 4;
+
+/// The depths of case `number`: all in a soak (`SKT_FT_SOAK=1`), else `count` of them in rotation.
+fn depths(number: usize, count: usize) -> impl Iterator<Item = usize> {
+    let count = if soak::is_soak() { DEPTHS } else { count };
+    (0..count).map(move |depth| (number * count + depth) % DEPTHS)
+}
+
+/// One loss in one run.
+struct Case {
+    spec: TestSpec,
+    settings: Settings,
+    fault: Fault,
+    /// The epoch in whose making the rank dies, and whether that is before or after the barrier.
+    epoch: u64,
+    in_checkpoint: bool,
+    before_barrier: bool,
+    dice: Dice,
+}
+
+fn steps(method: Method) -> &'static [&'static str] {
+    match method {
+        Method::SelfCheckpoint => &["checkpoint", "encode", "barrier", "commit", "flush", "stamp"],
+        Method::Double => &["checkpoint", "copy", "encode", "barrier", "commit"],
+        Method::Single => &["checkpoint", "begin", "copy", "encode", "barrier", "commit"],
+        Method::Abft | Method::None => &[],
+    }
+}
+
+impl Case {
+    fn new(spec: TestSpec, settings: Settings, moment: usize, seed: usize) -> Self {
+        let mut dice = Dice((seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let Every::Drill(interval) = settings.every else { unreachable!("drills") };
+        let panels = spec.n.div_ceil(spec.nb);
+        let last = panels.div_ceil(interval) as u64;
+        let middle = last.div_ceil(2);
+        let process = dice.roll(spec.p * spec.q);
+        let names = steps(settings.method);
+        let name = names[dice.roll(names.len())];
+        let step = |epoch| When::Step(format!("{name}:epoch={epoch}").parse().unwrap(), 0);
+        let (epoch, when) = match moment {
+            0 => (1, step(1)),
+            1 => (middle, step(middle)),
+            2 => (last, step(last)),
+            // In the panel after checkpoint `middle`.
+            3 => (middle, When::Columns((middle as usize * interval + 1) * spec.nb)),
+            _ => (last, When::Back),
+        };
+        let before_barrier = !matches!(name, "commit" | "flush" | "stamp");
+        let in_checkpoint = moment < 3;
+        let fault = Fault { process, when };
+        Self { spec, settings, fault, epoch, in_checkpoint, before_barrier, dice }
+    }
+
+    /// Processes whose nodes are lost: at most m of each group.
+    fn losses(&mut self, groups: &[Vec<usize>]) -> Vec<usize> {
+        let mut lost = Vec::new();
+        if self.dice.roll(8) == 0 {
+            // The process dies, but its node does not.
+            return lost;
+        }
+        for group in groups {
+            let has_it = group.contains(&self.fault.process);
+            if !has_it && self.dice.roll(2) == 0 {
+                continue;
+            }
+            let mut members = group.clone();
+            if has_it {
+                lost.push(self.fault.process);
+                members.retain(|&member| member != self.fault.process);
+            }
+            let more = self.settings.parities - usize::from(has_it);
+            for _ in 0..more {
+                lost.push(members.swap_remove(self.dice.roll(members.len())));
+            }
+        }
+        lost.sort_unstable();
+        lost
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    references: BTreeMap<String, Vec<f64>>,
+    cases: usize,
+    rebuilt: usize,
+    afresh: usize,
+    refused: usize,
+}
+
+impl Tally {
+    fn reference(&mut self, spec: &TestSpec) -> Vec<f64> {
+        // The depth decides which columns one call of the BLAS multiplies, and with some kernels
+        // the last bits of x depend on that.
+        let key = format!("{} {} {} {} {}", spec.n, spec.nb, spec.p, spec.q, spec.depth);
+        self.references.entry(key).or_insert_with(|| undisturbed(spec)).clone()
+    }
+
+    fn check(&mut self, mut case: Case, label: &str) {
+        self.cases += 1;
+        let (spec, settings) = (case.spec.clone(), case.settings.clone());
+        let want = self.reference(&spec);
+        let mut cluster = Cluster::new(spec.p * spec.q, 1);
+        let Ended::Died = cluster.start(&spec, &settings, std::slice::from_ref(&case.fault)) else {
+            panic!("{label}: {:?} did not strike", case.fault);
+        };
+        let lost = case.losses(&cluster.groups(&settings));
+        cluster.lose(&lost);
+        if case.dice.roll(2) == 0 {
+            // The launcher puts the processes on other nodes.
+            cluster.places.rotate_left(1);
+        }
+        let single = settings.method == Method::Single;
+        match cluster.start(&spec, &settings, &[]) {
+            Ended::Died => panic!("{label}: nobody was to die"),
+            Ended::Refused(refusal) => {
+                assert!(single, "{label}: {refusal}");
+                assert!(matches!(refusal, Refusal::Unrecoverable { .. }), "{label}: {refusal}");
+                self.refused += 1;
+            }
+            Ended::Done(ran) => {
+                let epoch = ran.work().found.epoch;
+                let low = case.epoch - u64::from(case.in_checkpoint);
+                let high = case.epoch - u64::from(case.in_checkpoint && case.before_barrier);
+                // A rank that dies between two checkpoints may be overtaken by the others.
+                let high = high + u64::from(!case.in_checkpoint);
+                assert!((low..=high).contains(&epoch), "{label}: epoch {epoch}, {:?}", case.fault);
+                assert_eq!(ran.work().resumed, epoch > 0, "{label}");
+                if epoch > 0 {
+                    // Torn copies are lost as well.
+                    let same = ran.work().found.lost == lost;
+                    let more = lost.iter().all(|rank| ran.work().found.lost.contains(rank));
+                    assert!(
+                        same || (single && more),
+                        "{label}: {:?}, {lost:?}",
+                        ran.work().found.lost
+                    );
+                    self.rebuilt += usize::from(!lost.is_empty());
+                } else {
+                    self.afresh += 1;
+                }
+                assert!(ran.residual < spec.threshold, "{label}: residual {}", ran.residual);
+                if settings.codec == CodecKind::Sum {
+                    let scale = want.iter().fold(1f64, |most, x| most.max(x.abs()));
+                    let error = ran.x.iter().zip(&want).map(|(a, b)| (a - b).abs() / scale);
+                    let error = error.fold(0.0, f64::max);
+                    assert!(error < 1e-9, "{label}: x is off by {error}");
+                } else {
+                    assert_eq!(bits(&ran.x), bits(&want), "{label}: x differs");
+                }
+                assert_eq!(ran.work().protection.restarts.len(), usize::from(epoch > 0), "{label}");
+                assert_eq!(cluster.segments(), 0, "{label}: something is left");
+            }
+        }
+    }
+}
+
+/// All combinations of one method.
+fn matrix(method: Method) -> Tally {
+    let mut tally = Tally::default();
+    let mut kinds = 0;
+    for region in REGIONS {
+        for (codec, parities) in CODES {
+            for encoder in Encoder::MESSAGES {
+                kinds += 1;
+                for depth in depths(kinds, 1) {
+                    for moment in 0..MOMENTS {
+                        let seed = tally.cases;
+                        let shapes: &[_] = if parities == 1 { &SHAPES } else { &WIDE_SHAPES };
+                        let [n, nb, p, q, group] = shapes[(seed + seed / MOMENTS) % shapes.len()];
+                        let overlap = [Overlap::Off, Overlap::On][usize::from(seed % 5 % 2 == 1)];
+                        let settings = Settings {
+                            method,
+                            region,
+                            codec,
+                            encoder,
+                            overlap,
+                            ..settings(2, group, parities)
+                        };
+                        let case = Case::new(spec(n, nb, p, q, depth), settings, moment, seed);
+                        let label = format!(
+                            "{method} {region} {codec} m={parities} {encoder} overlap {overlap:?} \
+                             depth {depth} N={n} NB={nb} {p}x{q} groups of {group}, case {seed}"
+                        );
+                        tally.check(case, &label);
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "{method}: {} cases, {} with ranks rebuilt, {} started afresh, {} refused",
+        tally.cases, tally.rebuilt, tally.afresh, tally.refused
+    );
+    assert_eq!(tally.cases, 3 * 4 * 3 * depths(0, 1).count() * MOMENTS);
+    assert!(tally.rebuilt > tally.cases / 3 && tally.afresh > 0);
+    tally
+}
+
+#[test]
+fn self_checkpoints() {
+    assert_eq!(matrix(Method::SelfCheckpoint).refused, 0);
+}
+
+#[test]
+fn double_checkpoints() {
+    assert_eq!(matrix(Method::Double).refused, 0);
+}
+
+/// Single checkpoints refuse what they cannot survive, which is only a part of the cases.
+#[test]
+fn single_checkpoints() {
+    let tally = matrix(Method::Single);
+    assert!(tally.refused > 0 && tally.refused < tally.cases / 2);
+}
+
+fn died(ended: Ended) {
+    assert!(matches!(ended, Ended::Died), "a rank was to die");
+}
+
+fn done(ended: Ended) -> Box<drill::Ran> {
+    match ended {
+        Ended::Done(ran) => ran,
+        Ended::Refused(refusal) => panic!("{refusal}"),
+        Ended::Died => panic!("nobody was to die"),
+    }
+}
+
+fn refused(ended: Ended) -> Refusal {
+    match ended {
+        Ended::Refused(refusal) => refusal,
+        Ended::Died => panic!("nobody was to die"),
+        Ended::Done(_) => panic!("that was to be refused"),
+    }
+}
+
+/// One loss after the other: in each checkpoint and in each recovery; the parities that a recovery
+/// leaves survive the next loss.
+#[test]
+fn losses_in_recoveries_and_after() {
+    let mut starts = 0;
+    for (parities, depth, [n, nb, p, q, group]) in
+        [(1, 0, SHAPES[1]), (1, 1, SHAPES[2]), (2, 2, WIDE_SHAPES[3]), (2, 3, WIDE_SHAPES[1])]
+    {
+        for method in [Method::SelfCheckpoint, Method::Double] {
+            let spec = spec(n, nb, p, q, depth);
+            let settings = Settings { method, ..settings(1, group, parities) };
+            let want = undisturbed(&spec);
+            let mut cluster = Cluster::new(p * q, 1);
+            let mut dice = Dice(n as u64);
+            let mut lost = Vec::new();
+            let recoveries =
+                ["create", "join", "confirm", "recover-rebuild", "recover-stamp", "recover-copy"];
+            for round in 0..12 {
+                let process = dice.roll(p * q);
+                let name = match round % 2 {
+                    0 => format!("encode:epoch={}", 2 + round / 2),
+                    _ => recoveries[round / 2].to_owned(),
+                };
+                let fault = Fault { process, when: When::step(&name) };
+                match cluster.start(&spec, &settings, &[fault]) {
+                    Ended::Died => {}
+                    // Not every rank comes to each step of a recovery.
+                    Ended::Done(_) => {
+                        assert!(name.starts_with("recover") || name == "create", "{name}");
+                        // The run finished, so everything begins again.
+                        lost.clear();
+                        continue;
+                    }
+                    Ended::Refused(refusal) => panic!("{name}: {refusal}"),
+                }
+                starts += 1;
+                if round % 2 == 0 {
+                    lost = vec![process];
+                    cluster.lose(&lost);
+                } else if parities == 2 {
+                    // Another member is lost while the first is not rebuilt yet.
+                    cluster.lose(&[(lost[0] + 1) % (p * q)]);
+                }
+            }
+            let ran = done(cluster.start(&spec, &settings, &[]));
+            starts += 1;
+            assert_eq!(bits(&ran.x), bits(&want), "{method}, m = {parities}");
+            assert_eq!(cluster.segments(), 0);
+        }
+    }
+    println!("{starts} starts");
+}
+
+#[test]
+fn more_losses_than_parities_are_refused() {
+    for (parities, [n, nb, p, q, group]) in [(1, SHAPES[0]), (1, SHAPES[4]), (2, WIDE_SHAPES[3])] {
+        for method in [Method::SelfCheckpoint, Method::Double, Method::Single] {
+            let spec = spec(n, nb, p, q, 1);
+            let settings = Settings { method, ..settings(2, group, parities) };
+            let want = undisturbed(&spec);
+            let mut cluster = Cluster::new(p * q, 1);
+            died(cluster.start(&spec, &settings, &[Fault { process: 1, when: When::Back }]));
+            let groups = cluster.groups(&settings);
+            let lost: Vec<usize> = groups[0].iter().copied().take(parities + 1).collect();
+            cluster.lose(&lost);
+            let before = cluster.segments();
+            // The refusal is repeated, by all ranks, and nothing changes.
+            for _ in 0..2 {
+                let refusal = refused(cluster.start(&spec, &settings, &[]));
+                let Refusal::Unrecoverable { epoch, lost: groups, .. } = &refusal else {
+                    panic!("{refusal}");
+                };
+                assert!(*epoch > 0);
+                let ranks: BTreeSet<usize> = groups.iter().flat_map(|g| g.ranks.clone()).collect();
+                assert_eq!(ranks, lost.iter().copied().collect());
+                assert_eq!(cluster.segments(), before);
+            }
+            let afresh = Settings { resume: Resume::Never, ..settings };
+            let ran = done(cluster.start(&spec, &afresh, &[]));
+            assert!(!ran.work().resumed);
+            assert_eq!(bits(&ran.x), bits(&want));
+            assert_eq!(cluster.segments(), 0);
+        }
+    }
+}
+
+#[test]
+fn resume_never_and_require() {
+    let (spec, settings) = (spec(61, 8, 2, 2, 1), settings(2, 4, 1));
+    let want = undisturbed(&spec);
+    let require = Settings { resume: Resume::Require, ..settings.clone() };
+    let never = Settings { resume: Resume::Never, ..settings.clone() };
+    let cluster = Cluster::new(4, 1);
+    assert_eq!(refused(cluster.start(&spec, &require, &[])), Refusal::NothingFound);
+    assert_eq!(cluster.segments(), 0);
+    let back = [Fault { process: 3, when: When::Back }];
+    died(cluster.start(&spec, &settings, &back));
+    let ran = done(cluster.start(&spec, &require, &[]));
+    assert!(ran.work().resumed && ran.work().found.lost.is_empty());
+    assert_eq!(bits(&ran.x), bits(&want));
+    died(cluster.start(&spec, &settings, &back));
+    let ran = done(cluster.start(&spec, &never, &[]));
+    assert!(!ran.work().resumed && ran.work().found.unusable == 4, "{:?}", ran.work().found);
+    assert_eq!(bits(&ran.x), bits(&want));
+    assert_eq!(cluster.segments(), 0);
+}
+
+/// Segments of a run of the same name that were made for something else are refused.
+#[test]
+fn segments_of_another_shape_are_refused() {
+    let (ours, basic) = (spec(61, 8, 2, 2, 1), settings(2, 4, 1));
+    let cluster = Cluster::new(4, 1);
+    died(cluster.start(&ours, &basic, &[Fault { process: 0, when: When::Back }]));
+    let specs = [
+        TestSpec { n: 62, ..ours.clone() },
+        TestSpec { nb: 9, ..ours.clone() },
+        TestSpec { p: 1, q: 4, ..ours.clone() },
+        TestSpec { depth: 0, ..ours.clone() },
+    ];
+    for other in &specs {
+        let refusal = refused(cluster.start(other, &basic, &[]));
+        assert!(matches!(refusal, Refusal::OtherShape { .. }), "{refusal}");
+    }
+    let others = [
+        Settings { method: Method::Double, ..basic.clone() },
+        Settings { codec: CodecKind::ReedSolomon, ..basic.clone() },
+        Settings { group_size: 2, ..basic.clone() },
+    ];
+    for other in &others {
+        let refusal = refused(cluster.start(&ours, other, &[]));
+        assert!(matches!(refusal, Refusal::OtherShape { .. }), "{refusal}");
+    }
+    assert_eq!(cluster.segments(), 4);
+    // None of these starts has harmed the run.
+    let ran = done(cluster.start(&ours, &basic, &[]));
+    assert!(ran.work().resumed);
+    assert_eq!(bits(&ran.x), bits(&undisturbed(&ours)));
+}
+
+/// With two ranks per node, the loss of a node takes a member of two groups.
+#[test]
+fn nodes_of_two_ranks() {
+    for parities in [1, 2] {
+        let spec = spec(75, 7, 2, 4, 1);
+        let settings = settings(2, 4, parities);
+        let want = undisturbed(&spec);
+        for process in 0..8 {
+            let mut cluster = Cluster::new(8, 2);
+            let when = When::step("flush:epoch=3");
+            died(cluster.start(&spec, &settings, &[Fault { process, when }]));
+            let all: Vec<usize> = (0..parities).map(|i| (process + 2 * i) % 8).collect();
+            cluster.lose(&all);
+            let ran = done(cluster.start(&spec, &settings, &[]));
+            assert!(ran.work().resumed);
+            assert_eq!(ran.work().found.lost.len(), 2 * parities);
+            assert_eq!(bits(&ran.x), bits(&want));
+        }
+    }
+}
+
+/// A team factors panels ahead while it multiplies, and after a restart without other work. The
+/// panels are long enough for their products to be divided, and for the BLAS to use another kernel,
+/// with other bits, for the parts than for the whole.
+#[test]
+fn restarts_with_threads() {
+    for ([n, nb, p, q, depth], rfact, threads) in [
+        ([1500, 64, 1, 2, 1], Fact::Right, 2),
+        ([1500, 64, 1, 2, 2], Fact::Left, 3),
+        ([1500, 64, 1, 2, 1], Fact::Crout, 4),
+        ([2900, 64, 2, 1, 1], Fact::Right, 3),
+    ] {
+        let spec = TestSpec { threads, rfact, ..spec(n, nb, p, q, depth) };
+        let settings = settings(3, p * q, 1);
+        let want = undisturbed(&spec);
+        let mut cluster = Cluster::new(p * q, 1);
+        let fault = Fault { process: 1, when: When::Columns(4 * nb) };
+        died(cluster.start(&spec, &settings, &[fault]));
+        cluster.lose(&[1]);
+        let ran = done(cluster.start(&spec, &settings, &[]));
+        assert!(ran.work().resumed);
+        let label = format!("N={n} {p}x{q} depth {depth}, {threads} threads, {rfact:?}");
+        assert_eq!(bits(&ran.x), bits(&want), "{label}: x differs");
+    }
+}
+
+/// Ranks without rows or columns, a single panel, more depth than panels, and
+/// the other process mapping.
+#[test]
+fn shapes_where_some_ranks_have_nothing() {
+    let mut cases = 0;
+    let steps = [
+        (Region::Corner, "stamp:epoch=1"),
+        (Region::Side, "flush:epoch=1"),
+        (Region::Whole, "finish"),
+        (Region::Corner, "mark:chunk=0"),
+        (Region::Side, "marked"),
+        (Region::Whole, "clear"),
+        (Region::Corner, "remove"),
+    ];
+    let shapes = [[9, 8, 3, 2], [1, 4, 2, 2], [8, 8, 2, 2], [17, 4, 1, 5], [16, 16, 4, 1]];
+    for (shape, [n, nb, p, q]) in shapes.into_iter().enumerate() {
+        for (step, (region, name)) in steps.into_iter().enumerate() {
+            for depth in depths(shape + step, 1) {
+                let spec = TestSpec { pmap: Pmap::ColumnMajor, ..spec(n, nb, p, q, depth) };
+                let settings = Settings { region, ..settings(1, p * q, 1) };
+                let want = undisturbed(&spec);
+                for process in 0..p * q {
+                    let mut cluster = Cluster::new(p * q, 1);
+                    let when = When::step(name);
+                    died(cluster.start(&spec, &settings, &[Fault { process, when }]));
+                    cluster.lose(&[process]);
+                    let ran = done(cluster.start(&spec, &settings, &[]));
+                    assert_eq!(bits(&ran.x), bits(&want), "N={n} NB={nb} {p}x{q} depth {depth}");
+                    assert_eq!(cluster.segments(), 0);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("{cases} cases");
+}
+
+/// A run that is started twice; `change` is applied to the clocks that the second start reads.
+/// Returns the work of that start, and the seconds from the first start to its end.
+fn restarted(change: fn(Reading) -> Reading) -> (Work, f64) {
+    let (spec, settings) = (spec(300, 8, 2, 2, 1), settings(10, 4, 1));
+    let mut cluster = Cluster::new(4, 1);
+    let began = Instant::now();
+    let fault = Fault { process: 2, when: When::Columns(200) };
+    assert!(matches!(cluster.start(&spec, &settings, &[fault]), Ended::Died));
+    cluster.lose(&[2]);
+    cluster.clock = Arc::new(move || change(Reading::now()));
+    let Ended::Done(ran) = cluster.start(&spec, &settings, &[]) else { panic!("one loss") };
+    let real_seconds = began.elapsed().as_secs_f64();
+    assert_eq!(bits(&ran.x), bits(&undisturbed(&spec)));
+    (ran.work.expect("it had died"), real_seconds)
+}
+
+const DAY: f64 = 86400.0;
+/// More than a busy machine takes between two clocks.
+const HOUR: f64 = 3600.0;
+
+#[test]
+fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
+    type Change = fn(Reading) -> Reading;
+    let changes: [(f64, Change); 3] = [
+        (-DAY, |now| Reading { unix_seconds: now.unix_seconds - DAY, ..now }),
+        (0.0, |now| now),
+        (DAY, |now| Reading { unix_seconds: now.unix_seconds + DAY, ..now }),
+    ];
+    for (off, change) in changes {
+        let (work, real_seconds) = restarted(change);
+        let [restart] = &work.protection.restarts[..] else { panic!("one restart") };
+        let first = restart.start_seconds - restart.lost_seconds;
+        assert!(first > 0.0 && restart.lost_seconds > 0.0, "{restart:?}");
+        assert!(restart.start_seconds < work.first_told_seconds, "progress is the run's");
+        assert!(work.first_told_seconds < work.seconds && work.seconds < real_seconds);
+        assert!(!restart.is_by_wall_clock);
+        assert!((restart.wall_clock_step_seconds - off).abs() < HOUR, "{off}: {restart:?}");
+        assert_eq!(restart.clock_note().is_some(), off != 0.0);
+    }
+}
+
+#[test]
+fn where_no_node_stayed_up_the_wall_clock_adds_and_never_takes_away() {
+    let (work, _) = restarted(|now| Reading {
+        boot: 1,
+        uptime_seconds: 1.0,
+        unix_seconds: now.unix_seconds + DAY,
+    });
+    let restart = &work.protection.restarts[0];
+    assert!(restart.is_by_wall_clock && restart.lost_seconds > DAY, "{restart:?}");
+    assert!(restart.clock_note().unwrap().ends_with("this part of the time is by the wall clock"));
+    let (work, real_seconds) = restarted(|now| Reading {
+        boot: 1,
+        uptime_seconds: 1.0,
+        unix_seconds: now.unix_seconds - DAY,
+    });
+    let restart = &work.protection.restarts[0];
+    assert!(restart.is_by_wall_clock && restart.wall_clock_step_seconds < HOUR - DAY);
+    // At least what the first start took, plus this start itself.
+    let first = restart.start_seconds - restart.lost_seconds;
+    assert!(first > 0.0 && work.seconds > first && work.seconds < real_seconds, "{restart:?}");
+    assert!(restart.clock_note().unwrap().contains("went back by"));
+}

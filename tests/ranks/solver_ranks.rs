@@ -1,0 +1,570 @@
+//! The solver on ranks that are threads: every variant of the algorithm on awkward shapes, against
+//! the residual and an independent dense solver.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::base_spec::base;
+use lapack::dgesv;
+use ndarray::Array2;
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_hpl::hpl::comm::threads::{ThreadComm, run};
+use skt_hpl::hpl::comm::{Comm, CommError, PanelBuf, SendRequest, Tag, collect};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
+use skt_hpl::hpl::pgesv::steps::Final;
+use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
+use skt_hpl::machine::blas::view::SharedMat;
+use skt_hpl::machine::blas::{MatMut, MatRef};
+use skt_hpl::machine::team::Team;
+use skt_hpl::run::ptest::{self, Silent, check};
+
+const BCASTS: [Bcast; 6] =
+    [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];
+const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
+const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
+
+/// The whole of [A|b], column by column, as an independent program would make it.
+fn dense(n: usize) -> (Array2<f64>, Vec<f64>) {
+    let mut x = 100u64;
+    let mut next = || {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
+        0.5 - x as f64 * 2f64.powi(-64)
+    };
+    let mut a = Array2::zeros((n, n));
+    for j in 0..n {
+        for i in 0..n {
+            a[[i, j]] = next();
+        }
+    }
+    (a, (0..n).map(|_| next()).collect())
+}
+
+/// Solves with LAPACK and returns x.
+fn reference_solution(n: usize) -> Vec<f64> {
+    let (a, mut b) = dense(n);
+    if n == 0 {
+        return b;
+    }
+    let mut by_column: Vec<f64> = a.t().iter().copied().collect();
+    let (mut pivots, mut info) = (vec![0; n], 0);
+    // SAFETY: all arrays have the sizes given.
+    unsafe {
+        let order = n as i32;
+        dgesv(order, 1, &mut by_column, order, &mut pivots, &mut b, order, &mut info);
+    }
+    assert_eq!(info, 0);
+    b
+}
+
+/// The first of `cuts` after panel `next`, or the end.
+fn next_cut(cuts: &[usize], next: usize, panels: usize) -> usize {
+    cuts.iter().copied().find(|&cut| cut > next).unwrap_or(panels).min(panels)
+}
+
+/// Cuts the factorization before given panels, without taking a checkpoint.
+struct Cutter {
+    memory: Vec<f64>,
+    background: Nothing,
+    cuts: Vec<usize>,
+}
+
+impl Guard for Cutter {
+    fn matrix(&mut self) -> &mut [f64] {
+        &mut self.memory
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.background)
+    }
+
+    fn start(&mut self) -> usize {
+        0
+    }
+
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+        Ok(next_cut(&self.cuts, next, panels))
+    }
+
+    fn seconds(&self) -> f64 {
+        1.0
+    }
+}
+
+fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
+    // Memory that generation does not fill must not matter.
+    let memory = vec![f64::NAN; ptest::shape(grid, spec).doubles()];
+    Cutter { memory, background: Nothing, cuts: cuts.to_vec() }
+}
+
+/// Solves on threads and collects x.
+fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
+    let results = run(spec.p * spec.q, |world| {
+        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let team = Team::new(spec.threads, |_| ()).expect("threads");
+        let cols = grid.cols(spec.nb);
+        let mut guard = guard(&grid, spec, cuts);
+        ptest::generate(&grid, &team, spec, guard.matrix());
+        let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent)?.x;
+        ptest::generate(&grid, &team, spec, guard.matrix());
+        let shape = ptest::shape(&grid, spec);
+        let a = MatRef::row_major(&guard.memory, shape.rows, shape.cols, shape.lda);
+        let norms = check::norms(&grid, spec.n, spec.nb, a, &x)?;
+        let residual = check::scaled_residual(spec.n, &norms);
+        // x is the same on every process row.
+        let bytes = bytemuck::cast_slice(&x);
+        let parts = collect::all_gather_bytes(&grid.row, bytes)?;
+        let down = collect::all_gather_bytes(&grid.col, bytes)?;
+        assert!(down.iter().all(|other| other == bytes), "x differs between process rows");
+        let parts: Vec<Vec<f64>> =
+            parts.iter().map(|p| bytemuck::allocation::pod_collect_to_vec(p)).collect();
+        let whole = (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect::<Vec<_>>();
+        Ok::<_, SolveError>((whole, residual))
+    });
+    results.into_iter().next().expect("rank 0").unwrap_or_else(|e| panic!("{spec:?}: {e}"))
+}
+
+struct Checker {
+    references: HashMap<usize, Vec<f64>>,
+    tests: usize,
+}
+
+impl Checker {
+    fn new() -> Self {
+        Self { references: HashMap::new(), tests: 0 }
+    }
+
+    /// Solves with rows and panels in shared memory and by messages, and asserts that the bits are
+    /// the same.
+    fn check(&mut self, spec: &TestSpec) -> Vec<f64> {
+        let (x, residual) = solve_on_threads(spec, &[]);
+        if spec.p * spec.q > 1 {
+            let spec = TestSpec { transport: Transport::Messages, ..spec.clone() };
+            assert_eq!(solve_on_threads(&spec, &[]).0, x, "by messages: {spec:?}");
+        }
+        self.assert_right(spec, &(x.clone(), residual));
+        self.tests += 1;
+        x
+    }
+
+    /// Asserts that the solution is that of a reference, except for rounding.
+    fn assert_right(&mut self, spec: &TestSpec, (x, residual): &(Vec<f64>, f64)) {
+        assert!(*residual < 16.0, "residual {residual} of {spec:?}");
+        let want = self.references.entry(spec.n).or_insert_with(|| reference_solution(spec.n));
+        let scale = want.iter().fold(1.0f64, |a, b| a.max(b.abs()));
+        for (i, (mine, theirs)) in x.iter().zip(want.iter()).enumerate() {
+            let error = (mine - theirs).abs() / scale;
+            assert!(error < 1e-9, "x[{i}] = {mine}, not {theirs}: {spec:?}");
+        }
+    }
+}
+
+/// Alternates between swap thresholds that exchange rows in halves and at once.
+fn halves_or_not(turn: usize) -> usize {
+    [0, 8][turn % 2]
+}
+
+const GRIDS: [(usize, usize); 6] = [(1, 1), (1, 4), (4, 1), (2, 2), (2, 3), (3, 2)];
+
+#[test]
+fn every_combination_of_algorithms() {
+    let mut checker = Checker::new();
+    for (p, q) in GRIDS {
+        for (index, bcast) in BCASTS.into_iter().enumerate() {
+            for depth in 0..4 {
+                for swap in SWAPS {
+                    for rfact in FACTS {
+                        for pfact in FACTS {
+                            // A few shapes and recursion parameters in rotation.
+                            let turn = checker.tests + index;
+                            let (n, nb) = [(37, 5), (30, 4), (41, 8), (29, 3)][turn % 4];
+                            let (nbmin, ndiv) = [(1, 2), (2, 2), (2, 3), (4, 2), (3, 4)][turn % 5];
+                            let spec = TestSpec {
+                                swap_threshold: halves_or_not(turn / 4),
+                                depth,
+                                bcast,
+                                swap,
+                                rfact,
+                                pfact,
+                                nbmin,
+                                ndiv,
+                                ..base(n, nb, p, q)
+                            };
+                            checker.check(&spec);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{} combinations", checker.tests);
+    assert_eq!(checker.tests, 6 * 6 * 4 * 3 * 9);
+}
+
+#[test]
+fn awkward_shapes() {
+    let mut checker = Checker::new();
+    for (p, q) in GRIDS {
+        for depth in [0, 1, 3] {
+            for (n, nb) in [
+                (0, 3),
+                (1, 1),
+                (1, 7),
+                (2, 1),
+                (3, 100),
+                (7, 7),
+                (8, 7),
+                (13, 4),
+                (16, 4),
+                (17, 4),
+                (31, 8),
+                (64, 16),
+                (65, 16),
+                (97, 32),
+                (5, 5),
+                (6, 5),
+            ] {
+                for (turn, pmap) in [Pmap::RowMajor, Pmap::ColumnMajor].into_iter().enumerate() {
+                    for swap_threshold in [turn, turn + 1].map(halves_or_not) {
+                        let base = base(n, nb, p, q);
+                        checker.check(&TestSpec { depth, pmap, swap_threshold, ..base });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Products are short while a rank must still forward a panel, which depends on when the panel
+/// comes: the bits are the same as in shared memory, where nothing is forwarded.
+#[test]
+fn short_products_change_no_bit() {
+    let mut checker = Checker::new();
+    for (p, q) in [(1, 3), (1, 4), (2, 3)] {
+        for (bcast, threads) in [(Bcast::OneRing, 1), (Bcast::Long, 2)] {
+            // The threshold avoids halves, which may round differently.
+            let base = TestSpec { swap_threshold: 1000, ..base(1400, 64, p, q) };
+            checker.check(&TestSpec { depth: 1, bcast, threads, ..base });
+        }
+    }
+}
+
+#[test]
+fn larger_systems_with_threads() {
+    let mut checker = Checker::new();
+    for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        for threads in [1, 2, 4] {
+            for depth in [0, 1, 2] {
+                // The threshold avoids halves: the BLAS may have other kernels for products that
+                // are then so small, and round differently.
+                let base = TestSpec { swap_threshold: 64, ..base(611, 48, p, q) };
+                checker.check(&TestSpec { depth, threads, ..base.clone() });
+                let (transport, swap_threshold) = (Transport::Messages, 2);
+                let in_halves = TestSpec { depth, threads, transport, swap_threshold, ..base };
+                checker.assert_right(&in_halves, &solve_on_threads(&in_halves, &[]));
+            }
+        }
+    }
+}
+
+#[test]
+fn xoshiro_matrix_passes_too() {
+    let spec = TestSpec { generator: Generator::Xoshiro, depth: 1, ..base(120, 16, 2, 2) };
+    assert!(solve_on_threads(&spec, &[]).1 < 16.0);
+}
+
+/// The solution has the same bits wherever the loop is cut, at any depth.
+#[test]
+fn cuts_do_not_change_a_bit() {
+    for (p, q) in [(1, 1), (1, 2), (2, 1), (2, 3)] {
+        // A team of four advances the last panels before the product, and others during it.
+        for (depth, threads) in [(0, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 4), (2, 4)] {
+            let spec = TestSpec { depth, threads, ..base(203, 16, p, q) };
+            let (whole, _) = solve_on_threads(&spec, &[]);
+            let by_messages = TestSpec { transport: Transport::Messages, ..spec.clone() };
+            let in_halves = TestSpec { swap_threshold: 0, ..by_messages.clone() };
+            let cut_every_panel: Vec<usize> = (1..13).collect();
+            assert_eq!(solve_on_threads(&by_messages, &cut_every_panel).0, whole);
+            for cuts in [&[][..], &[4, 5, 9], &cut_every_panel] {
+                assert_eq!(solve_on_threads(&in_halves, cuts).0, whole, "cuts {cuts:?}, in halves");
+            }
+            for cuts in [&[1][..], &[5], &[2, 3, 9], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]] {
+                let (cut, _) = solve_on_threads(&spec, cuts);
+                assert_eq!(
+                    whole, cut,
+                    "depth {depth}, {threads} threads, cuts {cuts:?} on {p} x {q}"
+                );
+            }
+            let (again, _) = solve_on_threads(&spec, &[]);
+            assert_eq!(whole, again, "two runs differ");
+        }
+    }
+}
+
+/// A singular matrix is reported with its column on all ranks, not as a NaN.
+#[test]
+fn pivots_that_are_no_pivots_are_named() {
+    for (p, q) in GRIDS {
+        for depth in 0..3 {
+            for (value, bad_column) in [(0.0, 0), (0.0, 17), (f64::NAN, 9), (f64::INFINITY, 22)] {
+                let (transport, swap_threshold) = match bad_column {
+                    0 | 9 => (Transport::Shared, 8),
+                    _ => (Transport::Messages, 0),
+                };
+                let spec = TestSpec { depth, transport, swap_threshold, ..base(29, 4, p, q) };
+                let results = run(p * q, |world| {
+                    let grid = Grid::new(&world, p, q, Pmap::RowMajor)?.expect("all take part");
+                    let team = Team::solo();
+                    let mut guard = guard(&grid, &spec, &[]);
+                    ptest::generate(&grid, &team, &spec, guard.matrix());
+                    let (cols, shape) = (grid.cols(spec.nb), ptest::shape(&grid, &spec));
+                    if cols.owner(bad_column) == grid.mycol {
+                        for i in 0..shape.rows {
+                            guard.memory[i * shape.lda + cols.local(bad_column)] = value;
+                        }
+                    }
+                    let solved = ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent);
+                    Ok::<_, CommError>(solved.err())
+                });
+                for rank in results {
+                    match rank.expect("no rank is lost").expect("a singular matrix") {
+                        SolveError::Pivot { column, .. } => assert_eq!(column, bad_column),
+                        other => panic!("{other}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Ranks on threads that count how often a rank tests its sends.
+struct Counting {
+    comm: ThreadComm,
+    asked: Arc<AtomicUsize>,
+}
+
+struct CountingSend {
+    send: <ThreadComm as Comm>::Send,
+    asked: Arc<AtomicUsize>,
+}
+
+impl SendRequest for CountingSend {
+    fn test(&mut self) -> Result<bool, CommError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.send.test()
+    }
+
+    fn wait(self) -> Result<(), CommError> {
+        self.send.wait()
+    }
+}
+
+impl Comm for Counting {
+    type Send = CountingSend;
+    type Recv = <ThreadComm as Comm>::Recv;
+
+    fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, CommError> {
+        let asked = self.asked.clone();
+        Ok(self.comm.split(color, key)?.map(|comm| Self { comm, asked }))
+    }
+
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<(), CommError> {
+        self.comm.send_bytes(data, dest, tag)
+    }
+
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<(), CommError> {
+        self.comm.recv_bytes(data, source, tag)
+    }
+
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<(), CommError> {
+        self.comm.exchange_bytes(sends, recvs)
+    }
+
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<CountingSend, CommError> {
+        let send = self.comm.isend(buf, range, dest, tag)?;
+        Ok(CountingSend { send, asked: self.asked.clone() })
+    }
+
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<Self::Recv, CommError> {
+        self.comm.irecv(buf, range, source, tag)
+    }
+
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool, CommError> {
+        self.comm.probe(source, tag)
+    }
+
+    fn barrier(&self) -> Result<(), CommError> {
+        self.comm.barrier()
+    }
+
+    fn host(&self) -> String {
+        self.comm.host()
+    }
+
+    fn abort(&self, reason: &str, exit_code: i32) -> CommError {
+        self.comm.abort(reason, exit_code)
+    }
+}
+
+/// A transport may move data only when it is called: a rank that forwards a panel progresses it
+/// between products, also if no other panel is being broadcast.
+#[test]
+fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
+    for depth in 0..2 {
+        // The first updates have two products each.
+        let spec = TestSpec { depth, transport: Transport::Messages, ..base(1400, 128, 1, 2) };
+        let counts = run(2, |comm| {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let world = Counting { comm, asked: asked.clone() };
+            let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
+            let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
+            ptest::generate(&grid, &team, &spec, guard.matrix());
+            ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
+            Ok::<_, SolveError>(asked.load(Ordering::Relaxed))
+        });
+        let counts: Vec<usize> = counts.into_iter().map(|count| count.expect("solved")).collect();
+        assert!(counts.iter().all(|&count| count > 0), "DEPTH {depth}: {counts:?}");
+    }
+}
+
+/// Keeps a copy of each element when the solver calls it final, and compares it at the next cut.
+struct Auditor {
+    memory: Vec<f64>,
+    final_elements: FinalElements,
+    cuts: Vec<usize>,
+}
+
+struct FinalElements {
+    matrix: *const f64,
+    shape: LocalShape,
+    /// The elements that were called final, row by row.
+    kept: Vec<Option<f64>>,
+    /// Number of elements compared so far.
+    compared: usize,
+}
+
+impl FinalElements {
+    fn compare(&mut self, memory: &[f64]) {
+        for (at, kept) in self.kept.iter_mut().enumerate() {
+            let Some(kept) = kept.take() else { continue };
+            let (row, col) = (at / self.shape.cols, at % self.shape.cols);
+            let now = memory[row * self.shape.lda + col];
+            assert_eq!(kept.to_bits(), now.to_bits(), "row {row}, column {col} is not final");
+            self.compared += 1;
+        }
+    }
+}
+
+// SAFETY: touches memory only.
+unsafe impl Background for FinalElements {
+    fn is_active(&self) -> bool {
+        true
+    }
+
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError> {
+        let LocalShape { rows, cols, lda, .. } = self.shape;
+        for (row, kept) in self.kept.chunks_exact_mut(cols.max(1)).enumerate().take(rows) {
+            let width = if row < done.rows() { cols } else { done.cols() };
+            for (col, kept) in kept.iter_mut().enumerate().take(width) {
+                // SAFETY: the element is final, so nothing writes to it.
+                kept.get_or_insert_with(|| unsafe { *self.matrix.add(row * lda + col) });
+            }
+        }
+        Ok(Remaining::Work)
+    }
+
+    fn add_stall(&mut self, _: f64) {}
+}
+
+impl Guard for Auditor {
+    fn matrix(&mut self) -> &mut [f64] {
+        &mut self.memory
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        self.final_elements.matrix = self.memory.as_ptr();
+        self.final_elements.shape = shape;
+        self.final_elements.kept.resize(rows * cols, None);
+        let a = MatMut::row_major(&mut self.memory, rows, cols, lda).share();
+        (a, &mut self.final_elements)
+    }
+
+    fn start(&mut self) -> usize {
+        0
+    }
+
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+        self.final_elements.compare(&self.memory);
+        Ok(next_cut(&self.cuts, next, panels))
+    }
+
+    fn seconds(&self) -> f64 {
+        1.0
+    }
+}
+
+#[test]
+fn what_the_solver_calls_final_does_not_change_before_the_cut() {
+    let mut compared = 0;
+    for (p, q) in [(1, 1), (2, 1), (1, 2), (2, 3)] {
+        for (depth, threads, transport) in [
+            (0, 1, Transport::Shared),
+            (1, 1, Transport::Messages),
+            (1, 2, Transport::Shared),
+            (2, 2, Transport::Messages),
+        ] {
+            // By messages, in halves.
+            let base = TestSpec { swap_threshold: 0, ..base(250, 16, p, q) };
+            let spec = TestSpec { depth, threads, transport, ..base };
+            let ranks = run(p * q, |world| {
+                let grid = Grid::new(&world, p, q, spec.pmap)?.expect("all ranks take part");
+                let team = Team::new(threads, |_| ()).expect("threads");
+                let shape = ptest::shape(&grid, &spec);
+                let mut guard = Auditor {
+                    memory: vec![0.0; shape.doubles()],
+                    final_elements: FinalElements {
+                        matrix: std::ptr::null(),
+                        shape,
+                        kept: Vec::new(),
+                        compared: 0,
+                    },
+                    cuts: vec![1, 4, 5, 9, 15],
+                };
+                ptest::generate(&grid, &team, &spec, guard.matrix());
+                ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
+                Ok::<_, SolveError>(guard.final_elements.compared)
+            });
+            compared += ranks.into_iter().map(|rank| rank.unwrap()).sum::<usize>();
+        }
+    }
+    // 5 cuts in each of 16 runs, with 250 x 250 elements each.
+    assert!(compared > 16 * 250 * 250, "{compared} elements compared");
+}

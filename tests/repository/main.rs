@@ -1,0 +1,13 @@
+//! The pages, the scripts and the sources of this repository against each other.
+
+#[path = "../executables/mod.rs"]
+mod executables;
+
+mod compare;
+mod dependencies;
+mod docs_numbers;
+mod needs;
+mod pages;
+mod scripts;
+mod suites;
+mod time_limits;

@@ -1,0 +1,130 @@
+//! `scripts/needs.sh` accepts only what works on this machine: each test gives it something that
+//! exists but does not work.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::executables;
+use tempfile::TempDir;
+
+/// A folder of programs that come before those of the machine.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    /// Puts a shell script into the folder.
+    fn with(self, program: &str, body: &str) -> Self {
+        let path = self.0.path().join(program);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        executables::write_script(&path, &format!("#!/bin/sh\n{body}\n"));
+        self
+    }
+
+    /// The output of a line of shell after needs.sh, on both streams; `$HERE` is the folder.
+    fn says(&self, line: &str) -> String {
+        let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
+        let said = Command::new("bash")
+            .args(["-euo", "pipefail", "-c"])
+            .arg(format!("exec 2>&1; . scripts/needs.sh; {line}"))
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+            .env("PATH", path)
+            .env("HERE", self.0.path())
+            .output()
+            .unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    }
+}
+
+const MISSING: &str = "echo $(missing_packages build)";
+
+#[test]
+fn a_machine_that_has_built_this_test_lacks_nothing() {
+    assert_eq!(Machine::new().says(MISSING), "\n");
+}
+
+#[test]
+fn a_compiler_without_a_c_library_lacks_it_and_hides_nothing_else() {
+    let machine = Machine::new().with("cc", "echo 'stdlib.h: no such file' >&2; exit 1");
+    let said = machine.says(MISSING);
+    assert!(said.starts_with("libc6-dev"), "{said}");
+    assert!(!said.contains("mpi") && !said.contains("clang"), "{said}");
+}
+
+#[test]
+fn an_mpi_that_compiles_nothing_is_missing() {
+    let machine = Machine::new().with("mpicc", "exit 1");
+    assert!(machine.says(MISSING).contains("lib"), "{}", machine.says(MISSING));
+    let said = machine.says("export MPICC=$HERE/mpicc; missing_packages build || echo refused");
+    assert!(said.contains("/mpicc cannot be used: ") && said.ends_with("refused\n"), "{said}");
+}
+
+#[test]
+fn the_compiler_of_one_mpi_with_the_mpirun_of_another_is_refused() {
+    let other = "case $(mpi_of_compiler) in openmpi) echo HYDRA ;; *) echo 'Open MPI' ;; esac";
+    let machine = Machine::new().with("mpirun", "cat \"$HERE/version\"");
+    let line = format!("{other} >$HERE/version; missing_packages build || echo refused");
+    let said = machine.says(&line);
+    assert!(said.contains("are not of one MPI") && said.ends_with("refused\n"), "{said}");
+}
+
+#[test]
+fn a_blas_that_cannot_be_linked_is_missing() {
+    let machine = Machine::new().with("pkg-config", "echo -lno-such-openblas");
+    assert_eq!(machine.says(&format!("unset SKT_HPL_BLAS; {MISSING}")), "libopenblas-dev\n");
+    let said = machine.says("export SKT_HPL_BLAS=no-such; missing_packages build || echo refused");
+    assert!(said.contains("SKT_HPL_BLAS=no-such cannot be used: "), "{said}");
+    assert!(said.ends_with("refused\n"), "{said}");
+}
+
+#[test]
+fn libclang_is_what_bindgen_would_load() {
+    let machine = Machine::new().with("only/libclang-20.so", "exit 0");
+    let with = |folder: &str, files: &str| {
+        machine.says(&format!(
+            "real=$(readlink -f \"$(bindgens_libclang)\"); mkdir $HERE/{folder}
+             for file in {files}; do ln -s \"$real\" $HERE/{folder}/$file; done
+             ln -s /nowhere/libclang.so.99 $HERE/{folder}/libclang.so.99
+             export LIBCLANG_PATH=$HERE/{folder}
+             basename \"$(bindgens_libclang)\"; have_libclang && echo there"
+        ))
+    };
+    // A name is not enough: a script, another library, a dangling link.
+    assert_eq!(with("only/2", ""), "\n");
+    assert_eq!(machine.says("export LIBCLANG_PATH=$HERE/only; have_libclang && echo there"), "");
+    assert_eq!(with("cpp", "libclang-cpp.so libclang-cpp.so.14"), "\n");
+    // One of the four names is enough, and the highest version is taken.
+    assert_eq!(with("a", "libclang.so.1"), "libclang.so.1\nthere\n");
+    assert_eq!(with("b", "libclang-9.so.1"), "libclang-9.so.1\nthere\n");
+    assert_eq!(
+        with("c", "libclang.so libclang-9.so.1 libclang-14.so libclang.so.2 libclang-cpp.so.15"),
+        "libclang-14.so\nthere\n"
+    );
+    // An llvm-config whose folder has no libclang does not hide the others.
+    let machine = Machine::new().with("llvm-config", "echo /nowhere");
+    assert_eq!(machine.says("unset LIBCLANG_PATH; have_libclang && echo there"), "there\n");
+    let said =
+        machine.says("export LIBCLANG_PATH=/nowhere; missing_packages build || echo refused");
+    assert!(said.contains("LIBCLANG_PATH=/nowhere cannot be used: "), "{said}");
+}
+
+#[test]
+fn a_newer_rust_of_rustup_is_taken_before_an_older_one_of_the_system() {
+    let old = Machine::new()
+        .with("rustc", "echo 'rustc 1.63.0 (x 2022-01-01)'")
+        .with("cargo", "echo 'cargo 1.63.0'");
+    let line = "have_rust && rustc --version";
+    assert_eq!(old.says(&format!("rust_folder=/nowhere; {line}")), "");
+    let both = old
+        .with("home/rustc", "echo 'rustc 1.95.0 (x 2026-01-01)'")
+        .with("home/cargo", "echo 'cargo 1.95.0'");
+    let line = format!("rust_folder=$HERE/home; {line}");
+    assert_eq!(both.says(&line), "rustc 1.95.0 (x 2026-01-01)\n");
+    // The default of rustup is older, its stable version is not.
+    let version = "test \"$RUSTUP_TOOLCHAIN\" = stable && echo 'x 1.95.0' || echo 'x 1.70.0'";
+    let default_is_older = both.with("home/rustc", version).with("home/cargo", version);
+    assert_eq!(default_is_older.says(&line), "x 1.95.0\n");
+}

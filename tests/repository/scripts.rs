@@ -1,0 +1,160 @@
+//! The batch scripts of `docs/batch/`, with stand-ins for the launchers and the batch system: how
+//! each reacts to each exit code, and that ranks get cores for their threads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::executables;
+use tempfile::TempDir;
+
+/// A batch system in which each start of a run ends with the next of some codes.
+struct Batch {
+    folder: TempDir,
+}
+
+/// A stand-in that logs how it was called, and ends with the next code of the file `codes`.
+const STARTS: &str = "#!/bin/sh\n\
+    echo \"$(basename \"$0\") $*\" >> \"$LOG\"\n\
+    read -r code < \"$CODES\"\n\
+    sed -i 1d \"$CODES\"\n\
+    exit \"$code\"\n";
+const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
+
+impl Batch {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (program, text) in [
+            ("srun", STARTS),
+            ("mpirun", STARTS),
+            ("skt-hpl", STARTS),
+            ("scontrol", SAYS),
+            ("qsub", SAYS),
+        ] {
+            executables::write_script(&folder.path().join(program), text);
+        }
+        let flux = format!("#!/bin/sh\n[ \"$1\" != hostlist ] || {{ echo n1; exit; }}\n{STARTS}");
+        executables::write_script(&folder.path().join("flux"), &flux);
+        fs::write(folder.path().join("nodes"), "n1\n".repeat(64)).unwrap();
+        Self { folder }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The script's exit code, and the commands that it called, one per line.
+    fn run(&self, script: &Path, codes: &str) -> (Option<i32>, String) {
+        fs::write(self.at("codes"), codes).unwrap();
+        fs::write(self.at("log"), "").unwrap();
+        let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
+        let folder = self.folder.path();
+        let ended = Command::new("bash")
+            .arg(script)
+            .current_dir(folder)
+            .env("PATH", path)
+            .env("LOG", self.at("log"))
+            .env("CODES", self.at("codes"))
+            .env("SLURM_SUBMIT_DIR", folder)
+            .env("SLURM_JOB_ID", "7")
+            .env("SLURM_CPUS_PER_TASK", "8")
+            .env("PBS_O_WORKDIR", folder)
+            .env("PBS_NODEFILE", self.at("nodes"))
+            .env("LS_SUBCWD", folder)
+            .env("LSB_DJOB_HOSTFILE", self.at("nodes"))
+            .output()
+            .unwrap();
+        (ended.status.code(), fs::read_to_string(self.at("log")).unwrap())
+    }
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/batch").join(name)
+}
+
+/// Number of lines that start ranks.
+fn starts(log: &str) -> usize {
+    log.lines().filter(|line| line.contains("--config cluster.toml")).count()
+}
+
+#[test]
+fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
+    let batch = Batch::new();
+    for name in ["slurm.sh", "pbs.sh", "lsf.sh", "flux.sh"] {
+        // A plain launcher whose rank was killed returns 137.
+        for (codes, code, count) in [
+            ("0\n", 0, 1),
+            ("1\n", 1, 1),
+            ("2\n", 2, 1),
+            ("137\n0\n", 0, 2),
+            ("205\n137\n1\n", 1, 3),
+            ("137\n137\n205\n", 75, 3),
+            // The time is up.
+            ("137\n75\n", 75, 2),
+        ] {
+            let (ended, log) = batch.run(&script(name), codes);
+            assert_eq!((ended, starts(&log)), (Some(code), count), "{name} {codes:?}: {log}");
+            let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs.sh");
+            // LSF requeues by the exit code; Flux leaves it to the user.
+            let must = code == 75 && ["slurm.sh", "pbs.sh"].contains(&name);
+            assert_eq!(asks, must, "{name} {codes:?}: {log}");
+        }
+    }
+}
+
+#[test]
+fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
+    let batch = Batch::new();
+    for name in ["slurm-launch.sh", "pbs-launch.sh", "lsf-launch.sh", "flux-launch.sh"] {
+        for code in [0, 1, 2, 75] {
+            let (ended, log) = batch.run(&script(name), &format!("{code}\n"));
+            assert_eq!((ended, starts(&log)), (Some(code), 1), "{name}: {log}");
+            let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs-launch.sh");
+            let must = code == 75 && ["slurm-launch.sh", "pbs-launch.sh"].contains(&name);
+            assert_eq!(asks, must, "{name} {code}: {log}");
+        }
+    }
+}
+
+#[test]
+fn ranks_get_cores_for_their_eight_threads() {
+    let batch = Batch::new();
+    for (name, words) in [
+        ("slurm.sh", "srun --cpus-per-task=8 "),
+        ("pbs.sh", " --map-by ppr:8:node --bind-to none -np 64 "),
+        ("lsf.sh", " --map-by ppr:8:node --bind-to none -np 64 "),
+        ("flux.sh", " --ntasks=64 --cores-per-task=8 "),
+    ] {
+        let (_, log) = batch.run(&script(name), "0\n");
+        assert!(log.contains(words), "{name}: {log}");
+    }
+}
+
+#[test]
+fn help_of_each_script_is_all_that_it_does() {
+    let nowhere = tempfile::tempdir().unwrap();
+    // Nothing may be built, installed or changed.
+    for program in ["cargo", "apt-get", "sudo", "ip", "unshare", "mktemp"] {
+        let text = format!("#!/bin/sh\necho {program} was called >&2\nexit 9\n");
+        executables::write_script(&nowhere.path().join(program), &text);
+    }
+    let path = format!("{}:{}", nowhere.path().display(), std::env::var("PATH").unwrap());
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    for entry in fs::read_dir(scripts).unwrap() {
+        let file = entry.unwrap().path();
+        // Files with an extension are read by others.
+        if file.extension().is_some() {
+            continue;
+        }
+        let ended = Command::new(&file)
+            .arg("--help")
+            .env("PATH", &path)
+            .current_dir(nowhere.path())
+            .output()
+            .unwrap();
+        let [out, err] = [ended.stdout, ended.stderr].map(|said| String::from_utf8(said).unwrap());
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert_eq!((ended.status.code(), err.as_str()), (Some(0), ""), "{name}: {out}");
+        assert!(out.contains(name), "{name}: {out}");
+    }
+}

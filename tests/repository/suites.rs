@@ -1,0 +1,102 @@
+//! Every suite is part of a test program, and what `scripts/test` says of programs and suites holds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SCRIPT: &str = include_str!("../../scripts/test");
+
+/// Names and paths in a folder.
+fn entries(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let paths = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    paths.map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), path)).collect()
+}
+
+/// The test programs of all members: their main files by name.
+fn programs() -> BTreeMap<String, PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let members = entries(&root.join("crates")).into_values().chain([root.to_owned()]);
+    let tests = members.flat_map(|member| entries(&member.join("tests")));
+    let main = |(name, path): (String, PathBuf)| {
+        let main = if path.is_dir() { path.join("main.rs") } else { path };
+        (main.is_file() && main.extension()? == "rs").then_some((name, main))
+    };
+    tests.filter_map(main).collect()
+}
+
+/// Files beside the main file of a program that is a folder.
+fn suites(main: &Path) -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
+    if main.ends_with("main.rs") {
+        files = entries(main.parent().unwrap());
+        files.remove("main");
+    }
+    files
+}
+
+/// The words of the array `name` in scripts/test, without comments.
+fn words_of_script(name: &str) -> Vec<&'static str> {
+    let (_, rest) = SCRIPT.split_once(&format!("\n{name}=(")).expect("the array");
+    let mut words = Vec::new();
+    for line in rest.lines().map(|line| line.split('#').next().unwrap()) {
+        let (here, end) =
+            line.split_once(')').map_or((line, None), |(here, end)| (here, Some(end)));
+        words.extend(here.split_whitespace());
+        if end.is_some() {
+            break;
+        }
+    }
+    words
+}
+
+#[test]
+fn every_file_of_a_program_is_compiled() {
+    let programs = programs();
+    assert!(programs.len() > 10, "{programs:?}");
+    for main in programs.values() {
+        let text = fs::read_to_string(main).unwrap();
+        for (suite, path) in suites(main) {
+            let is_declared = text.lines().any(|line| line == format!("mod {suite};"));
+            assert!(is_declared, "{}: add `mod {suite};` to main.rs", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_quick_tier_is_made_of_what_there_is() {
+    let programs = programs();
+    let quick: Vec<&PathBuf> = words_of_script("quick_programs")
+        .into_iter()
+        .map(|name| programs.get(name).unwrap_or_else(|| panic!("no test program {name}")))
+        .collect();
+    assert!(quick.len() < programs.len(), "some are of the whole alone");
+    for skipped in words_of_script("quick_skips") {
+        let (suite, test) = skipped.split_once("::").expect("SUITE:: or SUITE::TEST");
+        let path = quick.iter().find_map(|main| suites(main).remove(suite));
+        let path = path.unwrap_or_else(|| panic!("{skipped}: no such suite in the quick tier"));
+        let text = fs::read_to_string(path).unwrap();
+        assert!(test.is_empty() || text.contains(&format!("fn {test}()")), "no test {skipped}");
+    }
+}
+
+/// `scripts/test --timing` finds these tests by the name of their module.
+#[test]
+fn tests_that_compare_times_are_ignored_in_a_module_of_their_own() {
+    let mut count = 0;
+    for main in programs().into_values() {
+        for path in suites(&main).into_values().chain([main]) {
+            let text = fs::read_to_string(&path).unwrap();
+            let (before, timing) = text.split_once("\nmod timing {").unwrap_or((&text, ""));
+            assert!(!before.contains("#[ignore = \"timing"), "{}", path.display());
+            let tests = timing.matches("#[test]").count();
+            assert_eq!(
+                tests,
+                timing.matches("#[ignore = \"timing: ").count(),
+                "{}",
+                path.display()
+            );
+            count += tests;
+        }
+    }
+    assert!(count > 0);
+}

@@ -1,0 +1,95 @@
+//! docs/limits.md names every time constant of the program, with its file, and no other.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PAGE: &str = include_str!("../../docs/limits.md");
+
+/// Adds the sources below a folder, except those of tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some("tests" | "tests.rs") => {}
+            _ if path.is_dir() => sources(&path, found),
+            Some(name) if name.ends_with(".rs") => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// The text of a source without its tests.
+fn text(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("a source");
+    text.split("mod tests {").next().expect("one part at least").to_owned()
+}
+
+/// The time constant that a line of a source defines.
+fn constant(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("const ")?;
+    let (name, rest) = rest.split_once(": ")?;
+    let is_time = name.contains("SECONDS") || rest.split(" =").next()?.contains("Duration");
+    let is_name = name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    (is_time && is_name && !before.contains("//")).then_some(name)
+}
+
+/// All sources of the program, without the model, whose times are those of the theory.
+fn program() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for folder in ["src", "crates/skt-terms/src", "crates/skt-checkpoint/src"] {
+        sources(&root.join(folder), &mut found);
+    }
+    assert!(found.len() > 200, "{}", found.len());
+    found
+}
+
+/// A file, relative to its crate's `src`, and the name of a constant.
+type Constant = (String, String);
+
+fn in_code() -> BTreeSet<Constant> {
+    let mut all = BTreeSet::new();
+    for path in program() {
+        let file = path.to_str().expect("text").rsplit_once("/src/").expect("below it").1;
+        let text = text(&path);
+        all.extend(
+            text.lines().filter_map(constant).map(|name| (file.to_owned(), name.to_owned())),
+        );
+    }
+    all
+}
+
+/// Each row of a table and each point of a list has the names, then their file, in backticks.
+fn on_page() -> BTreeSet<Constant> {
+    let mut all = BTreeSet::new();
+    for row in PAGE.lines().filter(|line| line.starts_with("| `") || line.starts_with("- `")) {
+        let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let file = quoted.iter().position(|word| word.ends_with(".rs"));
+        let file = file.unwrap_or_else(|| panic!("a file: {row}"));
+        assert!(file > 0, "a name before the file: {row}");
+        all.extend(quoted[..file].iter().map(|name| (quoted[file].to_owned(), (*name).to_owned())));
+    }
+    all
+}
+
+#[test]
+fn the_page_names_every_constant_of_time_and_no_other() {
+    let (code, page) = (in_code(), on_page());
+    let missing: Vec<_> = code.difference(&page).collect();
+    let superfluous: Vec<_> = page.difference(&code).collect();
+    assert!(missing.is_empty(), "docs/limits.md lacks {missing:?}");
+    assert!(superfluous.is_empty(), "docs/limits.md has what is no more: {superfluous:?}");
+}
+
+/// Seconds have a name, so that the page can list them.
+#[test]
+fn no_seconds_stand_in_the_middle_of_the_code() {
+    for path in program() {
+        for line in text(&path).lines().filter(|line| constant(line).is_none()) {
+            let number = line.split("Duration::from_secs(").nth(1).map(|rest| rest.as_bytes()[0]);
+            let is_bare = number.is_some_and(|digit| digit.is_ascii_digit());
+            assert!(!is_bare, "{}: {line}: give it a name", path.display());
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A limit of the machine is reported at creation, by its name, and never as a SIGBUS later. Each
+//! test runs itself once more in a namespace of its own with a low limit; if the system grants no
+//! namespaces, it says so.
+
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::mpirun::mpirun;
+use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
+
+/// Runs `test` of this binary in new namespaces after `setup`, a line of shell in which `$DIR` is
+/// an empty folder. Returns the folder if this process is the one that runs inside.
+fn inside(test: &str, setup: &str) -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("STORE_LIMITS_DIR") {
+        return Some(folder.into());
+    }
+    let (folder, test) = (tempfile::TempDir::new().unwrap(), format!("store_limits::{test}"));
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        // SAFETY: geteuid cannot fail and touches no memory.
+        if unsafe { libc::geteuid() } != 0 {
+            command.arg("--map-root-user");
+        }
+        command.args(["--ipc", "--mount", "sh", "-ec", script]);
+        command.arg(std::env::current_exe().unwrap()).args([&test, "--exact", "--nocapture"]);
+        command.env("STORE_LIMITS_DIR", folder.path());
+        command
+    };
+    let setup = format!("export DIR=$STORE_LIMITS_DIR; {setup}");
+    let can = unshare(&setup).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("not run: no namespaces here (needs unshare and the right to use it)");
+        return None;
+    }
+    let output = unshare(&format!("{setup}; exec \"$0\" \"$@\"")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+    None
+}
+
+fn name(rank: u32) -> SegmentName {
+    SegmentName::new("limits", "state", rank).unwrap()
+}
+
+#[test]
+fn a_full_tmpfs_is_an_error_at_creation() {
+    let test = "a_full_tmpfs_is_an_error_at_creation";
+    let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
+    let store = Files::in_folder(&folder);
+    let free = |store: &Files| store.traps(512 << 10, 512 << 10);
+    assert!(!free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
+    let first = store.create(&name(0), 700 << 10).unwrap();
+    let refused = store.create(&name(1), 700 << 10).unwrap_err();
+    assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
+    assert!(free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
+    assert!(!folder.join(name(1).to_string()).exists(), "nothing is left of it");
+    // Every byte of the first segment is there; otherwise this would be a SIGBUS.
+    let mut first = first;
+    first.as_mut_slice().fill(1);
+}
+
+#[test]
+fn the_largest_segment_is_named_as_the_limit() {
+    let test = "the_largest_segment_is_named_as_the_limit";
+    let setup = "echo 65536 > /proc/sys/kernel/shmmax";
+    let Some(_) = inside(test, setup) else { return };
+    let refused = SysV::new(false).create(&name(0), 65536).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Limit { limit: "kernel.shmmax", enough: 73728, .. }),
+        "{refused}"
+    );
+    let text = refused.to_string();
+    assert!(text.contains("sysctl -w kernel.shmmax=73728"), "{text}");
+    assert!(SysV::new(false).create(&name(0), 65536 - 8192).is_ok());
+    let traps = SysV::new(false).traps(65536, 65536);
+    assert!(traps.contains(&Trap::OwnIpcNamespace), "{traps:?}");
+    let low = Trap::LowLimit { limit: "kernel.shmmax", value: 65536, enough: 73728 };
+    assert!(traps.contains(&low), "{traps:?}");
+}
+
+#[test]
+fn all_segments_together_are_named_as_the_limit() {
+    let test = "all_segments_together_are_named_as_the_limit";
+    let setup = "echo 10 > /proc/sys/kernel/shmall";
+    let Some(_) = inside(test, setup) else { return };
+    let store = SysV::new(false);
+    // Segments of 5 and of 6 pages, the last of which is almost empty.
+    let _first = store.create(&name(0), (3 << 12) + 8).unwrap();
+    let refused = store.create(&name(1), (4 << 12) + 8).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Limit { limit: "kernel.shmall", value: 10, enough: 12, .. }),
+        "{refused}"
+    );
+    assert_eq!(store.traps(5 << 12, 8).len(), store.traps(6 << 12, 8).len() - 1);
+}
+
+#[test]
+fn the_number_of_segments_is_named_as_the_limit() {
+    let test = "the_number_of_segments_is_named_as_the_limit";
+    let Some(_) = inside(test, "echo 2 > /proc/sys/kernel/shmmni") else { return };
+    let store = SysV::new(false);
+    let _segments = [0, 1].map(|rank| store.create(&name(rank), 8).unwrap());
+    let refused = store.create(&name(2), 8).unwrap_err();
+    assert!(matches!(refused, StoreError::Limit { limit: "kernel.shmmni", .. }), "{refused}");
+}
+
+#[test]
+fn a_low_memory_limit_is_an_error_and_not_a_kill() {
+    // A /proc/meminfo with little memory imitates a machine that has no more.
+    let test = "a_low_memory_limit_is_an_error_and_not_a_kill";
+    let setup = "echo 'MemAvailable: 200000 kB' > $DIR/meminfo; \
+                 mount --bind $DIR/meminfo /proc/meminfo; \
+                 mkdir -p $DIR/shm; mount -t tmpfs none $DIR/shm";
+    let Some(folder) = inside(test, setup) else { return };
+    let files = Files::in_folder(&folder.join("shm"));
+    // Files take their memory at once, System V segments when they are touched.
+    for (store, takes_late) in [(&SysV::new(false) as &dyn Store, true), (&files, false)] {
+        let refused = store.create(&name(0), 200 << 20).unwrap_err();
+        assert!(matches!(refused, StoreError::NoMemory { .. }), "{refused}");
+        assert!(refused.to_string().contains("MemAvailable"), "{refused}");
+        assert_eq!(store.list().unwrap(), []);
+        // Memory runs out while it is being taken.
+        let new = store.begin(&name(0), 100 << 20).unwrap();
+        std::fs::write(folder.join("meminfo"), "MemAvailable: 100 kB\n").unwrap();
+        let finished = new.finish();
+        std::fs::write(folder.join("meminfo"), "MemAvailable: 200000 kB\n").unwrap();
+        let is_refused = matches!(finished, Err(StoreError::NoMemory { .. }));
+        assert_eq!(is_refused, takes_late, "{finished:?}");
+        assert_eq!(store.remove(&name(0)).unwrap(), !takes_late);
+        assert_eq!(store.list().unwrap(), []);
+    }
+}
+
+/// Calls `act` under a limit of this process; `None` for the present limit.
+fn under<T>(resource: u32, most: Option<u64>, act: impl FnOnce() -> T) -> T {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the system fills in and reads plain numbers.
+    let set = |limit| assert_eq!(unsafe { libc::setrlimit(resource, limit) }, 0);
+    // SAFETY: the system fills in plain numbers.
+    assert_eq!(unsafe { libc::getrlimit(resource, &raw mut before) }, 0);
+    set(&libc::rlimit { rlim_cur: most.unwrap_or(before.rlim_cur), ..before });
+    let done = act();
+    set(&before);
+    done
+}
+
+#[test]
+fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
+    let test = "a_segment_that_cannot_be_looked_at_keeps_its_name";
+    let Some(folder) = inside(test, "true") else { return };
+    let refuses = |store: &dyn Store, resource, most| {
+        let second = under(resource, most, || store.create(&name(0), 8));
+        assert!(second.is_err(), "{resource} {most:?}: {second:?}");
+        matches!(second, Err(StoreError::Exists { .. }))
+    };
+    let store = SysV::new(false);
+    drop(store.create(&name(0), 32 << 20).unwrap());
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    assert!(!refuses(&store, libc::RLIMIT_AS, Some((pages << 12) + (16 << 20))));
+    assert!(refuses(&store, libc::RLIMIT_AS, None));
+
+    let store = Files::in_folder(&folder);
+    // If its path is taken by something else, the segment has another path.
+    let path = folder.join(name(0).to_string());
+    std::fs::create_dir(&path).unwrap();
+    drop(store.create(&name(0), 8).unwrap());
+    std::fs::remove_dir(&path).unwrap();
+    let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+    let told = (0..8).filter(|spare| refuses(&store, libc::RLIMIT_NOFILE, Some(next + spare)));
+    assert!(told.count() > 0, "never seen");
+}
+
+/// Runs the benchmark on two ranks.
+fn benchmark(flags: &[&str]) -> Output {
+    mpirun(2)
+        .args(["--bind-to", "none"])
+        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
+        .args("--nb 32 --p 1 --q 2 --progress off".split(' '))
+        .args(flags)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_limit_that_stays_is_no_interruption() {
+    let test = "a_limit_that_stays_is_no_interruption";
+    let Some(_) = inside(test, "echo 65536 > /proc/sys/kernel/shmmax") else { return };
+    let output = benchmark(&["--n", "512", "--checkpoint-every", "2p!"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("kernel.shmmax"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+}
+
+/// The run would compute for hours, and lose everything with its processes.
+#[test]
+fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed() {
+    let test = "a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed";
+    let setup = "echo 1 > /proc/sys/kernel/shm_rmid_forced; mount -t tmpfs none /dev/shm";
+    let Some(_) = inside(test, setup) else { return };
+    let run = |flags: &str| {
+        let flags: Vec<&str> = "--n 512".split(' ').chain(flags.split_whitespace()).collect();
+        let output = benchmark(&flags);
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said, String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said, report) = run("");
+    assert_eq!(code, Some(2), "{said}");
+    for words in ["kernel.shm_rmid_forced = 1", "--store posix", "--ft none"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!report.contains("PASSED"), "{report}");
+    let (code, said, report) = run("--store posix");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(report.contains("segments in the store posix"), "{report}");
+    assert_eq!(run("--ft none").0, Some(0));
+}
+
+/// Open MPI's files in /dev/shm stay when ranks are killed; the next start removes them, and no
+/// files of others.
+#[test]
+fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
+    let test = "what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start";
+    let Some(_) = inside(test, "mount -t tmpfs none /dev/shm") else { return };
+    let files = || {
+        let names = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    // SAFETY: geteuid cannot fail and touches no memory.
+    let other = format!("vader_segment.other.{}.1.0", unsafe { libc::geteuid() });
+    std::fs::write(format!("/dev/shm/{other}"), "").unwrap();
+    let flags = "--n 512 --run-id left --checkpoint-every 2p! --inject 1@column:200";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let killed = benchmark(&flags);
+    assert!(!killed.status.success());
+    let said = String::from_utf8(killed.stderr).unwrap();
+    assert!(said.contains("--inject 1@column:200: rank 1 dies"), "{said}");
+    if files().len() == 1 {
+        eprintln!("this MPI leaves no files");
+    }
+    let ended = benchmark(&flags);
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{said}");
+    assert!(said.contains("has struck it, and this one does not"), "{said}");
+    assert_eq!(files(), [other]);
+}
+
+/// A run that mpirun starts gets the same warnings as one that `skt-hpl launch` starts.
+#[test]
+fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
+    let test = "a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice";
+    let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
+    let said = |flags: &[&str]| {
+        let output = benchmark(flags);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = said(&["--n", "200"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(text.matches("an IPC namespace of its own").count(), 1, "{text}");
+    let (_, text) = said(&["--n", "200", "--ft", "none"]);
+    assert!(!text.contains("an IPC namespace of its own"), "it has no segments: {text}");
+    // The second test would not get the memory that it needs when the first one is done.
+    let store = format!("file:{}", folder.display());
+    let (code, text) = said(&["--n", "64,512", "--store", &store]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("its store has ") && text.contains(" bytes free, and"), "{text}");
+}
+
+#[test]
+fn a_json_report_without_room_costs_no_line_of_the_report() {
+    let test = "a_json_report_without_room_costs_no_line_of_the_report";
+    let Some(folder) = inside(test, "mount -t tmpfs -o size=48k none $DIR") else { return };
+    let json = folder.join("report.json");
+    let orders: Vec<String> = (1..=20).map(|order: u32| (order * 8).to_string()).collect();
+    for ft in ["none", "self"] {
+        let flags = ["--n", &orders.join(","), "--ft", ft, "--json", json.to_str().unwrap()];
+        let output = benchmark(&flags);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("error: cannot write the JSON report"), "{said}");
+        assert!(said.contains("the report itself is whole"), "{said}");
+        assert_eq!(said.matches("warning: cannot write the JSON report").count(), 1, "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(report.contains("    20 tests completed and passed residual checks"), "{report}");
+        assert!(report.contains("End of Tests."), "{report}");
+        // The part that could be written is a whole document.
+        let document = std::fs::read(&json).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        assert_eq!(document["finished"], false);
+    }
+}

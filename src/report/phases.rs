@@ -259,7 +259,7 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
     let mut total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
     let before = time - total;
     let has_restarted = |protection: &Protection| !protection.restarts.is_empty();
-    // Not a rounding error.
+    // A smaller difference is a rounding error.
     if record.protection.as_ref().is_some_and(has_restarted) && before > 5e-4 * time {
         // The phases of earlier starts are unknown, as their processes are gone.
         lines.push(format!("#   {:<14}{before:>13.4}{}", "before restart", percent(before, time)));

@@ -127,7 +127,8 @@ pub struct Protection {
     /// Number of rows in which these checks found wrong numbers, and which were computed again.
     #[serde(default)]
     pub mended_rows: u64,
-    /// The ranks whose wrong rows were recomputed; at most [`Self::MENDED_KEPT`].
+    /// The ranks whose wrong rows were recomputed, as far as it is certain that the wrong numbers
+    /// come from them; at most [`Self::MENDED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mended: Vec<Mended>,
     /// The process rows in which data was decoded while no checksum was left to verify it; at most

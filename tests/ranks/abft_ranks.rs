@@ -840,7 +840,7 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let start = |kills: Vec<Kill>| {
         let mut watchers: Vec<Flipping> = (0..job.ranks()).map(|_| Flipping::default()).collect();
         watchers[1].flip = Some((cut, flip));
-        // Without a death, all come to their own end.
+        // Without a death, each rank returns its own error.
         let linger = if kills.is_empty() { Linger::UntilBlocked } else { Linger::Steps(0) };
         let options = Options { trace: true, ..deadly(job.ranks(), 1, kills, linger) };
         job.start_watched(&job.untouched(), &options, 1, &mut watchers)

@@ -551,10 +551,9 @@ impl Pair {
         let most = watches.iter().map(|watch| watch.mended_rows).max().expect("a rank");
         self.mended_rows += most;
         let column = self.rank % self.job.width();
-        let blamed = watches.iter().flat_map(|watch| &watch.mended);
-        for blamed in blamed.filter(|blamed| blamed.process_column != column) {
-            panic!("a healthy rank is blamed: {}, {blamed:?}, not {}", self.job.name(), self.rank);
-        }
+        let mut named = watches.iter().flat_map(|watch| &watch.mended);
+        let healthy = named.find(|named| named.process_column != column);
+        assert_eq!(healthy, None, "{}: the flip was on rank {}", self.job.name(), self.rank);
         (fate(&self.job, &start, &watches), start, watches)
     }
 

@@ -37,9 +37,10 @@ use crate::machine::blas::kernels;
 /// below this share of them, or below `REST_UNITS` units.
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
-/// Errors below the alarm that a rank has when another one is decoded from it are in both, and make
-/// up for each other in the checksums that this takes. If they grow, the other checksums look wrong.
-/// So what is smaller than this after a decoding may come from another process column than they tell.
+/// When a rank is decoded from other ranks, an error of these that is too small to be noticed is
+/// then in both, and cancels in the checksums that the decoding used. If it grows, the
+/// other checksums seem to be wrong. So after a decoding, a deviation of fewer units than this may
+/// come from another process column than the checksums say.
 const SURE_UNITS: f64 = 1e6;
 /// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
@@ -65,7 +66,8 @@ pub struct Checked {
     pub units: f64,
     /// Rows that were wrong and have been mended.
     pub mended_rows: usize,
-    /// The ranks whose rows these were, in order, where it is sure that the wrong numbers are theirs.
+    /// The ranks of these rows, in order, as far as it is certain that the wrong numbers come from
+    /// them.
     pub mended: Vec<MendedRank>,
 }
 
@@ -199,7 +201,8 @@ pub(super) struct Scope<'s> {
     /// Whether to check also what is left over below the diagonal in the checksums of a group that
     /// ends at this cut, where a finished column has nothing.
     pub with_left_over: bool,
-    /// What has been decoded in this process row. Its rows are recomputed only if that was checked.
+    /// What has been decoded in this process row. Its rows may be recomputed only if the decoded
+    /// data has been checked.
     pub decoded: Decoded,
     /// This rank's number in the whole grid.
     pub number: usize,
@@ -213,7 +216,7 @@ impl<'s> Scope<'s> {
 }
 
 /// Checks the system, and recomputes wrong rows: if the checksums say where each of them is wrong,
-/// and what was decoded has been checked; else nothing is changed. Also returns the unit of this
+/// and all decoded data has been checked; else nothing is changed. Also returns the unit of this
 /// process row, infinite where no checksum was left to check with. Collective over the grid.
 ///
 /// # Errors
@@ -236,7 +239,7 @@ pub(super) fn check<C: Comm>(
     if most[1] == 0.0 {
         return Ok((Checked { units: most[0], ..Checked::default() }, unit));
     }
-    // Nothing unchecked is mended.
+    // Rows are mended only where all decoded data has been checked.
     let doubt = Doubt { is_unchecked: false, was_decoded: most[3] > 0.0 };
     if most[2] > 0.0 {
         let hopeless: Vec<Wrong> =
@@ -265,8 +268,8 @@ pub(super) fn check<C: Comm>(
     Ok((Checked { units: most[0], mended_rows, mended }, unit))
 }
 
-/// The number of rows of the grid that have been recomputed, and the ranks whose rows these were,
-/// where it is sure that the wrong numbers are theirs. `wrong` has the rows of this process row.
+/// The number of rows of the grid that have been recomputed, and the ranks of these rows, as far as
+/// it is certain that the wrong numbers come from them. `wrong` has the rows of this process row.
 /// Collective over the grid.
 fn mended_ranks<C: Comm>(
     local: &Local<C>,
@@ -275,7 +278,7 @@ fn mended_ranks<C: Comm>(
     doubt: Doubt,
 ) -> Result<(usize, Vec<MendedRank>), CommError> {
     let grid = local.grid;
-    // Each process row counts its rows once: on the first of its ranks.
+    // Each process row counts its rows once, on its first rank, even if that rank is lost.
     let mut rows = [if grid.row.rank() == 0 { wrong.len() as f64 } else { 0.0 }];
     collect::all_sum(&grid.all, &mut rows)?;
     let own = wrong.iter().filter(|wrong| wrong.column == Some(grid.mycol));
@@ -294,17 +297,19 @@ fn mended_ranks<C: Comm>(
     Ok((rows[0] as usize, ranks))
 }
 
-/// What makes the process column doubtful that checksums tell, in any process row.
+/// Why the process column that the checksums locate may not be the origin of a wrong number. The
+/// same on all ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
-    /// Something was decoded, and no check has agreed since.
+    /// Data was decoded in some process row, and no check has agreed since.
     pub is_unchecked: bool,
-    /// Something was decoded at some time.
+    /// Data was decoded in some process row since the run began.
     pub was_decoded: bool,
 }
 
 impl Doubt {
-    /// Whether wrong numbers of so many units are sure to come from there all the same.
+    /// Whether a wrong number with a deviation of `units` units certainly comes from the process
+    /// column that the checksums locate.
     fn leaves_sure(self, units: f64) -> bool {
         !self.is_unchecked && (!self.was_decoded || units >= SURE_UNITS)
     }
@@ -657,8 +662,8 @@ impl Equations {
         new
     }
 
-    /// Why rows that the checksums contradict are not mended; `is_unchecked`: whether what was
-    /// decoded in this process row has not been checked.
+    /// Why rows that the checksums contradict are not mended; `is_unchecked`: whether data decoded
+    /// in this process row has not been checked.
     fn why_not(&self, is_unchecked: bool) -> NotMended {
         match self.left {
             _ if self.checksums == 1 => NotMended::OneChecksum,

@@ -208,8 +208,9 @@ pub(super) struct Decoded {
     /// The first and the last cut at which no checksum was left to check the other ranks with, if
     /// any: no check can see an error that they had by then.
     pub unverified: Option<(usize, usize)>,
-    /// Something has been decoded since the run began. An error below the alarm that the other ranks
-    /// had by then may grow, and point to a third process column, too.
+    /// Whether data has been decoded since the run began. An error of the other ranks that was too
+    /// small to be noticed may grow afterwards, and the checksums may then locate a third process
+    /// column.
     pub has_been: bool,
 }
 

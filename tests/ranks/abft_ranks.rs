@@ -851,9 +851,11 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
         |ended: &Result<_, AbftError>| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_))));
     assert!(results.iter().all(is_told), "{results:?}");
     assert!(matches!(refusal(&job, &mut without(&told.memory, &[3])), Some(Refusal::Wrong { .. })));
-    // Until the other ranks learn of it, only the rank of the checksums has noticed it.
-    let noticed = told.outcome.trace.iter().position(|line| line.ends_with(": wrong 0"));
-    let noticed = noticed.expect("noticed") as u64 + 1;
+    // Until the other ranks learn of it, only the rank of the checksums has noticed it. The first
+    // time, each rank writes that nothing is wrong.
+    let of_3 = |line: &String| line.ends_with(" rank 3: wrong 0");
+    let mut written = (1..).zip(&told.outcome.trace).filter(|(_, line)| of_3(line));
+    let (noticed, _): (u64, _) = written.nth(1).expect("noticed");
     let is_known_to_3_alone = |memory: &Memory| {
         let is_wrong = |left: &Memory| {
             matches!(refusal(&job, &mut left.clone()), Some(Refusal::Wrong { rank: 3 }))

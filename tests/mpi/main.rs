@@ -2,6 +2,8 @@
 
 #[path = "../dice/mod.rs"]
 mod dice;
+#[path = "../large_machine/mod.rs"]
+mod large_machine;
 #[path = "../mpi_job/mod.rs"]
 mod mpi_job;
 #[path = "../mpirun/mod.rs"]

@@ -441,7 +441,10 @@ pub fn wait_for_column(cluster: &Alone, start: usize, column: u64) {
 fn remove_marks(cluster: &Alone) {
     for node in cluster.nodes_on() {
         let clean = || {
-            let out = cluster.on_node(&node, "bin/skt-hpl").args(["store", "clean", "--segments"]).output();
+            let out = cluster
+                .on_node(&node, "bin/skt-hpl")
+                .args(["store", "clean", "--segments"])
+                .output();
             String::from_utf8(out.expect("started").stdout).expect("text")
         };
         // The process that made the marks may not have ended yet.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use crate::large_machine;
 use crate::mpi_job::{Ended, Job, When, rank_of};

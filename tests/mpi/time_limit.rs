@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use crate::large_machine;
 use crate::mpi_job::{Ended, Job, When, rank_of};
@@ -72,17 +71,17 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
 /// has ended by then, and the next one resumes from them alone.
 #[test]
 fn images_are_whole_before_the_time_ends() {
-    // The run takes 25 s at least, and an image a small part of a step.
+    // The run takes 15 s at least, a step 1 s, and an image a small part of that.
     let slow = format!("LD_PRELOAD={}", large_machine::library().display());
-    let slow = ["-x", &slow, "-x", "SKT_LARGE_GFLOPS=0.1"];
+    let slow = ["-x", &slow, "-x", "SKT_LARGE_GFLOPS=0.6"];
     for (name, flags) in [("self", "--ft self"), ("abft", "--ft abft --p 1 --q 1")] {
-        let flags = format!("--n 2000 {flags}");
+        let flags = format!("--n 3000 {flags}");
         let want = job(2, &format!("whole-{name}"), &flags).start(&[]).x();
         assert!(want.is_some());
         let folder = TempDir::new().expect("a folder");
         let level = format!("local:{}", folder.path().display());
         // A disk that is busy with other work may make a try late: the next one has more time.
-        let stopped = [8, 12, 16].into_iter().find_map(|limit_seconds| {
+        let stopped = [8, 10, 12].into_iter().find_map(|limit_seconds| {
             let name = format!("limit-{name}{limit_seconds}");
             let job = job(2, &name, &format!("{flags} --level {level}")).launched(&slow);
             let ended = job.start(&["--time-limit", &format!("{limit_seconds}s")]);
@@ -155,50 +154,4 @@ fn a_supervisor_does_not_start_a_job_again_whose_time_has_ended() {
     let (code, text) = launch("9000000000");
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("PASSED"), "{text}");
-}
-
-mod timing {
-    use super::*;
-
-    /// With `--time-limit` the images of the last checkpoint are whole before the time ends: the job
-    /// has ended by then, and the next one resumes from them alone.
-    #[test]
-    #[ignore = "timing: the limit is a share of the time that an earlier run took"]
-    fn images_are_whole_before_the_time_ends() {
-        for (name, flags) in [("self", "--ft self"), ("abft", "--ft abft --p 1 --q 1")] {
-            let flags = format!("--n 4000 {flags}");
-            let begun = Instant::now();
-            let want = job(2, &format!("whole-{name}"), &flags).start(&[]).x();
-            let seconds = begun.elapsed().as_secs_f64();
-            assert!(want.is_some());
-            let folder = TempDir::new().expect("a folder");
-            let level = format!("local:{}", folder.path().display());
-            // A machine that slows down after the limit was chosen may make one try late, and one
-            // that speeds up may let a run end in time.
-            let stopped = (1..=4).find_map(|turn| {
-                let job =
-                    job(2, &format!("limit-{name}{turn}"), &format!("{flags} --level {level}"));
-                let limit_seconds = (seconds * (0.7 - 0.1 * f64::from(turn))).max(1.0);
-                let begun = Instant::now();
-                let ended = job.start(&["--time-limit", &format!("{limit_seconds:.2}s")]);
-                let took = begun.elapsed().as_secs_f64();
-                println!(
-                    "{name}: {took:.2} s of {limit_seconds:.2}, {:?}: {}",
-                    ended.code,
-                    words(&ended)
-                );
-                let is_saved = words(&ended).contains("in memory and in images on");
-                (ended.code == Some(75) && is_saved && words(&ended).contains("the time ends in"))
-                    .then_some((job, ended))
-            });
-            let (job, stopped) = stopped.expect("a job that saves itself in time");
-            assert_stopped(&stopped, "in memory and in images on");
-            (0..2).for_each(|rank| _ = job.lose(rank));
-            let ended = job.start(&[]);
-            assert_eq!(ended.x(), want, "{}", ended.text);
-            let from = ended.text.lines().find(|line| line.starts_with("# restart:"));
-            assert!(from.is_some_and(|line| line.contains("images of")), "{}", ended.text);
-            job.assert_nothing_is_left();
-        }
-    }
 }

@@ -265,7 +265,9 @@ fn a_lost_head_node_is_replaced_by_another_machine() {
     assert_ne!(first.end(&cluster).code, Some(0));
     wait_for("the launcher's end", || cluster.launchers().is_empty());
     // The other machine: one of another name, with the same shared folder.
-    let renamed = cluster.on_head("hostname").arg("other").status().expect("nsenter");
+    // The files that mpirun has left in /tmp are gone with the first one.
+    let script = "rm -rf /tmp/ompi.head.*; hostname other";
+    let renamed = cluster.on_head("sh").args(["-c", script]).status().expect("nsenter");
     assert!(renamed.success());
     let hosts = fs::read_to_string(cluster.shared().join("etc-hosts")).expect("names");
     cluster.write("etc-hosts", &format!("{hosts}10.77.0.1 other\n"));

@@ -276,7 +276,7 @@ fn a_lost_head_node_is_replaced_by_another_machine() {
     assert!(refused.said.contains("--head-lost"), "{}", refused.said);
     let ended = launch(&cluster, true, "--head-lost", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
-    let restart = ended.report.lines().find(|line| line.starts_with("# restart: at column "));
+    let restart = ended.report.lines().find(|line| line.starts_with("# restart: from checkpoint "));
     assert!(restart.is_some(), "resumed from the memory of the nodes: {}", ended.report);
 }
 

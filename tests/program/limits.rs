@@ -63,10 +63,10 @@ fn no_address_space_for_the_blas_is_told() {
             if is_told {
                 assert_refused(&output, &["ulimit -v"]);
             }
-            (output.status.success(), is_told)
+            (output.status.success(), is_told, text.into_owned())
         };
         let (mut told_kib, mut enough_kib) = (None, 300_000);
-        while let (false, is_told) = is_enough(enough_kib) {
+        while let (false, is_told, _) = is_enough(enough_kib) {
             told_kib = if is_told { Some(enough_kib) } else { told_kib };
             enough_kib += 20_000;
         }
@@ -74,9 +74,11 @@ fn no_address_space_for_the_blas_is_told() {
         while enough_kib - told_kib > 1000 {
             let between_kib = told_kib.midpoint(enough_kib);
             match is_enough(between_kib) {
-                (true, _) => enough_kib = between_kib,
-                (false, true) => told_kib = between_kib,
-                (false, false) => panic!("{between_kib} KiB are not enough, and it is not told"),
+                (true, ..) => enough_kib = between_kib,
+                (false, true, _) => told_kib = between_kib,
+                (false, false, text) => {
+                    panic!("{between_kib} KiB are not enough, and it is not told: {text}")
+                }
             }
         }
     }

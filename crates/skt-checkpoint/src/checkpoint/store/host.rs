@@ -131,20 +131,23 @@ fn unix_start(ticks: u64) -> Option<u64> {
     Some(boot.trim().parse::<u64>().ok()? + ticks / u64::try_from(ticks_a_second).ok()?)
 }
 
-/// The start of a process, in clock ticks after boot; `None` if it does not exist, or is a zombie.
+/// The start of a process, in clock ticks after boot; `None` if it does not exist, or if all of its
+/// threads have ended.
 pub fn running_since(pid: u32) -> Option<u64> {
     stat(pid)?(22)
 }
 
 /// Reads the numbers in a process's stat by their position in proc(5), from 4 on, that is, after
-/// its name (which may contain anything) and its state. `None` if there is no such process, or only
-/// a zombie, which has released its memory.
+/// its name (which may contain anything) and its state. `None` if there is no such process, or if
+/// all of its threads have ended, which releases its memory and its locks. A process is a zombie
+/// (state Z) as soon as its first thread has ended.
 pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<String> =
         stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
-    let is_gone = matches!(fields.first()?.as_str(), "Z" | "X");
-    (!is_gone).then_some(move |place: usize| fields.get(place - 3)?.parse().ok())
+    let is_zombie = matches!(fields.first()?.as_str(), "Z" | "X");
+    let field = move |place: usize| fields.get(place - 3)?.parse().ok();
+    (!is_zombie || field(20)? > 1).then_some(field)
 }
 
 /// Whether a process that holds something is running.
@@ -178,10 +181,8 @@ pub fn presence(process: &str) -> Presence {
 pub fn is_ending(pid: u32) -> bool {
     /// PF_EXITING of the kernel, a bit in field 9 of a process's stat.
     const EXITING: u64 = 0x4;
-    match stat(pid) {
-        Some(field) => field(9).is_some_and(|flags| flags & EXITING != 0) || is_killed(pid),
-        None => fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 1),
-    }
+    stat(pid)
+        .is_some_and(|field| field(9).is_some_and(|flags| flags & EXITING != 0) || is_killed(pid))
 }
 
 /// Whether a SIGKILL is pending for a process.

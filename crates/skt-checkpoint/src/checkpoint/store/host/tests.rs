@@ -22,6 +22,31 @@ fn a_process_that_was_killed_is_not_at_work() {
     assert_eq!(presence(&process.text()), Presence::Ending);
 }
 
+/// A process whose first thread has ended still holds its memory and its locks.
+#[test]
+fn a_process_lives_as_long_as_one_of_its_threads() {
+    // SAFETY: the child uses nothing of the other threads of this process but the allocator, which
+    // glibc makes usable after a fork.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(1000)));
+        // SAFETY: ends the calling thread alone.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    let state = || fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is not waited for");
+    while !state().contains(") Z") {
+        std::thread::yield_now();
+    }
+    let start_ticks = running_since(pid as u32).expect("its second thread runs");
+    let process = Process { pid: pid as u64, start_ticks, ..Process::this() };
+    assert_eq!(process.liveness(), Liveness::Alive);
+    assert!(is_ending(pid as u32));
+    // SAFETY: the child of this test.
+    let ended = unsafe { libc::kill(pid, libc::SIGKILL) | libc::waitpid(pid, &mut 0, 0) };
+    assert_eq!(ended, pid);
+    assert_eq!(process.liveness(), Liveness::Dead);
+}
+
 /// A machine that consists of these files.
 fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
     let root = TempDir::new().unwrap();

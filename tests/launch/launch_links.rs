@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster_box::SHARED;
 use crate::dice::seed;
+use crate::large_machine;
 use crate::supervised;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
@@ -147,6 +149,15 @@ const METHODS: [(&str, usize); 6] = [
     ("--p 1 --q 3 --ft abft --level local:/mnt/disk,every=1s", 1),
 ];
 
+/// Flags of `launch` that give its ranks a slow BLAS: the columns at which nodes are lost come on
+/// any machine some seconds after the start, and before the end.
+fn slow_ranks(cluster: &Alone) -> String {
+    let library = cluster.shared().join("large_machine.so");
+    std::fs::copy(large_machine::library(), library).expect("the box's folder");
+    let exported = |variable: &str| format!("--launcher-arg=-x --launcher-arg={variable} ");
+    exported(&format!("LD_PRELOAD={SHARED}/large_machine.so")) + &exported("SKT_LARGE_GFLOPS=2")
+}
+
 impl Case {
     /// The case of a seed: a dead link in three of five cases.
     fn of(mut seed: u64, kind: Kind) -> Self {
@@ -197,7 +208,8 @@ impl Case {
             self.lose(&mut cluster, "n5");
         }
         let run = format!("--n 4000 --nb 128 --progress off {}", self.flags);
-        let launch = launch(&cluster, true, "--start-over", &run);
+        let launch =
+            launch(&cluster, true, &format!("--start-over {}", slow_ranks(&cluster)), &run);
         let mut lost_unix = unix();
         if self.when != When::AtStart {
             wait_for_column(&cluster, 1, self.column);

@@ -365,8 +365,9 @@ fn a_torn_single_copy_is_named() {
     assert!(!job.start(&[]).ok);
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
+    // A rank that had not begun to copy, or had ended it, when the job was killed is whole.
     for says in [
-        "ranks [0, 1, 2, 3] are here, but the run died while checkpoint 3 was being written",
+        "are here, but the run died while checkpoint 3 was being written",
         "Method `single` cannot survive a death within a checkpoint",
         "--ft self or --ft double",
     ] {

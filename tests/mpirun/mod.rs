@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// `mpirun -np RANKS`, to be followed by its arguments and the program.
+#[allow(dead_code)] // not every suite needs it
 pub fn mpirun(ranks: usize) -> Command {
     launcher(OsStr::new("mpirun"), ranks)
 }
@@ -26,7 +28,20 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     // These permit more ranks than cores, in Open MPI 4 and in 5.
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    own_session(&mut command);
     command
+}
+
+/// Gives a job a folder of its own for the files of Open MPI. By default all jobs of a user share
+/// one, which the job that ends last removes: a job that starts just then fails ("unable to create
+/// the desired directory"). A program that is started without mpirun is a job, too.
+pub fn own_session(job: &mut Command) {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let number = JOBS.fetch_add(1, Ordering::Relaxed);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sessions");
+    let folder = folder.join(format!("{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the sessions of Open MPI");
+    job.env("OMPI_MCA_orte_tmpdir_base", &folder).env("PRTE_MCA_prte_tmpdir_base", &folder);
 }
 
 /// How a job ended.

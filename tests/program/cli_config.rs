@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::executables;
+use crate::mpirun::own_session;
 use tempfile::TempDir;
 
 /// The program in a folder of its own, without a launcher's environment.
@@ -49,6 +50,7 @@ impl Program {
         for name in LAUNCHER_NAMES {
             command.env_remove(name);
         }
+        own_session(&mut command);
         command
     }
 

@@ -4,6 +4,8 @@
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use crate::mpirun::own_session;
+
 const SOON: Duration = Duration::from_secs(60);
 
 /// Runs the program with `flags` and at most `most_kib` of address space. It is killed if it does
@@ -12,7 +14,9 @@ fn run(most_kib: Option<usize>, flags: &str) -> Output {
     let limit = most_kib.map_or(String::new(), |kib| format!("ulimit -v {kib}; "));
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     let start = Instant::now();
-    let output = Command::new("timeout")
+    let mut command = Command::new("timeout");
+    own_session(&mut command);
+    let output = command
         .args(["-s", "KILL", &SOON.as_secs().to_string(), "sh", "-c"])
         .arg(format!("{limit}exec {program} {flags}"))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")

@@ -2,6 +2,8 @@
 
 #[path = "../executables/mod.rs"]
 mod executables;
+#[path = "../mpirun/mod.rs"]
+mod mpirun;
 #[path = "../report_common/mod.rs"]
 mod report_common;
 #[path = "../report_schema/mod.rs"]

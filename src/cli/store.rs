@@ -346,7 +346,7 @@ fn clean_images(
                 None if !options.force => {
                     writeln!(
                         out,
-                        "kept the images of run {run} in {at}: it can go on from them (--run {run} \
+                        "kept the images of run {run} in {at}: it can continue from them (--run {run} \
                          or --force removes them all the same)"
                     )?;
                 }

@@ -366,7 +366,7 @@ pub fn write(spec: &RunSpec) -> String {
     out.push_str("\n# What HPL.dat cannot say.\n");
     let comment = "The random matrix: hpl (the reference's, bit for bit), xoshiro.";
     field(&mut out, comment, "generator", quoted(spec.generator.name()));
-    field(&mut out, "Threads a rank.", "threads", spec.threads.to_string());
+    field(&mut out, "Threads of each rank.", "threads", spec.threads.to_string());
     let comment = "Between ranks of a node: shared (they read panels and rows in each other's\n\
                    # memory), or messages.";
     field(&mut out, comment, "transport", quoted(spec.transport.name()));

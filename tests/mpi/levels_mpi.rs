@@ -559,7 +559,7 @@ fn images_are_listed_and_removed() {
     let (checkpoints, ranks) = (table.lines().count().to_string(), (files * RANKS).to_string());
     assert_eq!(words[..3], [run, &checkpoints, &ranks], "{listed}");
     assert_eq!(words.last(), Some(&folder.path().to_str().unwrap()), "{listed}");
-    assert!(store("clean").contains("it can go on from them"));
+    assert!(store("clean").contains("it can continue from them"));
     let of_another = ended("clean --run another");
     assert_eq!(of_another.status.code(), Some(2), "there is nothing of it: {of_another:?}");
     assert_eq!(images(&folder).len(), files);

@@ -94,7 +94,7 @@ fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
     );
     assert_eq!(cleaned, kept);
     let cleaned = killed.store_command(&["clean", "--segments"]);
-    assert_eq!(cleaned.matches(": run left can go on from it").count(), all, "{cleaned}");
+    assert_eq!(cleaned.matches(": run left can continue from it").count(), all, "{cleaned}");
     let flags = ["store", "clean", "--run", "other", "--force", "--store", &killed.store()];
     let other = Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "{other:?}");

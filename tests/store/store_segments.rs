@@ -283,7 +283,7 @@ fn stale_segments_are_listed_and_cleaned() {
         store::clean(&*f.store, &CleanOptions::default(), Lines::Segments, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let line = text.lines().find(|line| line.contains(&f.run)).unwrap();
-        assert!(line.starts_with("kept ") && line.contains("can go on from it"), "{line}");
+        assert!(line.starts_with("kept ") && line.contains("can continue from it"), "{line}");
         let (cleaned, text) = f.clean(false);
         let expected = Cleaned { removed: 1, removed_bytes: BYTES as u64, kept: 0 };
         assert_eq!(cleaned, expected, "{text}");

@@ -119,12 +119,7 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Next<'a, C>> {
     let Options { store, config, hook, .. } = options;
     let memory = RunSegments::new(&**store, &config.run_id, 0, Plain);
-    let of_store = |source| CheckpointError::Memory {
-        what: "looking at the store",
-        rank: comm.rank(),
-        bytes: 0,
-        source,
-    };
+    let of_store = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
     let config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
     match Checkpointer::open(comm, memory, config, &shapes, hook.clone())? {
@@ -268,7 +263,7 @@ impl<C: Comm> Ended<'_, C> {
 
 fn not_removed(error: StoreError) -> CheckpointError {
     let source = std::io::Error::other(error);
-    CheckpointError::Memory { what: "removing what is left", rank: 0, bytes: 0, source }
+    CheckpointError::Memory { what: "removing what is left of the run".into(), source }
 }
 
 fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> f64 {

@@ -143,7 +143,7 @@ fn line(segment: &SegmentInfo, outcome: Outcome, out: &mut dyn Write) -> io::Res
         Reason::Attached => "a process is attached".to_owned(),
         Reason::Live => format!("its creator, process {pid}, is running"),
         Reason::Unseen => format!("its creator, process {pid}, is in another container"),
-        Reason::Resumable => format!("run {} can go on from it", name.run()),
+        Reason::Resumable => format!("run {} can continue from it", name.run()),
     };
     let by = force_by(reason, name.run());
     writeln!(out, "kept {name}: {why} ({by} removes it all the same)")

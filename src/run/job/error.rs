@@ -69,7 +69,7 @@ pub enum JobError {
     /// Threads could not be started.
     #[error("cannot start {threads} threads a rank: {why}; lower --threads or raise ulimit -u")]
     Threads {
-        /// Threads a rank.
+        /// Threads of each rank.
         threads: usize,
         /// The system's error.
         why: std::io::Error,

@@ -61,8 +61,8 @@ pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String>
         tests => format!("{without} of the {tests} tests"),
     };
     Some(format!(
-        "no checkpoint is due before the end of {which}: after a loss the run starts from the \
-         beginning (--checkpoint-every TIME takes checkpoints)"
+        "no checkpoint is due before the end of {which}: a run that loses memory starts from \
+         the beginning (--checkpoint-every TIME takes checkpoints)"
     ))
 }
 

@@ -152,7 +152,7 @@ pub fn open<'a, C: Comm>(
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
         bears: is_short.then(|| process_columns(spec)),
-        ..config(comm, spec, settings, &memory, &host, format)?
+        ..config(spec, settings, &memory, &host, format)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.process());
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {

@@ -180,7 +180,7 @@ pub fn open<'a, C: Comm>(
     let Surroundings { memory, nothing_hidden, host, hook, guessed_rate, clock, beginning, .. } =
         surroundings;
     let shape = region_shape(spec, settings);
-    let config = config(comm, spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
+    let config = config(spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
@@ -244,8 +244,7 @@ fn image_writer(team: &Team) -> Writer {
 ///
 /// # Errors
 /// When the store cannot tell which memory it is.
-pub(super) fn config<C: Comm>(
-    comm: &C,
+pub(super) fn config(
     spec: &TestSpec,
     settings: &Settings,
     memory: &TestSegments,
@@ -254,10 +253,7 @@ pub(super) fn config<C: Comm>(
 ) -> Result<Config, CheckpointError> {
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();
-    let refused = |source| {
-        let rank = comm.rank();
-        CheckpointError::Memory { what: "looking at the store", rank, bytes: 0, source }
-    };
+    let refused = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
     let state_bytes = state_bytes(spec.ranks());
     let config = settings.config(memory, application.to_string(), host, state_bytes);
     let state_seconds = Some(state_seconds as StateSeconds);
@@ -624,11 +620,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         let begun = Begun::new(&self.spec, origin, restarts);
         let (comm, mut bytes) = (self.comm(), serde_json::to_vec(&begun).expect("plain data"));
         collect::broadcast_bytes(comm, &mut bytes, 0)?;
-        let (rank, length) = (comm.rank(), bytes.len());
         beginning.note(bytes).map_err(|why| CheckpointError::Memory {
-            what: "noting when the test began, beside",
-            rank,
-            bytes: length,
+            what: "noting when the test began".into(),
             source: io::Error::other(why),
         })
     }

@@ -17,14 +17,10 @@ pub enum CheckpointError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// An operation on a segment in the node's memory failed.
-    #[error("{what} of rank {rank}'s segment ({bytes} bytes): {source}")]
+    #[error("{what}: {source}")]
     Memory {
-        /// The operation, as a participle: `creating`.
-        what: &'static str,
-        /// The rank of the segment.
-        rank: usize,
-        /// Size of the segment; 0 where it is not known.
-        bytes: usize,
+        /// The operation, as a participle with its object: `creating the segment of rank 3`.
+        what: String,
         /// The error of the system.
         source: io::Error,
     },
@@ -73,10 +69,13 @@ pub enum CheckpointError {
 /// The result of a checkpoint operation.
 pub type Result<T> = std::result::Result<T, CheckpointError>;
 
+/// The error of an operation, a participle, on the segment `id`.
 pub(super) fn memory_error(
     what: &'static str,
     id: SegmentId,
-    bytes: usize,
 ) -> impl FnOnce(io::Error) -> CheckpointError {
-    move |source| CheckpointError::Memory { what, rank: id.rank, bytes, source }
+    move |source| CheckpointError::Memory {
+        what: format!("{what} the segment of rank {}", id.rank),
+        source,
+    }
 }

@@ -13,7 +13,7 @@ use super::agree::{
     Content, Decision, Finished, FoundSegment, Holder, Offer, Plan, Refusal, Rules, decide,
 };
 use super::config::Config;
-use super::error::{Result, memory_error};
+use super::error::{CheckpointError, Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::level::failed::remove_images;
@@ -27,6 +27,7 @@ use crate::comm::Comm;
 use crate::comm::collect::{
     all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
 };
+use skt_terms::units;
 
 /// What a start has found of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,8 +272,10 @@ impl<M: Memory> Opening<M> {
     /// Finds the segments on this node. With `alone`, keeps only that rank's segment: segments of
     /// lost ranks that no process will take over are ignored.
     fn look_around(&mut self, alone: Option<Option<usize>>) -> Result<()> {
-        let nobody = SegmentId { rank: 0, attempt: 0 };
-        let mut ids = self.memory.list().map_err(memory_error("listing", nobody, 0))?;
+        let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
+            what: "listing the segments of this node".into(),
+            source,
+        })?;
         ids.retain(|id| alone.is_none_or(|rank| rank == Some(id.rank)));
         ids.sort_unstable();
         for id in ids {
@@ -284,7 +287,7 @@ impl<M: Memory> Opening<M> {
                 }
                 // Another process of the node has removed it in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(memory_error("reading", id, 0)(error)),
+                Err(error) => return Err(memory_error("reading", id)(error)),
             }
         }
         Ok(())
@@ -338,7 +341,7 @@ impl<M: Memory> Opening<M> {
                 Ok(segment) if self.is_as_offered(id, &segment) => segments.push(segment),
                 Ok(_) => changed = Some(id),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => changed = Some(id),
-                Err(error) => return Err(memory_error("opening", id, 0)(error)),
+                Err(error) => return Err(memory_error("opening", id)(error)),
             }
         }
         let mut first = [changed.map_or(u64::MAX, |_| comm.rank() as u64)];
@@ -377,14 +380,21 @@ impl<M: Memory> Opening<M> {
     /// Creates a new segment.
     fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
         self.hook.at(&Step::new(StepName::Create, epoch))?;
-        self.memory.create(id, bytes).map_err(memory_error("creating", id, bytes))
+        self.memory.create(id, bytes).map_err(|source| CheckpointError::Memory {
+            what: format!(
+                "creating the segment of rank {} ({})",
+                id.rank,
+                units::bytes(bytes as u64)
+            ),
+            source,
+        })
     }
 
     /// Removes these segments, which cannot be used.
     pub fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
         for &id in ids {
             self.hook.at(&Step::new(StepName::Discard, epoch))?;
-            self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
+            self.memory.remove(id).map_err(memory_error("removing", id))?;
         }
         Ok(())
     }

@@ -128,13 +128,13 @@ impl<M: Memory> OwnSegment<M> {
 
     /// Opens another rank's segment for reading; `None` if it cannot be read from this node.
     pub fn peer(&mut self, id: SegmentId) -> Result<Option<M::Peer>> {
-        self.memory.peer(id).map_err(memory_error("looking into", id, 0))
+        self.memory.peer(id).map_err(memory_error("looking into", id))
     }
 
     /// Removes this segment.
     pub fn remove(&mut self) -> Result<()> {
         let removed = self.memory.remove(self.id);
-        removed.map_err(memory_error("removing", self.id, self.layout.bytes))
+        removed.map_err(memory_error("removing", self.id))
     }
 
     /// Gives back what it was made of.

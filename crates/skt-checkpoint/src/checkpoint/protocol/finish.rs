@@ -114,7 +114,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         let stay = self.clear_levels()?;
         for &id in &self.ids {
             self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
-            self.memory.remove(id).map_err(memory_error("removing", id, 0))?;
+            self.memory.remove(id).map_err(memory_error("removing", id))?;
         }
         Ok(stay)
     }

@@ -35,10 +35,9 @@ use super::super::{Params, SolveError, Solver, Workspace};
 use super::memory::{DECODE, Hook, Journal, Places, RankMemory, RelayMessages, State};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
-use super::{
-    AbftError, Beginning, Lost, Solution, System, Watcher, back_substitute, keep_x, note_wrong,
-    restore,
-};
+use super::system::{Lost, Solution, System, back_substitute, keep_x, note_wrong};
+use super::watcher::{Beginning, Watcher};
+use super::{AbftError, restore};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 

@@ -40,7 +40,48 @@ pub(super) struct MemoryReport {
     pub decoded: Decoded,
 }
 
+/// A [`MemoryReport`] as ranks send it to each other, with the number of the start, of which that
+/// of rank 0 counts.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+pub(super) struct ReportWords {
+    pub row: u64,
+    pub col: u64,
+    pub is_foreign: u64,
+    pub joined: u64,
+    pub confirmed: u64,
+    pub state: u64,
+    pub is_torn: u64,
+    pub start_id: u64,
+    pub is_wrong: u64,
+    pub is_summing: u64,
+    pub decoded: u64,
+}
+
 impl MemoryReport {
+    /// The report that a rank has sent.
+    ///
+    /// # Panics
+    /// In debug builds, when the state is of a later start than the rank has followed.
+    pub fn of_words(words: &ReportWords) -> Self {
+        let (state, start) = State::of_word(words.state);
+        let report = Self {
+            row: words.row as usize,
+            col: words.col as usize,
+            is_foreign: words.is_foreign != 0,
+            joined: words.joined,
+            confirmed: words.confirmed,
+            state,
+            start,
+            is_torn: words.is_torn != 0,
+            is_wrong: words.is_wrong != 0,
+            is_summing: words.is_summing != 0,
+            decoded: Decoded::of_word(words.decoded),
+        };
+        debug_assert!(start <= report.confirmed >> 32 || report.is_foreign);
+        report
+    }
+
     /// The report of a rank that no process has.
     pub fn of_absent(row: usize, col: usize) -> Self {
         Self {

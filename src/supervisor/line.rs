@@ -65,6 +65,8 @@ impl Line {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if is_kept { Stdio::piped() } else { Stdio::null() });
+        // Before the agent runs, so that all of its time counts.
+        let asked = Instant::now();
         // The agent gets a process group of its own, so that its children can be ended too.
         let mut child = command.process_group(0).spawn()?;
         let questions = child.stdin.take();
@@ -77,7 +79,6 @@ impl Line {
         for pipe in pipes.into_iter().flatten() {
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
-        let asked = Instant::now();
         Ok(Self { child, questions, number: 0, asked, said: Vec::new(), opening: None })
     }
 

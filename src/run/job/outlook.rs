@@ -77,7 +77,7 @@ mod tests {
         let which = |outlooks: &[Option<Outlook>]| {
             let note = note(&settings, outlooks)?;
             let (_, rest) = note.split_once("the end of ").expect(&note);
-            Some(rest.split_once(": after a loss").expect(rest).0.to_owned())
+            Some(rest.split_once(": a run that loses").expect(rest).0.to_owned())
         };
         assert_eq!(which(&[due]), None);
         assert_eq!(which(&[None]), None, "not protected");

@@ -13,7 +13,6 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::comm::Comm;
-use skt_hpl::hpl::comm::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::guard::{Background, Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
@@ -24,6 +23,7 @@ use skt_hpl::machine::work;
 use skt_hpl::model::path::{Changes, Machine, Run, UNITS, predict};
 use skt_hpl::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_hpl::run::ptest::{self, Observer, Phase};
+use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank

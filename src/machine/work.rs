@@ -1,5 +1,5 @@
 //! Counts what a thread has computed for the solver, in the units of the model of the critical
-//! path: a simulated machine charges time for it ([`crate::hpl::comm::clocked`]).
+//! path: a simulated machine charges time for it (`skt_sim::clocked`).
 
 use std::cell::Cell;
 

@@ -5,7 +5,6 @@ use std::fmt::Display;
 
 use crate::base_spec::base;
 use skt_hpl::config::{Bcast, TestSpec, Transport};
-use skt_hpl::hpl::comm::clocked::{self, Network};
 use skt_hpl::hpl::comm::{Comm, threads};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::SolveError;
@@ -14,6 +13,7 @@ use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
 use skt_hpl::report::record::{Outcome, TestRecord};
 use skt_hpl::run::ptest::{self, Silent};
+use skt_sim::clocked::{self, Network};
 
 const NETWORK: Network =
     Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };

@@ -807,3 +807,24 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
         self.told.costs = costs;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checkpoints outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_state_stay_what_they_are() {
+        let json = concat!(
+            r#"{"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"restarts":[{"epoch":0,"#,
+            r#""column":512,"rebuilt_ranks":[],"damaged_blocks":0,"start_seconds":7.25,"#,
+            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":false,"#,
+            r#""wall_clock_step_seconds":0.0,"mended_seconds":2.5,"undone_ranks":2,"#,
+            r#""replacement":{"process_column":1,"decoded_bytes":4096,"#,
+            r#""decode_seconds":0.25}}]}"#,
+        );
+        let state = read_state(json.as_bytes());
+        assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
+    }
+}

@@ -768,3 +768,28 @@ impl<C: Comm> Guard for Protected<'_, C> {
         self.before_seconds + self.start.elapsed().as_secs_f64()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checkpoints outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_state_stay_what_they_are() {
+        let json = concat!(
+            r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
+            r#""checkpoint_seconds":0.3,"stall_seconds":0.2,"stall":{"begin_seconds":0.01,"#,
+            r#""turn_seconds":0.02,"encode_seconds":0.03,"agree_seconds":0.04,"#,
+            r#""copy_seconds":0.05},"skew_seconds":0.06,"encode_seconds":0.07,"#,
+            r#""copy_seconds":0.08,"saved_bytes":18446744073709551615,"#,
+            r#""taken":[[1.5,0.0,4,512,1048576]],"restarts":[{"epoch":4,"column":512,"#,
+            r#""rebuilt_ranks":[1,3],"damaged_blocks":2,"start_seconds":7.25,"#,
+            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
+            r#""wall_clock_step_seconds":-3.5,"mended_seconds":null,"undone_ranks":0,"#,
+            r#""level":"disk"}]}"#,
+        );
+        let state: State = serde_json::from_str(json).expect("an older program's state");
+        assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
+    }
+}

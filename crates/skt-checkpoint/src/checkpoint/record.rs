@@ -438,6 +438,34 @@ mod tests {
         record
     }
 
+    /// Segments outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_record_stay_what_they_are() {
+        let record = Record {
+            sequence: 0x0102_0304_0506_0708,
+            lineage: StartId { number: 11, nonce: 12 },
+            joined: vec![StartId { number: 21, nonce: 22 }, StartId { number: 23, nonce: 24 }],
+            left: vec![StartId { number: 31, nonce: 32 }],
+            commit: 41,
+            stamp: 42,
+            updating: 43,
+            hollow: true,
+            finished: false,
+            rotten_images: true,
+            state: b"state".to_vec(),
+        };
+        let mut words = [0u64; 8 + 32 + 32];
+        words[..8].copy_from_slice(&[0x0102_0304_0506_0708, 11, 12, 41, 42, 43, 1 + 4, 5]);
+        words[8..12].copy_from_slice(&[21, 22, 23, 24]);
+        words[40..42].copy_from_slice(&[31, 32]);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend(b"state");
+        bytes.extend(checksum(&bytes).to_le_bytes());
+        assert_eq!(record.encode(), bytes);
+        assert_eq!(bytes.len(), Record::bytes_with(5));
+        assert_eq!(Record::decode(&bytes), Some(record));
+    }
+
     #[test]
     fn of_very_many_starts_the_latest_are_remembered() {
         let mut record = Record::of_new_segment();

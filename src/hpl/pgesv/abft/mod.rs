@@ -82,7 +82,8 @@ pub use replacement::{Absent, grid_without};
 use restore::Step;
 pub use standing::Refusal;
 use standing::{
-    Action, Decision, MemoryReport, decide, decoded, lost, newest_start, refuse_elsewhere,
+    Action, Decision, MemoryReport, ReportWords, decide, decoded, lost, newest_start,
+    refuse_elsewhere,
 };
 pub use weights::{MOST_CHECKSUMS, Weights};
 
@@ -506,43 +507,27 @@ impl<'s, C: Comm> System<'s, C> {
         let (joined, confirmed) = journal.starts();
         let (_, state_start) = State::of_word(journal.state_word());
         let is_foreign = ![0, form].contains(&journal.form());
-        let mine: [u64; 11] = [
-            grid.myrow as u64,
-            grid.mycol as u64,
-            u64::from(is_foreign),
+        let mine = ReportWords {
+            row: grid.myrow as u64,
+            col: grid.mycol as u64,
+            is_foreign: u64::from(is_foreign),
             joined,
             confirmed,
-            journal.state_word(),
-            u64::from(journal.is_torn()),
-            u64::from(start_id),
-            u64::from(journal.is_wrong()),
-            u64::from(renewal::is_under_way(journal, grid.q)),
-            journal.decoded().word(),
-        ];
-        debug_assert!(state_start <= confirmed >> 32 || is_foreign);
-        let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
-        let all: Vec<[u64; 11]> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
-        let report = |words: &[u64; 11]| {
-            let (state, start) = State::of_word(words[5]);
-            MemoryReport {
-                row: words[0] as usize,
-                col: words[1] as usize,
-                is_foreign: words[2] != 0,
-                joined: words[3],
-                confirmed: words[4],
-                state,
-                start,
-                is_torn: words[6] != 0,
-                is_wrong: words[8] != 0,
-                is_summing: words[9] != 0,
-                decoded: Decoded::of_word(words[10]),
-            }
+            state: journal.state_word(),
+            is_torn: u64::from(journal.is_torn()),
+            start_id: u64::from(start_id),
+            is_wrong: u64::from(journal.is_wrong()),
+            is_summing: u64::from(renewal::is_under_way(journal, grid.q)),
+            decoded: journal.decoded().word(),
         };
-        let mut reports: Vec<MemoryReport> = all.iter().map(report).collect();
+        debug_assert!(state_start <= confirmed >> 32 || is_foreign);
+        let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
+        let all: Vec<ReportWords> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
+        let mut reports: Vec<MemoryReport> = all.iter().map(ReportWords::report).collect();
         for &Absent { rank, row, col } in absent {
             reports.insert(rank, MemoryReport::of_absent(row, col));
         }
-        Ok((reports, all[0][7] as u32))
+        Ok((reports, all[0].start_id as u32))
     }
 
     /// Reports this rank's memory to the others, decides with them, and joins the start. Returns

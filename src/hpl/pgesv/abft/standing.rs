@@ -40,6 +40,45 @@ pub(super) struct MemoryReport {
     pub decoded: Decoded,
 }
 
+/// A rank's report as it is sent to the others.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct ReportWords {
+    pub row: u64,
+    pub col: u64,
+    pub is_foreign: u64,
+    pub joined: u64,
+    pub confirmed: u64,
+    /// The word of the state, with its start.
+    pub state: u64,
+    pub is_torn: u64,
+    /// The start that the rank belongs to.
+    pub start_id: u64,
+    pub is_wrong: u64,
+    pub is_summing: u64,
+    /// The word of [`Decoded`].
+    pub decoded: u64,
+}
+
+impl ReportWords {
+    pub fn report(&self) -> MemoryReport {
+        let (state, start) = State::of_word(self.state);
+        MemoryReport {
+            row: self.row as usize,
+            col: self.col as usize,
+            is_foreign: self.is_foreign != 0,
+            joined: self.joined,
+            confirmed: self.confirmed,
+            state,
+            start,
+            is_summing: self.is_summing != 0,
+            is_torn: self.is_torn != 0,
+            is_wrong: self.is_wrong != 0,
+            decoded: Decoded::of_word(self.decoded),
+        }
+    }
+}
+
 impl MemoryReport {
     /// The report of a rank that no process has.
     pub fn of_absent(row: usize, col: usize) -> Self {

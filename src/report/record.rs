@@ -282,7 +282,7 @@ pub struct Replacement {
 }
 
 /// One restart of a test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     /// The checkpoint that the restart continued from. It is 0 if there was none, and where the
     /// elimination carries checksums, unless the restart continued from images.

@@ -380,14 +380,14 @@ impl<'a, C: Comm> Carried<'a, C> {
         let mut told = watcher.told;
         let solved = match solved {
             Ok(solution) => {
-                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = &mut told.costs;
-                let most = [log_seconds, sum_seconds, check_seconds];
-                let mut seconds = [seconds.get(), *most[0], *most[1], *most[2]];
-                collect::all_max(&grid.all, &mut seconds)?;
-                most.into_iter().zip(&seconds[1..]).for_each(|(cost, most)| *cost = *most);
+                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = told.costs;
+                let mut most = [seconds.get(), log_seconds, sum_seconds, check_seconds];
+                collect::all_max(&grid.all, &mut most)?;
+                let [seconds, log_seconds, sum_seconds, check_seconds] = most;
+                told.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
                 let (phases, by_messages) = (told.phases, Vec::new());
-                Ok(ptest::Solution { x, seconds: seconds[0], phases, by_messages })
+                Ok(ptest::Solution { x, seconds, phases, by_messages })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::Region;
@@ -104,6 +106,22 @@ pub struct Protected<'a, C: Comm> {
     begun: Option<BegunCheckpoint>,
     /// The ledger's note about the beginning of the test, until it is written.
     beginning: Option<Beginning<'a>>,
+}
+
+/// What a checkpoint cost a rank; then, of each number, the most of any rank.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Cost {
+    /// Seconds of the run when it was taken.
+    elapsed_seconds: f64,
+    /// Seconds from its beginning to its end.
+    seconds: f64,
+    skew_seconds: f64,
+    /// The sum of all parts of `stall`.
+    stall_seconds: f64,
+    encode_seconds: f64,
+    copy_seconds: f64,
+    stall: Stall,
 }
 
 /// A checkpoint that has begun.
@@ -463,8 +481,16 @@ impl<'a, C: Comm> Protected<'a, C> {
         stall.agree_seconds =
             (stats.agree_seconds + stats.commit_seconds).min(here_seconds - copy_seconds);
         stall.encode_seconds = here_seconds - copy_seconds - stall.agree_seconds;
-        let all_seconds = begun_at.elapsed().as_secs_f64() - skew_seconds;
-        self.count(state, &stats, [all_seconds, skew_seconds], stall)
+        let cost = Cost {
+            elapsed_seconds: state.elapsed_seconds,
+            seconds: begun_at.elapsed().as_secs_f64() - skew_seconds,
+            skew_seconds,
+            stall_seconds: stall.seconds(),
+            encode_seconds: stats.encode_seconds,
+            copy_seconds: stats.copy_seconds,
+            stall,
+        };
+        self.count(state, &stats, cost)
     }
 
     /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
@@ -475,54 +501,35 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(agreed_seconds + last[0])
     }
 
-    /// Adds the cost of a checkpoint, the most of any rank, to the state that goes into the next
-    /// checkpoint and into the report. `state` is rank 0's.
+    /// Adds the cost of a checkpoint, which becomes the most of any rank, to the state that goes
+    /// into the next checkpoint and into the report. `state` is rank 0's.
     fn count(
         &mut self,
         state: State,
         stats: &Stats,
-        [all_seconds, skew_seconds]: [f64; 2],
-        stall: Stall,
+        mut cost: Cost,
     ) -> Result<(), CheckpointError> {
-        let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
-            stall;
-        let mut most = [
-            state.elapsed_seconds,
-            all_seconds,
-            skew_seconds,
-            stall.seconds(),
-            stats.encode_seconds,
-            stats.copy_seconds,
-            begin_seconds,
-            turn_seconds,
-            encode_seconds,
-            agree_seconds,
-            copy_seconds,
-        ];
-        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        let doubles = bytemuck::cast_slice_mut(slice::from_mut(&mut cost));
+        collect::all_max(self.checkpointer.comm(), doubles)?;
         self.take_state(state);
-        self.recorder.kept.elapsed_seconds = most[0];
+        self.recorder.kept.elapsed_seconds = cost.elapsed_seconds;
         let costs = &mut self.costs;
-        costs.checkpoint_seconds += most[1];
-        costs.skew_seconds += most[2];
-        costs.stall_seconds += most[3];
-        costs.encode_seconds += most[4];
-        costs.copy_seconds += most[5];
-        costs.stall.begin_seconds += most[6];
-        costs.stall.turn_seconds += most[7];
-        costs.stall.encode_seconds += most[8];
-        costs.stall.agree_seconds += most[9];
-        costs.stall.copy_seconds += most[10];
+        costs.checkpoint_seconds += cost.seconds;
+        costs.skew_seconds += cost.skew_seconds;
+        costs.stall_seconds += cost.stall_seconds;
+        costs.encode_seconds += cost.encode_seconds;
+        costs.copy_seconds += cost.copy_seconds;
+        costs.stall += cost.stall;
         costs.saved_bytes += stats.encoded_bytes as u64;
         let taken = Taken {
-            start_seconds: most[0],
-            seconds: most[3],
+            start_seconds: cost.elapsed_seconds,
+            seconds: cost.stall_seconds,
             epoch: self.checkpointer.epoch(),
             column: (self.saved_panel * self.spec.nb).min(self.spec.n),
             bytes: stats.encoded_bytes as u64,
         };
         remember(&mut costs.taken, taken);
-        self.pace.cost_seconds = most[3];
+        self.pace.cost_seconds = cost.stall_seconds;
         self.has_taken = true;
         Ok(())
     }
@@ -549,8 +556,9 @@ impl<'a, C: Comm> Protected<'a, C> {
         let due = if self.overlaps || self.learns() { due.min(look) } else { due };
         let mut agreed = [due as u64, look as u64];
         collect::broadcast(self.checkpointer.comm(), &mut agreed, 0)?;
-        self.due = agreed[0] as usize;
-        Ok(self.due.min(agreed[1] as usize))
+        let [due, look] = agreed.map(|panel| panel as usize);
+        self.due = due;
+        Ok(due.min(look))
     }
 
     /// Whether this start has limited time and has not measured a checkpoint yet. Rank 0's answer
@@ -580,9 +588,10 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn is_time_up(&mut self, next: usize) -> Result<bool, CheckpointError> {
         let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
         collect::all_max(self.checkpointer.comm(), &mut most)?;
-        self.recorder.note_image_seconds(most[1]);
+        let [is_asked, image_seconds] = most;
+        self.recorder.note_image_seconds(image_seconds);
         let is_over = self.recorder.is_over(&self.ahead(next));
-        let mut stops = [u8::from(most[0] > 0.0 || is_over)];
+        let mut stops = [u8::from(is_asked > 0.0 || is_over)];
         collect::broadcast(self.checkpointer.comm(), &mut stops, 0)?;
         Ok(stops[0] != 0)
     }

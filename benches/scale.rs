@@ -13,17 +13,18 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::comm::Comm;
-use skt_hpl::hpl::comm::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::guard::{Background, Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
 use skt_hpl::machine::blas::view::SharedMat;
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
-use skt_hpl::machine::work;
-use skt_hpl::model::path::{Changes, Machine, Run, UNITS, predict};
+use skt_hpl::machine::work::{self, Work};
+use skt_hpl::model::path::work as units;
+use skt_hpl::model::path::{Changes, Counts, Machine, Run, UNITS, Unit, predict};
 use skt_hpl::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_hpl::run::ptest::{self, Observer, Phase};
+use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
@@ -112,9 +113,26 @@ fn counting_machine() -> Machine {
     Machine { copied_byte_seconds: 0.0, ..Machine::ZEN4_CORE }
 }
 
+thread_local!(static DONE: Cell<Counts> = Cell::new(Counts::default()));
+
+/// Adds a piece of work to what this thread has done, in units of the model.
+fn count(work: Work) {
+    let counts = match work {
+        Work::Product { rows, cols, k } => units::product(rows as f64, cols as f64, k as f64, true),
+        Work::Solve { k, cols } => units::solve(k as f64, cols as f64),
+        Work::Panel { rows, jb, p } => units::panel(rows as f64, jb as f64, p),
+        Work::Read { entries } => {
+            Counts::of(&[(Unit::StreamedByte, (entries * size_of::<f64>()) as f64)])
+        }
+    };
+    let mut done = DONE.get();
+    done.add(&counts, 1.0);
+    DONE.set(done);
+}
+
 /// The meter of counted work.
 fn counted() -> Ticks {
-    (counting_machine().seconds(&work::done()) * 1e12) as Ticks
+    (counting_machine().seconds(&DONE.get()) * 1e12) as Ticks
 }
 
 /// The machine of the model that equals the simulated one; `None` if that is this machine.
@@ -199,6 +217,7 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
         _ => (args.spec(), clocked::processor_time),
     };
     let ranks = clocked::run(args.p * args.q, &args.network(), meter, |world| {
+        work::observe(count);
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let doubles = ptest::shape(&grid, &spec).doubles();
         let plain = Unguarded::new(doubles)

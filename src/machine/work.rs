@@ -1,40 +1,58 @@
-//! Counts what a thread has computed for the solver, in the units of the model of the critical
-//! path: a simulated machine charges time for it ([`crate::hpl::comm::clocked`]).
+//! What a thread computes for the solver, told to an observer that the caller gives: a simulated
+//! machine, for instance, charges time for it.
+//!
+//! Copies of rows are not told.
 
 use std::cell::Cell;
 
-use crate::model::path::{Counts, Unit, work};
-
-thread_local!(static DONE: Cell<Counts> = Cell::new(Counts::default()));
-
-/// All that this thread has done so far, without copies of rows.
-pub fn done() -> Counts {
-    DONE.get()
+/// A piece of the solver's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// `A2 -= L2 U` on `rows x cols` with `k` columns of L2, in one BLAS call.
+    Product {
+        /// Rows of A2.
+        rows: usize,
+        /// Columns of A2.
+        cols: usize,
+        /// Columns of L2.
+        k: usize,
+    },
+    /// `U = L1^-1 A1`.
+    Solve {
+        /// Rows of U.
+        k: usize,
+        /// Columns of U.
+        cols: usize,
+    },
+    /// The factorization of a panel.
+    Panel {
+        /// Rows of this rank below the panel's diagonal block.
+        rows: usize,
+        /// Columns of the panel.
+        jb: usize,
+        /// Process rows.
+        p: usize,
+    },
+    /// A read of the matrix by the back substitution.
+    Read {
+        /// Entries of the matrix.
+        entries: usize,
+    },
 }
 
-fn count(counts: &Counts) {
-    let mut done = DONE.get();
-    done.add(counts, 1.0);
-    DONE.set(done);
+/// Called with each piece of work, just before a thread does it.
+pub type Observer = fn(Work);
+
+thread_local!(static OBSERVER: Cell<Option<Observer>> = const { Cell::new(None) });
+
+/// Tells `observer` of all work of this thread from now on.
+pub fn observe(observer: Observer) {
+    OBSERVER.set(Some(observer));
 }
 
-/// Counts `A2 -= L2 U` on `rows x cols` with `k` columns of L2, in one BLAS call.
-pub fn multiplied(rows: usize, cols: usize, k: usize) {
-    count(&work::product(rows as f64, cols as f64, k as f64, true));
-}
-
-/// Counts `U = L1^-1 A1` with `k` rows, on `cols` columns.
-pub fn solved(k: usize, cols: usize) {
-    count(&work::solve(k as f64, cols as f64));
-}
-
-/// Counts a panel of `jb` columns, with `rows` rows of this rank below its diagonal block, on `p`
-/// process rows.
-pub fn factored(rows: usize, jb: usize, p: usize) {
-    count(&work::panel(rows as f64, jb as f64, p));
-}
-
-/// Counts `entries` entries of the matrix read by the back substitution.
-pub fn streamed(entries: usize) {
-    count(&Counts::of(&[(Unit::StreamedByte, (entries * size_of::<f64>()) as f64)]));
+/// Tells this thread's observer, if it has one, of a piece of work.
+pub(crate) fn tell(work: Work) {
+    if let Some(observer) = OBSERVER.get() {
+        observer(work);
+    }
 }

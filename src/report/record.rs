@@ -1,7 +1,9 @@
 //! What is known about a test after it has run.
 
 use std::fmt;
+use std::ops::AddAssign;
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
@@ -246,7 +248,8 @@ impl fmt::Display for LevelFacts {
 
 /// Why the solver's thread stood still: each part is the longest of any rank, summed over all
 /// checkpoints.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, Pod, Zeroable)]
+#[repr(C)]
 pub struct Stall {
     /// Seconds to begin: the agreement on what to save, and parities that are carried over.
     pub begin_seconds: f64,
@@ -258,6 +261,16 @@ pub struct Stall {
     pub agree_seconds: f64,
     /// Seconds to copy the matrix.
     pub copy_seconds: f64,
+}
+
+impl AddAssign for Stall {
+    fn add_assign(&mut self, other: Self) {
+        self.begin_seconds += other.begin_seconds;
+        self.turn_seconds += other.turn_seconds;
+        self.encode_seconds += other.encode_seconds;
+        self.agree_seconds += other.agree_seconds;
+        self.copy_seconds += other.copy_seconds;
+    }
 }
 
 impl Stall {
@@ -282,7 +295,7 @@ pub struct Replacement {
 }
 
 /// One restart of a test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     /// The checkpoint that the restart continued from. It is 0 if there was none, and where the
     /// elimination carries checksums, unless the restart continued from images.

@@ -47,8 +47,10 @@ pub struct Watch {
     wait_expected_seconds: Option<f64>,
     /// The longest pause between two heartbeats of a wait.
     longest_wait_pause_seconds: f64,
-    /// Waits within the present step and within the present phase.
-    waited_seconds: [f64; 2],
+    /// Waits within the present step.
+    waited_in_step_seconds: f64,
+    /// Waits within the present phase.
+    waited_in_phase_seconds: f64,
     /// The longest step that the job has expected, and the longest that the user was told of.
     expected_step_seconds: f64,
     told_seconds: f64,
@@ -102,7 +104,8 @@ impl Watch {
             column_at_seconds: 0.0,
             wait_expected_seconds: None,
             longest_wait_pause_seconds: 0.0,
-            waited_seconds: [0.0; 2],
+            waited_in_step_seconds: 0.0,
+            waited_in_phase_seconds: 0.0,
             expected_step_seconds: 0.0,
             told_seconds: 0.0,
             longest_step_seconds: 0.0,
@@ -123,7 +126,7 @@ impl Watch {
     /// Notes a start of the job. What was learned of its pace stays.
     pub fn start(&mut self, now_seconds: f64) {
         (self.last, self.wait_expected_seconds) = (None, None);
-        self.waited_seconds = [0.0; 2];
+        (self.waited_in_step_seconds, self.waited_in_phase_seconds) = (0.0, 0.0);
         self.alive_at_seconds = now_seconds;
         self.column_at_seconds = now_seconds;
         self.phase_since_seconds = now_seconds;
@@ -136,7 +139,8 @@ impl Watch {
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
         if self.wait_expected_seconds.take().is_some() {
             let pause = now_seconds - self.alive_at_seconds;
-            self.waited_seconds.iter_mut().for_each(|seconds| *seconds += pause);
+            self.waited_in_step_seconds += pause;
+            self.waited_in_phase_seconds += pause;
             if beat.phase == WAIT {
                 self.longest_wait_pause_seconds = self.longest_wait_pause_seconds.max(pause);
             }
@@ -166,30 +170,28 @@ impl Watch {
     /// Measures the phase, or the step, that ends with `beat`, without its waits: those have a
     /// limit of their own.
     fn measure(&mut self, beat: &Beat, now_seconds: f64) {
-        let [of_step, of_phase] = self.waited_seconds;
-        let ends = match &self.last {
-            None => [true, true],
+        let (ends_step, ends_phase) = match &self.last {
+            None => (true, true),
             Some(last) if last.phase != beat.phase => {
-                let took = now_seconds - self.phase_since_seconds - of_phase;
+                let took = now_seconds - self.phase_since_seconds - self.waited_in_phase_seconds;
                 let longest = self.phases.entry((last.phase.clone(), last.n)).or_default();
                 *longest = longest.max(took);
-                [true, true]
+                (true, true)
             }
             Some(last) if last.n == beat.n && beat.column > last.column => {
-                let step = now_seconds - self.column_at_seconds - of_step;
+                let step = now_seconds - self.column_at_seconds - self.waited_in_step_seconds;
                 self.longest_step_seconds = self.longest_step_seconds.max(step);
                 let columns = beat.column - last.column;
                 self.longest_step_columns = self.longest_step_columns.max(columns);
-                [true, false]
+                (true, false)
             }
-            Some(_) => [false, false],
+            Some(_) => (false, false),
         };
-        let [ends_step, ends_phase] = ends;
         if ends_step {
-            (self.column_at_seconds, self.waited_seconds[0]) = (now_seconds, 0.0);
+            (self.column_at_seconds, self.waited_in_step_seconds) = (now_seconds, 0.0);
         }
         if ends_phase {
-            (self.phase_since_seconds, self.waited_seconds[1]) = (now_seconds, 0.0);
+            (self.phase_since_seconds, self.waited_in_phase_seconds) = (now_seconds, 0.0);
         }
     }
 

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
 use skt_hpl::config::{TestSpec, Transport};
-use skt_hpl::hpl::comm::sim::{Kill, Linger, Options, Outcome, Point, SimComm, run};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
@@ -20,6 +19,7 @@ use skt_hpl::hpl::pgesv::abft::{
 use skt_hpl::hpl::pgesv::{CallLimit, Params, SolveError};
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
+use skt_sim::fibers::{Kill, Linger, Options, Outcome, Point, SimComm, run};
 
 use crate::base_spec::base;
 

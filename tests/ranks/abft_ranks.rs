@@ -10,7 +10,6 @@ use std::sync::{Barrier, Mutex};
 use crate::abft::{self, Job, Matrix, Memory, Random, deadly, fingerprint, spec};
 use crate::soak;
 use skt_hpl::config::{Bcast, Swap, TestSpec};
-use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
@@ -21,6 +20,7 @@ use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_hpl::machine::team::Team;
 use skt_hpl::run::ptest::{self};
+use skt_sim::fibers::{Kill, Linger, Options};
 
 /// Checks at fixed panels, not by measured times: the same steps each time.
 const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));

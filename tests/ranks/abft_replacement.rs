@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use crate::abft::{self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, spec};
 use skt_hpl::config::{Swap, TestSpec};
-use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::pgesv::abft::{AbftError, CheckEvery, Refusal, Weights};
+use skt_sim::fibers::{Kill, Linger, Options};
 
 /// The bound of the residual.
 const THRESHOLD: f64 = 16.0;

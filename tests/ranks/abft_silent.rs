@@ -9,7 +9,6 @@ use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, spec};
 use crate::dice::seed;
 use skt_hpl::config::TestSpec;
 use skt_hpl::hpl::comm::CommError;
-use skt_hpl::hpl::comm::sim::{Kill, Linger, Options};
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{
     AbftError, Beginning, CheckEvery, Checked, Flip, MendedRank, Refusal, Unverified, Watcher,
@@ -18,6 +17,7 @@ use skt_hpl::hpl::pgesv::abft::{
 use skt_hpl::hpl::pgesv::wrong::NotMended;
 use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
 use skt_hpl::run::ptest;
+use skt_sim::fibers::{Kill, Linger, Options};
 
 /// The order of the systems, and the number of columns of a panel.
 const N: usize = 96;

@@ -1,19 +1,21 @@
 //! The solver under a simulated network: the same solution as on threads, and the same time in
 //! every run.
 
+use std::cell::Cell;
 use std::fmt::Display;
 
 use crate::base_spec::base;
 use skt_hpl::config::{Bcast, TestSpec, Transport};
-use skt_hpl::hpl::comm::clocked::{self, Network};
 use skt_hpl::hpl::comm::{Comm, threads};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::SolveError;
 use skt_hpl::hpl::pgesv::guard::Unguarded;
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
+use skt_hpl::machine::work::{self, Work};
 use skt_hpl::report::record::{Outcome, TestRecord};
 use skt_hpl::run::ptest::{self, Silent};
+use skt_sim::clocked::{self, Network};
 
 const NETWORK: Network =
     Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };
@@ -66,5 +68,31 @@ fn messages_alone_take_the_same_time_twice() {
         let once = phases();
         assert_eq!(once, phases(), "{spec:?}");
         assert!(once.mean.panel > 0.0 && once.mean.swap > 0.0, "{once:?}");
+    }
+}
+
+thread_local!(static MULTIPLIED: Cell<usize> = const { Cell::new(0) });
+
+/// The products of all ranks, `rows x cols x k`, are those of the elimination: none is told twice,
+/// and none is left out.
+#[test]
+fn the_solver_tells_of_all_its_products() {
+    use_one_thread();
+    for spec in specs() {
+        let ranks = threads::run(spec.p * spec.q, |world| {
+            work::observe(|work| {
+                if let Work::Product { rows, cols, k } = work {
+                    MULTIPLIED.set(MULTIPLIED.get() + rows * cols * k);
+                }
+            });
+            solve(&world, &spec).map(|_| MULTIPLIED.get())
+        });
+        let told: usize = ranks.into_iter().map(|rank| rank.expect("it is solved")).sum();
+        let TestSpec { n, nb, .. } = spec;
+        let product = |first: usize| {
+            let next = (first + nb).min(n);
+            (n - next) * (n + 1 - next) * (next - first)
+        };
+        assert_eq!(told, (0..n).step_by(nb).map(product).sum::<usize>(), "{spec:?}");
     }
 }

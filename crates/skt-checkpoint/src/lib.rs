@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`client`] | checkpoints for any code over MPI, in a few calls: begin here |
-//! | [`comm`] | what ranks say to each other: MPI, threads, simulated ranks; memory of a node |
+//! | [`comm`] | what ranks say to each other: MPI, threads; memory of a node |
 //! | [`pages`] | huge pages for shared memory, copies past the caches |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |

@@ -25,7 +25,7 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, gemv, solve_upper};
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
-use crate::machine::work;
+use crate::machine::work::{self, Work};
 use crate::report::heartbeat;
 
 const TAG_SHARE: Tag = 0x130;
@@ -75,7 +75,7 @@ pub(super) fn substitute<C: Comm>(
             Some(diagonal) => diagonal.solve(&grid.col, &share[own], xk)?,
             None => {
                 xk.copy_from_slice(&share[own]);
-                work::streamed(xk.len() * xk.len());
+                work::tell(Work::Read { entries: xk.len() * xk.len() });
                 solve_upper(own_rows, xk);
             }
         }
@@ -103,7 +103,7 @@ fn add_handed_over<C: Comm>(grid: &Grid<C>, incoming: &mut [f64], share: &mut [f
 /// `s := s - U x`, on all threads: they read U from memory faster than one.
 fn subtract(team: &Team, u: MatRef, x: &[f64], s: &mut [f64]) {
     let rows = u.rows();
-    work::streamed(rows * x.len());
+    work::tell(Work::Read { entries: rows * x.len() });
     let s = SharedMat::row_major(s, 1, rows);
     team.split(rows, TUNING.back_grain_rows, |part| {
         // SAFETY: the parts do not overlap.
@@ -189,7 +189,7 @@ impl Diagonal {
             for (i, value) in homecoming(self.map, &self.rows, self.me).zip(&self.packed) {
                 x[i] = *value;
             }
-            work::streamed(jb * jb);
+            work::tell(Work::Read { entries: jb * jb });
             solve_upper(MatRef::row_major(&self.block[..jb * jb], jb, jb, jb), x);
         }
         collect::broadcast(col, x, self.home)

@@ -21,7 +21,7 @@ use crate::hpl::pfact::pivot::SharedOffers;
 use crate::hpl::pfact::{self, PfactError};
 use crate::hpl::swap::node::NodeRows;
 use crate::machine::blas::MatRef;
-use crate::machine::work;
+use crate::machine::work::{self, Work};
 
 /// The panels that are factored and not yet applied everywhere, and work space for more.
 pub(super) struct LookAhead<C: Comm> {
@@ -241,7 +241,8 @@ impl<C: Comm> LookAhead<C> {
         }
         let (head, ipiv) = layout.head_and_ipiv(message);
         let (rows, myrow) = (local.rows, local.grid.myrow);
-        work::factored(local.shape.rows - layout.below, layout.jb, local.grid.p);
+        let below = local.shape.rows - layout.below;
+        work::tell(Work::Panel { rows: below, jb: layout.jb, p: local.grid.p });
         let mut panel = pfact::PanelWork {
             w: w.rb(),
             ipiv,

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use crate::machine::blas::{MatMut, MatRef, Rows, gemm, solve_unit_lower, solve_unit_lower_from};
-use crate::machine::work;
+use crate::machine::work::{self, Work};
 
 /// What an update needs of a panel, on one rank.
 #[derive(Clone, Copy)]
@@ -30,20 +30,20 @@ pub struct Operands<'a> {
 
 /// `U = L1^-1 A1`, in place.
 pub fn solve(panel: &Operands, a1: MatMut) {
-    work::solved(a1.rows(), a1.cols());
+    work::tell(Work::Solve { k: a1.rows(), cols: a1.cols() });
     solve_unit_lower(panel.l1, a1);
 }
 
 /// `U = L1^-1 A1` for the rows of A1 that an exchange has brought.
 pub fn solve_arrived(panel: &Operands, a1: Rows, u: MatMut) {
-    work::solved(u.rows(), u.cols());
+    work::tell(Work::Solve { k: u.rows(), cols: u.cols() });
     solve_unit_lower_from(panel.l1, a1, u);
 }
 
 /// `A2 = A2 - L2 U` on rows `rows` of A2; `a2` is those rows.
 pub fn multiply(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
-    work::multiplied(l2.rows(), u.cols(), l2.cols());
+    work::tell(Work::Product { rows: l2.rows(), cols: u.cols(), k: l2.cols() });
     gemm(-1.0, l2, u, 1.0, a2);
 }
 

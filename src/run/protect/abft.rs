@@ -15,15 +15,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::app::NodeCheckpointer;
-use super::clock::{Clock, Origin, Reading};
-use super::deadline::{self, Ahead, Deadline};
+use super::clock::Reading;
+use super::deadline::{self, Ahead};
 use super::guard::{Done, Surroundings, config, guessed_pace, solve_error};
-use super::history::{History, remember_restart};
 use super::interval::Pace;
+use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::settings::Settings;
 use super::split::{
@@ -48,23 +47,13 @@ use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::heartbeat;
 use crate::report::record::{
-    LevelFacts, Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
+    Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
 };
 use crate::run::ptest::{self, Observer, Phase};
 
-/// Increased when [`State`], or the order of the data in a segment, changes: a program reads only
+/// Increased when [`Kept`], or the order of the data in a segment, changes: a program reads only
 /// its own format.
 const STATE_FORMAT: u32 = 8;
-
-/// What a run keeps besides its matrix; the same on all ranks.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct State {
-    /// Seconds of the run, over all starts, when this state was kept.
-    elapsed_seconds: f64,
-    /// The clocks when the timed part began.
-    origin: Origin,
-    restarts: Vec<Restart>,
-}
 
 /// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -100,13 +89,10 @@ pub struct Carried<'a, C: Comm> {
     recovered: Option<Recovered>,
     /// The level whose images that data comes from, if any.
     level: Option<String>,
-    clock: Clock,
-    deadline: Deadline,
+    recorder: Recorder,
     pace: Pace,
     /// When the loss that the job has outlived was noticed.
     lost_at: Option<Instant>,
-    started: Instant,
-    open_seconds: f64,
 }
 
 /// The position of a rank of a test: process row and process column.
@@ -139,7 +125,7 @@ pub fn open<'a, C: Comm>(
     let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         surroundings;
     let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
-    let deadline = Deadline::new(surroundings.end_unix);
+    let end_unix = surroundings.end_unix;
     let format = ("abft_state_format", STATE_FORMAT);
     let is_short = comm.size() < spec.ranks();
     let config = Config {
@@ -180,12 +166,9 @@ pub fn open<'a, C: Comm>(
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         absent: lost.iter().map(absent).collect(),
         recovered,
-        clock,
-        deadline,
+        recorder: Recorder::new(started, clock, end_unix),
         pace,
         lost_at,
-        started,
-        open_seconds: started.elapsed().as_secs_f64(),
         checkpointer,
     };
     Ok(Opened::Ready(Box::new(carried), found))
@@ -223,7 +206,7 @@ fn recover<'a, C: Comm>(
             break;
         }
         let Some(refusal) = refusal(&mut checkpointer, spec, settings, team)? else { break };
-        let state: State = read_state(&there.state);
+        let state = read_state(&there.state);
         // The run has resumed from these images before, and no others are complete since: the error
         // may be in them already.
         let are_these = |restart: &Restart| {
@@ -273,7 +256,7 @@ fn system<'s, C: Comm>(
     System { grid, team, params, weights, entries, entries_id, check, relay_messages, calls }
 }
 
-fn read_state(bytes: &[u8]) -> State {
+fn read_state(bytes: &[u8]) -> Kept {
     serde_json::from_slice(bytes).expect("a state that this program wrote")
 }
 
@@ -387,22 +370,24 @@ impl<'a, C: Comm> Carried<'a, C> {
         let memory = &mut memory;
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
         let (absent, id) = (self.absent.clone(), self.start_id);
-        let mut timer = Timer::new(self, &seconds, &spec, observer);
+        let mut watcher = RunWatcher::new(self, &seconds, &spec, observer);
         let solved = match &absent[..] {
-            [] => system.solve(memory, id, &Pieces, &mut timer),
-            absent => system.solve_without(absent, data.as_ref(), memory, id, &Pieces, &mut timer),
+            [] => system.solve(memory, id, &Pieces, &mut watcher),
+            absent => {
+                system.solve_without(absent, data.as_ref(), memory, id, &Pieces, &mut watcher)
+            }
         };
-        let mut told = timer.told;
+        let mut told = watcher.told;
         let solved = match solved {
             Ok(solution) => {
-                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = &mut told.costs;
-                let most = [log_seconds, sum_seconds, check_seconds];
-                let mut seconds = [seconds.get(), *most[0], *most[1], *most[2]];
-                collect::all_max(&grid.all, &mut seconds)?;
-                most.into_iter().zip(&seconds[1..]).for_each(|(cost, most)| *cost = *most);
+                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = told.costs;
+                let mut most = [seconds.get(), log_seconds, sum_seconds, check_seconds];
+                collect::all_max(&grid.all, &mut most)?;
+                let [seconds, log_seconds, sum_seconds, check_seconds] = most;
+                told.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
                 let (phases, by_messages) = (told.phases, Vec::new());
-                Ok(ptest::Solution { x, seconds: seconds[0], phases, by_messages })
+                Ok(ptest::Solution { x, seconds, phases, by_messages })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
@@ -414,7 +399,7 @@ impl<'a, C: Comm> Carried<'a, C> {
                 let a = system.matrix(memory);
                 let judged = ptest::conclude(&data, team, &spec, record, solved, a, observer)?;
                 if let Some(record) = judged {
-                    result = self.result(record, told, &samples(observer));
+                    result = self.result(record, &told, &samples(observer));
                 }
             }
             // All ranks know of a column without a pivot.
@@ -444,39 +429,30 @@ impl<'a, C: Comm> Carried<'a, C> {
     }
 
     /// The result of a finished test, as bytes.
-    fn result(&self, mut record: TestRecord, told: Told, samples: &[Sample]) -> Vec<u8> {
+    fn result(&self, mut record: TestRecord, told: &Told, samples: &[Sample]) -> Vec<u8> {
         record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
-        record.rank_bytes = record.memory.total();
-        record.protection = Some(self.protection(&told));
-        let (restarts, before_seconds) = (told.state.restarts, told.before_seconds);
-        let history = History { taken: Vec::new(), restarts, before_seconds };
-        result::write(record, samples, history, state_bytes(self.spec.ranks()))
+        record.protection = Some(self.protection(told));
+        let capacity_bytes = state_bytes(self.spec.ranks());
+        self.recorder.result(record, Vec::new(), samples, capacity_bytes)
     }
 
     fn protection(&self, told: &Told) -> Protection {
-        let (checks, mended_rows) = told.checks;
         let TestSpec { p, q, checksums, .. } = self.spec;
         Protection {
-            method: self.settings.method.to_string(),
             codec: "weighted sums".into(),
             encoder: "elimination".into(),
             region: "whole".into(),
-            run_id: self.settings.run_id.clone(),
             groups: p,
             group_size: q + checksums,
             parities: checksums,
             survives_nodes: self.survives_nodes,
-            segment_bytes: self.checkpointer.segment_bytes() as u64,
-            open_seconds: self.open_seconds,
-            restarts: told.state.restarts.clone(),
-            checks,
-            mended_rows,
+            checks: told.checks,
+            mended_rows: told.mended_rows,
             mended: told.mended.clone(),
             unverified: told.unverified.clone(),
             checksum_costs: self.absent.is_empty().then_some(told.costs),
-            levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
             // No checkpoint is kept in memory.
-            ..Protection::default()
+            ..self.recorder.protection(&self.checkpointer, &self.settings)
         }
     }
 }
@@ -515,56 +491,48 @@ impl abft::Hook for Pieces {
     }
 }
 
-/// The solver's watcher: times the run, reports its progress, and keeps its state.
-struct Timer<'t, 'a, C: Comm> {
+/// The solver's watcher: reports the progress of the run, and keeps its state and its images.
+struct RunWatcher<'t, 'a, C: Comm> {
     checkpointer: &'t mut NodeCheckpointer<'a, C>,
     recovered: Option<Recovered>,
     /// The level whose images this start resumes from, if any.
     level: Option<String>,
     /// The host of each rank of the test.
     hosts: &'t [String],
-    clock: &'t Clock,
+    recorder: &'t mut Recorder,
     seconds: &'t Seconds<'t>,
-    /// When this start began to open the test.
-    opened: Instant,
     /// When the loss was noticed after which this attempt continues.
     lost_at: Option<Instant>,
     spec: &'t TestSpec,
-    /// When the clock of this start began.
-    start: Instant,
     told: Told,
     observer: &'t mut dyn Observer,
     settings: &'t Settings,
-    deadline: Deadline,
     pace: Pace,
     /// When panel `self.next` began.
     step_at: Instant,
     next: usize,
     /// Whether images have been written to measure their time.
     has_learnt: bool,
-    /// Seconds of the images of a cut, the most of any rank.
-    image_seconds: f64,
 }
 
 /// What the watcher has learned from the solver.
 #[derive(Default)]
 struct Told {
-    state: State,
-    /// Seconds of the run when the clock of this start began.
-    before_seconds: f64,
     start_unix_seconds: i64,
     /// The time of this start by phase.
     phases: Phases,
     costs: ChecksumCosts,
-    /// Checks in this start, and the rows that they mended.
-    checks: (u64, u64),
+    /// Checks in this start.
+    checks: u64,
+    /// The rows that these checks mended.
+    mended_rows: u64,
     /// The ranks whose wrong rows were recomputed.
     mended: Vec<Mended>,
     /// Process rows with data that could not be checked.
     unverified: Vec<Unverified>,
 }
 
-impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
+impl<'t, 'a, C: Comm> RunWatcher<'t, 'a, C> {
     /// The watcher of a solver that resumes from what `carried` has recovered, or generates its
     /// system.
     fn new(
@@ -578,26 +546,23 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
             Some(_) => heartbeat::step("restore"),
             None => observer.phase(ptest::generating(spec)),
         }
+        carried.recorder.begin_own_clock();
         Self {
             checkpointer: &mut carried.checkpointer,
             recovered: carried.recovered.take(),
             level: carried.level.take(),
             hosts: &carried.hosts,
-            clock: &carried.clock,
+            recorder: &mut carried.recorder,
             seconds,
-            opened: carried.started,
             lost_at: carried.lost_at,
             spec,
-            start: Instant::now(),
             told: Told::default(),
             observer,
             settings: &carried.settings,
-            deadline: carried.deadline,
             pace: carried.pace.clone(),
             step_at: Instant::now(),
             next: 0,
             has_learnt: false,
-            image_seconds: 0.0,
         }
     }
 
@@ -605,12 +570,11 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
     /// state, the state is that of the start before, or none.
     fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
         let comm = self.checkpointer.comm();
-        let (at, reading) = Reading::together(comm, self.clock)?;
-        self.start = at;
+        let reading = self.recorder.begin_clock(comm)?;
         match self.recovered.take() {
-            None => self.told.state.origin = Origin::new(comm, &reading, 0.0)?,
+            None => self.recorder.begin_run(comm, &reading)?,
             Some(recovered) => {
-                self.told.state = read_state(&recovered.state);
+                self.recorder.kept = read_state(&recovered.state);
                 let mut known = [self.seconds.get()];
                 collect::all_max(comm, &mut known)?;
                 self.resume(beginning, recovered.epoch, known[0], &reading)?;
@@ -623,10 +587,10 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
     /// start, an image. Collective, at a cut.
     fn keep_state(&mut self) -> Result<(), CheckpointError> {
         let capacity_bytes = state_bytes(self.spec.ranks());
-        let mut state = std::mem::take(&mut self.told.state);
-        state.elapsed_seconds = self.now_seconds();
-        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
-        self.told.state = state;
+        let mut kept = std::mem::take(&mut self.recorder.kept);
+        kept.elapsed_seconds = self.recorder.seconds();
+        let (kept, bytes) = result::fit(kept, capacity_bytes, |kept| &mut kept.restarts);
+        self.recorder.kept = kept;
         self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
         Ok(())
     }
@@ -640,28 +604,15 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         known_seconds: f64,
         reading: &Reading,
     ) -> Result<(), CheckpointError> {
-        let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
-        let comm = self.checkpointer.comm();
-        let resumed = self.told.state.origin.resume(comm, reading, known_seconds + here_seconds)?;
-        // With x known nothing is left to be timed.
-        self.told.before_seconds =
-            if beginning.is_solved { known_seconds } else { resumed.elapsed_seconds };
-        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(known_seconds);
         if !beginning.is_solved {
             // A run that resumes from a cut has replaced no process column, although an earlier
             // start was to.
-            self.told.state.restarts.iter_mut().for_each(|restart| restart.replacement = None);
+            self.recorder.kept.restarts.iter_mut().for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
             epoch: if self.level.is_some() { epoch } else { 0 },
             column: (beginning.panel * self.spec.nb).min(self.spec.n),
             rebuilt_ranks: beginning.rebuilt.clone(),
-            damaged_blocks: 0,
-            start_seconds,
-            lost_seconds: start_seconds - known_seconds,
-            recover_seconds: here_seconds,
-            is_by_wall_clock: resumed.is_by_wall_clock,
-            wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             mended_seconds: self.mended_seconds()?,
             undone_ranks: beginning.undone,
             replacement: beginning.replaced.map(|process_column| Replacement {
@@ -670,8 +621,13 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
                 decode_seconds: 0.0,
             }),
             level: self.level.take(),
+            ..Restart::default()
         };
-        remember_restart(&mut self.told.state.restarts, restart);
+        let known = Known { saved_seconds: known_seconds, least_seconds: known_seconds };
+        self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?;
+        if beginning.is_solved {
+            self.recorder.stay_at(known_seconds);
+        }
         Ok(())
     }
 
@@ -684,18 +640,14 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         Ok(Some(longest[0]).filter(|&seconds| seconds >= 0.0))
     }
 
-    fn now_seconds(&self) -> f64 {
-        self.told.before_seconds + self.start.elapsed().as_secs_f64()
-    }
-
     /// Whether the run should stop at the next cut, as far as this rank knows: by rank 0's clock,
     /// or by a signal on any rank.
     fn is_time_up(&self) -> bool {
         let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
         // The next cut is a step away.
-        let save_seconds = self.image_seconds + step_seconds;
+        let save_seconds = self.recorder.image_seconds() + step_seconds;
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
-        let is_over = || self.deadline.is_over((self.clock)().unix_seconds, &ahead);
+        let is_over = || self.recorder.is_over(&ahead);
         deadline::is_asked() || self.checkpointer.comm().rank() == 0 && is_over()
     }
 
@@ -703,10 +655,9 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
     fn is_time_to_learn(&self) -> bool {
         let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 0.0 };
-        let now_unix = (self.clock)().unix_seconds;
-        let here_seconds = self.start.elapsed().as_secs_f64();
-        let is_time = || here_seconds >= self.deadline.look_after(now_unix, &ahead, true);
-        self.deadline.is_set() && !self.has_learnt && is_time()
+        let here_seconds = self.recorder.start().elapsed().as_secs_f64();
+        let is_time = || here_seconds >= self.recorder.look_after(&ahead, true);
+        self.recorder.is_limited() && !self.has_learnt && is_time()
     }
 
     /// Keeps the cut before panel `cut`. If the time is up, also makes its images complete, where
@@ -719,19 +670,17 @@ impl<'t, 'a, C: Comm> Timer<'t, 'a, C> {
         }
         self.keep_state()?;
         if stops[0] > 0.0 {
-            let whole = self.checkpointer.finish_images()?;
-            let left = self.deadline.seconds_left((self.clock)().unix_seconds);
             let column = (cut * self.spec.nb).min(self.spec.n);
-            return Ok(Some(deadline::time_up(column, &self.settings.levels, &whole, left)));
+            return self.recorder.stop(self.checkpointer, self.settings, column).map(Some);
         }
         let mut most = [self.checkpointer.seconds_of_images()];
         collect::all_max(self.checkpointer.comm(), &mut most)?;
-        self.image_seconds = most[0];
+        self.recorder.note_image_seconds(most[0]);
         Ok(None)
     }
 }
 
-impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
+impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(|error| solve_error(0, error))?;
         let of_row = |&abft::Unverified { row, columns: (first_column, last_column) }: &_| {
@@ -750,7 +699,7 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     }
 
     fn columns(&mut self, done: usize) {
-        let seconds = self.now_seconds();
+        let seconds = self.recorder.seconds();
         self.seconds.set(seconds);
         let next = done.div_ceil(self.spec.nb);
         let (flops, took) = (self.pace.flops(self.next..next), self.step_at.elapsed());
@@ -770,7 +719,7 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     }
 
     fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
-        self.seconds.set(self.now_seconds());
+        self.seconds.set(self.recorder.seconds());
         match self.keep(cut).map_err(|error| solve_error(cut, error))? {
             Some(time_up) => Err(time_up),
             None => Ok(()),
@@ -785,15 +734,15 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     }
 
     fn decoded(&mut self, bytes: u64, seconds: f64) {
-        let restart = self.told.state.restarts.last_mut();
+        let restart = self.recorder.kept.restarts.last_mut();
         if let Some(replacement) = restart.and_then(|restart| restart.replacement.as_mut()) {
             (replacement.decoded_bytes, replacement.decode_seconds) = (bytes, seconds);
         }
     }
 
     fn checked(&mut self, found: Checked) {
-        self.told.checks.0 += 1;
-        self.told.checks.1 += found.mended_rows as u64;
+        self.told.checks += 1;
+        self.told.mended_rows += found.mended_rows as u64;
         note_mended(&mut self.told.mended, &found.mended, self.hosts);
     }
 
@@ -802,8 +751,29 @@ impl<C: Comm> abft::Watcher for Timer<'_, '_, C> {
     }
 
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
-        self.seconds.set(self.now_seconds());
-        self.told.phases = phases.of(self.start.elapsed().as_secs_f64());
+        self.seconds.set(self.recorder.seconds());
+        self.told.phases = phases.of(self.recorder.start().elapsed().as_secs_f64());
         self.told.costs = costs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checkpoints outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_state_stay_what_they_are() {
+        let json = concat!(
+            r#"{"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"restarts":[{"epoch":0,"#,
+            r#""column":512,"rebuilt_ranks":[],"damaged_blocks":0,"start_seconds":7.25,"#,
+            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":false,"#,
+            r#""wall_clock_step_seconds":0.0,"mended_seconds":2.5,"undone_ranks":2,"#,
+            r#""replacement":{"process_column":1,"decoded_bytes":4096,"#,
+            r#""decode_seconds":0.25}}]}"#,
+        );
+        let state = read_state(json.as_bytes());
+        assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
     }
 }

@@ -3,18 +3,21 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::Region;
 use super::app::NodeCheckpointer;
 use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, Origin, Reading, state_seconds};
-use super::deadline::{self, Ahead, Deadline};
-use super::history::{History, Taken, remember, remember_restart};
+use super::deadline::{self, Ahead};
+use super::history::{History, Taken, remember};
 use super::interval::Pace;
+use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::segments::TestSegments;
 use super::settings::Settings;
@@ -39,7 +42,7 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::environment::affinity;
 use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
-use crate::report::record::{LevelFacts, Protection, Restart, Sample, Stall, TestRecord};
+use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Increased when the form of [`State`] or of the result of a test changes: a program reads only
 /// its own format.
@@ -51,7 +54,7 @@ pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
 }
 
 /// What a checkpoint has besides the matrix; the same on all ranks.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct State {
     /// Panels that are factored and applied.
     panel: usize,
@@ -59,6 +62,14 @@ struct State {
     elapsed_seconds: f64,
     /// The clocks when the timed part began.
     origin: Origin,
+    #[serde(flatten)]
+    costs: Costs,
+    restarts: Vec<Restart>,
+}
+
+/// The checkpoints of a run so far.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Costs {
     checkpoints: u64,
     checkpoint_seconds: f64,
     stall_seconds: f64,
@@ -68,7 +79,6 @@ struct State {
     copy_seconds: f64,
     saved_bytes: u64,
     taken: Vec<Taken>,
-    restarts: Vec<Restart>,
 }
 
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
@@ -80,29 +90,38 @@ pub struct Protected<'a, C: Comm> {
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
-    state: State,
-    /// Seconds it took to open the test.
-    open_seconds: f64,
-    /// Seconds of the run when the clock of this start, `start`, began.
-    before_seconds: f64,
-    start: Instant,
+    recorder: Recorder,
+    /// Panels that were factored and applied when the last checkpoint was taken.
+    saved_panel: usize,
+    costs: Costs,
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
     pace: Pace,
     /// The panel before which the next checkpoint is due.
     due: usize,
-    /// The end of the time of this job.
-    deadline: Deadline,
-    clock: Clock,
     /// Whether this start has taken a checkpoint, and so knows how long one takes.
     has_taken: bool,
-    /// Seconds of the images of a checkpoint, the most of any rank.
-    image_seconds: f64,
     /// The checkpoint that is being encoded while the solver continues.
     begun: Option<BegunCheckpoint>,
     /// The ledger's note about the beginning of the test, until it is written.
     beginning: Option<Beginning<'a>>,
+}
+
+/// What a checkpoint cost a rank; then, of each number, the most of any rank.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Cost {
+    /// Seconds of the run when it was taken.
+    elapsed_seconds: f64,
+    /// Seconds from its beginning to its end.
+    seconds: f64,
+    skew_seconds: f64,
+    /// The sum of all parts of `stall`.
+    stall_seconds: f64,
+    encode_seconds: f64,
+    copy_seconds: f64,
+    stall: Stall,
 }
 
 /// A checkpoint that has begun.
@@ -176,9 +195,9 @@ pub fn open<'a, C: Comm>(
     surroundings: Surroundings<'a>,
 ) -> Result<Opened<'a, C>, CheckpointError> {
     let started = Instant::now();
-    let deadline = Deadline::new(surroundings.end_unix);
-    let Surroundings { memory, nothing_hidden, host, hook, guessed_rate, clock, beginning, .. } =
+    let Surroundings { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
         surroundings;
+    let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
     let shape = region_shape(spec, settings);
     let config = config(spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
     let config = Config {
@@ -201,32 +220,29 @@ pub fn open<'a, C: Comm>(
         spec: spec.clone(),
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
-        state: State::default(),
-        open_seconds: started.elapsed().as_secs_f64(),
-        before_seconds: 0.0,
-        start: started,
+        recorder: Recorder::new(started, clock, end_unix),
+        saved_panel: 0,
+        costs: Costs::default(),
         cut_at: started,
         cut_panel: 0,
-        pace: guessed_pace(spec, settings, guessed_rate),
+        pace,
         due: 0,
-        deadline,
-        clock: clock.clone(),
         has_taken: false,
-        image_seconds: 0.0,
         begun: None,
         beginning,
         checkpointer,
     };
-    let (at, reading) = Reading::together(guard.comm(), &clock)?;
-    guard.start = at;
+    let reading = guard.recorder.begin_clock(guard.checkpointer.comm())?;
     if let Some(recovered) = &recovered {
-        guard.state =
-            serde_json::from_slice(&recovered.state).expect("a state that this program wrote");
+        let state = serde_json::from_slice(&recovered.state);
+        guard.take_state(state.expect("a state that this program wrote"));
     }
-    let known = guard.beginning.as_ref().and_then(|at| at.read(spec, &guard.state.restarts));
-    match recovered.is_some() || known.is_some() {
-        true => guard.resume(recovered.as_ref(), known, found.load.as_ref(), &reading, started)?,
-        false => guard.state.origin = Origin::new(guard.comm(), &reading, 0.0)?,
+    let restarts = &guard.recorder.kept.restarts;
+    let known = guard.beginning.as_ref().and_then(|at| at.read(spec, restarts));
+    if recovered.is_some() || known.is_some() {
+        guard.resume(recovered.as_ref(), known, found.load.as_ref(), &reading)?;
+    } else {
+        guard.recorder.begin_run(guard.checkpointer.comm(), &reading)?;
     }
     guard.agree_on_state()?;
     Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
@@ -268,65 +284,63 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// The restart that this start is, if it is one.
     pub fn restart(&self) -> Option<&Restart> {
-        self.state.restarts.last()
+        self.recorder.restart()
     }
 
-    /// Notes that this start, which began at `started`, resumes from a checkpoint, or begins with
-    /// only the clock of earlier starts. `known` is what these have noted.
+    /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
+    /// time.
+    fn state(&self) -> State {
+        let Kept { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
+        let (panel, costs) = (self.saved_panel, self.costs.clone());
+        State { panel, elapsed_seconds, origin, costs, restarts }
+    }
+
+    /// Continues from the state of a checkpoint.
+    fn take_state(&mut self, state: State) {
+        let State { panel, elapsed_seconds, origin, costs, restarts } = state;
+        (self.saved_panel, self.costs) = (panel, costs);
+        self.recorder.kept = Kept { elapsed_seconds, origin, restarts };
+    }
+
+    /// Notes that this start resumes from a checkpoint, or begins with only the clock of earlier
+    /// starts. `known` is what these have noted.
     fn resume(
         &mut self,
         recovered: Option<&Recovered>,
         known: Option<Begun>,
         load: Option<&Load>,
         reading: &Reading,
-        started: Instant,
     ) -> Result<(), CheckpointError> {
-        let state = &mut self.state;
-        let (taken_seconds, here_seconds) =
-            (state.elapsed_seconds, started.elapsed().as_secs_f64());
+        let kept = &mut self.recorder.kept;
+        let taken_seconds = kept.elapsed_seconds;
         let mut least_seconds = taken_seconds;
         if let Some(known) = known {
             least_seconds = least_seconds.max(known.least_seconds());
-            (state.origin, state.restarts) = (known.origin, known.restarts);
+            (kept.origin, kept.restarts) = (known.origin, known.restarts);
         }
-        let comm = self.checkpointer.comm();
-        let resumed = state.origin.resume(comm, reading, least_seconds + here_seconds)?;
-        self.before_seconds = resumed.elapsed_seconds;
-        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(least_seconds);
-        let column = (state.panel * self.spec.nb).min(self.spec.n);
+        let column = (self.saved_panel * self.spec.nb).min(self.spec.n);
         let epoch = recovered.map_or(0, |recovered| recovered.epoch);
         if epoch > 0 {
             // Its time was known only after it was complete, too late to be part of it.
             let seconds = 0.0;
             let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
-            remember(&mut state.taken, last);
+            remember(&mut self.costs.taken, last);
         }
         let restart = Restart {
             epoch,
             column,
             rebuilt_ranks: recovered.map_or(Vec::new(), |recovered| recovered.rebuilt.clone()),
             damaged_blocks: recovered.map_or(0, |recovered| recovered.mended_cells),
-            start_seconds,
-            lost_seconds: start_seconds - taken_seconds,
-            recover_seconds: here_seconds,
-            is_by_wall_clock: resumed.is_by_wall_clock,
-            wall_clock_step_seconds: resumed.wall_clock_step_seconds,
-            mended_seconds: None,
-            undone_ranks: 0,
-            replacement: None,
             level: load.map(|load| self.settings.levels.0[load.level].name()),
+            ..Restart::default()
         };
-        remember_restart(&mut state.restarts, restart);
-        Ok(())
+        let known = Known { saved_seconds: taken_seconds, least_seconds };
+        Ok(self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?)
     }
 
     /// The history of the test since its first start.
     pub fn history(&self) -> History {
-        History {
-            taken: self.state.taken.clone(),
-            restarts: self.state.restarts.clone(),
-            before_seconds: self.before_seconds,
-        }
+        self.recorder.history(self.costs.taken.clone())
     }
 
     /// The geometry of the smallest group.
@@ -337,36 +351,26 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// What the protection was and did, for the report.
     pub fn protection(&self) -> Protection {
-        let Settings { method, codec, region, parities, .. } = &self.settings;
+        let Settings { codec, region, parities, .. } = &self.settings;
         Protection {
-            method: method.to_string(),
             codec: codec.to_string(),
             encoder: self.checkpointer.encoder().to_string(),
             message_bytes: self.checkpointer.message_bytes() as u64,
             region: region.to_string(),
-            run_id: self.settings.run_id.clone(),
             groups: self.groups.len(),
             group_size: self.groups.iter().map(Vec::len).max().unwrap_or(0),
             parities: *parities,
             survives_nodes: self.survives_nodes,
-            segment_bytes: self.checkpointer.segment_bytes() as u64,
-            open_seconds: self.open_seconds,
-            checkpoints: self.state.checkpoints,
+            checkpoints: self.costs.checkpoints,
             overlap: self.overlaps,
-            checkpoint_seconds: self.state.checkpoint_seconds,
-            stall_seconds: self.state.stall_seconds,
-            stall: self.state.stall,
-            skew_seconds: self.state.skew_seconds,
-            encode_seconds: self.state.encode_seconds,
-            copy_seconds: self.state.copy_seconds,
-            saved_bytes: self.state.saved_bytes,
-            restarts: self.state.restarts.clone(),
-            checks: 0,
-            mended_rows: 0,
-            mended: Vec::new(),
-            unverified: Vec::new(),
-            checksum_costs: None,
-            levels: self.checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
+            checkpoint_seconds: self.costs.checkpoint_seconds,
+            stall_seconds: self.costs.stall_seconds,
+            stall: self.costs.stall,
+            skew_seconds: self.costs.skew_seconds,
+            encode_seconds: self.costs.encode_seconds,
+            copy_seconds: self.costs.copy_seconds,
+            saved_bytes: self.costs.saved_bytes,
+            ..self.recorder.protection(&self.checkpointer, &self.settings)
         }
     }
 
@@ -374,10 +378,9 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// and the events since the first one.
     pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
         record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
-        record.rank_bytes = record.memory.total();
         record.protection = Some(self.protection());
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
-        result::write(record, samples, self.history(), capacity_bytes)
+        self.recorder.result(record, self.costs.taken.clone(), samples, capacity_bytes)
     }
 
     /// Ends the test: rank 0's `result` stays in shared memory until it is reported. Collective.
@@ -390,17 +393,17 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Gives all ranks rank 0's state, as each has measured different times.
     fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
-        let mut bytes = serde_json::to_vec(&self.state).expect("plain data");
+        let mut bytes = serde_json::to_vec(&self.state()).expect("plain data");
         collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
-        self.state = serde_json::from_slice(&bytes).expect("written just now");
+        self.take_state(serde_json::from_slice(&bytes).expect("written just now"));
         Ok(())
     }
 
     /// What may have changed since the last checkpoint, the same on all ranks.
     fn active(&self) -> Active {
         let nb = self.spec.nb;
-        let from = self.corner(self.state.panel * nb, self.state.panel * nb);
-        match (self.state.checkpoints, self.settings.region) {
+        let from = self.corner(self.saved_panel * nb, self.saved_panel * nb);
+        match (self.costs.checkpoints, self.settings.region) {
             (0, _) | (_, Region::Whole) => Active::ALL,
             (_, Region::Side) => Active { row: 0, ..from },
             (_, Region::Corner) => from,
@@ -443,10 +446,10 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Takes a checkpoint before panel `next`, or completes the one that has begun.
     fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
         let (start, active) = (Instant::now(), self.active());
-        let mut state = self.state.clone();
+        let mut state = self.state();
         state.panel = next;
         state.elapsed_seconds = self.seconds();
-        state.checkpoints += 1;
+        state.costs.checkpoints += 1;
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         let begun = self.begun.take();
@@ -474,8 +477,16 @@ impl<'a, C: Comm> Protected<'a, C> {
         stall.agree_seconds =
             (stats.agree_seconds + stats.commit_seconds).min(here_seconds - copy_seconds);
         stall.encode_seconds = here_seconds - copy_seconds - stall.agree_seconds;
-        let all_seconds = begun_at.elapsed().as_secs_f64() - skew_seconds;
-        self.count(state, &stats, [all_seconds, skew_seconds], stall)
+        let cost = Cost {
+            elapsed_seconds: state.elapsed_seconds,
+            seconds: begun_at.elapsed().as_secs_f64() - skew_seconds,
+            skew_seconds,
+            stall_seconds: stall.seconds(),
+            encode_seconds: stats.encode_seconds,
+            copy_seconds: stats.copy_seconds,
+            stall,
+        };
+        self.count(state, &stats, cost)
     }
 
     /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
@@ -486,61 +497,42 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(agreed_seconds + last[0])
     }
 
-    /// Adds the cost of a checkpoint, the most of any rank, to the state that goes into the next
-    /// checkpoint and into the report. `state` is rank 0's.
+    /// Adds the cost of a checkpoint, which becomes the most of any rank, to the state that goes
+    /// into the next checkpoint and into the report. `state` is rank 0's.
     fn count(
         &mut self,
         state: State,
         stats: &Stats,
-        [all_seconds, skew_seconds]: [f64; 2],
-        stall: Stall,
+        mut cost: Cost,
     ) -> Result<(), CheckpointError> {
-        let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
-            stall;
-        let mut most = [
-            state.elapsed_seconds,
-            all_seconds,
-            skew_seconds,
-            stall.seconds(),
-            stats.encode_seconds,
-            stats.copy_seconds,
-            begin_seconds,
-            turn_seconds,
-            encode_seconds,
-            agree_seconds,
-            copy_seconds,
-        ];
-        collect::all_max(self.checkpointer.comm(), &mut most)?;
-        self.state = state;
-        let state = &mut self.state;
-        state.elapsed_seconds = most[0];
-        state.checkpoint_seconds += most[1];
-        state.skew_seconds += most[2];
-        state.stall_seconds += most[3];
-        state.encode_seconds += most[4];
-        state.copy_seconds += most[5];
-        state.stall.begin_seconds += most[6];
-        state.stall.turn_seconds += most[7];
-        state.stall.encode_seconds += most[8];
-        state.stall.agree_seconds += most[9];
-        state.stall.copy_seconds += most[10];
-        state.saved_bytes += stats.encoded_bytes as u64;
+        let doubles = bytemuck::cast_slice_mut(slice::from_mut(&mut cost));
+        collect::all_max(self.checkpointer.comm(), doubles)?;
+        self.take_state(state);
+        self.recorder.kept.elapsed_seconds = cost.elapsed_seconds;
+        let costs = &mut self.costs;
+        costs.checkpoint_seconds += cost.seconds;
+        costs.skew_seconds += cost.skew_seconds;
+        costs.stall_seconds += cost.stall_seconds;
+        costs.encode_seconds += cost.encode_seconds;
+        costs.copy_seconds += cost.copy_seconds;
+        costs.stall += cost.stall;
+        costs.saved_bytes += stats.encoded_bytes as u64;
         let taken = Taken {
-            start_seconds: state.elapsed_seconds,
-            seconds: most[3],
+            start_seconds: cost.elapsed_seconds,
+            seconds: cost.stall_seconds,
             epoch: self.checkpointer.epoch(),
-            column: (state.panel * self.spec.nb).min(self.spec.n),
+            column: (self.saved_panel * self.spec.nb).min(self.spec.n),
             bytes: stats.encoded_bytes as u64,
         };
-        remember(&mut state.taken, taken);
-        self.pace.cost_seconds = most[3];
+        remember(&mut costs.taken, taken);
+        self.pace.cost_seconds = cost.stall_seconds;
         self.has_taken = true;
         Ok(())
     }
 
     /// Whether all ranks take a checkpoint before panel `panel`, as rank 0 decides.
     fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
-        let saved = self.state.panel;
+        let saved = self.saved_panel;
         let is_due = panel > saved && panel >= self.due;
         let is_worth_it = self.learns() || self.pace.is_worth_it(saved, panel);
         let mut take = [u8::from(is_due && is_worth_it)];
@@ -560,28 +552,28 @@ impl<'a, C: Comm> Protected<'a, C> {
         let due = if self.overlaps || self.learns() { due.min(look) } else { due };
         let mut agreed = [due as u64, look as u64];
         collect::broadcast(self.checkpointer.comm(), &mut agreed, 0)?;
-        self.due = agreed[0] as usize;
-        Ok(self.due.min(agreed[1] as usize))
+        let [due, look] = agreed.map(|panel| panel as usize);
+        self.due = due;
+        Ok(due.min(look))
     }
 
     /// Whether this start has limited time and has not measured a checkpoint yet. Rank 0's answer
     /// counts.
     fn learns(&self) -> bool {
-        self.deadline.is_set() && !self.has_taken
+        self.recorder.is_limited() && !self.has_taken
     }
 
     /// The predicted times at the cut before panel `next`.
     fn ahead(&self, next: usize) -> Ahead {
         let (step_seconds, rest_seconds) = self.pace.seconds_ahead(next);
-        let save_seconds = self.pace.cost_seconds + self.image_seconds;
+        let save_seconds = self.pace.cost_seconds + self.recorder.image_seconds();
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
     /// The panel before which to check the time again, seen from panel `next`. With overlap that
     /// takes a checkpoint, too, so a signal is seen at the next one.
     fn next_look(&self, next: usize) -> usize {
-        let now_unix = (self.clock)().unix_seconds;
-        let seconds = self.deadline.look_after(now_unix, &self.ahead(next), self.learns());
+        let seconds = self.recorder.look_after(&self.ahead(next), self.learns());
         let for_signals = TUNING.look_for_signals_seconds as f64;
         let seconds = if self.overlaps { seconds } else { seconds.min(for_signals) };
         self.pace.after(next, seconds)
@@ -592,9 +584,10 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn is_time_up(&mut self, next: usize) -> Result<bool, CheckpointError> {
         let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
         collect::all_max(self.checkpointer.comm(), &mut most)?;
-        self.image_seconds = most[1];
-        let is_over = self.deadline.is_over((self.clock)().unix_seconds, &self.ahead(next));
-        let mut stops = [u8::from(most[0] > 0.0 || is_over)];
+        let [is_asked, image_seconds] = most;
+        self.recorder.note_image_seconds(image_seconds);
+        let is_over = self.recorder.is_over(&self.ahead(next));
+        let mut stops = [u8::from(is_asked > 0.0 || is_over)];
         collect::broadcast(self.checkpointer.comm(), &mut stops, 0)?;
         Ok(stops[0] != 0)
     }
@@ -603,20 +596,18 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// complete. Returns the error that the run ends with. Collective.
     fn stop(&mut self, next: usize) -> Result<SolveError, CheckpointError> {
         let has_levels = !self.settings.levels.0.is_empty();
-        if has_levels || next > self.state.panel || self.begun.is_some() {
+        if has_levels || next > self.saved_panel || self.begun.is_some() {
             self.checkpointer.make_images_due();
             self.checkpoint(next)?;
         }
-        let whole = self.checkpointer.finish_images()?;
-        let left = self.deadline.seconds_left((self.clock)().unix_seconds);
         let column = (next * self.spec.nb).min(self.spec.n);
-        Ok(deadline::time_up(column, &self.settings.levels, &whole, left))
+        self.recorder.stop(&mut self.checkpointer, &self.settings, column)
     }
 
     /// Writes the note about the beginning of the test, once in a start.
     fn note_beginning(&mut self) -> Result<(), CheckpointError> {
         let Some(beginning) = self.beginning.take() else { return Ok(()) };
-        let (origin, restarts) = (self.state.origin.clone(), self.state.restarts.clone());
+        let Kept { origin, restarts, .. } = self.recorder.kept.clone();
         let begun = Begun::new(&self.spec, origin, restarts);
         let (comm, mut bytes) = (self.comm(), serde_json::to_vec(&begun).expect("plain data"));
         collect::broadcast_bytes(comm, &mut bytes, 0)?;
@@ -735,15 +726,10 @@ impl<C: Comm> Guard for Protected<'_, C> {
     }
 
     fn start(&mut self) -> usize {
-        let waited_seconds = self.start.elapsed().as_secs_f64();
-        match self.state.restarts.is_empty() {
-            true => self.state.origin.put_off(waited_seconds),
-            false => self.before_seconds += waited_seconds,
-        }
-        self.start = Instant::now();
-        (self.cut_panel, self.cut_at) = (self.state.panel, self.start);
-        self.due = self.state.panel;
-        self.state.panel
+        self.recorder.begin_timed_part();
+        (self.cut_panel, self.cut_at) = (self.saved_panel, self.recorder.start());
+        self.due = self.saved_panel;
+        self.saved_panel
     }
 
     fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
@@ -758,6 +744,31 @@ impl<C: Comm> Guard for Protected<'_, C> {
     }
 
     fn seconds(&self) -> f64 {
-        self.before_seconds + self.start.elapsed().as_secs_f64()
+        self.recorder.seconds()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checkpoints outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_state_stay_what_they_are() {
+        let json = concat!(
+            r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
+            r#""checkpoint_seconds":0.3,"stall_seconds":0.2,"stall":{"begin_seconds":0.01,"#,
+            r#""turn_seconds":0.02,"encode_seconds":0.03,"agree_seconds":0.04,"#,
+            r#""copy_seconds":0.05},"skew_seconds":0.06,"encode_seconds":0.07,"#,
+            r#""copy_seconds":0.08,"saved_bytes":18446744073709551615,"#,
+            r#""taken":[[1.5,0.0,4,512,1048576]],"restarts":[{"epoch":4,"column":512,"#,
+            r#""rebuilt_ranks":[1,3],"damaged_blocks":2,"start_seconds":7.25,"#,
+            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
+            r#""wall_clock_step_seconds":-3.5,"mended_seconds":null,"undone_ranks":0,"#,
+            r#""level":"disk"}]}"#,
+        );
+        let state: State = serde_json::from_str(json).expect("an older program's state");
+        assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
     }
 }

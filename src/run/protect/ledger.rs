@@ -23,8 +23,8 @@ const NUMBERS_MAX: u64 = 1 << 48;
 
 /// The results of the tests of a run, by their numbers.
 pub type Results = BTreeMap<usize, Vec<u8>>;
-/// The encoding of an unknown value.
-const NOTHING: [u64; 2] = [u64::MAX, 0];
+/// The encoding where a start does not know whether tests have images.
+const NOTHING: NoImages = NoImages { behind: u64::MAX, levels: 0 };
 
 /// The results of finished tests, in this process and on its node.
 pub struct Ledger<'a> {
@@ -37,6 +37,15 @@ pub struct Ledger<'a> {
     content: Content,
 }
 
+/// The tests that had no images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoImages {
+    /// All tests after this one.
+    behind: u64,
+    /// The levels at which they had none, as a checksum of their names.
+    levels: u64,
+}
+
 /// The content of a segment of the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Content {
@@ -46,9 +55,8 @@ pub(super) struct Content {
     /// The starts that unreachable segments and ledgers may name.
     pub(super) left: Vec<StartId>,
     pub(super) results: Results,
-    /// A test after which no test had images when a start looked, and the levels that it looked at,
-    /// as a checksum of their names.
-    pub(super) no_images_behind: Option<[u64; 2]>,
+    /// The tests that had no images when a start looked.
+    pub(super) no_images: Option<NoImages>,
     /// The number of notes about the beginning of tests.
     pub(super) notes: u64,
     /// The latest note about each unfinished test, by its number.
@@ -148,8 +156,8 @@ impl<'a> Ledger<'a> {
     /// Whether a start of this run has seen that no test after `test` has images at these `levels`.
     pub fn has_no_images_behind(&self, test: usize, levels: &str) -> bool {
         let levels = checksum(levels.as_bytes());
-        let known = self.content.no_images_behind;
-        known.is_some_and(|known| known[0] <= test as u64 && known[1] == levels)
+        let known = self.content.no_images;
+        known.is_some_and(|known| known.behind <= test as u64 && known.levels == levels)
     }
 
     /// Writes that no test after `test` has images at these `levels` or, with `None`, that there
@@ -162,15 +170,16 @@ impl<'a> Ledger<'a> {
         test: Option<usize>,
         levels: &str,
     ) -> Result<(), StoreError> {
-        let new = test.map(|test| [test as u64, checksum(levels.as_bytes())]);
+        let none_behind =
+            |test| NoImages { behind: test as u64, levels: checksum(levels.as_bytes()) };
         let is_known = match test {
-            None => self.content.no_images_behind.is_none(),
+            None => self.content.no_images.is_none(),
             Some(test) => self.has_no_images_behind(test, levels),
         };
         if is_known {
             return Ok(());
         }
-        self.content.no_images_behind = new;
+        self.content.no_images = test.map(none_behind);
         self.keep()
     }
 
@@ -312,8 +321,9 @@ impl Content {
             }
         };
         list(&self.results, &mut bytes);
-        let behind = self.no_images_behind.unwrap_or(NOTHING);
-        bytes.extend(behind.into_iter().flat_map(u64::to_le_bytes));
+        let NoImages { behind, levels } = self.no_images.unwrap_or(NOTHING);
+        bytes.extend(behind.to_le_bytes());
+        bytes.extend(levels.to_le_bytes());
         bytes.extend(self.notes.to_le_bytes());
         list(&self.begun, &mut bytes);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -349,11 +359,12 @@ impl Content {
         };
         let results = list(&mut rest)?;
         // An earlier version of the program ended here.
-        let behind = word(&mut rest).and_then(|test| Some([test, word(&mut rest)?]));
-        let no_images_behind = behind.filter(|behind| *behind != NOTHING);
+        let no_images = word(&mut rest)
+            .and_then(|behind| Some(NoImages { behind, levels: word(&mut rest)? }))
+            .filter(|no_images| *no_images != NOTHING);
         let notes = word(&mut rest).unwrap_or(0);
         let begun = list(&mut rest).unwrap_or_default();
-        Some(Self { life, left, results, no_images_behind, notes, begun })
+        Some(Self { life, left, results, no_images, notes, begun })
     }
 }
 
@@ -498,6 +509,33 @@ mod tests {
         .unwrap();
     }
 
+    /// Segments outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_segment_stay_what_they_are() {
+        let content = Content {
+            life: 7,
+            left: vec![StartId { number: 3, nonce: 4 }],
+            results: Results::from([(0, 11u64.to_le_bytes().to_vec())]),
+            no_images: Some(NoImages { behind: 2, levels: 21 }),
+            notes: 5,
+            begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
+        };
+        let words = |no_images: [u64; 2]| {
+            let before = [7, 1, 3, 4, 1, 0, 8, 11];
+            let rest: Vec<u8> = [&before[..], &no_images, &[5, 1, 6, 8, 31]]
+                .concat()
+                .into_iter()
+                .flat_map(u64::to_le_bytes)
+                .collect();
+            [&checksum(&rest).to_le_bytes()[..], &rest].concat()
+        };
+        assert_eq!(content.encode(), words([2, 21]));
+        assert_eq!(Content::decode(&words([2, 21])), Some(content.clone()));
+        let unknown = Content { no_images: None, ..content };
+        assert_eq!(unknown.encode(), words([u64::MAX, 0]));
+        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown));
+    }
+
     #[test]
     fn a_torn_segment_is_passed_by() {
         let left = vec![StartId { number: 3, nonce: 4 }];
@@ -505,7 +543,7 @@ mod tests {
         let begun = Results::from([(4, vec![2; 9])]);
         let unseen = Content { life: 7, left, results, notes: 5, begun, ..Content::default() };
         assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
-        let content = Content { no_images_behind: Some([0, 1]), ..unseen };
+        let content = Content { no_images: Some(NoImages { behind: 0, levels: 1 }), ..unseen };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));
         for cut in 0..bytes.len() {

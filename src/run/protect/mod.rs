@@ -19,6 +19,7 @@ pub mod ledger;
 mod levels;
 mod node_store;
 mod read;
+mod recorder;
 pub mod result;
 mod segments;
 mod settings;

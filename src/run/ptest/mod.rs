@@ -202,11 +202,12 @@ pub fn solve<C: Comm>(
     ];
     let phases = work.phases().of(here);
     collect::all_max(&grid.all, &mut most)?;
-    let rows = if most[3] > 0.0 { ROWS_IN_HALVES } else { "rows" };
-    let by_messages = [("panels", most[1]), (rows, most[2])];
+    let [seconds, panels_by_message, rows_by_message, has_halves] = most;
+    let rows = if has_halves > 0.0 { ROWS_IN_HALVES } else { "rows" };
+    let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
     let by_messages =
         by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
-    Ok(Solution { x, seconds: most[0], phases, by_messages: by_messages.collect() })
+    Ok(Solution { x, seconds, phases, by_messages: by_messages.collect() })
 }
 
 /// The shape of this rank's part of the system of a test.

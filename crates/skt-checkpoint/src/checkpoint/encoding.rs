@@ -27,6 +27,25 @@ type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 /// The damaged cells of a group: for each cell, the members on which it is damaged.
 pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
 
+/// An [`Active`] as the members send it.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct ActiveWords {
+    row: u64,
+    byte: u64,
+}
+
+/// A [`Place`] as the members send it.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct PlaceWords {
+    region: u64,
+    band: u64,
+    stripe: u64,
+    row: u64,
+    cell: u64,
+}
+
 /// The encoding of this rank's group.
 pub(super) struct Encoding<C: Comm, M: Memory> {
     /// The members of the group.
@@ -165,15 +184,19 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         let all = segment.record().stamped() == 0;
         let corners =
             active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
-        let mut least: Vec<[u64; 2]> = corners.map(|a| [a.row as u64, a.byte as u64]).collect();
+        let words = |a: &Active| ActiveWords { row: a.row as u64, byte: a.byte as u64 };
+        let mut least: Vec<ActiveWords> = corners.map(words).collect();
         if !least.is_empty() {
-            all_reduce(&self.group, &mut least, |a, b| [a[0].min(b[0]), a[1].min(b[1])])?;
+            all_reduce(&self.group, &mut least, |a, b| ActiveWords {
+                row: a.row.min(b.row),
+                byte: a.byte.min(b.byte),
+            })?;
         }
         let least = least.into_iter();
         let cell_bytes = self.cell_bytes;
-        let mut least = least.map(|[row, byte]| Active {
-            row: row as usize,
-            byte: byte as usize / cell_bytes * cell_bytes,
+        let mut least = least.map(|words| Active {
+            row: words.row as usize,
+            byte: words.byte as usize / cell_bytes * cell_bytes,
         });
         let mut take = |count| least.by_ref().take(count).collect::<Vec<_>>();
         let active = if all { vec![Active::ALL; active.len()] } else { take(active.len()) };
@@ -208,15 +231,26 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         let mut places = Vec::with_capacity(listed.len());
         for DamagedCell { place, .. } in listed {
             let Place { region, band, stripe, row, cell } = *place;
-            places.push([region, band, stripe, row, cell].map(|number| number as u64));
+            places.push(PlaceWords {
+                region: region as u64,
+                band: band as u64,
+                stripe: stripe as u64,
+                row: row as u64,
+                cell: cell as u64,
+            });
         }
         let mut damaged = Damaged::new();
         let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
         for (member, bytes) in of_all.iter().enumerate() {
-            for words in bytes.chunks_exact(size_of::<[u64; 5]>()) {
-                let [region, band, stripe, row, cell] =
-                    bytemuck::pod_read_unaligned::<[u64; 5]>(words).map(|word| word as usize);
-                let place = Place { region, band, stripe, row, cell };
+            for words in bytes.chunks_exact(size_of::<PlaceWords>()) {
+                let words: PlaceWords = bytemuck::pod_read_unaligned(words);
+                let place = Place {
+                    region: words.region as usize,
+                    band: words.band as usize,
+                    stripe: words.stripe as usize,
+                    row: words.row as usize,
+                    cell: words.cell as usize,
+                };
                 damaged.entry(place).or_default().insert(member);
             }
         }

@@ -23,6 +23,7 @@
 //! 7. A finished record is the last: no start joins it, and no transition of the data follows.
 //! 8. `state` belongs to epoch `commit`; once finished it is the result.
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::codec::checksum;
@@ -33,9 +34,9 @@ use super::methods::Method;
 const JOINED_MAX: usize = 16;
 /// Superseded starts that a segment remembers: the latest, if there are more.
 const LEFT_MAX: usize = 16;
-/// Words of a record: 8 fixed ones, the two lists of starts, and the checksum.
-const RECORD_WORDS: usize = 9 + 2 * JOINED_MAX + 2 * LEFT_MAX;
-/// Bits of the record's word of flags.
+/// Bytes of a record besides its state: the words, and the checksum after the state.
+const RECORD_BYTES: usize = size_of::<Words>() + 8;
+/// Bits of [`Words::flags`].
 const HOLLOW: u64 = 1;
 const FINISHED: u64 = 2;
 const ROTTEN_IMAGES: u64 = 4;
@@ -43,8 +44,21 @@ const ROTTEN_IMAGES: u64 = 4;
 /// Identifies one start of a job: a number that rises from start to start, and a random number that
 /// tells apart two starts that do not know of each other.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Pod,
+    Zeroable,
 )]
+#[repr(C)]
 pub struct StartId {
     /// Higher than that of all starts known to this one.
     pub number: u64,
@@ -104,6 +118,51 @@ pub struct Record {
     /// The application's state at epoch `commit`, or its result when `finished`. The process that
     /// knew it may be dead; every rank keeps a copy.
     state: Vec<u8>,
+}
+
+/// What a record's bytes begin with, in a segment: words in little-endian order. The state follows,
+/// and a checksum of all.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Words {
+    sequence: u64,
+    lineage: StartId,
+    commit: u64,
+    stamp: u64,
+    updating: u64,
+    flags: u64,
+    state_bytes: u64,
+    /// Blank after the last start, as is `left`.
+    joined: [StartId; JOINED_MAX],
+    left: [StartId; LEFT_MAX],
+}
+
+/// Segments outlive the program that wrote them.
+const _: () = assert!(size_of::<Words>() == 8 * (8 + 2 * JOINED_MAX + 2 * LEFT_MAX));
+
+impl Words {
+    fn to_bytes(self) -> Vec<u8> {
+        let words: &[u64] = bytemuck::cast_slice(std::slice::from_ref(&self));
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The words at the beginning of `bytes`; blank where these end.
+    fn of_bytes(bytes: &[u8]) -> Self {
+        let mut all = Self::zeroed();
+        let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut all));
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        all
+    }
+}
+
+/// A list of starts in a record, blank after the last one.
+fn listed<const MOST: usize>(starts: &[StartId]) -> [StartId; MOST] {
+    assert!(starts.len() <= MOST, "{} starts", starts.len());
+    let mut list = [StartId::default(); MOST];
+    list[..starts.len()].copy_from_slice(starts);
+    list
 }
 
 /// Transitions.
@@ -343,7 +402,7 @@ impl Record {
 
     /// Bytes of a record with a state of `state_bytes`.
     pub(super) fn bytes_with(state_bytes: usize) -> usize {
-        8 * RECORD_WORDS + state_bytes
+        RECORD_BYTES + state_bytes
     }
 
     /// The bytes of the record. A checksum comes last, so the record is in force with its last
@@ -351,24 +410,18 @@ impl Record {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flags =
             [(self.hollow, HOLLOW), (self.finished, FINISHED), (self.rotten_images, ROTTEN_IMAGES)];
-        let mut words = vec![
-            self.sequence,
-            self.lineage.number,
-            self.lineage.nonce,
-            self.commit,
-            self.stamp,
-            self.updating,
-            flags.map(|(is_set, bit)| u64::from(is_set) * bit).iter().sum(),
-            self.state.len() as u64,
-        ];
-        for (starts, most) in [(&self.joined, JOINED_MAX), (&self.left, LEFT_MAX)] {
-            assert!(starts.len() <= most, "{} starts", starts.len());
-            let end = words.len() + 2 * most;
-            words.extend(starts.iter().flat_map(|start| [start.number, start.nonce]));
-            words.resize(end, 0);
-        }
-        words.resize(RECORD_WORDS - 1, 0);
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let words = Words {
+            sequence: self.sequence,
+            lineage: self.lineage,
+            commit: self.commit,
+            stamp: self.stamp,
+            updating: self.updating,
+            flags: flags.map(|(is_set, bit)| u64::from(is_set) * bit).iter().sum(),
+            state_bytes: self.state.len() as u64,
+            joined: listed(&self.joined),
+            left: listed(&self.left),
+        };
+        let mut bytes = words.to_bytes();
         bytes.extend(&self.state);
         bytes.extend(checksum(&bytes).to_le_bytes());
         bytes
@@ -376,34 +429,27 @@ impl Record {
 
     /// Reads one copy; `None` when it is blank, torn or damaged.
     pub(super) fn decode(copy: &[u8]) -> Option<Self> {
-        let mut words = [0u64; RECORD_WORDS - 1];
-        for (word, bytes) in words.iter_mut().zip(copy.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        }
-        let fixed_bytes = 8 * words.len();
-        let end = fixed_bytes.checked_add(usize::try_from(words[7]).ok()?)?;
+        let words = Words::of_bytes(copy);
+        let end = size_of::<Words>().checked_add(usize::try_from(words.state_bytes).ok()?)?;
         let (body, rest) = (copy.get(..end)?, &copy[end..]);
         if checksum(body) != u64::from_le_bytes(*rest.first_chunk()?) {
             return None;
         }
-        let starts = |words: &[u64]| {
-            let pairs = words.chunks_exact(2);
-            let starts = pairs.map(|pair| StartId { number: pair[0], nonce: pair[1] });
-            starts.filter(|start| *start != StartId::default()).collect()
+        let starts = |list: &[StartId]| {
+            list.iter().copied().filter(|start| *start != StartId::default()).collect()
         };
-        let (joined, left) = words[8..].split_at(2 * JOINED_MAX);
         Some(Self {
-            sequence: words[0],
-            lineage: StartId { number: words[1], nonce: words[2] },
-            joined: starts(joined),
-            left: starts(left),
-            commit: words[3],
-            stamp: words[4],
-            updating: words[5],
-            hollow: words[6] & HOLLOW != 0,
-            finished: words[6] & FINISHED != 0,
-            rotten_images: words[6] & ROTTEN_IMAGES != 0,
-            state: body[fixed_bytes..].to_vec(),
+            sequence: words.sequence,
+            lineage: words.lineage,
+            joined: starts(&words.joined),
+            left: starts(&words.left),
+            commit: words.commit,
+            stamp: words.stamp,
+            updating: words.updating,
+            hollow: words.flags & HOLLOW != 0,
+            finished: words.flags & FINISHED != 0,
+            rotten_images: words.flags & ROTTEN_IMAGES != 0,
+            state: body[size_of::<Words>()..].to_vec(),
         })
     }
 }
@@ -436,6 +482,34 @@ mod tests {
             record.stamp(epoch);
         }
         record
+    }
+
+    /// Segments outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_record_stay_what_they_are() {
+        let record = Record {
+            sequence: 0x0102_0304_0506_0708,
+            lineage: StartId { number: 11, nonce: 12 },
+            joined: vec![StartId { number: 21, nonce: 22 }, StartId { number: 23, nonce: 24 }],
+            left: vec![StartId { number: 31, nonce: 32 }],
+            commit: 41,
+            stamp: 42,
+            updating: 43,
+            hollow: true,
+            finished: false,
+            rotten_images: true,
+            state: b"state".to_vec(),
+        };
+        let mut words = [0u64; 8 + 32 + 32];
+        words[..8].copy_from_slice(&[0x0102_0304_0506_0708, 11, 12, 41, 42, 43, 1 + 4, 5]);
+        words[8..12].copy_from_slice(&[21, 22, 23, 24]);
+        words[40..42].copy_from_slice(&[31, 32]);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend(b"state");
+        bytes.extend(checksum(&bytes).to_le_bytes());
+        assert_eq!(record.encode(), bytes);
+        assert_eq!(bytes.len(), Record::bytes_with(5));
+        assert_eq!(Record::decode(&bytes), Some(record));
     }
 
     #[test]

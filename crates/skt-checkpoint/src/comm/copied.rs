@@ -1,4 +1,4 @@
-//! The common part of transports that copy a message when it is sent.
+//! The common part of transports that copy a message when it is sent, here and in `skt-sim`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,12 +62,7 @@ impl<C: Comm> RecvRequest for Receiving<C> {
 }
 
 /// Copies a message into the buffer that awaits it.
-pub(super) fn copy_message(
-    message: &[u8],
-    into: &mut [u8],
-    source_rank: usize,
-    tag: Tag,
-) -> Result<()> {
+pub fn copy_message(message: &[u8], into: &mut [u8], source_rank: usize, tag: Tag) -> Result<()> {
     if message.len() != into.len() {
         let (want, got) = (into.len(), message.len());
         return Err(CommError::Length { source_rank, tag, want, got });
@@ -79,7 +74,7 @@ pub(super) fn copy_message(
 /// The new group of rank `me` when a group with these `members` is split: the ranks that are
 /// `like_me`, ordered by key, then by rank. Returns the least of them, the new rank of `me`, and
 /// the new members.
-pub(super) fn new_group<K: Ord>(
+pub fn new_group<K: Ord>(
     members: &[usize],
     me: usize,
     like_me: impl Fn(usize) -> bool,

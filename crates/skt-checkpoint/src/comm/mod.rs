@@ -9,13 +9,11 @@
 //! agree).
 
 pub mod buffer;
-pub mod clocked;
 pub mod collect;
-mod copied;
+pub mod copied;
 pub mod ibarrier;
 pub mod mpi;
 pub mod node;
-pub mod sim;
 pub mod threads;
 
 use std::ops::Range;

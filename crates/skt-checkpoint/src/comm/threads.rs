@@ -156,6 +156,15 @@ impl ThreadComm {
     }
 }
 
+/// What a rank gives to a split.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Wish {
+    /// `u32::MAX`: none.
+    color: u32,
+    key: u32,
+}
+
 impl Comm for ThreadComm {
     type Send = Sent;
     type Recv = Receiving<Self>;
@@ -169,9 +178,9 @@ impl Comm for ThreadComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let wish = [u64::from(color.unwrap_or(u32::MAX)), u64::from(key)];
-        let all = all_gather_bytes(self, bytemuck::cast_slice(&wish))?;
-        let wishes: Vec<[u64; 2]> = all.iter().map(|w| bytemuck::pod_read_unaligned(w)).collect();
+        let wish = Wish { color: color.unwrap_or(u32::MAX), key };
+        let all = all_gather_bytes(self, bytemuck::bytes_of(&wish))?;
+        let wishes: Vec<Wish> = all.iter().map(|w| bytemuck::pod_read_unaligned(w)).collect();
         // One new number per possible colour, the same on all ranks.
         let mut base = [self.world.next_group.load(Ordering::SeqCst)];
         if self.rank == 0 {
@@ -179,9 +188,9 @@ impl Comm for ThreadComm {
         }
         broadcast(self, &mut base, 0)?;
         let Some(color) = color else { return Ok(None) };
-        let like_me = |rank: usize| wishes[rank][0] == u64::from(color);
+        let like_me = |rank: usize| wishes[rank].color == color;
         let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| wishes[rank][1]);
+            new_group(&self.members, self.rank, like_me, |rank| wishes[rank].key);
         Ok(Some(Self { world: self.world.clone(), group: base[0] + first, members, rank }))
     }
 

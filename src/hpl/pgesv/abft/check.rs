@@ -89,6 +89,17 @@ pub struct MendedRank {
     pub column: usize,
 }
 
+/// A rank's own [`MendedRank`] as it is sent to the others.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct MendedWords {
+    rank: u64,
+    process_row: u64,
+    process_column: u64,
+    rows: u64,
+    first_row: u64,
+}
+
 /// How often the checksums are compared with the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckEvery {
@@ -236,12 +247,13 @@ pub(super) fn check<C: Comm>(
     let was_decoded = f64::from(u8::from(scope.decoded.has_been));
     let mut most = [units, wrong.len() as f64, hopeless as f64, was_decoded];
     collect::all_max(&grid.all, &mut most)?;
-    if most[1] == 0.0 {
-        return Ok((Checked { units: most[0], ..Checked::default() }, unit));
+    let [units, most_wrong, most_hopeless, was_decoded] = most;
+    if most_wrong == 0.0 {
+        return Ok((Checked { units, ..Checked::default() }, unit));
     }
     // Rows are mended only where all decoded data has been checked.
-    let doubt = Doubt { is_unchecked: false, was_decoded: most[3] > 0.0 };
-    if most[2] > 0.0 {
+    let doubt = Doubt { is_unchecked: false, was_decoded: was_decoded > 0.0 };
+    if most_hopeless > 0.0 {
         let hopeless: Vec<Wrong> =
             wrong.into_iter().filter(|wrong| wrong.column.is_none()).collect();
         let why = equations.why_not(scope.decoded.is_unchecked);
@@ -259,13 +271,14 @@ pub(super) fn check<C: Comm>(
     let Found { wrong, units, .. } = look(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
-    if most[1] > 0.0 {
+    let [units, most_wrong] = most;
+    if most_wrong > 0.0 {
         let sure = |wrong: &Wrong| wrong.column.filter(|_| doubt.leaves_sure(wrong.units));
         let wrong: Vec<Wrong> =
             wrong.iter().map(|wrong| Wrong { column: sure(wrong), ..*wrong }).collect();
         return Err(refused(local, scope, &wrong, NotMended::Again)?);
     }
-    Ok((Checked { units: most[0], mended_rows, mended }, unit))
+    Ok((Checked { units, mended_rows, mended }, unit))
 }
 
 /// The number of rows of the grid that have been recomputed, and the ranks of these rows, as far as
@@ -285,13 +298,25 @@ fn mended_ranks<C: Comm>(
     let own = own.filter(|wrong| doubt.leaves_sure(wrong.units));
     let own: Vec<usize> = own.map(|wrong| local.rows.global(wrong.row, grid.myrow)).collect();
     let first_row = own.iter().min().copied().unwrap_or(0);
-    let mine = [scope.number, grid.myrow, grid.mycol, own.len(), first_row].map(|n| n as u64);
-    let all = collect::all_gather_bytes(&grid.all, bytemuck::cast_slice(&mine))?;
+    let mine = MendedWords {
+        rank: scope.number as u64,
+        process_row: grid.myrow as u64,
+        process_column: grid.mycol as u64,
+        rows: own.len() as u64,
+        first_row: first_row as u64,
+    };
+    let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
     let column = local.params.columns_before(scope.cut);
     let of_rank = |bytes: &Vec<u8>| {
-        let words: [u64; 5] = bytemuck::pod_read_unaligned(bytes);
-        let [rank, process_row, process_column, rows, first_row] = words.map(|n| n as usize);
-        MendedRank { rank, process_row, process_column, rows, first_row, column }
+        let words: MendedWords = bytemuck::pod_read_unaligned(bytes);
+        MendedRank {
+            rank: words.rank as usize,
+            process_row: words.process_row as usize,
+            process_column: words.process_column as usize,
+            rows: words.rows as usize,
+            first_row: words.first_row as usize,
+            column,
+        }
     };
     let ranks = all.iter().map(of_rank).filter(|rank| rank.rows > 0).collect();
     Ok((rows[0] as usize, ranks))

@@ -310,7 +310,8 @@ impl<C: Comm> System<'_, C> {
         decoder.relay.wait_all()?;
         let mut most = [bytes, start.elapsed().as_secs_f64()];
         collect::all_max(&players.all, &mut most)?;
-        watcher.decoded(most[0] as u64, most[1]);
+        let [bytes, seconds] = most;
+        watcher.decoded(bytes as u64, seconds);
         let mut x = back_substitute(&local)?;
         columns.correct(&mut x);
         let mut phases = work.phases();

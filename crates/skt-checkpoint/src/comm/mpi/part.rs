@@ -47,25 +47,37 @@ impl Part {
     }
 }
 
+/// What a rank gives to a split.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Wish {
+    /// `u64::MAX`: none.
+    color: u64,
+    key: u64,
+    /// The first context that none of its groups has.
+    next: u64,
+}
+
 /// Splits a group as [`Comm::split`] does, without a new communicator.
 ///
 /// # Panics
 /// When contexts are used up: after 65535 splits.
 pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Option<MpiComm>> {
     let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
-    let mine = [word(color), u64::from(key), NEXT.load(Ordering::Relaxed) as u64];
-    let all = collect::all_gather_bytes(comm, bytemuck::cast_slice(&mine))?;
-    let all: Vec<[u64; 3]> = all.iter().map(|words| bytemuck::pod_read_unaligned(words)).collect();
+    let next = NEXT.load(Ordering::Relaxed) as u64;
+    let mine = Wish { color: word(color), key: u64::from(key), next };
+    let all = collect::all_gather_bytes(comm, bytemuck::bytes_of(&mine))?;
+    let all: Vec<Wish> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
     // No group with any of these ranks has this context.
-    let context = all.iter().map(|words| words[2]).max().expect("a rank") as c_int;
+    let context = all.iter().map(|wish| wish.next).max().expect("a rank") as c_int;
     assert!(context < MOST_CONTEXTS, "{context} groups have been made");
     NEXT.store(context + 1, Ordering::Relaxed);
     if color.is_none() {
         return Ok(None);
     }
     let mut members: Vec<usize> =
-        (0..all.len()).filter(|&rank| all[rank][0] == word(color)).collect();
-    members.sort_by_key(|&rank| (all[rank][1], rank));
+        (0..all.len()).filter(|&rank| all[rank].color == word(color)).collect();
+    members.sort_by_key(|&rank| (all[rank].key, rank));
     let rank = members.iter().position(|&rank| rank == comm.rank()).expect("its own colour");
     let ranks: Vec<c_int> = members.into_iter().map(|rank| comm.peer(rank)).collect();
     let (size, part) = (ranks.len(), Some(Part { ranks, context }));

@@ -32,9 +32,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-
-use super::copied::{Receiving, copy_message, new_group};
-use super::{Comm, CommError, PanelBuf, Result, SendRequest, Tag};
+use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
+use skt_checkpoint::comm::{Comm, CommError, PanelBuf, Result, SendRequest, Tag};
 
 /// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
 /// depend on the order.
@@ -625,9 +624,10 @@ impl Comm for ClockedComm {
 mod tests {
     use std::cell::Cell;
 
-    use super::super::RecvRequest;
+    use skt_checkpoint::comm::RecvRequest;
+    use skt_checkpoint::comm::collect::{all_gather_bytes, all_sum};
+
     use super::*;
-    use crate::comm::collect::{all_gather_bytes, all_sum};
 
     const NETWORK: Network =
         Network { message_seconds: 10.0, byte_seconds: 2.0, call_seconds: 1.0 };

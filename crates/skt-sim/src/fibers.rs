@@ -18,8 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use super::copied::{Receiving, copy_message, new_group};
-use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
+use skt_checkpoint::comm::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
@@ -946,8 +946,9 @@ impl Comm for SimComm {
 
 #[cfg(test)]
 mod tests {
+    use skt_checkpoint::comm::collect::{all_gather_bytes, all_sum};
+
     use super::*;
-    use crate::comm::collect::{all_gather_bytes, all_sum};
 
     #[test]
     fn collectives_work_under_every_schedule() {

@@ -7,7 +7,7 @@ use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::layout::RegionShape;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
-use skt_checkpoint::comm::sim::Kill;
+use skt_sim::fibers::Kill;
 
 use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
 

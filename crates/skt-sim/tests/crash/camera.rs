@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::header::SegmentId;
-use skt_checkpoint::comm::sim::{Conductor, Standing};
+use skt_sim::fibers::{Conductor, Standing};
 
 use super::cluster::{Book, Cluster, Node, fingerprint};
 

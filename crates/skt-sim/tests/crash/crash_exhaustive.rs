@@ -39,7 +39,7 @@ use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, s
 use crate::essence::essence;
 use crate::futures::{Futures, Lingering};
 use skt_checkpoint::checkpoint::encode::Encoder;
-use skt_checkpoint::comm::sim::Linger;
+use skt_sim::fibers::Linger;
 
 /// Real kills per start that prove the predictions, if not all kills are made.
 const SAMPLE: u64 = 2;

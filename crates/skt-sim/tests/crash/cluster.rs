@@ -23,10 +23,8 @@ use skt_checkpoint::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
 };
 use skt_checkpoint::checkpoint::record::Record;
-use skt_checkpoint::comm::sim::{
-    Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted,
-};
 use skt_checkpoint::comm::{Comm, CommError};
+use skt_sim::fibers::{Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted};
 use twox_hash::XxHash3_64;
 
 use super::camera::{Camera, Staged, Witness};

@@ -21,8 +21,8 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
 use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_checkpoint::comm::collect::all_reduce;
-use skt_checkpoint::comm::sim::{Kill, Options, Outcome, Point, SimComm, run};
 use skt_checkpoint::comm::{Comm, CommError};
+use skt_sim::fibers::{Kill, Options, Outcome, Point, SimComm, run};
 use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};

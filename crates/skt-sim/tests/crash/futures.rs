@@ -31,7 +31,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use skt_checkpoint::comm::sim::{Kill, Linger, Standing};
+use skt_sim::fibers::{Kill, Linger, Standing};
 
 use super::camera::{Camera, Picture, Witness};
 use super::cluster::{Cluster, Disturbance, Setup, start, start_before};

@@ -14,7 +14,7 @@ use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::layout::RegionShape;
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::comm::sim::{Kill, Linger};
+use skt_sim::fibers::{Kill, Linger};
 
 struct Dice(u64);
 

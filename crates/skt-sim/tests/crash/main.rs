@@ -12,3 +12,4 @@ mod crash_finish;
 mod crash_levels;
 mod crash_random;
 mod crash_smoke;
+mod ibarrier;

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::comm::sim::{Kill, Linger};
+use skt_sim::fibers::{Kill, Linger};
 
 /// The number of starts in a row that are killed, by default.
 const ROUNDS: usize = 3;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use skt_checkpoint::checkpoint::level::{
     Disk, FileId, Generation, IMAGE_PAGE_BYTES, ImageFile, ImageId, Slot,
 };
-use skt_checkpoint::comm::sim::Point;
+use skt_sim::fibers::Point;
 
 /// A file, with or without a name: its contents in the cache, and those that are safe.
 #[derive(Clone, Default, Hash)]

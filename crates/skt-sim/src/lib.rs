@@ -1,0 +1,13 @@
+//! Simulated ranks: transports for tests and benches, which no program ships.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`fibers`] | ranks under a seeded scheduler that can kill one at every step |
+//! | [`clocked`] | hundreds of ranks with clocks, under a simulated network |
+//!
+//! `tests/crash` runs the checkpoint protocol on [`fibers`].
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+pub mod clocked;
+pub mod fibers;

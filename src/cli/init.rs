@@ -7,7 +7,7 @@ use clap::Args;
 use skt_terms::shown::shell_quoted;
 
 use super::convert::{FormatName, text};
-use super::overrides::Names;
+use super::flags::Names;
 use super::{by_hand, machine, plan};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
@@ -43,7 +43,7 @@ pub struct InitArgs {
     pub threads: usize,
     /// Checkpoint method to leave memory for [default: self if a checkpoint is due before the end
     /// of the run, else none]
-    #[arg(long, value_name = "METHOD", value_parser = Names::of_setting(Setting::Method))]
+    #[arg(long, value_name = "METHOD", value_parser = Names(Method::NAMES.to_vec()))]
     pub ft: Option<String>,
     /// Lost ranks per group to leave memory for; with abft, per process row [default: as in a run
     /// without flags]

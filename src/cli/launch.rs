@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Parser as _};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, Parser as _};
 use skt_terms::exit::Exit;
 
+use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command};
 use crate::checkpoint::methods::Method;
-use crate::config::value::Value;
-use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, TestSpec};
+use crate::config::launch::{LAUNCH, RANKS_MAX, WATCH};
+use crate::config::value::{Row, Value};
+use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
 use crate::machine::starter::Starter;
 use crate::report::clock::now_unix;
 use crate::report::output;
@@ -23,99 +26,109 @@ use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};
 
-const NODES: &str = "Nodes";
-const START: &str = "Starting the ranks";
-const WATCH: &str = "Watching the job";
-
-/// The folder of the state, unless the flags name another.
-pub const STATE_FOLDER: &str = "skt-hpl.launch";
-const HANG_AFTER_SECONDS: f64 = 30.0;
-const PROBE_LIMIT_SECONDS: f64 = 15.0;
-const RESTARTS_MAX: usize = 50;
-
 /// Flags of `launch`.
 #[derive(Debug, Clone, Args)]
 pub struct LaunchArgs {
-    /// Nodes: a host file of Open MPI, MPICH or PBS. Nodes beyond those that the grid needs are
-    /// spares [default: those of the Slurm or PBS job, else this machine only]
-    #[arg(long, value_name = "FILE", help_heading = NODES)]
-    pub hosts: Option<PathBuf>,
-    /// Further spare nodes
-    #[arg(long, value_name = "FILE", help_heading = NODES)]
-    pub spares: Option<PathBuf>,
-    /// Use nodes again that failed an earlier probe
-    #[arg(long, help_heading = NODES)]
-    pub readmit: bool,
-    /// Ranks [default: what the largest grid of the configuration needs, else all slots]
-    #[arg(long, value_name = "COUNT", value_parser = parse_ranks, help_heading = NODES)]
-    pub np: Option<usize>,
-
-    /// What starts the ranks [default: auto]
-    #[arg(long, value_enum, value_name = "NAME", help_heading = START)]
-    pub launcher: Option<LauncherName>,
-    /// The launcher's program [default: mpirun, mpiexec.hydra or srun, from PATH]
-    #[arg(long, value_name = "PROGRAM", help_heading = START)]
-    pub launcher_program: Option<String>,
-    /// One more argument for the launcher; may be repeated
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true, help_heading = START)]
-    pub launcher_arg: Vec<String>,
-    /// A site's own command line, in which {ranks}, {nodes}, {slots}, {hostfile}, {hosts} and
-    /// {command} are filled in
-    #[arg(long, value_name = "LINE", conflicts_with_all = ["launcher", "launcher_arg"])]
-    #[arg(help_heading = START)]
-    pub launcher_template: Option<String>,
-    /// Program that runs a command on a node: AGENT HOST COMMAND [default: ssh, in a Slurm job
-    /// srun]
-    #[arg(long, value_name = "AGENT", help_heading = START)]
-    pub agent: Option<String>,
-
-    /// Shortest silence of the job that counts as a hang. Where a step takes longer, by the DGEMM
-    /// self-test or as measured, the limit is ten times the step; phases without columns and waits
-    /// for images have ten times the limit [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
-    pub hang_after: Option<f64>,
-    /// Longest time that a node may take to answer a probe [default: 15s]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = WATCH)]
-    pub probe_limit: Option<f64>,
-    /// Give up after this many restarts [default: 50]
-    #[arg(long, value_name = "COUNT", help_heading = WATCH)]
-    pub max_restarts: Option<usize>,
-    /// Start over from the seed when more is lost than can be rebuilt
-    #[arg(long, help_heading = WATCH)]
-    pub start_over: bool,
+    /// The flags that override the `[launch]` table of a configuration.
+    #[command(flatten)]
+    given: Flags<Launching>,
     /// Take over a run whose supervisor ran on a machine that is gone for good: continue from its
     /// state, in a folder that survived, without waiting for its launcher
     #[arg(long, help_heading = WATCH)]
-    pub head_lost: bool,
-    /// Folder of the state, which `status` shows and the next supervisor reads [default:
-    /// skt-hpl.launch]
-    #[arg(long, value_name = "FOLDER", help_heading = WATCH)]
-    pub state: Option<PathBuf>,
-    /// Write a JSON record of the run, with the timeline of each failure
-    #[arg(long, value_name = "FILE", help_heading = WATCH)]
-    pub json: Option<PathBuf>,
-
+    head_lost: bool,
     /// Flags of the benchmark, see `skt-hpl run --help`
     #[arg(last = true, value_name = "RUN OPTIONS", allow_hyphen_values = true)]
-    pub command: Vec<String>,
+    command: Vec<String>,
+}
+
+impl Flag for Launching {
+    const ROWS: &'static [Row<Self>] = LAUNCH;
+
+    fn arg(self) -> Arg {
+        let arg = flags::arg(self.info());
+        match self {
+            Self::Launcher => arg.value_parser(PossibleValuesParser::new(self.info().choices)),
+            Self::LauncherArg => arg.allow_hyphen_values(true),
+            Self::LauncherTemplate => arg.conflicts_with_all(["launcher", "launcher_arg"]),
+            Self::Np => arg.value_parser(checked(parse_ranks)),
+            Self::MaxRestarts => arg.value_parser(checked(str::parse::<usize>)),
+            Self::HangAfter | Self::ProbeLimit => arg.value_parser(checked(parse_seconds)),
+            _ => arg,
+        }
+    }
+}
+
+/// Accepts texts that `parse` understands.
+fn checked<T, E>(
+    parse: fn(&str) -> Result<T, E>,
+) -> impl Fn(&str) -> Result<String, E> + Clone + Send + Sync + 'static
+where
+    T: 'static,
+    E: 'static,
+{
+    move |text| parse(text).map(|_| text.to_owned())
 }
 
 fn parse_ranks(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=hosts::RANKS_MAX).contains(count));
-    count.ok_or_else(|| format!("1 to {} ranks", hosts::RANKS_MAX))
+    let count = text.parse().ok().filter(|count| (1..=RANKS_MAX).contains(count));
+    count.ok_or_else(|| format!("1 to {} ranks", RANKS_MAX))
 }
 
-/// Launchers by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum LauncherName {
-    /// Slurm in a Slurm job, else the launcher that `mpirun` in PATH belongs to.
-    Auto,
-    /// Open MPI's mpirun.
-    Openmpi,
-    /// Hydra, the launcher of MPICH and its derivatives.
-    Mpich,
-    /// Slurm's srun, inside an allocation.
-    Slurm,
+/// The settings of `launch`: those of the flags, else those of the file, else the defaults.
+struct Wanted(LaunchDraft);
+
+impl Wanted {
+    fn first(&self, setting: Launching) -> Option<&Value> {
+        self.0.get(&setting)?.first()
+    }
+
+    /// The text that was given, else the default, if that is a value.
+    fn text(&self, setting: Launching) -> Option<&str> {
+        let info = setting.info();
+        let default = info.has_default_value().then_some(info.default);
+        self.first(setting).map(|value| value.text.as_str()).or(default)
+    }
+
+    fn owned(&self, setting: Launching) -> Option<String> {
+        self.text(setting).map(str::to_owned)
+    }
+
+    fn path(&self, setting: Launching) -> Option<PathBuf> {
+        self.text(setting).map(PathBuf::from)
+    }
+
+    fn is_set(&self, setting: Launching) -> bool {
+        self.text(setting) == Some("true")
+    }
+
+    fn list(&self, setting: Launching) -> Vec<String> {
+        let values = self.0.get(&setting).into_iter().flatten();
+        values.map(|value| value.text.clone()).collect()
+    }
+
+    /// What `parse` reads from the text that was given, if one was.
+    fn read<T, E>(
+        &self,
+        setting: Launching,
+        parse: fn(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, ConfigError> {
+        let read = |value: &Value| parse(&value.text).map_err(|_| setting.wrong(value));
+        self.first(setting).map(read).transpose()
+    }
+
+    /// What `parse` reads from the text that was given, else from the default.
+    fn valued<T, E>(
+        &self,
+        setting: Launching,
+        parse: fn(&str) -> Result<T, E>,
+    ) -> Result<T, ConfigError> {
+        let default = || parse(setting.info().default).ok().expect("the default is legal");
+        Ok(self.read(setting, parse)?.unwrap_or_else(default))
+    }
+
+    fn seconds(&self, setting: Launching) -> Result<f64, ConfigError> {
+        self.valued(setting, parse_seconds)
+    }
 }
 
 /// Why a job cannot be launched.
@@ -187,18 +200,21 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     let run = run_args(&args.command)?;
-    let args = &with_file(args, &run::load_launch(&run)?)?;
-    let found = find_hosts(args, env)?;
+    let wanted = with_file(&args.given, run::load_launch(&run)?)?;
+    let np = wanted.read(Launching::Np, parse_ranks)?;
+    let (hang_after, probe_limit) =
+        (wanted.seconds(Launching::HangAfter)?, wanted.seconds(Launching::ProbeLimit)?);
+    let restarts_max = wanted.valued(Launching::MaxRestarts, str::parse)?;
+    let found = find_hosts(&wanted, env)?;
     let is_local = found.is_none();
     let (file, listed) = found.unwrap_or_else(|| {
-        let here = Host { name: "localhost".into(), slots: args.np.unwrap_or(1) };
+        let here = Host { name: "localhost".into(), slots: np.unwrap_or(1) };
         ("--np".into(), vec![here])
     });
     let slots = listed.iter().map(|host| host.slots).sum();
-    let checked =
-        run::load_checked(&RunArgs { ranks: Some(args.np.unwrap_or(slots)), ..run.clone() })?;
+    let checked = run::load_checked(&RunArgs { ranks: Some(np.unwrap_or(slots)), ..run.clone() })?;
     let needed = checked.spec.most_ranks();
-    let ranks = args.np.unwrap_or(needed);
+    let ranks = np.unwrap_or(needed);
     checked.require_ranks(ranks)?;
     let mut listed = listed;
     if is_local {
@@ -213,8 +229,9 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         domains: read_domains(&checked.checkpoint)?,
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
-    let pool = pool(listed, ranks, args.spares.as_deref())?;
-    let launcher = launcher(args, env)?;
+    let pool = pool(listed, ranks, wanted.path(Launching::Spares).as_deref())?;
+    let launcher = launcher(&wanted, env)?;
+    let extra = wanted.list(Launching::LauncherArg);
     if let Some(host) = pool.everyone().find(|host| host.name.contains(':'))
         && launcher == Launcher::Mpich
     {
@@ -224,10 +241,10 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     let rank_bytes = rank_bytes(&pool, ranks, &checked.spec, &settings);
     Ok(Options {
         launcher,
-        program: args.launcher_program.clone(),
-        extra: args.launcher_arg.clone(),
-        agent: args.agent.clone(),
-        networks: Networks::of(&args.launcher_arg, env),
+        program: wanted.owned(Launching::LauncherProgram),
+        agent: wanted.owned(Launching::Agent),
+        networks: Networks::of(&extra, env),
+        extra,
         is_local,
         pool,
         ranks,
@@ -242,16 +259,16 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         store: settings.store,
         image_folders: settings.levels.folders(),
         parities: settings.parities,
-        says_resume: run.protect.resume.is_some(),
-        state: args.state.clone().unwrap_or_else(|| STATE_FOLDER.into()),
-        floors: Floors::from_columns(args.hang_after.unwrap_or(HANG_AFTER_SECONDS)),
-        probe_limit: Duration::from_secs_f64(args.probe_limit.unwrap_or(PROBE_LIMIT_SECONDS)),
-        restarts_max: args.max_restarts.unwrap_or(RESTARTS_MAX),
+        says_resume: run.protect.draft().contains_key(&Setting::Resume),
+        state: wanted.path(Launching::State).expect("it has a default"),
+        floors: Floors::from_columns(hang_after),
+        probe_limit: Duration::from_secs_f64(probe_limit),
+        restarts_max,
         head_lost: args.head_lost,
-        readmit: args.readmit,
-        start_over: args.start_over,
+        readmit: wanted.is_set(Launching::Readmit),
+        start_over: wanted.is_set(Launching::StartOver),
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
-        json: args.json.clone(),
+        json: wanted.path(Launching::Json),
     })
 }
 
@@ -295,64 +312,19 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
 }
 
 /// The flags, with the table `[launch]` of the configuration for what they do not say.
-fn with_file(args: &LaunchArgs, file: &LaunchDraft) -> Result<LaunchArgs, ConfigError> {
-    let first = |key: Launching| file.get(&key).and_then(|values| values.first());
-    let text = |key| first(key).map(|value| value.text.clone());
-    let path = |key| text(key).map(PathBuf::from);
-    let is_set = |key| first(key).is_some_and(|value| value.text == "true");
-    let read = |key: Launching| {
-        let number = |value: &Value| value.text.parse().map_err(|_| key.wrong(value));
-        first(key).map(number).transpose()
-    };
-    let ranks = |value: &Value| parse_ranks(&value.text).map_err(|_| Launching::Np.wrong(value));
-    let seconds = |key: Launching| {
-        let seconds = |value: &Value| parse_seconds(&value.text).map_err(|_| key.wrong(value));
-        first(key).map(seconds).transpose()
-    };
-    if let (Some(_), Some(template)) =
-        (first(Launching::Launcher), first(Launching::LauncherTemplate))
-    {
+fn with_file(flags: &Flags<Launching>, mut file: LaunchDraft) -> Result<Wanted, ConfigError> {
+    use Launching::{Launcher, LauncherArg, LauncherProgram, LauncherTemplate};
+    if let (true, Some(templates)) = (file.contains_key(&Launcher), file.get(&LauncherTemplate)) {
         // A template replaces a launcher.
-        return Err(Launching::LauncherTemplate.wrong(template));
+        return Err(LauncherTemplate.wrong(&templates[0]));
     }
     // If the command line names a launcher, the file's launcher settings do not apply.
-    let is_other = args.launcher.is_some() || args.launcher_template.is_some();
-    let launcher = first(Launching::Launcher).filter(|_| !is_other);
-    let launcher = launcher.map(|value| {
-        <LauncherName as clap::ValueEnum>::from_str(&value.text, false)
-            .map_err(|_| Launching::Launcher.wrong(value))
-    });
-    let mut launcher_arg = args.launcher_arg.clone();
-    if launcher_arg.is_empty() && !is_other {
-        let values = file.get(&Launching::LauncherArg).map_or(&[][..], |values| values);
-        launcher_arg = values.iter().map(|value| value.text.clone()).collect();
+    if [Launcher, LauncherTemplate].iter().any(|setting| flags.0.contains_key(setting)) {
+        let settings = [Launcher, LauncherProgram, LauncherArg, LauncherTemplate];
+        file.retain(|setting, _| !settings.contains(setting));
     }
-    let (program, template) = (Launching::LauncherProgram, Launching::LauncherTemplate);
-    Ok(LaunchArgs {
-        head_lost: args.head_lost,
-        hosts: args.hosts.clone().or_else(|| path(Launching::Hosts)),
-        spares: args.spares.clone().or_else(|| path(Launching::Spares)),
-        readmit: args.readmit || is_set(Launching::Readmit),
-        np: args.np.or(first(Launching::Np).map(ranks).transpose()?),
-        launcher: args.launcher.or(launcher.transpose()?),
-        launcher_program: args
-            .launcher_program
-            .clone()
-            .or_else(|| text(program).filter(|_| !is_other)),
-        launcher_arg,
-        launcher_template: args
-            .launcher_template
-            .clone()
-            .or_else(|| text(template).filter(|_| !is_other)),
-        agent: args.agent.clone().or_else(|| text(Launching::Agent)),
-        hang_after: args.hang_after.or(seconds(Launching::HangAfter)?),
-        probe_limit: args.probe_limit.or(seconds(Launching::ProbeLimit)?),
-        max_restarts: args.max_restarts.or(read(Launching::MaxRestarts)?),
-        start_over: args.start_over || is_set(Launching::StartOver),
-        state: args.state.clone().or_else(|| path(Launching::State)),
-        json: args.json.clone().or_else(|| path(Launching::Json)),
-        command: args.command.clone(),
-    })
+    file.extend(flags.0.clone());
+    Ok(Wanted(file))
 }
 
 /// Divides the nodes: those that the ranks need come first, the others are spares.
@@ -384,9 +356,9 @@ fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
 }
 
 /// The list of nodes and its name; `None` if there is no list.
-fn find_hosts(args: &LaunchArgs, env: Env) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
-    if let Some(path) = &args.hosts {
-        return Ok(Some((path.display().to_string(), read_hosts(path)?)));
+fn find_hosts(wanted: &Wanted, env: Env) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
+    if let Some(path) = wanted.path(Launching::Hosts) {
+        return Ok(Some((path.display().to_string(), read_hosts(&path)?)));
     }
     if let Some(list) = env("SLURM_JOB_NODELIST") {
         let names = hosts::expand_slurm(&list)?;
@@ -405,33 +377,32 @@ fn find_hosts(args: &LaunchArgs, env: Env) -> Result<Option<(String, Vec<Host>)>
     Ok(None)
 }
 
-fn launcher(args: &LaunchArgs, env: Env) -> Result<Launcher, LaunchError> {
-    if let Some(text) = &args.launcher_template {
+fn launcher(wanted: &Wanted, env: Env) -> Result<Launcher, LaunchError> {
+    if let Some(text) = wanted.text(Launching::LauncherTemplate) {
         return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
     }
-    Ok(match args.launcher.unwrap_or(LauncherName::Auto) {
-        LauncherName::Openmpi => Launcher::Openmpi,
-        LauncherName::Mpich => Launcher::Mpich,
-        LauncherName::Slurm => Launcher::Slurm,
-        LauncherName::Auto if args.hosts.is_none() && env("SLURM_JOB_ID").is_some() => {
-            Launcher::Slurm
-        }
-        LauncherName::Auto => {
-            let program = args.launcher_program.as_deref().unwrap_or("mpirun");
+    let is_slurm = || wanted.text(Launching::Hosts).is_none() && env("SLURM_JOB_ID").is_some();
+    Ok(match wanted.text(Launching::Launcher) {
+        Some("openmpi") => Launcher::Openmpi,
+        Some("mpich") => Launcher::Mpich,
+        Some("slurm") => Launcher::Slurm,
+        Some("auto") if is_slurm() => Launcher::Slurm,
+        Some("auto") => {
+            let program = wanted.text(Launching::LauncherProgram).unwrap_or("mpirun");
             match Starter::of_program(program) {
                 Some(Starter::Openmpi) => Launcher::Openmpi,
                 Some(Starter::Mpich) => Launcher::Mpich,
                 _ => return Err(LaunchError::NoLauncher { program: program.to_owned() }),
             }
         }
+        other => unreachable!("{other:?} is not one of the choices"),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum as _;
-
     use super::*;
+    use crate::config::value::Written;
 
     #[derive(clap::Parser)]
     struct Only {
@@ -440,11 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_each_launcher() {
-        let name = |launcher: &LauncherName| launcher.to_possible_value().expect("none is hidden");
-        let names = LauncherName::value_variants().iter().map(name);
-        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
-        assert_eq!(names, Launching::Launcher.info().choices);
+    fn each_launcher_of_the_table_is_known() {
+        for name in Launching::Launcher.info().choices.iter().filter(|name| **name != "auto") {
+            let line = format!("--launcher {name}");
+            let wanted = with_file(&args(&line).given, LaunchDraft::new()).unwrap();
+            let launcher = launcher(&wanted, &none).unwrap();
+            assert_eq!(format!("{launcher:?}").to_lowercase(), *name);
+        }
     }
 
     /// Every error that ends a command is printed after one `error: `.
@@ -588,13 +561,21 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_of_the_table_has_a_flag_of_its_name() {
+    fn each_default_and_each_example_is_legal() {
         use clap::CommandFactory as _;
-        let command = Only::command();
-        for info in &crate::config::launch::LAUNCH {
-            let flag = info.key.replace('_', "-");
-            let known = command.get_arguments().any(|arg| arg.get_long() == Some(&flag));
-            assert!(known, "{flag}");
+        for info in LAUNCH {
+            let flag = format!("--{}", info.flag());
+            let values = [info.default, info.example.trim_matches('\'')];
+            for value in values.into_iter().filter(|value| !value.starts_with('(')) {
+                let words = match info.written {
+                    Written::Flag => vec!["x", &flag],
+                    _ => vec!["x", &flag, value],
+                };
+                let wanted = with_file(&Only::parse_from(words).launch.given, LaunchDraft::new());
+                assert!(wanted.unwrap().0.contains_key(&info.setting), "{flag}");
+            }
         }
+        let help = Only::command().render_long_help().to_string();
+        assert!(help.contains("Example: --hang-after 2min"), "{help}");
     }
 }

@@ -1,13 +1,11 @@
 //! The flags that override a configuration, one per parameter.
 
-use std::ffi::OsStr;
-
 use clap::Args;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
+use super::flags::Names;
 use crate::config::param::{Kind, Param};
 use crate::config::value::Value;
-use crate::config::{At, ConfigError, Draft, Output, Place, Setting};
+use crate::config::{At, ConfigError, Draft, Output, Place};
 
 const PROBLEM: &str = "Problem (a list replaces the file's list)";
 const PANEL: &str = "Panel factorization";
@@ -30,26 +28,26 @@ pub struct Overrides {
     #[arg(long, value_name = "Q,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Q, "Columns of the process grids"))]
     pub(super) q: Vec<String>,
-    #[arg(long, value_name = "MAP", value_parser = Names::of(Param::Pmap))]
+    #[arg(long, value_name = "MAP", value_parser = names(Param::Pmap))]
     #[arg(help_heading = PROBLEM, help = about(Param::Pmap, "Lay ranks over the grid row by row, or column by column"))]
     pub(super) pmap: Option<String>,
     #[arg(long, value_name = "REAL", allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Threshold, "Scaled residual below which a test passes; 0 or less skips the check"))]
     pub(super) threshold: Option<String>,
-    #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Generator))]
+    #[arg(long, value_name = "NAME", value_parser = names(Param::Generator))]
     #[arg(help_heading = PROBLEM, help = about(Param::Generator, "Random matrix: the reference's, bit for bit, or xoshiro256++"))]
     pub(super) generator: Option<String>,
-    #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Transport))]
+    #[arg(long, value_name = "NAME", value_parser = names(Param::Transport))]
     #[arg(help_heading = TALK, help = about(Param::Transport, "How ranks of a node exchange panels and rows: in each other's memory, or by messages"))]
     pub(super) transport: Option<String>,
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads per rank"))]
     pub(super) threads: Option<String>,
 
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Pfact))]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = names(Param::Pfact))]
     #[arg(help_heading = PANEL, help = about(Param::Pfact, "Variant of the factorization inside the recursion"))]
     pub(super) pfact: Vec<String>,
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Rfact))]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = names(Param::Rfact))]
     #[arg(help_heading = PANEL, help = about(Param::Rfact, "Variant of the recursive factorization"))]
     pub(super) rfact: Vec<String>,
     #[arg(long, value_name = "COLS,..", value_delimiter = ',', allow_negative_numbers = true)]
@@ -59,26 +57,26 @@ pub struct Overrides {
     #[arg(help_heading = PANEL, help = about(Param::Ndiv, "Parts into which the recursion divides a panel"))]
     pub(super) ndiv: Vec<String>,
 
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = Names::of(Param::Bcast))]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = names(Param::Bcast))]
     #[arg(help_heading = TALK, help = about(Param::Bcast, "How a panel is broadcast along its process row; variants with M spare the owner of the next panel"))]
     pub(super) bcast: Vec<String>,
     #[arg(long, value_name = "D,..", value_delimiter = ',', allow_negative_numbers = true)]
     #[arg(help_heading = TALK, help = about(Param::Depth, "Look-ahead: panels factored ahead of the update"))]
     pub(super) depth: Vec<String>,
-    #[arg(long, value_name = "NAME", value_parser = Names::of(Param::Swap))]
+    #[arg(long, value_name = "NAME", value_parser = names(Param::Swap))]
     #[arg(help_heading = TALK, help = about(Param::Swap, "How rows are exchanged along a process column"))]
     pub(super) swap: Option<String>,
     #[arg(long, value_name = "COLS", allow_negative_numbers = true)]
     #[arg(help_heading = TALK, help = about(Param::SwapThreshold, "Local columns above which mix takes spread-roll, if P > 2"))]
     pub(super) swap_threshold: Option<String>,
 
-    #[arg(long, value_name = "FORM", value_parser = Names::of(Param::L1))]
+    #[arg(long, value_name = "FORM", value_parser = names(Param::L1))]
     #[arg(help_heading = MOOT, help = about(Param::L1, "Form of L1. Reported, without effect"))]
     pub(super) l1: Option<String>,
-    #[arg(long, value_name = "FORM", value_parser = Names::of(Param::U))]
+    #[arg(long, value_name = "FORM", value_parser = names(Param::U))]
     #[arg(help_heading = MOOT, help = about(Param::U, "Form of U. Reported, without effect"))]
     pub(super) u: Option<String>,
-    #[arg(long, visible_alias = "equil", value_name = "YES|NO", value_parser = Names::of(Param::Equilibration))]
+    #[arg(long, visible_alias = "equil", value_name = "YES|NO", value_parser = names(Param::Equilibration))]
     #[arg(help_heading = MOOT, help = about(Param::Equilibration, "Equilibration. Reported, without effect"))]
     pub(super) equilibration: Option<String>,
     #[arg(long, visible_alias = "align", value_name = "DOUBLES", allow_negative_numbers = true)]
@@ -148,38 +146,11 @@ fn about(param: Param, what: &str) -> String {
     format!("{what} [{}]", notes.join("; "))
 }
 
-/// Accepts any text, and gives help and completions the names of a choice.
-#[derive(Clone)]
-pub(super) struct Names(Vec<&'static str>);
-
-impl Names {
-    pub fn of(param: Param) -> Self {
-        match param.info().kind {
-            Kind::Choice(choices) => Self(choices.iter().map(|names| names[0]).collect()),
-            _ => unreachable!("{param:?} is no choice"),
-        }
-    }
-
-    /// The names of the choices of a setting of the protection.
-    pub fn of_setting(setting: Setting) -> Self {
-        Self(setting.info().choices.to_vec())
-    }
-}
-
-impl TypedValueParser for Names {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.0.iter().map(|name| PossibleValue::new(*name))))
+/// The names of a choice, for help and completions.
+fn names(param: Param) -> Names {
+    match param.info().kind {
+        Kind::Choice(choices) => Names(choices.iter().map(|names| names[0]).collect()),
+        _ => unreachable!("{param:?} is no choice"),
     }
 }
 

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::launch::STATE_FOLDER;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Launching};
 use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::supervisor::report;
@@ -15,7 +14,7 @@ use crate::supervisor::state::{Folder, State, StateError, Status};
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
     /// Folder of the state, as for `launch`
-    #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
+    #[arg(long, value_name = "FOLDER", default_value = Launching::State.info().default)]
     pub state: PathBuf,
     /// Print the whole state as JSON
     #[arg(long)]

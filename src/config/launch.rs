@@ -7,172 +7,111 @@ use std::collections::BTreeMap;
 use skt_terms::shown::shown;
 
 use super::error::{At, ConfigError};
-use super::value::{Row, Value, Written};
+use super::value::{Row, Value, Written, settings};
 
-/// A setting of `skt-hpl launch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // each is described in its row of `LAUNCH`
-pub enum Launching {
-    Hosts,
-    Spares,
-    Readmit,
-    Np,
-    Launcher,
-    LauncherProgram,
-    LauncherArg,
-    LauncherTemplate,
-    Agent,
-    HangAfter,
-    ProbeLimit,
-    MaxRestarts,
-    StartOver,
-    State,
-    Json,
+/// The largest number of ranks in a list, more than any machine has had: a greater number is a
+/// typing error.
+pub const RANKS_MAX: usize = 1 << 24;
+
+const NODES: &str = "Nodes";
+const START: &str = "Starting the ranks";
+/// The heading of the flags that tell a hang from work.
+pub const WATCH: &str = "Watching the job";
+
+settings! {
+    /// A setting of `skt-hpl launch`.
+    Launching;
+    /// The table of all settings of the launcher.
+    LAUNCH;
+
+    Hosts {
+        key: "hosts", heading: NODES, metavar: "FILE",
+        legal: "a host file of Open MPI, MPICH or PBS",
+        default: "(those of the Slurm or PBS job, else this machine only)", example: "hosts",
+        what: "nodes; those that the grid does not need are spares",
+    }
+    Spares {
+        key: "spares", heading: NODES, metavar: "FILE", legal: "a host file", default: "(none)",
+        example: "spares",
+        what: "further spare nodes",
+    }
+    Readmit {
+        key: "readmit", heading: NODES, written: Written::Flag, legal: "true, false",
+        default: "false",
+        what: "use nodes again that failed an earlier probe",
+    }
+    Np {
+        key: "np", heading: NODES, metavar: "COUNT", written: Written::Whole,
+        range: Some((1, RANKS_MAX)),
+        default: "(what the largest grid of the configuration needs, else all slots)", example: "8",
+        what: "ranks",
+    }
+    Launcher {
+        key: "launcher", heading: START, metavar: "NAME",
+        choices: &["auto", "openmpi", "mpich", "slurm"], default: "auto", example: "mpich",
+        what: "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is; \
+               openmpi: mpirun; mpich: Hydra, also of the derivatives of MPICH; slurm: srun, \
+               inside an allocation",
+    }
+    LauncherProgram {
+        key: "launcher_program", heading: START, metavar: "PROGRAM", legal: "a program",
+        default: "(mpirun, mpiexec.hydra or srun, from PATH)", example: "/opt/openmpi/bin/mpirun",
+        what: "the launcher's program",
+    }
+    LauncherArg {
+        key: "launcher_arg", heading: START, metavar: "ARG", is_list: true,
+        legal: "a list of arguments", default: "(none)", example: "--oversubscribe",
+        what: "further arguments for the launcher; the flag has one, and may be repeated",
+    }
+    LauncherTemplate {
+        key: "launcher_template", heading: START, metavar: "LINE",
+        legal: "a command line with {command}, {hosts} or {hostfile}, {ranks}, {nodes}, {slots}",
+        default: "(none)", example: "'mpirun -np {ranks} -H {hosts} {command}'",
+        what: "a site's own command line, instead of launcher",
+    }
+    Agent {
+        key: "agent", heading: START, metavar: "AGENT", legal: "a program and its flags",
+        default: "(ssh, in a Slurm job srun)", example: "rsh",
+        what: "the program that runs a command on a node: AGENT HOST COMMAND",
+    }
+    HangAfter {
+        key: "hang_after", heading: WATCH, metavar: "TIME", written: Written::Time,
+        legal: "a time: 90s, 10min", default: "30s", example: "2min",
+        what: "shortest silence of the job that is a hang. Where a step takes longer, by the \
+               DGEMM self-test or as measured, the limit is ten times the step; phases without \
+               columns and waits for images have ten times the limit",
+    }
+    ProbeLimit {
+        key: "probe_limit", heading: WATCH, metavar: "TIME", written: Written::Time,
+        legal: "a time: 90s, 10min", default: "15s", example: "30s",
+        what: "longest time that a node may take to answer a probe",
+    }
+    MaxRestarts {
+        key: "max_restarts", heading: WATCH, metavar: "COUNT", written: Written::Whole,
+        legal: "0 or more", default: "50", example: "5",
+        what: "give up after this many restarts",
+    }
+    StartOver {
+        key: "start_over", heading: WATCH, written: Written::Flag, legal: "true, false",
+        default: "false",
+        what: "start over from the seed when more is lost than can be rebuilt",
+    }
+    State {
+        key: "state", heading: WATCH, metavar: "FOLDER", legal: "a folder",
+        default: "skt-hpl.launch", example: "/home/me/run7",
+        what: "folder of the state, which `status` shows and the next supervisor reads",
+    }
+    Json {
+        key: "json", heading: WATCH, metavar: "FILE", legal: "a file", default: "(none)",
+        example: "launch.json",
+        what: "write a JSON record of the run, with the timeline of each failure",
+    }
 }
 
 /// Settings of the launcher, as written; one that is not a list has one value.
 pub type LaunchDraft = BTreeMap<Launching, Vec<Value>>;
 
-const fn row(
-    setting: Launching,
-    key: &'static str,
-    written: Written,
-    legal: &'static str,
-    default: &'static str,
-    what: &'static str,
-) -> Row<Launching> {
-    Row { setting, key, written, is_list: false, choices: &[], legal, default, what }
-}
-
-/// The table of all settings of the launcher. The flag of each is its key with `-` for `_`.
-pub const LAUNCH: [Row<Launching>; 15] = [
-    row(
-        Launching::Hosts,
-        "hosts",
-        Written::Text,
-        "a host file of Open MPI, MPICH or PBS",
-        "(those of the Slurm or PBS job, else this machine only)",
-        "nodes; those that the grid does not need are spares",
-    ),
-    row(Launching::Spares, "spares", Written::Text, "a host file", "(none)", "further spare nodes"),
-    row(
-        Launching::Readmit,
-        "readmit",
-        Written::Flag,
-        "true, false",
-        "false",
-        "use nodes again that failed an earlier probe",
-    ),
-    row(
-        Launching::Np,
-        "np",
-        Written::Whole,
-        "1 or more",
-        "(what the largest grid needs, else all slots)",
-        "ranks",
-    ),
-    Row {
-        choices: &["auto", "openmpi", "mpich", "slurm"],
-        ..row(
-            Launching::Launcher,
-            "launcher",
-            Written::Text,
-            "",
-            "auto",
-            "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is",
-        )
-    },
-    row(
-        Launching::LauncherProgram,
-        "launcher_program",
-        Written::Text,
-        "a program",
-        "(mpirun, mpiexec.hydra or srun, from PATH)",
-        "the launcher's program",
-    ),
-    Row {
-        is_list: true,
-        ..row(
-            Launching::LauncherArg,
-            "launcher_arg",
-            Written::Text,
-            "a list of arguments",
-            "(none)",
-            "further arguments for the launcher",
-        )
-    },
-    row(
-        Launching::LauncherTemplate,
-        "launcher_template",
-        Written::Text,
-        "a command line with {command}, {hosts} or {hostfile}, {ranks}, {nodes}, {slots}",
-        "(none)",
-        "a site's own command line, instead of launcher",
-    ),
-    row(
-        Launching::Agent,
-        "agent",
-        Written::Text,
-        "a program and its flags",
-        "(ssh, in a Slurm job srun)",
-        "the program that runs a command on a node: AGENT HOST COMMAND",
-    ),
-    row(
-        Launching::HangAfter,
-        "hang_after",
-        Written::Time,
-        "a time: 90s, 10min",
-        "30s",
-        "shortest silence of the job that is a hang; ten times the longest step, if that is more",
-    ),
-    row(
-        Launching::ProbeLimit,
-        "probe_limit",
-        Written::Time,
-        "a time: 90s, 10min",
-        "15s",
-        "longest time that a node may take to answer a probe",
-    ),
-    row(
-        Launching::MaxRestarts,
-        "max_restarts",
-        Written::Whole,
-        "0 or more",
-        "50",
-        "give up after this many restarts",
-    ),
-    row(
-        Launching::StartOver,
-        "start_over",
-        Written::Flag,
-        "true, false",
-        "false",
-        "start over from the seed when more is lost than can be rebuilt",
-    ),
-    row(
-        Launching::State,
-        "state",
-        Written::Text,
-        "a folder",
-        "skt-hpl.launch",
-        "folder of the state, which `status` shows and the next supervisor reads",
-    ),
-    row(
-        Launching::Json,
-        "json",
-        Written::Text,
-        "a file",
-        "(none)",
-        "a JSON record of the run, with the timeline of each failure",
-    ),
-];
-
 impl Launching {
-    /// This setting's row of [`LAUNCH`].
-    pub fn info(self) -> &'static Row<Launching> {
-        &LAUNCH[self as usize]
-    }
-
     /// The error for an illegal value of this setting.
     pub fn wrong(self, value: &Value) -> ConfigError {
         ConfigError::NotUnderstood {
@@ -193,13 +132,6 @@ impl Launching {
 mod tests {
     use super::*;
     use crate::config::toml;
-
-    #[test]
-    fn each_setting_is_in_its_own_row() {
-        for (row, info) in LAUNCH.iter().enumerate() {
-            assert_eq!(info.setting as usize, row, "{}", info.key);
-        }
-    }
 
     #[test]
     fn what_is_written_is_read_back_and_defaults_are_comments() {

@@ -783,16 +783,15 @@ fn the_manual_says_what_the_table_says() {
             assert_eq!(cells[5], info.default, "{row}");
         }
     }
-    for info in &checkpoint::SETTINGS {
-        let row = format!(
-            "| `{}` | `{}` | {} | {} | {} |",
-            info.key,
-            info.setting.flag(),
-            info.legal(),
-            info.default.trim_matches(['(', ')']),
-            info.what
-        );
-        assert!(manual.contains(&row), "no row {row}");
+    fn row<S>(info: &value::Row<S>, flag: &str) -> String {
+        let (legal, default) = (info.legal(), info.default_shown());
+        format!("| `{}` |{flag} {legal} | {default} | {} |\n", info.key, info.what)
+    }
+    let flag = |info: &value::Row<Setting>| format!(" `{}` |", info.setting.flag());
+    let settings = checkpoint::SETTINGS.iter().map(|info| row(info, &flag(info)));
+    let launch = launch::LAUNCH.iter().map(|info| row(info, ""));
+    for table in [settings.collect::<String>(), launch.collect()] {
+        assert!(manual.contains(&table), "docs/configuration.md needs this table:\n{table}");
     }
     let start = manual.find("```toml\n").unwrap() + 8;
     let example = &manual[start..][..manual[start..].find("```").unwrap()];

@@ -377,14 +377,14 @@ pub fn write(spec: &RunSpec) -> String {
 pub fn write_launch(draft: &LaunchDraft) -> String {
     let heading = "For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n# Lines \
                    that are commented out show the default.\n[launch]";
-    write_table(heading, &LAUNCH, |setting| draft.get(&setting).map(Vec::as_slice))
+    write_table(heading, LAUNCH, |setting| draft.get(&setting).map(Vec::as_slice))
 }
 
 /// Writes the table `[checkpoint]`.
 pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
     let heading = "Protection against the loss of nodes. Lines that are commented out show the \
                    default.\n[checkpoint]";
-    write_table(heading, &SETTINGS, |setting| draft.get(&setting).map(std::slice::from_ref))
+    write_table(heading, SETTINGS, |setting| draft.get(&setting).map(std::slice::from_ref))
 }
 
 /// Writes a table: the settings that are given, and the others as comments with their defaults.

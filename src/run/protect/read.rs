@@ -5,7 +5,7 @@ use std::fs;
 
 use skt_terms::shown::shown;
 
-use super::every::{Every, parse_seconds};
+use super::every::parse_seconds;
 use super::levels::{LevelSettings, Levels};
 use super::settings::Settings;
 use super::{OnLoss, Overlap, Region};
@@ -22,10 +22,6 @@ use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
 use crate::hpl::pgesv::abft::CheckEvery;
 
-/// The most parities that a group may have.
-const MOST_PARITIES: usize = 127;
-/// An upper bound of the cores of a node.
-const MOST_HELPER_CORES: usize = 4096;
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
 
@@ -41,27 +37,21 @@ impl Settings {
         let mut settings = Self::none();
         settings.method = method.unwrap_or(Method::SelfCheckpoint);
         settings.method_is_asked = method.is_some();
-        settings.every =
-            from.with(Setting::Every, |text| text.parse().ok())?.unwrap_or(Every::Auto);
-        let mtbf = from.with(Setting::Mtbf, |text| parse_seconds(text).ok())?;
-        settings.mtbf_seconds = mtbf.unwrap_or(settings.mtbf_seconds);
-        settings.resume = from.with(Setting::Resume, Resume::named)?.unwrap_or(settings.resume);
-        settings.region = from.with(Setting::Region, Region::named)?.unwrap_or(settings.region);
-        settings.encoder = from.with(Setting::Encoder, Encoder::named)?.unwrap_or(settings.encoder);
+        from.set(Setting::Every, &mut settings.every, parsed)?;
+        from.set(Setting::Mtbf, &mut settings.mtbf_seconds, |text| parse_seconds(text).ok())?;
+        from.set(Setting::Resume, &mut settings.resume, Resume::named)?;
+        from.set(Setting::Region, &mut settings.region, Region::named)?;
+        from.set(Setting::Encoder, &mut settings.encoder, Encoder::named)?;
         settings.message_bytes = from.message_bytes()?;
-        let overlap = from.with(Setting::Overlap, Overlap::named)?;
-        settings.overlap = overlap.unwrap_or(settings.overlap);
-        let allow = from.with(Setting::AllowSharedDomains, |text| text.parse().ok())?;
-        settings.allow_shared_domains = allow.unwrap_or(false);
+        from.set(Setting::Overlap, &mut settings.overlap, Overlap::named)?;
+        from.set(Setting::AllowSharedDomains, &mut settings.allow_shared_domains, parsed)?;
         from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
-        let check_every = from.with(Setting::CheckEvery, |text| text.parse().ok())?;
-        settings.check_every = check_every.unwrap_or(settings.check_every);
-        let on_loss = from.with(Setting::OnLoss, OnLoss::named)?;
-        settings.on_loss = on_loss.unwrap_or(settings.on_loss);
+        from.set(Setting::CheckEvery, &mut settings.check_every, parsed)?;
+        from.set(Setting::OnLoss, &mut settings.on_loss, OnLoss::named)?;
         from.refuse_losses(&settings)?;
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
-            settings.parities = from.whole(Setting::Parities, 1, 1, MOST_CHECKSUMS)?;
+            settings.parities = from.whole(Setting::Parities, 1, (1, MOST_CHECKSUMS))?;
             from.refuse_replacement(&settings, spec.tests().len())?;
             let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
             if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {
@@ -78,15 +68,19 @@ impl Settings {
         let name = from.with(Setting::RunId, |text| is_name(text).then(|| text.to_owned()))?;
         settings.run_id = name.unwrap_or_else(|| default_run_id(spec));
         let is_store = |text: &str| text.parse::<StoreKind>().is_ok();
-        let store = from.with(Setting::Store, |text| is_store(text).then(|| text.to_owned()))?;
-        settings.store = store.unwrap_or(settings.store);
+        let store = |text: &str| is_store(text).then(|| text.to_owned());
+        from.set(Setting::Store, &mut settings.store, store)?;
         settings.levels = from.levels(settings.method)?;
-        let time_limit = from.with(Setting::TimeLimit, |text| text.parse().ok())?;
-        settings.time_limit = time_limit.unwrap_or_default();
-        settings.helper_cores = from.whole(Setting::HelperCores, 0, 0, MOST_HELPER_CORES)?;
+        from.set(Setting::TimeLimit, &mut settings.time_limit, parsed)?;
+        settings.helper_cores = from.in_range(Setting::HelperCores, 0)?;
         from.refuse_helper_cores(&settings, spec)?;
         Ok(settings)
     }
+}
+
+/// The value of a text, if it has one.
+fn parsed<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
 }
 
 struct Reader<'a>(&'a CheckpointDraft);
@@ -123,10 +117,28 @@ impl Reader<'_> {
         }
     }
 
+    /// Sets `to` to what `parse` reads, if the setting was given.
+    fn set<T>(
+        &self,
+        setting: Setting,
+        to: &mut T,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<(), ConfigError> {
+        if let Some(parsed) = self.with(setting, parse)? {
+            *to = parsed;
+        }
+        Ok(())
+    }
+
     fn out_of_range(&self, setting: Setting, value: &dyn ToString, legal: String) -> ConfigError {
         let place =
             self.0.get(&setting).map_or(Place::Default, |value: &Value| value.place.clone());
         ConfigError::OutOfRange { at: setting.at(&place), value: value.to_string(), legal }
+    }
+
+    /// A whole number in the range that the setting's row has.
+    fn in_range(&self, setting: Setting, default: usize) -> Result<usize, ConfigError> {
+        self.whole(setting, default, setting.info().range.expect("the row has a range"))
     }
 
     /// A whole number from `least` to `most`.
@@ -134,8 +146,7 @@ impl Reader<'_> {
         &self,
         setting: Setting,
         default: usize,
-        least: usize,
-        most: usize,
+        (least, most): (usize, usize),
     ) -> Result<usize, ConfigError> {
         let number = self.with(setting, parse_whole)?.unwrap_or(default as i128);
         match usize::try_from(number) {
@@ -229,16 +240,15 @@ impl Reader<'_> {
     /// The members and parities of a group.
     fn group(&self) -> Result<(usize, usize), ConfigError> {
         let default = Settings::none();
-        let parities = self.whole(Setting::Parities, default.parities, 1, MOST_PARITIES)?;
+        let parities = self.in_range(Setting::Parities, default.parities)?;
         // Without a given size, the size follows the parities.
         let members = default.group_size.max(2 * parities);
-        let members = self.whole(Setting::GroupSize, members, 2 * parities, MOST_MEMBERS)?;
+        let members = self.whole(Setting::GroupSize, members, (2 * parities, MOST_MEMBERS))?;
         Ok((members, parities))
     }
 
     fn message_bytes(&self) -> Result<Option<usize>, ConfigError> {
-        let (least, most) = MESSAGE_BYTES.into_inner();
-        let bytes = self.whole(Setting::MessageBytes, least, least, most)?;
+        let bytes = self.in_range(Setting::MessageBytes, *MESSAGE_BYTES.start())?;
         Ok(self.0.contains_key(&Setting::MessageBytes).then_some(bytes))
     }
 
@@ -300,6 +310,7 @@ mod tests {
     use crate::config::{Checked, Format, parse};
     use crate::run::protect::Region;
     use crate::run::protect::deadline::TimeLimit;
+    use crate::run::protect::every::Every;
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
 
@@ -310,6 +321,20 @@ mod tests {
     fn settings(table: &str) -> Result<Settings, ConfigError> {
         let checked = checked(table)?;
         Settings::read(&checked.checkpoint, &checked.spec)
+    }
+
+    #[test]
+    fn each_example_of_the_help_is_legal() {
+        for info in SETTINGS.iter().filter(|info| info.written != Written::Flag) {
+            let with = match info.setting {
+                Setting::CheckEvery | Setting::OnLoss => (Setting::Method, "abft"),
+                _ => (Setting::Level, "local:/d"),
+            };
+            // The setting's own example stands even where it is the one that others need.
+            let draft = [with, (info.setting, info.example)];
+            let draft = draft.map(|(setting, text)| (setting, Value::flag(text))).into();
+            Settings::read(&draft, &checked("").unwrap().spec).expect(info.key);
+        }
     }
 
     #[test]

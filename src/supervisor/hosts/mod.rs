@@ -14,9 +14,8 @@ pub use slurm::{expand_slurm, expand_tasks};
 
 use skt_terms::shown::shown;
 
-/// The largest number of ranks in a list, more than any machine has had: a greater number is a
-/// typing error.
-pub const RANKS_MAX: usize = 1 << 24;
+use crate::config::launch::RANKS_MAX;
+
 /// The longest name of a node, in bytes (RFC 1035).
 const MOST_NAME_BYTES: usize = 255;
 

@@ -1,0 +1,112 @@
+//! The flags of a table of settings: each row gives its argument, with its help.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::Error;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+
+use crate::config::value::{Row, Value, Written};
+
+/// A setting that has a flag.
+pub trait Flag: Copy + Ord + 'static {
+    /// The table of all settings.
+    const ROWS: &'static [Row<Self>];
+    /// The setting's argument, whose value is text; or a switch.
+    fn arg(self) -> Arg;
+}
+
+/// The flags of a table that were given. Values are kept as text: they override those of a
+/// configuration, and are checked as those are.
+#[derive(Debug, Clone)]
+pub struct Flags<S>(pub BTreeMap<S, Vec<Value>>);
+
+impl<S> Default for Flags<S> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<S: Flag> Args for Flags<S> {
+    fn augment_args(command: Command) -> Command {
+        command.args(S::ROWS.iter().map(|row| row.setting.arg()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<S: Flag> FromArgMatches for Flags<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = |row: &Row<S>| {
+            let values: Vec<Value> = match matches.try_get_one::<bool>(row.key) {
+                Ok(None | Some(false)) => Vec::new(),
+                Ok(Some(true)) => vec![Value::flag("true")],
+                // It is no switch.
+                Err(_) => matches.get_many::<String>(row.key)?.map(Value::flag).collect(),
+            };
+            (!values.is_empty()).then_some((row.setting, values))
+        };
+        Ok(Self(S::ROWS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
+}
+
+/// The argument of a row.
+pub fn arg<S>(row: &Row<S>) -> Arg {
+    let (flag, help) = (row.flag(), help(row));
+    let arg = Arg::new(row.key).help_heading(row.heading).help(&help);
+    if row.written == Written::Flag {
+        return arg.long(flag).action(ArgAction::SetTrue);
+    }
+    let is_number = matches!(row.written, Written::Whole | Written::Time);
+    let hint = match row.metavar {
+        "FILE" | "FOLDER" => ValueHint::AnyPath,
+        _ => ValueHint::Unknown,
+    };
+    arg.long_help(format!("{help}\n\nExample: --{flag} {}", row.example))
+        .long(flag)
+        .value_name(row.metavar)
+        .value_hint(hint)
+        .value_parser(Names(row.choices.to_vec()))
+        .allow_negative_numbers(is_number)
+        .action(if row.is_list { ArgAction::Append } else { ArgAction::Set })
+}
+
+/// The help of a flag: what it is, what is legal, and its default.
+fn help<S>(row: &Row<S>) -> String {
+    let what = row.what[..1].to_uppercase() + &row.what[1..];
+    let legal = if row.choices.is_empty() { row.legal() + "; " } else { String::new() };
+    match row.written {
+        Written::Flag => what,
+        _ => format!("{what} [{legal}default {}]", row.default_shown()),
+    }
+}
+
+/// Accepts any text, and gives help and completions the names of a choice.
+#[derive(Clone)]
+pub(super) struct Names(pub Vec<&'static str>);
+
+impl TypedValueParser for Names {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let names = self.0.iter().map(|name| PossibleValue::new(*name));
+        (!self.0.is_empty()).then(|| Box::new(names) as Box<dyn Iterator<Item = _>>)
+    }
+}

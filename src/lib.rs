@@ -38,6 +38,7 @@
 //! | the layout of data | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
 //! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
 //! | input and output | [`config`], [`report`], [`cli`] |
+//! | why a machine is slow | [`doctor`], [`machine::counters`] |
 //! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
 //! | checkpoints in memory | [`checkpoint`], [`run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -45,6 +46,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod hpl;
 pub mod machine;
 pub mod report;

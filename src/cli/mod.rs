@@ -8,6 +8,7 @@
 mod by_hand;
 pub mod completions;
 pub mod convert;
+pub mod doctor;
 mod figure;
 mod flags;
 pub mod init;
@@ -133,6 +134,9 @@ pub enum Command {
     Tune(Box<tune::TuneArgs>),
     /// Convert a configuration between HPL.dat and TOML
     Convert(convert::ConvertArgs),
+    /// Say why this machine, or the hosts of a job, are slow, and what to do
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(doctor::DoctorArgs),
     /// Plan a run: from a machine to a configuration, with its alternatives
     Plan(Box<plan::PlanArgs>),
     /// Evaluate the theory of checkpointed runs: figures, tables, simulations
@@ -209,6 +213,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         None => return run::execute(&cli.run),
         Some(Command::Run(args)) => return run::execute(&args),
         Some(Command::Tune(args)) => return tune::execute(&args),
+        Some(Command::Doctor(args)) => return doctor::execute(&args),
         Some(Command::Launch(args)) => {
             return match launch::execute(&args) {
                 Ok(exit) => exit.into(),
@@ -228,7 +233,9 @@ fn dispatch(cli: Cli) -> ExitCode {
         kernel::take_one_that_fits(&outfile::closed());
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
-        Command::Run(_) | Command::Launch(_) | Command::Tune(_) => unreachable!("handled above"),
+        Command::Run(_) | Command::Launch(_) | Command::Tune(_) | Command::Doctor(_) => {
+            unreachable!("handled above")
+        }
         Command::Status(args) => status::execute(&args).map_err(Into::into),
         Command::Probe(args) => probe::execute(&args).map_err(Into::into),
         Command::Init(args) => init::execute(&args).map_err(Into::into),

@@ -11,6 +11,7 @@ mod report_schema;
 
 mod cli_config;
 mod cli_example_configs;
+mod doctor;
 mod limits;
 mod model_cli;
 mod model_plan;

@@ -4,19 +4,10 @@
 //! So threads are pinned, one to a physical core, unless the launcher has already decided.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 
-/// A logical CPU and the physical core it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cpu {
-    /// The kernel's number of the CPU.
-    pub id: usize,
-    /// The lowest CPU number of the same physical core.
-    pub core: usize,
-    /// The socket of the CPU.
-    pub package: usize,
-}
+pub use crate::machine::counters::topology::Cpu;
+use crate::machine::counters::{Root, topology};
 
 /// The placement of a rank's threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +95,7 @@ pub(super) fn share(cores: &[usize], place: usize, ranks: usize, wanted: usize) 
 }
 
 /// One CPU of each physical core in the mask, socket by socket.
-pub(super) fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
+pub fn cores_in(cpus: &[Cpu], mask: &[usize]) -> Vec<usize> {
     let mut cores = BTreeMap::new();
     for cpu in cpus.iter().filter(|cpu| mask.contains(&cpu.id)) {
         let lowest = cores.entry((cpu.package, cpu.core)).or_insert(cpu.id);
@@ -123,39 +114,7 @@ pub fn list(cpus: &[usize]) -> String {
 /// # Errors
 /// When the kernel does not tell (no `/sys`).
 pub fn online() -> io::Result<Vec<Cpu>> {
-    const FOLDER: &str = "/sys/devices/system/cpu";
-    let list = fs::read_to_string(format!("{FOLDER}/online"))?;
-    let ids = parse_cpu_list(&list)
-        .ok_or_else(|| io::Error::other(format!("{FOLDER}/online says '{}'", list.trim())))?;
-    Ok(ids
-        .into_iter()
-        .map(|id| {
-            let read =
-                |name: &str| fs::read_to_string(format!("{FOLDER}/cpu{id}/topology/{name}")).ok();
-            // Without a topology each CPU counts as a core of its own.
-            let siblings = read("thread_siblings_list").and_then(|list| parse_cpu_list(&list));
-            let package = read("physical_package_id").and_then(|id| id.trim().parse().ok());
-            Cpu {
-                id,
-                core: siblings.and_then(|ids| ids.into_iter().min()).unwrap_or(id),
-                package: package.unwrap_or(0),
-            }
-        })
-        .collect())
-}
-
-/// Parses `0-3,8,10-11`; `None` for anything else.
-fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
-    let mut ids = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last {
-            return None;
-        }
-        ids.extend(first..=last);
-    }
-    Some(ids)
+    topology::online(&Root::of_this_machine())
 }
 
 const WORD_BITS: usize = u64::BITS as usize;
@@ -313,14 +272,6 @@ pub(super) mod tests {
         let cpus = machine(1, 8);
         let masks = [vec![0, 1, 2, 3], vec![2, 3, 4, 5]];
         assert_eq!(plan(&cpus, &masks, 0, 1), Plan::Leave(WhyNot::Overlap));
-    }
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(parse_cpu_list("0-2,8,10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
-        assert_eq!(parse_cpu_list("\n"), Some(vec![]));
-        assert_eq!(parse_cpu_list("3-1"), None);
-        assert_eq!(parse_cpu_list("a"), None);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::machine::counters::cgroup::{Hierarchy, Version, hierarchies};
+
 /// Version 1 writes "no limit" as the largest multiple of the page size in an i64; any limit from
 /// this number on is none.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
@@ -52,7 +54,7 @@ fn read_under(root: &Path) -> MemoryInfo {
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let cgroup = hierarchies(&groups, &mounts)
+    let cgroup = hierarchies(&groups, &mounts, "memory")
         .iter()
         .flat_map(|hierarchy| limits(root, hierarchy))
         .min_by_key(CgroupLimit::left_bytes);
@@ -74,81 +76,10 @@ pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
     })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    V1,
-    V2,
-}
-
-/// A hierarchy of control groups that may limit memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Hierarchy {
-    version: Version,
-    mount: PathBuf,
-    /// The group of the process, relative to `mount`.
-    group: PathBuf,
-}
-
-/// The hierarchies of a process, from `/proc/self/cgroup` (lines `id:controllers:path`) and
-/// `/proc/self/mountinfo`.
-fn hierarchies(cgroups: &str, mountinfo: &str) -> Vec<Hierarchy> {
-    let mut found = Vec::new();
-    for line in cgroups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(id), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let version = if id == "0" && controllers.is_empty() {
-            Version::V2
-        } else if controllers.split(',').any(|name| name == "memory") {
-            Version::V1
-        } else {
-            continue;
-        };
-        if let Some((mount_root, mount)) = mount_of(version, mountinfo) {
-            // In a container the mount may show only a part of the tree, and the path may start at
-            // the host's root or at the mount's.
-            let path = Path::new(path);
-            let group = path.strip_prefix(&mount_root).unwrap_or(path);
-            let group = group.strip_prefix("/").unwrap_or(group).to_path_buf();
-            found.push(Hierarchy { version, mount, group });
-        }
-    }
-    found
-}
-
-/// The root within the hierarchy, and the mount point. A line of mountinfo is `id parent
-/// major:minor root mountpoint options [optional...] - type source super`.
-fn mount_of(version: Version, mountinfo: &str) -> Option<(String, PathBuf)> {
-    mountinfo.lines().find_map(|line| {
-        let (front, back) = line.split_once(" - ")?;
-        let mut back = back.split(' ');
-        let kind = back.next()?;
-        let options = back.nth(1).unwrap_or_default();
-        let fits = match version {
-            Version::V2 => kind == "cgroup2",
-            Version::V1 => kind == "cgroup" && options.split(',').any(|name| name == "memory"),
-        };
-        let mut front = front.split(' ').skip(3);
-        let (root, mount) = (front.next()?, front.next()?);
-        fits.then(|| (unescape(root), PathBuf::from(unescape(mount))))
-    })
-}
-
-/// Decodes mountinfo's escapes, as `\040` for a blank.
-fn unescape(text: &str) -> String {
-    text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-}
-
 /// The limits from the group of the process up to the root of the hierarchy.
 fn limits(root: &Path, hierarchy: &Hierarchy) -> Vec<CgroupLimit> {
-    let top = root.join(hierarchy.mount.strip_prefix("/").unwrap_or(&hierarchy.mount));
-    hierarchy
-        .group
-        .ancestors()
-        .filter_map(|group| limit_in(&top.join(group), hierarchy.version))
-        .collect()
+    let folders = hierarchy.folders(root);
+    folders.iter().filter_map(|folder| limit_in(folder, hierarchy.version)).collect()
 }
 
 fn limit_in(folder: &Path, version: Version) -> Option<CgroupLimit> {
@@ -276,14 +207,6 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_root_is_stripped_by_whole_names() {
-        let found = hierarchies("7:memory:/docker/abcdef\n", V1_MOUNT);
-        assert_eq!(found[0].group, Path::new("docker/abcdef"));
-        let found = hierarchies("7:memory:/docker/abc\n", V1_MOUNT);
-        assert_eq!(found[0].group, Path::new(""));
-    }
-
-    #[test]
     fn a_group_over_its_limit_leaves_nothing() {
         let root = Root::new("0::/\n", V2_MOUNT);
         root.group("sys/fs/cgroup", V2_FILES, "1000", 2000, "");
@@ -296,13 +219,6 @@ mod tests {
         root.group("sys/fs/cgroup/a", V2_FILES, &(4 * GIB).to_string(), 0, "");
         root.group("sys/fs/cgroup/memory", V1_FILES, &(3 * GIB).to_string(), 0, "");
         assert_eq!(root.read().cgroup.unwrap().left_bytes(), 3 * GIB);
-    }
-
-    #[test]
-    fn blanks_in_mount_points_are_unescaped() {
-        let line = "30 23 0:26 / /odd\\040place rw - cgroup2 cgroup2 rw\n";
-        let (_, mount) = mount_of(Version::V2, line).unwrap();
-        assert_eq!(mount, PathBuf::from("/odd place"));
     }
 
     #[test]

@@ -35,6 +35,15 @@ const LEAST_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
 /// The least rate of any processor of this century.
 const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
 
+/// Rates of DGEMM in Gflop/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// Of the fastest call.
+    pub best: f64,
+    /// Of all calls after the first one, which touches the memory.
+    pub mean: f64,
+}
+
 /// The rate in Gflop/s of DGEMM in the shape of the trailing update, of all threads of `team`
 /// together: the best of the calls that begin within `budget_seconds`. These are the first BLAS
 /// calls of a process: afterwards each thread has its work space.
@@ -42,6 +51,14 @@ const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
 /// # Errors
 /// When the system does not map what the products need.
 pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace> {
+    Ok(dgemm_rates(team, budget_seconds)?.best)
+}
+
+/// The rates of DGEMM as [`dgemm_gflops`] measures them.
+///
+/// # Errors
+/// When the system does not map what the products need.
+pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpace> {
     const ROWS: usize = 768;
     const COLS: usize = 768;
     const DEPTH: usize = 256;
@@ -75,14 +92,15 @@ pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace
 }
 
 /// Calls `run`, which returns its floating-point operations, until `budget_seconds` have passed.
-/// Returns the best rate in Gflop/s.
+/// Returns the rates.
 fn measure_by(
     mut clock_seconds: impl FnMut() -> f64,
     mut run: impl FnMut() -> f64,
     budget_seconds: f64,
-) -> f64 {
+) -> Rates {
     let start = clock_seconds();
     let mut best = 0.0f64;
+    let (mut all, mut warm) = (0.0, start);
     let mut before = start;
     let mut calls = 0;
     while calls < LEAST_CALLS || before - start < budget_seconds {
@@ -94,13 +112,28 @@ fn measure_by(
         }
         before = after;
         calls += 1;
+        if calls == 1 {
+            warm = after;
+        } else {
+            all += flops;
+        }
     }
-    best
+    let mean = if before > warm { all / (before - warm) / 1e9 } else { best };
+    Rates { best, mean }
 }
 
 /// The least share of the peak that DGEMM reaches if the BLAS is made for the processor and nothing
 /// else uses the cores: such a BLAS reaches nine tenths, two threads on a core half.
 const LEAST_OF_PEAK: f64 = 0.6;
+
+/// How warnings about the rate of DGEMM begin.
+const OF_RATE: &str = "DGEMM does ";
+
+/// Whether a warning of [`warnings`] is about the rate alone, and so an effect of a cause that may
+/// be known.
+pub fn is_of_rate(warning: &str) -> bool {
+    warning.starts_with(OF_RATE)
+}
 
 /// What is wrong with the BLAS or the cores, if anything, given the rate on one core and its peak.
 pub fn warnings(
@@ -129,7 +162,7 @@ pub fn warnings(
     if let Some(peak) = peak_gflops_per_core {
         if gflops_per_core < LEAST_OF_PEAK * peak {
             found.push(format!(
-                "DGEMM does {gflops_per_core:.1} of the {peak:.1} Gflop/s that a core can do, at \
+                "{OF_RATE}{gflops_per_core:.1} of the {peak:.1} Gflop/s that a core can do, at \
                  least {:.0} % are expected: either several threads or other programs share the \
                  cores, or {} is not made for this processor",
                 100.0 * LEAST_OF_PEAK,
@@ -144,7 +177,7 @@ pub fn warnings(
         };
         if a_cycle < least {
             found.push(format!(
-                "DGEMM does {a_cycle:.1} flop a cycle ({gflops_per_core:.1} Gflop/s at \
+                "{OF_RATE}{a_cycle:.1} flop a cycle ({gflops_per_core:.1} Gflop/s at \
                  {gigahertz:.2} GHz), at least {least} is expected here: either {} is not made \
                  for this processor, or other programs share its cores",
                 blas.library
@@ -167,7 +200,8 @@ mod tests {
             now.set(now.get() + durations.next().unwrap());
             1e9
         };
-        assert_eq!(measure_by(|| now.get(), run, 4.0), 2.0);
+        let rates = measure_by(|| now.get(), run, 4.0);
+        assert_eq!(rates, Rates { best: 2.0, mean: 3.0 / 2.5 });
         assert_eq!(durations.next(), Some(1.0), "stops when the budget is spent");
     }
 
@@ -180,7 +214,7 @@ mod tests {
             now.set(now.get() + 100.0);
             1e12
         };
-        assert_eq!(measure_by(|| now.get(), run, 1.0), 10.0);
+        assert_eq!(measure_by(|| now.get(), run, 1.0).best, 10.0);
         assert_eq!(calls.get(), LEAST_CALLS);
     }
 

@@ -13,6 +13,8 @@ use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::host::ending_processes;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
+use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::{self, at_start};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::affinity;
 use crate::machine::environment::preflight::{self, DoesNotFit};
@@ -257,10 +259,9 @@ impl<'a> Setup<'a> {
         let environment = environment(options, &places, &pinning);
         watch.lap("threads and BLAS");
         let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
-        if let Some(why) = first_text(world, &pinning.lack(&places[world.rank()].host))? {
-            // This explains why DGEMM is slow.
-            self_test.warnings = vec![why];
-        }
+        let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
+        let found = findings(world, &places, spec.threads, lack.is_some())?;
+        explain(&mut self_test.warnings, lack, &found);
         watch.lap("DGEMM self-test");
         let (_, index_on_host) = places::neighbours(&places, world.rank());
         let index = places::index_in_store(&places, world.rank());
@@ -322,6 +323,40 @@ impl Setup<'_> {
         notes.extend(due.map(|words| format!("protected: {words}")));
         notes
     }
+}
+
+/// What is wrong with the settings of the hosts, each finding once. Ranks that share cores are left
+/// out if that `is_told` already. Collective.
+fn findings<C: Comm>(
+    world: &C,
+    places: &[Place],
+    threads: usize,
+    is_told: bool,
+) -> Result<Vec<Finding>, CommError> {
+    let (here, index) = places::neighbours(places, world.rank());
+    let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
+    let mut own = match index {
+        0 => at_start::findings(&world.host(), &masks, threads),
+        _ => Vec::new(),
+    };
+    own.retain(|finding| !is_told || finding.kind != Kind::SmtSiblings);
+    let bytes = serde_json::to_vec(&own).expect("plain data");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let of_rank = |bytes: &Vec<u8>| -> Vec<Finding> {
+        serde_json::from_slice(bytes).expect("what a rank sent")
+    };
+    Ok(doctor::joined(all.iter().flat_map(of_rank)))
+}
+
+/// Puts causes in the place of warnings about a slow DGEMM, which they explain.
+fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
+    let is_cause = |finding: &Finding| [Kind::Quota, Kind::SmtSiblings].contains(&finding.kind);
+    if let Some(why) = lack {
+        *warnings = vec![why];
+    } else if found.iter().any(is_cause) {
+        warnings.retain(|warning| !selftest::is_of_rate(warning));
+    }
+    warnings.extend(found.iter().map(at_start::line));
 }
 
 /// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
@@ -407,4 +442,35 @@ fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<
     let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
     let words = protect::memory_words(settings, geometry, &split);
     Some(format!("{words}; segments in the store {}", settings.store))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Gain;
+
+    fn finding(kind: Kind) -> Finding {
+        let words = |text: &str| text.to_owned();
+        let (what, measured, remedy) = (words("a limit"), words("half"), words("raise it"));
+        let gain = Gain::computed(2.0);
+        Finding { kind, hosts: vec![words("n1"), words("n2")], what, measured, remedy, gain }
+    }
+
+    #[test]
+    fn a_cause_takes_the_place_of_its_effect() {
+        let rate = "DGEMM does 1.0 of the 9.0 Gflop/s that a core can do".to_owned();
+        let kernel = "OpenBLAS uses its kernel 'Prescott'".to_owned();
+        let explained = |lack: Option<&str>, found: &[Finding]| {
+            let mut warnings = vec![kernel.clone(), rate.clone()];
+            explain(&mut warnings, lack.map(str::to_owned), found);
+            warnings
+        };
+        assert_eq!(explained(None, &[]), [kernel.clone(), rate.clone()]);
+        let line = "on n1, n2: a limit: half. Remedy: raise it. It would bring up to 2.0 times the \
+                    rate. (skt-hpl doctor)";
+        assert_eq!(explained(None, &[finding(Kind::Quota)]), [kernel.as_str(), line]);
+        let governor = explained(None, &[finding(Kind::Governor)]);
+        assert_eq!(governor, [kernel.as_str(), rate.as_str(), line]);
+        assert_eq!(explained(Some("lack"), &[]), ["lack"]);
+    }
 }

@@ -1,0 +1,189 @@
+//! `skt-hpl doctor`: says why this machine, or the hosts of a job, are slow.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use skt_terms::exit::Exit;
+
+use crate::config::ConfigError;
+use crate::doctor::finding::Finding;
+use crate::doctor::gather::{self, GatherError};
+use crate::doctor::report::Report;
+use crate::doctor::{self, reach, rules, trial};
+use crate::hpl::comm::mpi::MpiWorld;
+use crate::hpl::comm::threads::run as run_ranks;
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::machine::counters::Root;
+use crate::machine::environment::{host, kernel};
+use crate::machine::launcher_rank;
+use crate::report::{outfile, output};
+use crate::run::job::JobError;
+use crate::supervisor::hosts::{self, HostsError};
+
+/// The exit code if something was found.
+const FOUND: u8 = 1;
+
+/// The exit codes, in the help.
+pub const AFTER_HELP: &str = "\
+Examples:
+  skt-hpl doctor                       this machine, with all cores
+  mpirun -np 8 skt-hpl doctor          the ranks as they will run, on all hosts
+  skt-hpl doctor --hosts hosts         also: can the hosts of this file be reached by name
+
+Exit codes:
+  0   nothing found
+  1   something found
+  2   bad input or environment";
+
+/// Flags of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Threads of a rank [default: 1 under a launcher, else all cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// Also write the report as a JSON document
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Also try the hosts in this host file: names, packets, and the agent of launchers
+    #[arg(long, value_name = "FILE", conflicts_with = "root")]
+    pub hosts: Option<PathBuf>,
+    /// The command that runs a command on a host, before the host's name
+    #[arg(long, value_name = "COMMAND", default_value = reach::AGENT, requires = "hosts")]
+    pub agent: String,
+    /// Read /proc and /sys under this folder, copied from another machine; measures nothing
+    #[arg(long, value_name = "FOLDER")]
+    pub root: Option<PathBuf>,
+    /// Measure one core, and print it for the process that tries kernels
+    #[arg(long = "one-trial", hide = true)]
+    pub one_trial: bool,
+}
+
+/// Why `doctor` ends without a result.
+#[derive(Debug, thiserror::Error)]
+enum DoctorError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error(transparent)]
+    Gather(#[from] GatherError),
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<CommError> for DoctorError {
+    fn from(why: CommError) -> Self {
+        Self::Gather(why.into())
+    }
+}
+
+/// Looks, and prints what was found. Under a launcher, all ranks look, and rank 0 prints.
+pub fn execute(args: &DoctorArgs) -> ExitCode {
+    let done = match args {
+        DoctorArgs { one_trial: true, .. } => one_trial(),
+        DoctorArgs { root: Some(folder), .. } => of_tree(args, Root::at(folder)),
+        _ if launcher_rank::size().is_some() => under_launcher(args),
+        _ => alone(args),
+    };
+    let code = done.unwrap_or_else(|error| {
+        output::say(format_args!("error: {error}"));
+        Exit::BadInput.code()
+    });
+    if code != 0 {
+        launcher_rank::let_the_first_speak();
+    }
+    code.into()
+}
+
+fn one_trial() -> Result<u8, DoctorError> {
+    let answer = trial::answer().map_err(|why| DoctorError::Other(why.to_string()))?;
+    output::print(&serde_json::to_vec(&answer).expect("plain data"))?;
+    Ok(0)
+}
+
+fn of_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
+    if !launcher_rank::is_first() {
+        return Ok(0);
+    }
+    let facts = gather::of_tree(&root, &root.folder().display().to_string());
+    if facts.counters.cpus.is_empty() {
+        let what = format!("{}: no sys/devices/system/cpu/online there", facts.host);
+        return Err(DoctorError::Other(what));
+    }
+    let found = doctor::diagnose(std::slice::from_ref(&facts));
+    show(args, &Report::new(&[facts], found))
+}
+
+fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
+    kernel::take_one_that_fits(&outfile::closed());
+    let listed = of_listed_hosts(args)?;
+    let mut codes = run_ranks(1, |world| look(&world, args, false, listed.clone()));
+    codes.pop().expect("one rank")
+}
+
+fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
+    kernel::take_one_that_fits(&outfile::closed());
+    // A list is tried before MPI starts, which may hang on a host that is out of reach.
+    let listed = match launcher_rank::is_first() {
+        true => of_listed_hosts(args),
+        false => Ok(Vec::new()),
+    };
+    let world = MpiWorld::init().map_err(JobError::from)?;
+    let comm = world.comm().map_err(JobError::from)?;
+    let mut is_good = [u8::from(listed.is_ok())];
+    collect::broadcast(&comm, &mut is_good, 0)?;
+    match listed {
+        Ok(listed) if is_good == [1] => look(&comm, args, true, listed),
+        Ok(_) => Ok(Exit::BadInput.code()),
+        Err(why) => Err(why),
+    }
+}
+
+/// What is wrong with the hosts of the list that the user named.
+fn of_listed_hosts(args: &DoctorArgs) -> Result<Vec<Finding>, DoctorError> {
+    let Some(path) = &args.hosts else { return Ok(Vec::new()) };
+    let file = path.display().to_string();
+    let read = fs::read_to_string(path);
+    let text = read.map_err(|why| DoctorError::Other(format!("{file}: {why}")))?;
+    let hosts = hosts::parse(&text, &file)?;
+    Ok(reach::findings(&host::this_host().name, &hosts, &args.agent))
+}
+
+/// Looks at all ranks of `world`. All of them return the exit code. Collective.
+fn look<C: Comm>(
+    world: &C,
+    args: &DoctorArgs,
+    is_launched: bool,
+    mut found: Vec<Finding>,
+) -> Result<u8, DoctorError> {
+    let threads = args.threads.map(|threads| threads as usize);
+    let threads = threads.or(is_launched.then_some(1));
+    let gathered = gather::gather(world, threads, is_launched);
+    let shown = match gathered {
+        Err(GatherError::Comm(why)) => return Err(why.into()),
+        Err(why) => Err(why.into()),
+        Ok(None) => Ok(0),
+        Ok(Some((hosts, views))) => {
+            found.extend(rules::names::findings(&views, false));
+            found.extend(doctor::diagnose(&hosts));
+            doctor::sort(&mut found);
+            show(args, &Report::new(&hosts, found))
+        }
+    };
+    let mut code = [shown.as_ref().map_or(Exit::BadInput.code(), |code| *code)];
+    collect::broadcast(world, &mut code, 0)?;
+    shown.map(|_| code[0])
+}
+
+/// Prints the report and writes the file. Returns the exit code.
+fn show(args: &DoctorArgs, report: &Report) -> Result<u8, DoctorError> {
+    output::print(report.text().as_bytes())?;
+    if let Some(path) = &args.json {
+        output::write_file(path, report.json().as_bytes(), true)?;
+    }
+    Ok(if report.findings.is_empty() { 0 } else { FOUND })
+}

@@ -1,0 +1,125 @@
+//! What is known of hosts and ranks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::trial::Trial;
+use crate::machine::counters::Counters;
+use crate::machine::counters::processor::Processor;
+
+/// A host, with its ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostFacts {
+    /// The host's name.
+    pub host: String,
+    /// What the host says of itself.
+    pub counters: Counters,
+    /// The BLAS of its ranks and trials of its kernels, if they were measured.
+    pub trial: Option<Trial>,
+    /// The ranks on it.
+    pub ranks: Vec<RankFacts>,
+    /// Whether a launcher started the ranks; otherwise one process stands for all that it may use.
+    pub is_launched: bool,
+}
+
+/// A rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankFacts {
+    /// The rank's number in the job.
+    pub rank: usize,
+    /// CPUs that it may use.
+    pub mask: Vec<usize>,
+    /// Nodes of which it may take memory; none if that is not known.
+    pub allowed_nodes: Vec<usize>,
+    /// Its threads.
+    pub threads: usize,
+    /// What was measured, with all ranks at work.
+    pub measured: Option<Measured>,
+}
+
+/// What a rank has measured. Rates are of one thread, as the mean over the threads of the rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The rate of DGEMM in the fastest call, in Gflop/s.
+    pub best_gflops: f64,
+    /// The rate of DGEMM over the whole time, in Gflop/s.
+    pub mean_gflops: f64,
+    /// What the vector units do, in Gflop/s, if this program has a loop for them.
+    pub units_gflops: Option<f64>,
+    /// The share of the time during which the threads had a core.
+    pub cpu_share: f64,
+    /// The clock without vector instructions, in GHz, if this program can measure it.
+    pub light_gigahertz: Option<f64>,
+    /// The clock among vector instructions of all ranks, after the DGEMM, in GHz.
+    pub vector_gigahertz: Option<f64>,
+    /// Bytes of the rank's private memory on each node.
+    pub node_bytes: BTreeMap<usize, u64>,
+    /// Events of throttling on the host meanwhile.
+    pub throttled: u64,
+    /// The share of the host's time that its hypervisor gave to others meanwhile.
+    pub stolen_share: f64,
+}
+
+impl HostFacts {
+    /// The threads of all ranks.
+    pub fn threads(&self) -> usize {
+        self.ranks.iter().map(|rank| rank.threads).sum()
+    }
+
+    /// The core of each CPU, by its number.
+    pub fn core_of(&self) -> BTreeMap<usize, usize> {
+        self.counters.cpus.iter().map(|cpu| (cpu.id, cpu.core)).collect()
+    }
+
+    /// The cores that these CPUs belong to.
+    pub fn cores_of(&self, cpus: &[usize]) -> BTreeSet<usize> {
+        let core_of = self.core_of();
+        cpus.iter().filter_map(|cpu| core_of.get(cpu).copied()).collect()
+    }
+
+    /// The cores that the job may use.
+    pub fn usable_cores(&self) -> usize {
+        self.cores_of(&self.counters.usable_cpus).len().max(1)
+    }
+
+    /// The CPUs that any rank may use.
+    pub fn used_cpus(&self) -> BTreeSet<usize> {
+        self.ranks.iter().flat_map(|rank| rank.mask.iter().copied()).collect()
+    }
+
+    /// The measurements of the ranks that have one.
+    pub fn measured(&self) -> impl Iterator<Item = &Measured> {
+        self.ranks.iter().filter_map(|rank| rank.measured.as_ref())
+    }
+
+    /// The mean of a measured value over the ranks; `None` if a rank has none, or nothing was
+    /// measured.
+    pub fn mean(&self, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.measured().map(value).collect();
+        let values = values.filter(|values| !values.is_empty())?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// The nominal clock in GHz, else the highest one.
+    pub fn nominal_gigahertz(&self) -> Option<f64> {
+        let clock = self.counters.frequencies.cpus.first();
+        let khz = clock
+            .and_then(|clock| clock.base_khz)
+            .or(self.counters.processor.named_khz)
+            .or(clock.map(|clock| clock.most_khz));
+        khz.map(|khz| khz as f64 / 1e6)
+    }
+
+    /// What a core could do by its clock and its vector units, in Gflop/s.
+    pub fn theoretical_gflops(&self) -> Option<f64> {
+        Some(self.nominal_gigahertz()? * self.counters.processor.flops_a_cycle()?)
+    }
+}
+
+impl Measured {
+    /// What the vector units of a core do, in Gflop/s: measured, or by the clock that was measured.
+    pub fn units(&self, processor: &Processor) -> Option<f64> {
+        self.units_gflops.or_else(|| Some(self.vector_gigahertz? * processor.flops_a_cycle()?))
+    }
+}

@@ -1,0 +1,93 @@
+//! A finding: what is wrong, by how much, what mends it, and what that would bring.
+
+use serde::{Deserialize, Serialize};
+
+/// What a finding is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The BLAS uses a kernel that does not fit the processor.
+    BlasKernel,
+    /// A control group limits the processor time.
+    Quota,
+    /// More threads than cores share a set of CPUs.
+    SharedCores,
+    /// Threads run on both hardware threads of cores.
+    SmtSiblings,
+    /// The launcher has bound a rank to fewer cores than it has threads.
+    TooFewCores,
+    /// Cores that no rank uses.
+    IdleCores,
+    /// Fast and slow cores together.
+    MixedCores,
+    /// Other programs, or other machines of the hypervisor, use the cores.
+    OtherPrograms,
+    /// DGEMM is far below what the vector units do.
+    BelowPeak,
+    /// A governor that keeps the clock low.
+    Governor,
+    /// A setting that caps the clock.
+    ClockCap,
+    /// Clocks above the nominal one are forbidden.
+    NoBoost,
+    /// The clock under load is below the nominal one.
+    LowClock,
+    /// The clock falls under the load of vector instructions.
+    FallingClock,
+    /// Cores are slowed down because of heat or power.
+    Throttled,
+    /// Memory on another node than the cores.
+    MemoryNode,
+    /// The threads of a rank are spread over several nodes of the memory.
+    SeveralNodes,
+    /// No huge pages.
+    HugePages,
+    /// The memory has errors.
+    MemoryErrors,
+    /// A rank is slower than the others.
+    SlowRank,
+    /// The name of a host is not known.
+    UnknownName,
+    /// The name of a host means different addresses on different hosts.
+    DifferentName,
+    /// A host cannot be reached.
+    OutOfReach,
+}
+
+/// What a remedy would bring.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// How many times the rate of now.
+    pub times: f64,
+    /// Whether that was measured here; otherwise it follows from counts and clocks.
+    pub is_measured: bool,
+}
+
+impl Gain {
+    /// A gain that was measured.
+    pub fn measured(times: f64) -> Option<Self> {
+        Some(Self { times, is_measured: true })
+    }
+
+    /// A gain that follows from counts and clocks.
+    pub fn computed(times: f64) -> Option<Self> {
+        Some(Self { times, is_measured: false })
+    }
+}
+
+/// A finding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it is about.
+    pub kind: Kind,
+    /// The hosts that have it.
+    pub hosts: Vec<String>,
+    /// What is wrong.
+    pub what: String,
+    /// By how much, with where that comes from.
+    pub measured: String,
+    /// The command that mends it, or what to do.
+    pub remedy: String,
+    /// What that would bring; `None` if that cannot be told beforehand.
+    pub gain: Option<Gain>,
+}

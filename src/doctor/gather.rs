@@ -1,0 +1,158 @@
+//! Collects the facts of all ranks on rank 0.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::{HostFacts, RankFacts};
+use super::measure;
+use super::names::{self, View};
+use super::trial::{self, Trial};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::machine::counters::{Counters, Root};
+use crate::machine::environment::affinity::{self, Plan};
+use crate::machine::environment::blas;
+use crate::machine::team::Team;
+
+/// The most names that each host looks up.
+const MOST_NAMES: usize = 256;
+
+/// Why the facts cannot be collected.
+#[derive(Debug, thiserror::Error)]
+pub enum GatherError {
+    /// A rank was lost.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// A rank could not measure.
+    #[error("rank {rank} ({host}) cannot measure: {why}")]
+    Measure {
+        /// The rank.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// What rank 0 has: the hosts, and what they know of each other's names.
+pub type Gathered = (Vec<HostFacts>, Vec<View>);
+
+/// What a rank sends to rank 0.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    host: String,
+    facts: RankFacts,
+    /// From the first rank of each host.
+    first: Option<First>,
+    /// Why the rank could not measure.
+    failed: Option<String>,
+}
+
+/// What the first rank of a host tells of it.
+#[derive(Serialize, Deserialize)]
+struct First {
+    counters: Counters,
+    trial: Option<Trial>,
+    view: Option<View>,
+}
+
+/// The facts of all ranks, on rank 0, and what the hosts know of each other's names; `None` on the
+/// other ranks. `threads` is the number of threads of a rank; `None` stands for all cores that it may
+/// use. Collective.
+///
+/// # Errors
+/// When a rank is lost or cannot measure; on each rank, or on rank 0.
+pub fn gather<C: Comm>(
+    world: &C,
+    threads: Option<usize>,
+    is_launched: bool,
+) -> Result<Option<Gathered>, GatherError> {
+    blas::use_one_thread();
+    let counters = Counters::read(&Root::of_this_machine());
+    let mask = counters.allowed_cpus.clone();
+    let cores = affinity::cores_in(&counters.cpus, &mask).len();
+    let threads = threads.unwrap_or(cores).max(1);
+    let places = places(world, &mask)?;
+    let here: Vec<usize> =
+        (0..places.len()).filter(|&rank| places[rank].0 == places[world.rank()].0).collect();
+    let is_first = here[0] == world.rank();
+    let index = here.iter().position(|&rank| rank == world.rank()).expect("its own neighbour");
+    let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
+    let cpus = match affinity::plan(&counters.cpus, &masks, index, threads) {
+        Plan::Pin(cpus) => cpus,
+        Plan::Leave(_) => Vec::new(),
+    };
+    let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
+    pin(0);
+    let team = Team::new(threads, pin);
+    world.barrier()?;
+    let measured = match &team {
+        Ok(team) => measure::measure(team, &mask).map_err(|why| why.to_string()),
+        Err(why) => Err(format!("{threads} threads: {why}")),
+    };
+    let (measured, failed) = match measured {
+        Ok(measured) => (Some(measured), None),
+        Err(why) => (None, Some(why)),
+    };
+    drop(team);
+    // The processes of the trials are to have a core.
+    world.barrier()?;
+    let first = is_first.then(|| First {
+        trial: measured.as_ref().map(|measured| {
+            let units = measured.units(&counters.processor);
+            trial::of(&blas::loaded(), &counters.processor, measured.best_gflops, units)
+        }),
+        view: view(&places, world.rank()),
+        counters: counters.clone(),
+    });
+    let allowed_nodes = counters.allowed_nodes;
+    let facts = RankFacts { rank: world.rank(), mask, allowed_nodes, threads, measured };
+    let told = Told { host: places[world.rank()].0.clone(), facts, first, failed };
+    let bytes = serde_json::to_vec(&told).expect("plain data");
+    let all = collect::gather_bytes(world, &bytes, 0)?;
+    all.map(|all| by_host(&all, is_launched)).transpose()
+}
+
+/// The host and the CPUs of each rank. Collective.
+fn places<C: Comm>(world: &C, mask: &[usize]) -> Result<Vec<(String, Vec<usize>)>, CommError> {
+    let bytes = serde_json::to_vec(&(world.host(), mask)).expect("plain data");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent")).collect())
+}
+
+/// What this host knows of the names of all, if there are several.
+fn view(places: &[(String, Vec<usize>)], rank: usize) -> Option<View> {
+    let names: BTreeSet<&String> = places.iter().map(|(host, _)| host).collect();
+    let names: Vec<String> = names.into_iter().take(MOST_NAMES).cloned().collect();
+    (names.len() > 1).then(|| names::look_up(&places[rank].0, &names))
+}
+
+fn by_host(all: &[Vec<u8>], is_launched: bool) -> Result<Gathered, GatherError> {
+    let (mut hosts, mut views): (Vec<HostFacts>, Vec<View>) = (Vec::new(), Vec::new());
+    for bytes in all {
+        let told: Told = serde_json::from_slice(bytes).expect("what a rank sent");
+        if let Some(why) = told.failed {
+            return Err(GatherError::Measure { rank: told.facts.rank, host: told.host, why });
+        }
+        if let Some(First { counters, trial, view }) = told.first {
+            let (host, ranks) = (told.host.clone(), Vec::new());
+            hosts.push(HostFacts { host, counters, trial, ranks, is_launched });
+            views.extend(view);
+        }
+        let host = hosts.iter_mut().find(|host| host.host == told.host);
+        host.expect("its first rank came before").ranks.push(told.facts);
+    }
+    Ok((hosts, views))
+}
+
+/// The facts of a machine of which only the files under `root` are known; nothing is measured.
+pub fn of_tree(root: &Root, host: &str) -> HostFacts {
+    let counters = Counters::read(root);
+    let mask = counters.allowed_cpus.clone();
+    let threads = affinity::cores_in(&counters.cpus, &mask).len();
+    let allowed_nodes = counters.allowed_nodes.clone();
+    let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, measured: None };
+    let (host, ranks) = (host.to_owned(), vec![rank]);
+    HostFacts { host, counters, trial: None, ranks, is_launched: false }
+}

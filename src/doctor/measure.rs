@@ -1,0 +1,124 @@
+//! Measures a rank's cores for a second or two: clocks, vector units, DGEMM, and how long the
+//! threads had a core.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::facts::Measured;
+use crate::machine::counters::{Root, load, numa, throttling};
+use crate::machine::environment::blas::NoWorkSpace;
+use crate::machine::environment::{peak, selftest};
+use crate::machine::team::Team;
+
+/// Seconds of DGEMM: several periods of a quota, and long enough for the processor to notice its
+/// power.
+pub const SECONDS: f64 = 1.0;
+
+/// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the
+/// host.
+///
+/// # Errors
+/// When the system has no memory for the products.
+pub fn measure(team: &Team, cpus: &[usize]) -> Result<Measured, NoWorkSpace> {
+    let root = Root::of_this_machine();
+    let (throttled, ticks) = (throttling::read(&root, cpus).events, load::read(&root));
+    let light_gigahertz = clock(team, false);
+    let (start, busy) = (Instant::now(), cpu_seconds());
+    let rates = selftest::dgemm_rates(team, SECONDS)?;
+    let all_seconds = start.elapsed().as_secs_f64() * team.threads() as f64;
+    let busy = cpu_seconds() - busy;
+    let vector_gigahertz = clock(team, true);
+    let units_gflops = peak::gflops_per_core(team);
+    let threads = team.threads() as f64;
+    let events = throttling::read(&root, cpus).events.unwrap_or(0);
+    Ok(Measured {
+        best_gflops: rates.best / threads,
+        mean_gflops: rates.mean / threads,
+        units_gflops,
+        cpu_share: (busy / all_seconds).min(1.0),
+        light_gigahertz,
+        vector_gigahertz,
+        node_bytes: numa::own_bytes(&root),
+        throttled: events.saturating_sub(throttled.unwrap_or(0)),
+        stolen_share: load::read(&root).stolen_share(ticks),
+    })
+}
+
+/// The processor time of this process so far.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+/// The clock of the cores in GHz, as the mean over the threads of the highest in many short windows;
+/// with `vectors`, each window follows others with vector instructions. `None` where this program
+/// has no loop for it.
+fn clock(team: &Team, vectors: bool) -> Option<f64> {
+    /// Windows that are timed: some milliseconds, so that the clock has risen.
+    const WINDOWS: usize = 300;
+    cycles()?;
+    let sum = Mutex::new(0.0);
+    let measure = |_thread: usize| {
+        let mut best = 0.0f64;
+        for _ in 0..WINDOWS {
+            if vectors {
+                peak::load();
+            }
+            let start = Instant::now();
+            let cycles = cycles().unwrap_or(0.0);
+            best = best.max(cycles / start.elapsed().as_secs_f64().max(1e-9) / 1e9);
+        }
+        *sum.lock().expect("no thread panics") += best;
+    };
+    team.fork(&measure, || ());
+    Some(sum.into_inner().expect("no thread panics") / team.threads() as f64)
+}
+
+/// Runs a chain of additions, each of which waits for the one before, for some microseconds. Returns
+/// its cycles: one for each addition, on all processors of these kinds.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn cycles() -> Option<f64> {
+    const LINKS: usize = 64;
+    const TURNS: usize = 256;
+    let (mut sum, one) = (0u64, std::hint::black_box(1u64));
+    for _ in 0..TURNS {
+        // SAFETY: adds two registers; touches no memory.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!(".rept 64", "add {0}, {1}", ".endr", inout(reg) sum, in(reg) one,
+                options(pure, nomem, nostack));
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!(".rept 64", "add {0}, {0}, {1}", ".endr", inout(reg) sum, in(reg) one,
+                options(pure, nomem, nostack));
+        }
+    }
+    std::hint::black_box(sum);
+    Some((LINKS * TURNS) as f64)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cycles() -> Option<f64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_is_of_a_processor_of_our_time() {
+        let measured = measure(&Team::solo(), &[0]).expect("memory");
+        assert!(measured.best_gflops >= measured.mean_gflops, "{measured:?}");
+        assert!(measured.mean_gflops > 0.01, "{measured:?}");
+        assert!((0.01..=1.0).contains(&measured.cpu_share), "{measured:?}");
+        if let Some(gigahertz) = measured.light_gigahertz {
+            assert!((0.2..10.0).contains(&gigahertz), "{measured:?}");
+        }
+        println!("{measured:?}");
+    }
+}

@@ -1,0 +1,182 @@
+//! The report of `doctor`: as text for people, as JSON for programs.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::facts::HostFacts;
+use super::finding::{Finding, Gain};
+use crate::machine::environment::blas;
+
+/// The version of the JSON report.
+const SCHEMA: u32 = 1;
+/// Hosts that the text describes; the JSON report has all.
+const MOST_HOSTS: usize = 8;
+/// Hosts that the text names for a finding.
+const MOST_NAMES: usize = 4;
+
+/// The whole result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The version of this form.
+    pub schema: u32,
+    /// The hosts.
+    pub hosts: Vec<HostSummary>,
+    /// The findings, those that promise most first.
+    pub findings: Vec<Finding>,
+}
+
+/// A host, with the rates of all its threads together in Gflop/s.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostSummary {
+    /// The host's name.
+    pub host: String,
+    /// The name of its processor.
+    pub processor: Option<String>,
+    /// Cores that the job may use.
+    pub cores: usize,
+    /// Ranks of the job on it.
+    pub ranks: usize,
+    /// Threads of these ranks.
+    pub threads: usize,
+    /// What its cores in use could do by their nominal clock and their vector units.
+    pub theoretical_gflops: Option<f64>,
+    /// Floating-point operations of a core in a cycle.
+    pub flops_a_cycle: Option<f64>,
+    /// The nominal clock.
+    pub nominal_gigahertz: Option<f64>,
+    /// The clock that was measured among vector instructions.
+    pub gigahertz: Option<f64>,
+    /// What the vector units did.
+    pub units_gflops: Option<f64>,
+    /// DGEMM, in the fastest call.
+    pub dgemm_best_gflops: Option<f64>,
+    /// DGEMM, over a second.
+    pub dgemm_mean_gflops: Option<f64>,
+    /// The share of that second in which the threads had a core.
+    pub cpu_share: Option<f64>,
+    /// The BLAS, in words.
+    pub blas: Option<String>,
+}
+
+impl Report {
+    /// The report of these hosts.
+    pub fn new(hosts: &[HostFacts], findings: Vec<Finding>) -> Self {
+        Self { schema: SCHEMA, hosts: hosts.iter().map(HostSummary::new).collect(), findings }
+    }
+
+    /// The report as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for host in self.hosts.iter().take(MOST_HOSTS) {
+            text += &host.text();
+        }
+        if let Some(more @ 1..) = self.hosts.len().checked_sub(MOST_HOSTS) {
+            let _ = writeln!(text, "and {more} more host(s)");
+        }
+        if self.findings.is_empty() {
+            text += "nothing found\n";
+        }
+        for (index, finding) in self.findings.iter().enumerate() {
+            text += &finding_text(index + 1, finding, self.hosts.len() > 1);
+        }
+        text
+    }
+
+    /// The report as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+    }
+}
+
+fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
+    let mut text = format!("\n{number}. {}", finding.what);
+    if names_hosts {
+        let _ = write!(text, " ({})", host_words(&finding.hosts));
+    }
+    let gain = match finding.gain {
+        None => "cannot be told beforehand".to_owned(),
+        Some(Gain { times, is_measured: true }) => format!("{times:.1} times the rate, measured"),
+        Some(Gain { times, is_measured: false }) => {
+            format!("up to {times:.1} times the rate, by counts and clocks")
+        }
+    };
+    let _ = write!(
+        text,
+        "\n   measured: {}\n   remedy  : {}\n   gain    : {gain}\n",
+        finding.measured, finding.remedy
+    );
+    text
+}
+
+/// The first hosts, and the number of the others.
+pub(super) fn host_words(hosts: &[String]) -> String {
+    let first = hosts.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match hosts.len().checked_sub(MOST_NAMES) {
+        Some(more @ 1..) => format!("{first} and {more} more"),
+        _ => first,
+    }
+}
+
+impl HostSummary {
+    fn new(host: &HostFacts) -> Self {
+        let processor = &host.counters.processor;
+        let cores = host.cores_of(&Vec::from_iter(host.used_cpus())).len();
+        let at_work = host.threads().min(cores) as f64;
+        let of_threads = |a_thread: Option<f64>| a_thread.map(|rate| rate * host.threads() as f64);
+        Self {
+            host: host.host.clone(),
+            processor: processor.name.clone(),
+            cores: host.usable_cores(),
+            ranks: host.ranks.len(),
+            threads: host.threads(),
+            theoretical_gflops: host.theoretical_gflops().map(|rate| rate * at_work),
+            flops_a_cycle: processor.flops_a_cycle(),
+            nominal_gigahertz: host.nominal_gigahertz(),
+            gigahertz: host.mean(|measured| measured.vector_gigahertz),
+            units_gflops: host
+                .mean(|measured| measured.units(processor))
+                .map(|rate| rate * at_work),
+            dgemm_best_gflops: of_threads(host.mean(|measured| Some(measured.best_gflops))),
+            dgemm_mean_gflops: of_threads(host.mean(|measured| Some(measured.mean_gflops))),
+            cpu_share: host.mean(|measured| Some(measured.cpu_share)),
+            blas: host.trial.as_ref().map(|trial| {
+                blas::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
+            }),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {}, {} core(s), {} rank(s) of {} thread(s) in all\n",
+            self.host,
+            self.processor.as_deref().unwrap_or("unknown processor"),
+            self.cores,
+            self.ranks,
+            self.threads
+        );
+        let at_work = self.threads.min(self.cores);
+        if let (Some(rate), Some(flops), Some(clock)) =
+            (self.theoretical_gflops, self.flops_a_cycle, self.nominal_gigahertz)
+        {
+            let _ = writeln!(
+                text,
+                "  peak : {rate:.1} Gflop/s by {at_work} core(s) x {flops} flop a cycle x \
+                 {clock:.2} GHz (nominal)"
+            );
+        }
+        if let Some(rate) = self.units_gflops {
+            let clock =
+                self.gigahertz.map_or(String::new(), |clock| format!(", {clock:.2} GHz now"));
+            let _ = writeln!(text, "  units: {rate:.1} Gflop/s of the vector units{clock}");
+        }
+        if let Some(mean) = self.dgemm_mean_gflops {
+            let of_units = self.units_gflops.map_or(String::new(), |units| {
+                format!(" ({:.0} % of the units)", 100.0 * mean / units)
+            });
+            let blas = self.blas.as_deref().unwrap_or("unknown BLAS");
+            let _ = writeln!(text, "  DGEMM: {mean:.1} Gflop/s over a second{of_units}, {blas}");
+        }
+        text
+    }
+}

@@ -1,0 +1,140 @@
+//! Clocks: who keeps them low, and what they do under load.
+
+use super::super::facts::HostFacts;
+use super::super::finding::{Finding, Gain, Kind};
+use super::finding;
+use crate::machine::counters::frequency::Clock;
+
+/// Clocks within this share are equal.
+const EQUAL: f64 = 0.95;
+/// The least share of its clock that a core keeps under the load of vector instructions.
+const KEPT: f64 = 0.8;
+
+fn gigahertz(khz: u64) -> String {
+    format!("{:.2} GHz", khz as f64 / 1e6)
+}
+
+/// Findings from the settings of the clocks and from the firmware.
+pub fn settings(host: &HostFacts) -> Vec<Finding> {
+    [governor(host), cap(host), boost(host), firmware(host)].into_iter().flatten().collect()
+}
+
+/// Findings from the clocks that were measured, and from what was counted meanwhile.
+pub fn measured(host: &HostFacts) -> Vec<Finding> {
+    [throttled(host), low(host), falling(host)].into_iter().flatten().collect()
+}
+
+fn used_clocks(host: &HostFacts) -> impl Iterator<Item = &Clock> {
+    let used = host.used_cpus();
+    host.counters.frequencies.cpus.iter().filter(move |clock| used.contains(&clock.cpu))
+}
+
+fn governor(host: &HostFacts) -> Option<Finding> {
+    let keeps_low = |clock: &&Clock| match clock.is_self_governed() {
+        true => clock.preference.as_deref() == Some("power"),
+        false => ["powersave", "conservative"].contains(&clock.governor.as_str()),
+    };
+    let found: Vec<&Clock> = used_clocks(host).filter(keeps_low).collect();
+    let clock = *found.first()?;
+    let (what, remedy) = match clock.is_self_governed() {
+        true => (
+            "the processor is told to save power".to_owned(),
+            "x86_energy_perf_policy performance (as root)",
+        ),
+        false => (
+            format!("the governor '{}' keeps the clock low", clock.governor),
+            "cpupower frequency-set -g performance (as root)",
+        ),
+    };
+    let measured = format!(
+        "{} CPU(s), driver {}, {} to {}",
+        found.len(),
+        clock.driver,
+        gigahertz(clock.least_khz),
+        gigahertz(clock.most_khz)
+    );
+    // `powersave` of a driver that does not choose itself means the lowest clock.
+    let times = clock.most_khz as f64 / clock.least_khz.max(1) as f64;
+    let is_lowest = clock.governor == "powersave" && !clock.is_self_governed() && times > 1.0;
+    let gain = is_lowest.then(|| Gain::computed(times)).flatten();
+    Some(finding(host, Kind::Governor, what, measured, remedy, gain))
+}
+
+fn cap(host: &HostFacts) -> Option<Finding> {
+    let is_capped = |clock: &&Clock| (clock.allowed_khz as f64) < EQUAL * clock.most_khz as f64;
+    // Without a boost the nominal clock is the highest.
+    let boosts = host.counters.frequencies.boosts != Some(false);
+    let clock = used_clocks(host).filter(is_capped).find(|_| boosts)?;
+    let measured =
+        format!("at most {} of {}", gigahertz(clock.allowed_khz), gigahertz(clock.most_khz));
+    let remedy = format!("cpupower frequency-set -u {}kHz (as root)", clock.most_khz);
+    let gain = Gain::computed(clock.most_khz as f64 / clock.allowed_khz.max(1) as f64);
+    Some(finding(host, Kind::ClockCap, "a setting caps the clock", measured, remedy, gain))
+}
+
+fn boost(host: &HostFacts) -> Option<Finding> {
+    let clock =
+        used_clocks(host).next().filter(|_| host.counters.frequencies.boosts == Some(false))?;
+    let (file, value) = match clock.driver.as_str() {
+        "intel_pstate" | "intel_cpufreq" => ("/sys/devices/system/cpu/intel_pstate/no_turbo", 0),
+        _ => ("/sys/devices/system/cpu/cpufreq/boost", 1),
+    };
+    let base = clock.base_khz.filter(|base| (*base as f64) < EQUAL * clock.most_khz as f64);
+    let measured = match base {
+        Some(base) => format!("{} of {}", gigahertz(base), gigahertz(clock.most_khz)),
+        None => format!("see {file}"),
+    };
+    let gain = base.and_then(|base| Gain::computed(clock.most_khz as f64 / base as f64));
+    let what = "clocks above the nominal one are switched off";
+    let remedy = format!("echo {value} > {file} (as root)");
+    Some(finding(host, Kind::NoBoost, what, measured, remedy, gain))
+}
+
+fn firmware(host: &HostFacts) -> Option<Finding> {
+    let throttling = &host.counters.throttling;
+    let why = throttling.now()?;
+    let what = format!("the firmware slows the processor down: {why}");
+    let measured = format!("get_throttled says {:#x}", throttling.firmware.unwrap_or(0));
+    let remedy = "a power supply of its maker, and a heat sink with a fan (vcgencmd get_throttled)";
+    Some(finding(host, Kind::Throttled, what, measured, remedy, None))
+}
+
+fn throttled(host: &HostFacts) -> Option<Finding> {
+    let events = host.measured().map(|measured| measured.throttled).max()?;
+    if events == 0 {
+        return None;
+    }
+    let measured = format!("{events} event(s) of thermal_throttle during the measurement");
+    let remedy = "cooling: filters and fans of the host, and the temperature of the room (sensors, \
+                  ipmitool sdr type temperature)";
+    let what = "cores are slowed down because they are too hot";
+    Some(finding(host, Kind::Throttled, what, measured, remedy, None))
+}
+
+fn low(host: &HostFacts) -> Option<Finding> {
+    let clock = host.mean(|measured| measured.light_gigahertz)?;
+    let base = host.counters.frequencies.cpus.first().and_then(|clock| clock.base_khz);
+    let nominal = base.or(host.counters.processor.named_khz)? as f64 / 1e6;
+    if clock >= 0.9 * nominal {
+        return None;
+    }
+    let measured = format!("{clock:.2} of {nominal:.2} GHz, in a loop of integers");
+    let remedy = "cpupower frequency-set -g performance; the power profile and the power limit in \
+                  the BIOS; turbostat shows which limit binds";
+    let what = "the clock is below the nominal one";
+    Some(finding(host, Kind::LowClock, what, measured, remedy, Gain::computed(nominal / clock)))
+}
+
+fn falling(host: &HostFacts) -> Option<Finding> {
+    let light = host.mean(|measured| measured.light_gigahertz)?;
+    let vector = host.mean(|measured| measured.vector_gigahertz)?;
+    if vector >= KEPT * light {
+        return None;
+    }
+    let measured = format!("from {light:.2} to {vector:.2} GHz after a second of DGEMM");
+    let remedy = "the power limit and the power profile in the BIOS, and cooling (turbostat shows \
+                  which limit binds); on old Xeons try OPENBLAS_CORETYPE=Haswell";
+    let what = "the clock falls under the load of vector instructions";
+    let gain = Gain::computed(light / vector);
+    Some(finding(host, Kind::FallingClock, what, measured, remedy, gain))
+}

@@ -1,0 +1,79 @@
+//! The rules: from the facts of a host to findings.
+
+pub mod cores;
+pub mod frequency;
+pub mod kernel;
+pub mod memory;
+pub mod names;
+pub mod rate;
+pub mod sharing;
+pub mod uneven;
+
+use super::facts::HostFacts;
+use super::finding::{Finding, Gain, Kind};
+
+/// The findings on a host. Rules about an effect, such as a low rate, come last and see the causes
+/// that were found before.
+pub fn of_host(host: &HostFacts) -> Vec<Finding> {
+    let mut found = of_settings(host);
+    found.extend(kernel::old(host));
+    found.extend(frequency::measured(host));
+    found.extend(rate::low(host, &found));
+    found
+}
+
+/// The findings that follow from counters and settings alone, which takes no time to speak of.
+pub fn of_settings(host: &HostFacts) -> Vec<Finding> {
+    let mut found: Vec<Finding> = sharing::crowded(host).into_iter().collect();
+    found.extend(sharing::quota(host));
+    found.extend(cores::findings(host));
+    found.extend(frequency::settings(host));
+    found.extend(memory::findings(host));
+    found
+}
+
+/// A finding on this host.
+fn finding(
+    host: &HostFacts,
+    kind: Kind,
+    what: impl Into<String>,
+    measured: impl Into<String>,
+    remedy: impl Into<String>,
+    gain: Option<Gain>,
+) -> Finding {
+    Finding {
+        kind,
+        hosts: vec![host.host.clone()],
+        what: what.into(),
+        measured: measured.into(),
+        remedy: remedy.into(),
+        gain,
+    }
+}
+
+/// A list of numbers as text, with ranges: `0-3,8`.
+fn list(numbers: impl IntoIterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let word = |&(first, last): &(usize, usize)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_ranges() {
+        assert_eq!(list([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(list([]), "");
+    }
+}

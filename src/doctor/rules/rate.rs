@@ -1,0 +1,68 @@
+//! A low rate whose cause no other rule has found.
+
+use super::super::facts::HostFacts;
+use super::super::finding::{Finding, Gain, Kind};
+use super::finding;
+
+/// The least share of the time that threads have a core on a host that does nothing else.
+const LEAST_SHARE: f64 = 0.9;
+/// The largest share of the time that a hypervisor may take.
+const MOST_STOLEN: f64 = 0.05;
+/// The least share of the vector units that DGEMM reaches ([`crate::machine::environment`]).
+const LEAST_OF_UNITS: f64 = 0.6;
+
+/// Kinds that explain why threads lack a core, or time.
+const CROWDED: [Kind; 4] = [Kind::SharedCores, Kind::SmtSiblings, Kind::TooFewCores, Kind::Quota];
+
+/// Finds low rates beside the causes that are `known`.
+pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
+    let knows = |kinds: &[Kind]| known.iter().any(|finding| kinds.contains(&finding.kind));
+    if knows(&CROWDED) {
+        return Vec::new();
+    }
+    let others = others(host);
+    // The best call of a crowded core tells nothing of the BLAS.
+    let below = below(host).filter(|_| others.is_none() && !knows(&[Kind::BlasKernel]));
+    others.into_iter().chain(below).collect()
+}
+
+fn others(host: &HostFacts) -> Option<Finding> {
+    let share = host.mean(|measured| Some(measured.cpu_share))?;
+    let stolen = host.measured().map(|measured| measured.stolen_share).fold(0.0, f64::max);
+    if share >= LEAST_SHARE && stolen <= MOST_STOLEN {
+        return None;
+    }
+    let (what, remedy) = match stolen > MOST_STOLEN {
+        true => (
+            "the hypervisor gives the cores to other machines",
+            "a machine of its own: dedicated or isolated cores of the cloud",
+        ),
+        false => (
+            "other programs use the cores",
+            "top -H names them: end them, or ask for the whole host (sbatch --exclusive)",
+        ),
+    };
+    let measured = format!(
+        "the threads had a core for {:.0} % of the time; the hypervisor took {:.0} %",
+        100.0 * share,
+        100.0 * stolen
+    );
+    let left = (share * (1.0 - stolen)).max(1e-3);
+    Some(finding(host, Kind::OtherPrograms, what, measured, remedy, Gain::measured(1.0 / left)))
+}
+
+fn below(host: &HostFacts) -> Option<Finding> {
+    let best = host.mean(|measured| Some(measured.best_gflops))?;
+    let units = host.mean(|measured| measured.units(&host.counters.processor))?;
+    if best >= LEAST_OF_UNITS * units {
+        return None;
+    }
+    let measured = format!(
+        "{best:.1} of {units:.1} Gflop/s a core ({:.0} %); a BLAS that fits reaches 90 %",
+        100.0 * best / units
+    );
+    let what = "DGEMM is far below what the vector units do";
+    let remedy = "a newer OpenBLAS, BLIS or the maker's library (docs/user-guide.md, Another BLAS); \
+                  perf stat -e cycles,instructions shows whether the cores wait for memory";
+    Some(finding(host, Kind::BelowPeak, what, measured, remedy, Gain::computed(0.9 * units / best)))
+}

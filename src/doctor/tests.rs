@@ -1,0 +1,319 @@
+//! Ten machines and more, each as a small tree of files: what is found on them, and that nothing is
+//! found where all is well.
+
+use super::diagnose;
+use super::facts::{HostFacts, Measured, RankFacts};
+use super::finding::{Finding, Kind};
+use super::trial::{Other, Trial};
+use crate::machine::counters::root::tests::Tree;
+use crate::machine::counters::{Counters, throttling};
+
+const CPU: &str = "sys/devices/system/cpu";
+const XEON: &str = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 85\n\
+    model name : Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz\n\
+    flags : sse2 avx avx2 fma avx512f avx512dq avx512bw avx512vl avx512cd\n";
+const EPYC: &str = "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\n\
+    model name : AMD EPYC 7763 64-Core Processor\nflags : sse2 avx avx2 fma\n";
+const GRACE: &str = "Features : fp asimd sve sve2\nCPU implementer : 0x41\nCPU part : 0xd4f\n";
+const A64FX: &str = "Features : fp asimd sve\nCPU implementer : 0x46\nCPU part : 0x001\n";
+const PI5: &str = "Features : fp asimd\nCPU implementer : 0x41\nCPU part : 0xd0b\n";
+
+/// A machine of `cores` cores with `smt` CPUs each, numbered as by Linux on x86.
+fn machine(cpuinfo: &str, cores: usize, smt: usize) -> Tree {
+    let tree = Tree::new();
+    let last = cores * smt - 1;
+    tree.file("proc/cpuinfo", cpuinfo).file(&format!("{CPU}/online"), &format!("0-{last}\n"));
+    tree.file("proc/self/status", "Mems_allowed_list:\t0\n");
+    for id in 0..=last {
+        let siblings: Vec<String> =
+            (0..smt).map(|thread| (id % cores + thread * cores).to_string()).collect();
+        let path = format!("{CPU}/cpu{id}/topology/thread_siblings_list");
+        tree.file(&path, &siblings.join(","));
+    }
+    tree
+}
+
+/// Sets the governor, its driver, and the clocks of a CPU: least, nominal, most, in MHz.
+fn clocks(tree: &Tree, cpus: usize, governor: &str, driver: &str, megahertz: [u32; 3]) {
+    for id in 0..cpus {
+        let set = |name: &str, text: &str| {
+            tree.file(&format!("{CPU}/cpu{id}/cpufreq/{name}"), text);
+        };
+        let khz = megahertz.map(|clock| format!("{clock}000\n"));
+        set("scaling_governor", governor);
+        set("scaling_driver", driver);
+        set("cpuinfo_min_freq", &khz[0]);
+        set("base_frequency", &khz[1]);
+        set("cpuinfo_max_freq", &khz[2]);
+        set("scaling_max_freq", &khz[2]);
+    }
+}
+
+/// Ranks that may use these CPUs.
+fn with(tree: &Tree, masks: &[Vec<usize>], threads: usize) -> HostFacts {
+    let counters = Counters::read(&tree.root());
+    let rank = |(rank, mask): (usize, &Vec<usize>)| RankFacts {
+        rank,
+        mask: mask.clone(),
+        allowed_nodes: counters.allowed_nodes.clone(),
+        threads,
+        measured: None,
+    };
+    let ranks = masks.iter().enumerate().map(rank).collect();
+    HostFacts { host: "n1".into(), counters, trial: None, ranks, is_launched: true }
+}
+
+/// A rank for each of the first CPUs.
+fn each(cpus: usize) -> Vec<Vec<usize>> {
+    (0..cpus).map(|cpu| vec![cpu]).collect()
+}
+
+fn well() -> Measured {
+    Measured {
+        best_gflops: 50.0,
+        mean_gflops: 49.0,
+        units_gflops: Some(54.0),
+        cpu_share: 0.99,
+        light_gigahertz: Some(3.4),
+        vector_gigahertz: Some(3.3),
+        node_bytes: [(0, 1 << 20)].into(),
+        throttled: 0,
+        stolen_share: 0.0,
+    }
+}
+
+fn measured(mut host: HostFacts, measured: &Measured) -> HostFacts {
+    host.ranks.iter_mut().for_each(|rank| rank.measured = Some(measured.clone()));
+    host
+}
+
+fn found(host: &HostFacts) -> Vec<Finding> {
+    diagnose(std::slice::from_ref(host))
+}
+
+fn kinds(host: &HostFacts) -> Vec<Kind> {
+    found(host).iter().map(|finding| finding.kind).collect()
+}
+
+/// The only finding.
+#[track_caller]
+fn only(host: &HostFacts, kind: Kind) -> Finding {
+    let mut all = found(host);
+    assert_eq!(all.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [kind], "{all:?}");
+    all.pop().unwrap()
+}
+
+#[track_caller]
+fn assert_gain(finding: &Finding, times: f64) {
+    let gain = finding.gain.expect("a gain");
+    assert!((gain.times - times).abs() < 0.01 * times, "{finding:?}");
+}
+
+#[test]
+fn xeon_with_smt() {
+    let xeon = machine(XEON, 8, 2);
+    clocks(&xeon, 16, "powersave", "intel_pstate", [1000, 2600, 3900]);
+    let well = measured(with(&xeon, &each(8), 1), &well());
+    assert_eq!(kinds(&well), []);
+    assert_eq!(well.theoretical_gflops(), Some(2.6 * 32.0));
+    let siblings = only(&with(&xeon, &each(16), 1), Kind::SmtSiblings);
+    assert!(siblings.remedy.contains("-np 8"), "{siblings:?}");
+    let half = only(&with(&xeon, &each(4), 1), Kind::IdleCores);
+    assert_gain(&half, 2.0);
+}
+
+#[test]
+fn epyc_with_four_nodes_a_socket() {
+    let epyc = machine(EPYC, 16, 1);
+    epyc.file("sys/devices/system/node/online", "0-3\n");
+    for node in 0..4 {
+        let path = format!("sys/devices/system/node/node{node}/cpulist");
+        epyc.file(&path, &format!("{}-{}\n", 4 * node, 4 * node + 3));
+    }
+    epyc.file("proc/self/status", "Mems_allowed_list:\t0-3\n");
+    let nodes: Vec<Vec<usize>> = (0..4).map(|node| (4 * node..4 * node + 4).collect()).collect();
+    assert_eq!(kinds(&with(&epyc, &nodes, 4)), []);
+    let one = only(&with(&epyc, &[(0..16).collect()], 16), Kind::SeveralNodes);
+    assert!(one.remedy.contains("ppr:4:node") && one.remedy.contains("--threads 4"), "{one:?}");
+    let away = Measured { node_bytes: [(0, 3 << 20), (3, 1 << 20)].into(), ..well() };
+    let mut host = with(&epyc, &nodes, 4);
+    host.ranks[3].measured = Some(away);
+    assert!(only(&host, Kind::MemoryNode).measured.starts_with("75 %"));
+    epyc.file("proc/self/status", "Mems_allowed_list:\t0\n");
+    let bound = only(&with(&epyc, &nodes, 4), Kind::MemoryNode);
+    assert_eq!(bound.measured, "cores of node 1, memory of node 0 alone");
+}
+
+fn trial(kernel: &str, gflops: f64, others: &[(&str, f64)]) -> Option<Trial> {
+    let other = |&(value, gflops): &(&str, f64)| Other {
+        variable: "OPENBLAS_CORETYPE".into(),
+        value: value.into(),
+        kernel: value.into(),
+        gflops,
+    };
+    Some(Trial {
+        library: "OpenBLAS".into(),
+        version: None,
+        kernel: Some(kernel.into()),
+        gflops: Some(gflops),
+        others: others.iter().map(other).collect(),
+    })
+}
+
+#[test]
+fn grace_with_a_kernel_for_neon() {
+    let grace = machine(GRACE, 8, 1);
+    clocks(&grace, 8, "performance", "cppc_cpufreq", [80, 3100, 3400]);
+    let mut host = with(&grace, &each(8), 1);
+    assert_eq!(host.theoretical_gflops(), Some(3.1 * 16.0));
+    // What a trial does not show to be slower is no finding.
+    host.trial = trial("ARMV8", 40.0, &[("NEOVERSEV1", 43.0)]);
+    assert_eq!(kinds(&host), []);
+    host.trial = trial("ARMV8", 20.0, &[("NEOVERSEV1", 43.0), ("NEOVERSEN1", 44.0)]);
+    let kernel = only(&host, Kind::BlasKernel);
+    assert_gain(&kernel, 2.15);
+    assert!(kernel.remedy.starts_with("export OPENBLAS_CORETYPE=NEOVERSEV1"), "{kernel:?}");
+    assert!(kernel.what.contains("made for NEON; this processor has SVE"), "{kernel:?}");
+}
+
+#[test]
+fn a64fx_with_generic_code_and_no_huge_pages() {
+    let a64fx = machine(A64FX, 4, 1);
+    a64fx.file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+    let mut host = with(&a64fx, &each(4), 1);
+    let huge_pages = only(&host, Kind::HugePages);
+    assert!(huge_pages.remedy.starts_with("echo madvise >"));
+    host.trial = trial("generic", 2.0, &[("A64FX", 50.0)]);
+    assert_eq!(kinds(&host), [Kind::BlasKernel, Kind::HugePages]);
+    assert_eq!(host.counters.processor.flops_a_cycle(), Some(32.0));
+}
+
+#[test]
+fn pi_5_with_a_weak_power_supply_and_a_governor_that_saves() {
+    let pi = machine(PI5, 4, 1);
+    clocks(&pi, 4, "ondemand", "cpufreq-dt", [1500, 2400, 2400]);
+    assert_eq!(kinds(&with(&pi, &each(4), 1)), []);
+    pi.file("sys/devices/platform/soc/soc:firmware/get_throttled", "50005\n");
+    assert!(only(&with(&pi, &each(4), 1), Kind::Throttled).what.contains("voltage is too low"));
+    clocks(&pi, 4, "powersave", "cpufreq-dt", [1500, 2400, 2400]);
+    let both = found(&with(&pi, &each(4), 1));
+    assert_eq!((both[0].kind, both[1].kind), (Kind::Governor, Kind::Throttled));
+    assert_gain(&both[0], 1.6);
+    assert!(both[0].remedy.starts_with("cpupower frequency-set -g performance"));
+}
+
+#[test]
+fn laptop_with_fast_and_slow_cores() {
+    let laptop = machine(XEON, 14, 1);
+    laptop.file("sys/devices/cpu_atom/cpus", "6-13\n");
+    for id in 0..14 {
+        let khz = if id < 6 { "5000000" } else { "4000000" };
+        laptop.file(&format!("{CPU}/cpu{id}/cpufreq/cpuinfo_max_freq"), khz);
+    }
+    let mixed = only(&with(&laptop, &[(0..14).collect()], 14), Kind::MixedCores);
+    assert!(mixed.remedy.starts_with("taskset -c 0-5 mpirun --bind-to none -np 6"), "{mixed:?}");
+    assert_gain(&mixed, 6.0 / (14.0 * 0.4));
+    let fast = kinds(&with(&laptop, &each(6), 1));
+    assert!(!fast.contains(&Kind::MixedCores), "{fast:?}");
+}
+
+const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+const V1: &str = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+
+#[test]
+fn container_with_half_of_a_core() {
+    let box_ = machine(EPYC, 4, 1);
+    box_.file("proc/self/cgroup", "0::/\n").file("proc/self/mountinfo", V2);
+    box_.file("sys/fs/cgroup/cpu.max", "50000 100000\n");
+    let held = Measured { cpu_share: 0.125, mean_gflops: 6.0, ..well() };
+    let quota = only(&measured(with(&box_, &each(4), 1), &held), Kind::Quota);
+    assert_gain(&quota, 8.0);
+    assert!(quota.measured.contains("leaves 0.50 of 4 core(s)"), "{quota:?}");
+    assert!(quota.remedy.contains("echo max > "), "{quota:?}");
+    box_.file("sys/fs/cgroup/cpu.max", "400000 100000\n");
+    assert_eq!(kinds(&with(&box_, &each(4), 1)), []);
+}
+
+#[test]
+fn version_1_group_without_turbo() {
+    let xeon = machine(XEON, 2, 1);
+    clocks(&xeon, 2, "performance", "intel_pstate", [1000, 2600, 3900]);
+    xeon.file(&format!("{CPU}/intel_pstate/no_turbo"), "1\n");
+    let slow = only(&with(&xeon, &each(2), 1), Kind::NoBoost);
+    assert_gain(&slow, 1.5);
+    assert!(slow.remedy.starts_with("echo 0 > /sys/devices/system/cpu/intel_pstate/no_turbo"));
+    xeon.file("proc/self/cgroup", "1:cpu:/job\n").file("proc/self/mountinfo", V1);
+    xeon.file("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
+    xeon.file("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+    let both = found(&with(&xeon, &each(2), 1));
+    assert_eq!((both[0].kind, both[1].kind), (Kind::Quota, Kind::NoBoost));
+    assert!(both[0].remedy.contains("echo -1 > "), "{both:?}");
+}
+
+#[test]
+fn a_capped_clock_and_a_processor_that_saves_power() {
+    let xeon = machine(XEON, 2, 1);
+    clocks(&xeon, 2, "powersave", "intel_pstate", [1000, 2600, 3900]);
+    xeon.file(&format!("{CPU}/cpu1/cpufreq/scaling_max_freq"), "1300000\n");
+    let cap = only(&with(&xeon, &each(2), 1), Kind::ClockCap);
+    assert_gain(&cap, 3.0);
+    assert_eq!(kinds(&with(&xeon, &[vec![0]], 1)), [Kind::IdleCores], "cpu 1 is not in use");
+    xeon.file(&format!("{CPU}/cpu1/cpufreq/scaling_max_freq"), "3900000\n");
+    xeon.file(&format!("{CPU}/cpu0/cpufreq/energy_performance_preference"), "power\n");
+    assert!(only(&with(&xeon, &each(2), 1), Kind::Governor).what.contains("save power"));
+}
+
+#[test]
+fn a_hot_server_whose_memory_fails() {
+    let xeon = machine(XEON, 4, 1);
+    clocks(&xeon, 4, "performance", "intel_pstate", [1000, 2600, 3900]);
+    xeon.file(&format!("{CPU}/cpu0/thermal_throttle/core_throttle_count"), "99\n");
+    assert_eq!(throttling::read(&xeon.root(), &[0]).events, Some(99));
+    assert_eq!(kinds(&measured(with(&xeon, &each(4), 1), &well())), [], "that is long ago");
+    let hot = Measured { throttled: 5, vector_gigahertz: Some(1.7), ..well() };
+    let both = found(&measured(with(&xeon, &each(4), 1), &hot));
+    assert_eq!((both[0].kind, both[1].kind), (Kind::FallingClock, Kind::Throttled));
+    assert_gain(&both[0], 2.0);
+    let cold = Measured { light_gigahertz: Some(1.3), vector_gigahertz: Some(1.3), ..well() };
+    assert_gain(&only(&measured(with(&xeon, &each(4), 1), &cold), Kind::LowClock), 2.0);
+    xeon.file("sys/devices/system/edac/mc/mc0/ce_count", "12\n");
+    let errors = only(&with(&xeon, &each(4), 1), Kind::MemoryErrors);
+    assert_eq!(errors.measured, "mc0: 12 corrected and 0 uncorrected");
+}
+
+/// A virtual machine tells of no clock, no node and no throttling.
+#[test]
+fn a_virtual_machine_with_four_ranks_on_one_of_two_cores() {
+    let vm = machine(EPYC, 2, 1);
+    assert_eq!(kinds(&measured(with(&vm, &each(2), 1), &well())), []);
+    let quarter = Measured { cpu_share: 0.25, best_gflops: 20.0, mean_gflops: 12.0, ..well() };
+    let crowded = measured(with(&vm, &vec![vec![0]; 4], 1), &quarter);
+    let shared = only(&crowded, Kind::SharedCores);
+    assert_gain(&shared, 2.0);
+    assert!(shared.remedy.contains("-np 2"), "{shared:?}");
+    let bound = only(&with(&vm, &[vec![0]], 2), Kind::TooFewCores);
+    assert!(bound.remedy.contains("--bind-to none"), "{bound:?}");
+    let stolen = Measured { stolen_share: 0.5, cpu_share: 1.0, ..well() };
+    let stolen = only(&measured(with(&vm, &each(2), 1), &stolen), Kind::OtherPrograms);
+    assert!(stolen.what.contains("hypervisor"));
+    let others = Measured { cpu_share: 0.5, ..well() };
+    let others = only(&measured(with(&vm, &each(2), 1), &others), Kind::OtherPrograms);
+    assert!(others.what.contains("other programs"));
+    assert_gain(&others, 2.0);
+    let slow = Measured { best_gflops: 9.0, ..well() };
+    assert_gain(&only(&measured(with(&vm, &each(2), 1), &slow), Kind::BelowPeak), 5.4);
+}
+
+#[test]
+fn hosts_with_the_same_finding_are_told_once_and_a_slow_one_by_name() {
+    let vm = machine(EPYC, 1, 1);
+    vm.file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+    let host = |name: &str, rate: f64| {
+        let rates = Measured { mean_gflops: rate, ..well() };
+        HostFacts { host: name.into(), ..measured(with(&vm, &each(1), 1), &rates) }
+    };
+    let all = diagnose(&[host("n1", 49.0), host("n2", 20.0), host("n3", 50.0)]);
+    assert_eq!((all[0].kind, all[1].kind, all.len()), (Kind::SlowRank, Kind::HugePages, 2));
+    assert_eq!((all[0].hosts.len(), all[1].hosts.len()), (1, 3));
+    assert_gain(&all[0], 2.45);
+}

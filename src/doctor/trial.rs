@@ -1,0 +1,166 @@
+//! Tries other kernels of the BLAS: the library chooses its kernel when it is loaded, so each trial
+//! is a process of its own, with the variable that names the kernel.
+
+use std::env;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::kernel;
+use crate::machine::counters::processor::Processor;
+use crate::machine::environment::blas::NoWorkSpace;
+use crate::machine::environment::{BlasInfo, blas, selftest};
+use crate::machine::team::Team;
+
+/// The hidden flag that makes `doctor` measure one core and print an [`Answer`].
+pub const FLAG: &str = "--one-trial";
+/// Seconds of DGEMM in a trial.
+const SECONDS: f64 = 0.25;
+/// The longest time of a trial, with the start of the process.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Trials of each kernel, in turn: the best counts, as other programs only ever slow one down.
+const TURNS: usize = 2;
+
+/// The kernel in use, and what others do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The library.
+    pub library: String,
+    /// The library's version, if it says one.
+    pub version: Option<String>,
+    /// The kernel in use.
+    pub kernel: Option<String>,
+    /// The rate of the kernel in use in trials, in Gflop/s; `None` if there was none.
+    pub gflops: Option<f64>,
+    /// Other kernels that were tried and that the library has.
+    pub others: Vec<Other>,
+}
+
+/// A kernel that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Other {
+    /// The variable that names it.
+    pub variable: String,
+    /// The value of the variable.
+    pub value: String,
+    /// The kernel, as the library calls it.
+    pub kernel: String,
+    /// The rate in Gflop/s.
+    pub gflops: f64,
+}
+
+/// What the process of a trial prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    kernel: Option<String>,
+    gflops: f64,
+}
+
+/// Measures one core in this process.
+///
+/// # Errors
+/// When the system has no memory for it.
+pub fn answer() -> Result<Answer, NoWorkSpace> {
+    blas::use_one_thread();
+    let gflops = selftest::dgemm_gflops(&Team::solo(), SECONDS)?;
+    Ok(Answer { kernel: blas::loaded().kernel, gflops })
+}
+
+/// The BLAS `blas`, with trials of kernels that fit the processor better if the one in use is
+/// doubtful. `best_gflops` is its rate on a core, `units_gflops` what the vector units do.
+pub fn of(
+    blas: &BlasInfo,
+    processor: &Processor,
+    best_gflops: f64,
+    units_gflops: Option<f64>,
+) -> Trial {
+    let mut trial = Trial {
+        library: blas.library.clone(),
+        version: blas.version.clone(),
+        kernel: blas.kernel.clone(),
+        gflops: None,
+        others: Vec::new(),
+    };
+    let fitting = kernel::fitting(&blas.library, processor);
+    if kernel::is_doubtful(blas.kernel.as_deref(), processor, best_gflops, units_gflops) {
+        try_others(&mut trial, &fitting, &|change| run(change, PATIENCE));
+    }
+    trial
+}
+
+/// Runs a trial in which a variable has this value, if one is given.
+type Run<'a> = &'a dyn Fn(Option<(&str, &str)>) -> Option<Answer>;
+
+/// Runs the kernel in use and the `fitting` ones in turn with `run`, which sets a variable.
+fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: Run) {
+    for _ in 0..TURNS {
+        if let Some(now) = run(None) {
+            trial.gflops = Some(trial.gflops.unwrap_or(0.0).max(now.gflops));
+        }
+        for (variable, value) in fitting {
+            // A library without this kernel takes another one, which the answer names.
+            let tried = run(Some((variable, value))).and_then(|it| Some((it.kernel?, it.gflops)));
+            let Some((kernel, gflops)) = tried.filter(|it| it.0.eq_ignore_ascii_case(value)) else {
+                continue;
+            };
+            match trial.others.iter_mut().find(|other| other.value == *value) {
+                Some(other) => other.gflops = other.gflops.max(gflops),
+                None => trial.others.push(Other {
+                    variable: (*variable).to_owned(),
+                    value: (*value).to_owned(),
+                    kernel,
+                    gflops,
+                }),
+            }
+        }
+    }
+}
+
+/// Runs a trial in a process of its own; `None` if it fails or takes too long.
+fn run(change: Option<(&str, &str)>, patience: Duration) -> Option<Answer> {
+    let mut command = Command::new(env::current_exe().ok()?);
+    command.args(["doctor", FLAG]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::null()).envs(change);
+    let mut child = command.spawn().ok()?;
+    let start = Instant::now();
+    // The answer is a line, which fits into the pipe.
+    while child.try_wait().ok()?.is_none() {
+        if start.elapsed() > patience {
+            let _ = child.kill();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().ok()?;
+    output.status.success().then(|| serde_json::from_slice(&output.stdout).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_of_each_kernel_counts_and_one_that_is_not_there_is_left_out() {
+        let calls = std::cell::Cell::new(0.0);
+        let run = |change: Option<(&str, &str)>| {
+            calls.set(calls.get() + 1.0);
+            let kernel = match change {
+                None => "Nehalem",
+                Some((_, "SkylakeX")) => "SKYLAKEX",
+                Some(_) => "Prescott",
+            };
+            Some(Answer { kernel: Some(kernel.to_owned()), gflops: calls.get() })
+        };
+        let mut trial = Trial {
+            library: "OpenBLAS".to_owned(),
+            version: None,
+            kernel: Some("Nehalem".to_owned()),
+            gflops: None,
+            others: Vec::new(),
+        };
+        try_others(&mut trial, &[("V", "SkylakeX"), ("V", "Haswell")], &run);
+        assert_eq!((trial.gflops, trial.others.len()), (Some(4.0), 1));
+        assert_eq!((trial.others[0].kernel.as_str(), trial.others[0].gflops), ("SKYLAKEX", 5.0));
+    }
+}

@@ -1,0 +1,86 @@
+//! The nodes of the memory, and on which of them the memory of this process is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Root;
+
+const FOLDER: &str = "sys/devices/system/node";
+
+/// A node of the memory, with the CPUs that are next to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The kernel's number of the node.
+    pub id: usize,
+    /// The CPUs next to it; none if it is memory alone.
+    pub cpus: Vec<usize>,
+}
+
+/// All nodes. A machine that tells of none has one, with the CPUs `ids`.
+pub fn nodes(root: &Root, ids: &[usize]) -> Vec<Node> {
+    let online = root.list(&format!("{FOLDER}/online")).unwrap_or_default();
+    let node = |id: usize| Node {
+        id,
+        cpus: root.list(&format!("{FOLDER}/node{id}/cpulist")).unwrap_or_default(),
+    };
+    match online.is_empty() {
+        true => vec![Node { id: 0, cpus: ids.to_vec() }],
+        false => online.into_iter().map(node).collect(),
+    }
+}
+
+/// Bytes of this process's private memory on each node, by `/proc/self/numa_maps`; empty where
+/// that is missing. Takes milliseconds for gigabytes.
+pub fn own_bytes(root: &Root) -> BTreeMap<usize, u64> {
+    let mut bytes = BTreeMap::new();
+    for line in root.text("proc/self/numa_maps").unwrap_or_default().lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        // Files are shared with other processes, which may have read them first.
+        if !words.iter().any(|word| word.starts_with("anon=")) {
+            continue;
+        }
+        let pair = |word: &&str| {
+            let (name, count) = word.split_once('=')?;
+            Some((name.to_owned(), count.parse::<u64>().ok()?))
+        };
+        let counts: BTreeMap<String, u64> = words.iter().filter_map(pair).collect();
+        let page_bytes = counts.get("kernelpagesize_kB").copied().unwrap_or(4) * 1024;
+        for (name, pages) in counts {
+            if let Some(node) = name.strip_prefix('N').and_then(|node| node.parse().ok()) {
+                *bytes.entry(node).or_insert(0) += pages * page_bytes;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::root::tests::Tree;
+    use super::*;
+
+    #[test]
+    fn a_machine_that_tells_of_no_node_has_one() {
+        let tree = Tree::new();
+        assert_eq!(nodes(&tree.root(), &[0, 1]), [Node { id: 0, cpus: vec![0, 1] }]);
+        tree.file("sys/devices/system/node/online", "0-1");
+        tree.file("sys/devices/system/node/node0/cpulist", "0-1");
+        tree.file("sys/devices/system/node/node1/cpulist", "\n");
+        let want = [Node { id: 0, cpus: vec![0, 1] }, Node { id: 1, cpus: vec![] }];
+        assert_eq!(nodes(&tree.root(), &[0, 1]), want);
+    }
+
+    #[test]
+    fn private_memory_is_counted_in_pages_of_its_size() {
+        let tree = Tree::new();
+        let text = "\
+5600 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
+7f00 default anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4
+7f10 bind:1 anon=1 dirty=1 N1=1 kernelpagesize_kB=2048
+";
+        tree.file("proc/self/numa_maps", text);
+        let want = BTreeMap::from([(0, 4 << 10), (1, (2056) << 10)]);
+        assert_eq!(own_bytes(&tree.root()), want);
+    }
+}

@@ -1,0 +1,84 @@
+//! `skt-hpl doctor` on trees of files, and what it refuses.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn doctor(args: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    Command::new(program).arg("doctor").args(args).output().expect("the program")
+}
+
+fn file(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A machine of four cores that is well.
+fn machine() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    file(root, "sys/devices/system/cpu/online", "0-3\n");
+    file(root, "proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0\n");
+    file(root, "proc/cpuinfo", "model name : Xeon @ 2.00GHz\nflags : sse2 avx avx2 fma\n");
+    folder
+}
+
+#[test]
+fn a_machine_that_is_well_ends_with_0() {
+    let folder = machine();
+    let output = doctor(&["--root", folder.path().to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let (head, rest) = text.split_once(": ").unwrap();
+    assert_eq!(head, folder.path().to_str().unwrap());
+    let want = "Xeon @ 2.00GHz, 4 core(s), 1 rank(s) of 4 thread(s) in all\n  peak : 128.0 Gflop/s \
+                by 4 core(s) x 16 flop a cycle x 2.00 GHz (nominal)\nnothing found\n";
+    assert_eq!(rest, want);
+}
+
+#[test]
+fn a_quota_ends_with_1_and_is_in_both_reports() {
+    let folder = machine();
+    let root = folder.path();
+    file(root, "proc/self/cgroup", "0::/\n");
+    let mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    file(root, "proc/self/mountinfo", mount);
+    file(root, "sys/fs/cgroup/cpu.max", "50000 100000\n");
+    let json = root.join("doctor.json");
+    let args = ["--root", root.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let output = doctor(&args);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let finding = format!(
+        "\n1. a control group limits the processor time\n   measured: {0}/sys/fs/cgroup/cpu.max \
+         leaves 0.50 of 4 core(s)\n   remedy  : echo max > {0}/sys/fs/cgroup/cpu.max (as root, \
+         outside of the container), or docker update --cpus 4 CONTAINER; or 1 rank(s) with one \
+         thread\n   gain    : up to 8.0 times the rate, by counts and clocks\n",
+        root.display()
+    );
+    assert!(text.ends_with(&finding), "{text}");
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    let found = &report["findings"][0];
+    assert_eq!((&report["schema"], &found["kind"]), (&1.into(), &"quota".into()));
+    let want = serde_json::json!({"times": 8.0, "is_measured": false});
+    assert_eq!(found["gain"], want);
+}
+
+#[test]
+fn bad_input_ends_with_2() {
+    let empty = tempfile::tempdir().unwrap();
+    let root = empty.path().to_str().unwrap();
+    for (args, why) in [
+        (&["--root", root][..], "no sys/devices/system/cpu/online there"),
+        (&["--hosts", "/nonexistent/hosts"], "/nonexistent/hosts: No such file"),
+        (&["--threads", "0"], "--threads"),
+        (&["--no-such-flag"], "--no-such-flag"),
+    ] {
+        let output = doctor(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(text.contains(why), "{args:?}: {text}");
+    }
+}

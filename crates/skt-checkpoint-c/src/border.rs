@@ -120,3 +120,24 @@ pub fn message() -> *const c_char {
     // A thread that ends has no message any more.
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_bug_with_its_place_and_the_run_is_over() {
+        keep_panics_quiet();
+        IS_INSIDE.set(true);
+        let stop = guarded(&mut State::None, |_| panic!("on purpose")).expect_err("it panics");
+        IS_INSIDE.set(false);
+        assert_eq!((stop.code, stop.is_over), (Code::Internal, true));
+        assert!(
+            stop.text.contains("border.rs") && stop.text.contains("on purpose"),
+            "{}",
+            stop.text
+        );
+        let over = guarded(&mut State::Over(stop.clone()), |_| unreachable!("the run is over"));
+        assert_eq!(over, Err(stop));
+    }
+}

@@ -6,8 +6,8 @@
 //! | | a rank | rank 0 |
 //! |---|---|---|
 //! | 1 | `Enter`: its call, and what is wrong with it | waits for all, up to the time limit |
-//! | 2 | waits for rank 0, up to the time limit | `Ready`, or `Stop` with what is wrong |
-//! | 3 | `Yes`; or `GaveUp` instead, if the time limit has passed in 2 | waits for all |
+//! | 2 | waits for rank 0, up to twice the time limit | `Ready`, or `Stop` with what is wrong |
+//! | 3 | `Yes`; or `GaveUp` instead, if that time has passed in 2 | waits for all |
 //! | 4 | waits for rank 0 | `Go`, or `Stop` |
 //!
 //! Step 3 makes the end one for all: a rank that has given up on rank 0 has said so before rank 0
@@ -194,7 +194,7 @@ impl Control {
                 None => absent.push(rank),
             }
         }
-        if let Some(stop) = self.late(call, &absent).or_else(|| fault(&all)) {
+        if let Some(stop) = late(call, &absent, self.timeout).or_else(|| fault(&all)) {
             return self.tell_all(call, &stop);
         }
         self.send_all(&Word::new(Kind::Ready, call))?;
@@ -215,12 +215,14 @@ impl Control {
     }
 
     fn follow(&self, call: Call, mine: &Word) -> Result<()> {
-        let deadline = Instant::now() + self.timeout;
+        // Rank 0 may come late, and then wait for others: it tells who is missing before this ends.
+        let patience = 2 * self.timeout;
+        let deadline = Instant::now() + patience;
         self.send(mine, 0, TAG_UP)?;
         match self.receive(0, TAG_DOWN, Some(deadline))? {
             None => {
                 self.send(&Word::new(Kind::GaveUp, call), 0, TAG_UP)?;
-                return Err(self.late(call, &[0]).expect("a rank is late"));
+                return Err(late(call, &[0], patience).expect("a rank is late"));
             }
             Some(Word { stop: Some(stop), .. }) => return Err(stop),
             Some(_) => {}
@@ -228,17 +230,6 @@ impl Control {
         self.send(&Word::new(Kind::Yes, call), 0, TAG_UP)?;
         let answer = self.receive(0, TAG_DOWN, None)?;
         answer.and_then(|word| word.stop).map_or(Ok(()), Err)
-    }
-
-    /// What there is to tell if these ranks have not come.
-    fn late(&self, call: Call, absent: &[usize]) -> Option<Stop> {
-        let (ranks, seconds) = (names(absent), self.timeout.as_secs_f64());
-        let verb = if absent.len() == 1 { "has" } else { "have" };
-        let text = format!(
-            "{ranks} {verb} not called {} within {seconds} s (option timeout_seconds)",
-            call.name()
-        );
-        (!absent.is_empty()).then(|| Stop::over(Code::Timeout, text))
     }
 
     fn tell_all(&self, call: Call, stop: &Stop) -> Result<()> {
@@ -304,6 +295,16 @@ impl Control {
             None => Ok(None),
         }
     }
+}
+
+/// What there is to tell if these ranks have not come within `patience`.
+fn late(call: Call, absent: &[usize], patience: Duration) -> Option<Stop> {
+    let (ranks, seconds) = (names(absent), patience.as_secs_f64());
+    let verb = if absent.len() == 1 { "has" } else { "have" };
+    let call = call.name();
+    let text =
+        format!("{ranks} {verb} not called {call} within {seconds} s (option timeout_seconds)");
+    (!absent.is_empty()).then(|| Stop::over(Code::Timeout, text))
 }
 
 /// What is wrong with the calls of the ranks, if anything is: the first rank that says so, or the

@@ -260,7 +260,7 @@ mod tests {
         table.add_ours(-3, 5, 8, room).expect("room");
         table.write(&mut bytes);
         assert_eq!(Table::read(&bytes).expect("a table"), table);
-        bytes[size_of::<Head>() + 16] = 0xff;
+        bytes[size_of::<Head>() + 20] = 0xff;
         assert_eq!(Table::read(&bytes).expect_err("a count too large").code, Code::Internal);
     }
 }

@@ -1,7 +1,7 @@
 /* Checkpoints in memory that survive the loss of ranks, for programs over MPI.
  *
  * Each call returns SKT_SUCCESS or a code below; skt_message() says what has happened. No call
- * prints or ends the process. Collective calls are made by all ranks of the communicator, in one
+ * prints or ends the process, unless MPI fails while it uses the library's memory. Collective calls are made by all ranks of the communicator, in one
  * order; what is wrong on one rank is told to all of them. Calls are made by one thread at a time.
  *
  * docs/c-interface.md has a tutorial and says what each way to protect memory costs. */

@@ -15,10 +15,11 @@
 //!
 //! A rank that fails alone within a call tells all others at any time (`Failed`).
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::comm::{Comm as _, CommError, PanelBuf, Tag};
+use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
+use skt_checkpoint::comm::{Comm as _, CommError, PanelBuf, SendRequest as _, Tag};
 
 use crate::code::{Code, Result, Stop};
 
@@ -158,12 +159,15 @@ fn cut(text: &str, bytes: usize) -> &str {
 pub struct Control {
     comm: MpiComm,
     timeout: Duration,
+    /// Messages that MPI has not taken yet; those left at the end keep their memory.
+    sent: RefCell<Vec<MpiSend>>,
 }
 
 impl Control {
     /// The ranks of `comm`, which serves nothing else.
     pub fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
-        Self { comm, timeout: Duration::from_secs_f64(timeout_seconds) }
+        let timeout = Duration::from_secs_f64(timeout_seconds);
+        Self { comm, timeout, sent: RefCell::default() }
     }
 
     /// The communicator, to make others of it.
@@ -246,9 +250,13 @@ impl Control {
         let doubles = WORD_BYTES / size_of::<f64>();
         let mut buffer = PanelBuf::for_messages(doubles).map_err(|why| lost(&why))?;
         bytemuck::cast_slice_mut(&mut buffer[..]).copy_from_slice(&word.encode());
-        // A message that is not on its way yet keeps its buffer.
-        let sent = self.comm.isend(buffer.into(), 0..doubles, rank, tag);
-        sent.map(drop).map_err(|why| lost(&why))
+        let sent =
+            self.comm.isend(buffer.into(), 0..doubles, rank, tag).map_err(|why| lost(&why))?;
+        let mut all = self.sent.borrow_mut();
+        all.push(sent);
+        // What fails is told by the call that waits for an answer.
+        all.retain_mut(|sent| matches!(sent.test(), Ok(false)));
+        Ok(())
     }
 
     /// The next message of `rank`; `None` at the deadline.

@@ -40,6 +40,8 @@ pub struct Session {
     /// The regions as the memory has them: those of the checkpoint this start goes on from, until
     /// they are restored; then those of the library's memory alone.
     table: Table,
+    /// The regions of the checkpoint that this start goes on from.
+    found: Table,
     /// The regions of the program's memory.
     yours: BTreeMap<i32, Yours>,
     /// Whether the memory has copies that are not restored yet.
@@ -184,13 +186,14 @@ impl Session {
         lock(&control).agree(Call::Opened, table.as_ref().err())?;
         let (table, comm) = (table?, raw::reorder(comm, saved.rank())?);
         let is_to_restore = table.entries().any(|entry| !entry.is_ours());
-        let (yours, refused) = (BTreeMap::new(), None);
+        let (found, yours, refused) = (table.clone(), BTreeMap::new(), None);
         Ok(Begun::Run(Box::new(Self {
             saved,
             control,
             comm,
             memory_bytes,
             table,
+            found,
             yours,
             is_to_restore,
             refused,
@@ -209,7 +212,7 @@ impl Session {
 
     /// Items and bytes of an item of a region, as the checkpoint has it.
     pub fn saved_size(&self, id: i32) -> Option<(usize, usize)> {
-        self.table.get(id).map(|entry| (entry.count as usize, entry.size as usize))
+        self.found.get(id).map(|entry| (entry.count as usize, entry.size as usize))
     }
 
     /// Memory of the library for a region: what a checkpoint has of it, or zeros.
@@ -252,6 +255,12 @@ impl Session {
     fn register(&mut self, id: i32, region: Yours) -> Result<()> {
         if self.table.get(id).is_some_and(|entry| entry.is_ours()) {
             return Err(Stop::new(Code::Order, format!("region {id} is memory of skt_alloc")));
+        }
+        let ours = self.saved.bytes().remove(0).as_ptr_range();
+        let end = (region.at as usize).saturating_add(region.count * region.size);
+        if (region.at as usize) < ours.end as usize && end > ours.start as usize {
+            let text = format!("skt_protect: region {id} lies in memory of skt_alloc");
+            return Err(Stop::new(Code::Argument, text));
         }
         let before = self.yours.insert(id, region);
         if let Err(stop) = self.layout() {
@@ -305,9 +314,8 @@ impl Session {
         for (id, yours) in &self.yours {
             let copy = &memory[self.table.get(*id).expect("it fits").range()];
             // SAFETY: the program has given this memory, of as many bytes, for the library to write
-            // to in this call; it does not lie in the library's own, which no other call gives out
-            // for copies.
-            unsafe { std::ptr::copy(copy.as_ptr(), yours.at, copy.len()) };
+            // to in this call; `register` refuses memory of the library.
+            unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), yours.at, copy.len()) };
         }
         self.table = self.table.with_yours(std::iter::empty(), self.memory_bytes)?;
         self.is_to_restore = false;
@@ -367,8 +375,8 @@ impl Session {
         for (id, yours) in &self.yours {
             let copy = &mut memory[table.get(*id).expect("placed").range()];
             // SAFETY: the program has given this memory, of as many bytes, for the library to read
-            // in this call.
-            unsafe { std::ptr::copy(yours.at, copy.as_mut_ptr(), copy.len()) };
+            // in this call; `register` refuses memory of the library.
+            unsafe { std::ptr::copy_nonoverlapping(yours.at, copy.as_mut_ptr(), copy.len()) };
         }
         let done = self.saved.checkpoint(&STATE);
         told(&self.control, Call::Checkpoint, done).map(drop)

@@ -200,6 +200,11 @@ fn a_region_is_of_one_kind_and_size() {
             ),
             ("skt_protect(1, numbers, 10, 8)", Order, "region 1 is memory of skt_alloc"),
             ("skt_alloc(2, 10, 8, &two)", Order, "region 2 is protected already"),
+            (
+                "skt_protect(3, (char *)one + 72, 1, 8)",
+                Argument,
+                "region 3 lies in memory of skt_alloc",
+            ),
             ("skt_unprotect(1)", Argument, "region 1 is not protected"),
             ("skt_finalize(1)", Region, "rank 0: region 1 is 10 x 8 bytes"),
         ]

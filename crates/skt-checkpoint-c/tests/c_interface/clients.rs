@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dice::{Dice, seed};
 use mpirun::mpirun;
@@ -23,11 +23,12 @@ use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
 
 use crate::build::{checkout, compile_c, compile_fortran};
 
-const RANKS: usize = 4;
+pub const RANKS: usize = 4;
 /// A job that says nothing for longer hangs.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The longest time from a line of a job to the kill: some checkpoints of the clients.
-const LONGEST_PAUSE_MS: usize = 300;
+/// The longest time from a checkpoint of a job to the kill, as a part of an undisturbed run: that of
+/// some checkpoints.
+const PAUSE_PART: u32 = 8;
 
 /// A run of a client; its segments go with it.
 pub struct Run {
@@ -138,10 +139,12 @@ fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// Kills a client again and again, then lets it end.
-fn survives(program: &Path, name: &str, steps: u64) {
+/// Kills a client again and again, then lets it end. Returns its result.
+pub fn survives(program: &Path, name: &str, steps: u64) -> String {
     let mut dice = Dice(seed("SKT_C_SEED"));
+    let begin = Instant::now();
     let undisturbed = Run::new(program, &format!("{name}-undisturbed"), steps).start(&[], 0, LIMIT);
+    let longest_pause = begin.elapsed() / PAUSE_PART;
     assert!(
         undisturbed.ok && undisturbed.out.starts_with("sum of squares "),
         "{}",
@@ -153,7 +156,7 @@ fn survives(program: &Path, name: &str, steps: u64) {
         // All of them, or one.
         let first = dice.roll(RANKS + 1);
         let victims: Vec<usize> = if first == RANKS { (0..RANKS).collect() } else { vec![first] };
-        let pause = Duration::from_millis(dice.roll(LONGEST_PAUSE_MS) as u64);
+        let pause = longest_pause * dice.roll(1000) as u32 / 1000;
         let ended = run.start(&victims, 1 + dice.roll(3), pause);
         if ended.ok {
             // It was faster than the kill.
@@ -176,6 +179,7 @@ fn survives(program: &Path, name: &str, steps: u64) {
     assert_eq!(run.segments(), []);
     println!("{name}: {kills} kills, {rebuilt} with the memory of a rank lost: the same bits");
     assert!(kills > 0, "each start was faster than its kill");
+    last.out
 }
 
 fn heat() -> PathBuf {

@@ -4,3 +4,4 @@ mod bad_use;
 mod build;
 mod clients;
 mod header;
+mod page;

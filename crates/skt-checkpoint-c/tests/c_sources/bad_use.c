@@ -98,6 +98,7 @@ static void kinds(void) {
     SAY(skt_protect(1, numbers, 10, 8));
     must(skt_protect(2, numbers, 10, 8));
     SAY(skt_alloc(2, 10, 8, &two));
+    SAY(skt_protect(3, (char *)one + 72, 1, 8));
     SAY(skt_unprotect(1));
     SAY(skt_finalize(1));
     must(skt_finalize(1));
@@ -137,6 +138,8 @@ static void sizes(void) {
     memset(numbers, 0, sizeof numbers);
     must(skt_restore());
     if (numbers[99] != 5 + rank) exit(4);
+    must(skt_saved(1, &count, &item));
+    if (count != 100 || item != 8) exit(4);
     SAY(skt_restore());
     must(skt_protect(1, numbers, 200, 8));
     must(skt_checkpoint());

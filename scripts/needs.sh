@@ -233,6 +233,9 @@ test_packages() {
     have ip || echo iproute2
     # A command of docs/report.md.
     have jq || echo jq
+    # The clients of the C interface; its header is compiled by two compilers.
+    have gfortran || echo gfortran
+    have clang || echo clang
 }
 
 launcher_packages() {

@@ -19,9 +19,11 @@ use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
 mod adopt;
 mod part;
 mod ulfm;
+mod watched;
 
 use part::Part;
 pub use ulfm::{NoUlfm, Ulfm};
+pub use watched::{Watch, WatchedComm};
 
 /// MPI counts are C ints: longer messages are sent in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;

@@ -3,7 +3,7 @@
 use mpi::ffi;
 use mpi::traits::Communicator;
 
-use super::{MpiComm, Result, check};
+use super::{MpiComm, Result, Tag, check};
 
 impl MpiComm {
     /// A duplicate of a communicator of the crate `mpi`, for a code that has no [`MpiWorld`]. Its
@@ -19,5 +19,38 @@ impl MpiComm {
         // SAFETY: the original is alive for the length of this call.
         check("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(comm.as_raw(), &mut raw) })?;
         Self::wrap(raw, true)
+    }
+
+    /// Takes a communicator over: it is freed with the group, and its errors are returned from here
+    /// on.
+    ///
+    /// # Errors
+    /// MPI refuses the calls that tell its rank and size.
+    ///
+    /// # Safety
+    /// `raw` is a live communicator of ranks, no intercommunicator, which nobody else frees.
+    pub unsafe fn owning(raw: ffi::MPI_Comm) -> Result<Self> {
+        Self::wrap(raw, true)
+    }
+
+    /// The rank of this group that has sent a message with this tag, if there is one. Never waits.
+    ///
+    /// # Errors
+    /// MPI refuses.
+    pub fn probe_any(&self, tag: Tag) -> Result<Option<usize>> {
+        let mut flag = 0;
+        // SAFETY: a status is plain integers, and all zeros is a valid value.
+        let mut status: ffi::MPI_Status = unsafe { std::mem::zeroed() };
+        // SAFETY: the communicator is alive; MPI writes to the flag and the status alone.
+        check("MPI_Iprobe", unsafe {
+            ffi::MPI_Iprobe(
+                ffi::MPI_ANY_SOURCE as _,
+                self.tag(tag),
+                self.raw,
+                &mut flag,
+                &mut status,
+            )
+        })?;
+        Ok((flag != 0).then_some(status.MPI_SOURCE as usize))
     }
 }

@@ -1,0 +1,189 @@
+! Checkpoints in memory that survive the loss of ranks, for Fortran 2008 and later.
+!
+! The calls are those of skt.h, as functions that return its codes. Communicators are the integers
+! of the module mpi; with mpi_f08 they are comm%MPI_VAL. Memory is given by address: c_loc of a
+! variable with the attribute target, and c_f_pointer for memory of skt_alloc.
+module skt
+   use, intrinsic :: iso_c_binding, only: c_int, c_int64_t, c_size_t, c_ptr, c_char, c_null_char, &
+      c_f_pointer
+   implicit none
+   private
+
+   integer(c_int), parameter, public :: SKT_SUCCESS = 0
+   integer(c_int), parameter, public :: SKT_ENDED = 1
+   integer(c_int), parameter, public :: SKT_ERR_ARGUMENT = -1
+   integer(c_int), parameter, public :: SKT_ERR_ORDER = -2
+   integer(c_int), parameter, public :: SKT_ERR_OPTIONS = -3
+   integer(c_int), parameter, public :: SKT_ERR_MPI = -4
+   integer(c_int), parameter, public :: SKT_ERR_THREAD = -5
+   integer(c_int), parameter, public :: SKT_ERR_SPACE = -6
+   integer(c_int), parameter, public :: SKT_ERR_REGION = -7
+   integer(c_int), parameter, public :: SKT_ERR_REFUSED = -8
+   integer(c_int), parameter, public :: SKT_ERR_SYSTEM = -9
+   integer(c_int), parameter, public :: SKT_ERR_TIMEOUT = -10
+   integer(c_int), parameter, public :: SKT_ERR_LOST = -11
+   integer(c_int), parameter, public :: SKT_ERR_INTERNAL = -12
+
+   public :: skt_init, skt_comm, skt_found, skt_saved, skt_alloc, skt_protect, skt_unprotect
+   public :: skt_restore, skt_checkpoint, skt_due, skt_finalize, skt_error, skt_message, skt_version
+
+   interface
+      function init_f(comm, bytes, options) bind(c, name='skt_init_f') result(code)
+         import :: c_int, c_size_t, c_char
+         integer(c_int), value :: comm
+         integer(c_size_t), value :: bytes
+         character(kind=c_char), intent(in) :: options(*)
+         integer(c_int) :: code
+      end function init_f
+
+      function skt_comm(comm) bind(c, name='skt_comm_f') result(code)
+         import :: c_int
+         integer(c_int), intent(out) :: comm
+         integer(c_int) :: code
+      end function skt_comm
+
+      function skt_found(checkpoint) bind(c, name='skt_found') result(code)
+         import :: c_int, c_int64_t
+         integer(c_int64_t), intent(out) :: checkpoint
+         integer(c_int) :: code
+      end function skt_found
+
+      function skt_saved(id, count, size) bind(c, name='skt_saved') result(code)
+         import :: c_int, c_size_t
+         integer(c_int), value :: id
+         integer(c_size_t), intent(out) :: count, size
+         integer(c_int) :: code
+      end function skt_saved
+
+      function skt_alloc(id, count, size, memory) bind(c, name='skt_alloc') result(code)
+         import :: c_int, c_size_t, c_ptr
+         integer(c_int), value :: id
+         integer(c_size_t), value :: count, size
+         type(c_ptr), intent(out) :: memory
+         integer(c_int) :: code
+      end function skt_alloc
+
+      function skt_protect(id, memory, count, size) bind(c, name='skt_protect') result(code)
+         import :: c_int, c_size_t, c_ptr
+         integer(c_int), value :: id
+         type(c_ptr), value :: memory
+         integer(c_size_t), value :: count, size
+         integer(c_int) :: code
+      end function skt_protect
+
+      function skt_unprotect(id) bind(c, name='skt_unprotect') result(code)
+         import :: c_int
+         integer(c_int), value :: id
+         integer(c_int) :: code
+      end function skt_unprotect
+
+      function skt_restore() bind(c, name='skt_restore') result(code)
+         import :: c_int
+         integer(c_int) :: code
+      end function skt_restore
+
+      function skt_checkpoint() bind(c, name='skt_checkpoint') result(code)
+         import :: c_int
+         integer(c_int) :: code
+      end function skt_checkpoint
+
+      function due_c(due) bind(c, name='skt_due') result(code)
+         import :: c_int
+         integer(c_int), intent(out) :: due
+         integer(c_int) :: code
+      end function due_c
+
+      function finalize_c(done) bind(c, name='skt_finalize') result(code)
+         import :: c_int
+         integer(c_int), value :: done
+         integer(c_int) :: code
+      end function finalize_c
+
+      function error_c(code) bind(c, name='skt_error') result(text)
+         import :: c_int, c_ptr
+         integer(c_int), value :: code
+         type(c_ptr) :: text
+      end function error_c
+
+      function message_c() bind(c, name='skt_message') result(text)
+         import :: c_ptr
+         type(c_ptr) :: text
+      end function message_c
+
+      function version_c() bind(c, name='skt_version') result(text)
+         import :: c_ptr
+         type(c_ptr) :: text
+      end function version_c
+   end interface
+
+contains
+
+   ! Begins or continues a run; bytes and options are those of skt.h.
+   function skt_init(comm, bytes, options) result(code)
+      integer, intent(in) :: comm
+      integer(c_size_t), intent(in) :: bytes
+      character(len=*), intent(in) :: options
+      integer(c_int) :: code
+      character(kind=c_char) :: text(len_trim(options) + 1)
+      integer :: i
+
+      do i = 1, len_trim(options)
+         text(i) = options(i:i)
+      end do
+      text(len_trim(options) + 1) = c_null_char
+      code = init_f(int(comm, c_int), bytes, text)
+   end function skt_init
+
+   function skt_due(due) result(code)
+      logical, intent(out) :: due
+      integer(c_int) :: code, answer
+
+      answer = 0
+      code = due_c(answer)
+      due = answer /= 0
+   end function skt_due
+
+   function skt_finalize(done) result(code)
+      logical, intent(in) :: done
+      integer(c_int) :: code
+
+      code = finalize_c(merge(1_c_int, 0_c_int, done))
+   end function skt_finalize
+
+   function skt_error(code) result(text)
+      integer(c_int), intent(in) :: code
+      character(len=:), allocatable :: text
+
+      text = of_c(error_c(code))
+   end function skt_error
+
+   function skt_message() result(text)
+      character(len=:), allocatable :: text
+
+      text = of_c(message_c())
+   end function skt_message
+
+   function skt_version() result(text)
+      character(len=:), allocatable :: text
+
+      text = of_c(version_c())
+   end function skt_version
+
+   ! A text of C, which ends with a zero.
+   function of_c(address) result(text)
+      type(c_ptr), intent(in) :: address
+      character(len=:), allocatable :: text
+      character(kind=c_char), pointer :: letters(:)
+      integer :: i, length
+
+      call c_f_pointer(address, letters, [huge(0)])
+      length = 0
+      do while (letters(length + 1) /= c_null_char)
+         length = length + 1
+      end do
+      allocate (character(len=length) :: text)
+      do i = 1, length
+         text(i:i) = letters(i)
+      end do
+   end function of_c
+end module skt

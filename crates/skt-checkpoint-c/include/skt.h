@@ -1,0 +1,121 @@
+/* Checkpoints in memory that survive the loss of ranks, for programs over MPI.
+ *
+ * Each call returns SKT_SUCCESS or a code below; skt_message() says what has happened. No call
+ * prints or ends the process, unless MPI fails while it uses the library's memory. Collective calls are made by all ranks of the communicator, in one
+ * order; what is wrong on one rank is told to all of them. Calls are made by one thread at a time.
+ *
+ * docs/c-interface.md has a tutorial and says what each way to protect memory costs. */
+#ifndef SKT_H
+#define SKT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <mpi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SKT_VERSION "0.1.0"
+
+/* The most regions of a rank at a time. */
+#define SKT_REGIONS 256
+
+enum {
+    SKT_SUCCESS = 0,
+    /* skt_init: an earlier start has ended this run; nothing of it is left to compute. */
+    SKT_ENDED = 1,
+    /* An argument is not legal. */
+    SKT_ERR_ARGUMENT = -1,
+    /* This call is out of order, or the ranks have made different calls. */
+    SKT_ERR_ORDER = -2,
+    /* An option is not legal. */
+    SKT_ERR_OPTIONS = -3,
+    /* MPI is not initialized, is finalized, or refuses a call. */
+    SKT_ERR_MPI = -4,
+    /* Another thread is in a call, or MPI does not allow calls of this one. */
+    SKT_ERR_THREAD = -5,
+    /* The regions are larger than what skt_init was told. */
+    SKT_ERR_SPACE = -6,
+    /* A region is not as the checkpoint has it. */
+    SKT_ERR_REGION = -7,
+    /* The run cannot continue from what was found; nothing was changed. */
+    SKT_ERR_REFUSED = -8,
+    /* The system refuses memory or a file. */
+    SKT_ERR_SYSTEM = -9,
+    /* A rank has not made this call in time (option timeout_seconds). */
+    SKT_ERR_TIMEOUT = -10,
+    /* A rank is lost: end the job; the same command continues. */
+    SKT_ERR_LOST = -11,
+    /* A bug of this library. */
+    SKT_ERR_INTERNAL = -12
+};
+/* After SKT_ERR_SYSTEM, SKT_ERR_TIMEOUT, SKT_ERR_LOST or SKT_ERR_INTERNAL of a collective call the
+ * process cannot use the run any more: all later calls return the same. End the job, and start the
+ * same command again. After the other codes nothing has changed. */
+
+/* Begins a run, or continues what earlier starts of it have left. Collective over comm, which has
+ * one process for each rank.
+ *
+ * bytes: the size of all regions of this rank together; the largest of all ranks counts, and is the
+ * same in each start. options: NULL, or a TOML text such as "run_id = \"heat\"\nparities = 2";
+ * variables of the environment (SKT_RUN_ID, SKT_PARITIES) go over it. */
+int skt_init(MPI_Comm comm, size_t bytes, const char *options);
+
+/* Gives the communicator to use from then on: its ranks are those of the data, which need not be
+ * those of the launcher. It lives until skt_finalize. */
+int skt_comm(MPI_Comm *comm);
+
+/* Gives the number of the checkpoint that this start continues from; 0: the run begins. */
+int skt_found(int64_t *checkpoint);
+
+/* Gives the items of a region in that checkpoint, and the bytes of an item; 0 and 0: it has none. */
+int skt_saved(int id, size_t *count, size_t *size);
+
+/* Gives memory that outlives the process, for `count` items of `size` bytes: what the checkpoint has
+ * of region id, or zeros. It lives until skt_finalize and is never moved. */
+int skt_alloc(int id, size_t count, size_t size, void **memory);
+
+/* Protects memory of the program: each checkpoint copies it. Called again for an id, it replaces the
+ * address and the size: a region may grow between two checkpoints, within the bytes of skt_init. */
+int skt_protect(int id, void *memory, size_t count, size_t size);
+
+/* Leaves a region of skt_protect out of later checkpoints. */
+int skt_unprotect(int id);
+
+/* Copies the regions of skt_protect back from the checkpoint that skt_found has told of. Collective.
+ * Memory of skt_alloc has its contents already. */
+int skt_restore(void);
+
+/* Saves all regions. Collective, at a point where no message of the program is under way. A death
+ * at any time leaves this checkpoint or the one before. */
+int skt_checkpoint(void);
+
+/* Says whether it is time for a checkpoint, the same on all ranks: at once in each start, then at
+ * the interval that loses least by the time a checkpoint takes and the option mtbf_seconds.
+ * Collective. */
+int skt_due(int *due);
+
+/* Ends the run. Collective, before MPI_Finalize. done != 0: the result is reported, and nothing of
+ * the run stays. done == 0: the next start continues from the last checkpoint. */
+int skt_finalize(int done);
+
+/* The meaning of a code. */
+const char *skt_error(int code);
+
+/* What has happened in the last failed call of this thread; valid until its next call. */
+const char *skt_message(void);
+
+/* The version of the library that is loaded. */
+const char *skt_version(void);
+
+/* For skt.f90: communicators as Fortran has them. */
+int skt_init_f(MPI_Fint comm, size_t bytes, const char *options);
+int skt_comm_f(MPI_Fint *comm);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,143 @@
+//! Where C enters: panics, threads and messages stay on this side.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Mutex, Once, TryLockError};
+
+use crate::code::{Code, Result, Stop};
+use crate::raw;
+use crate::session::Session;
+
+/// What this process has.
+pub enum State {
+    /// No run is open.
+    None,
+    /// A run is open.
+    Open(Box<Session>),
+    /// The run can be used no more in this process.
+    Over(Stop),
+}
+
+static STATE: Mutex<State> = Mutex::new(State::None);
+
+thread_local! {
+    /// What the last call of this thread has to say.
+    static MESSAGE: RefCell<CString> = RefCell::default();
+    /// Whether this thread is in a call, where a panic is told by the code of the call.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Where the last panic of this thread was.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps panics within a call off standard error. Others, which this library does not catch, are
+/// reported as before.
+fn keep_panics_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if IS_INSIDE.try_with(Cell::get).unwrap_or(false) {
+                let _ = PANIC.try_with(|at| *at.borrow_mut() = info.to_string());
+            } else {
+                report(info);
+            }
+        }));
+    });
+}
+
+/// Runs a call on the state of the process, and returns its code.
+pub fn call(body: impl FnOnce(&mut State) -> Result<Code>) -> c_int {
+    keep_panics_quiet();
+    IS_INSIDE.set(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(|| on_state(body)));
+    let code = done.unwrap_or_else(|payload| {
+        // Dropping what was thrown may throw again.
+        std::mem::forget::<Box<dyn Any + Send>>(payload);
+        say(&bug().text);
+        Code::Internal
+    });
+    IS_INSIDE.set(false);
+    code as c_int
+}
+
+fn on_state(body: impl FnOnce(&mut State) -> Result<Code>) -> Code {
+    let mut state = match STATE.try_lock() {
+        Ok(state) => state,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            say("another thread is in a call of this library: make one call at a time");
+            return Code::Thread;
+        }
+    };
+    let done = raw::check_mpi().and_then(|()| guarded(&mut state, body));
+    match done {
+        Ok(code) => {
+            say("");
+            code
+        }
+        Err(stop) => {
+            say(&stop.text);
+            let code = stop.code;
+            if stop.is_over && !matches!(*state, State::Over(_)) {
+                // Its memory may be in use by messages that others still send.
+                std::mem::forget(std::mem::replace(&mut *state, State::Over(stop)));
+            }
+            code
+        }
+    }
+}
+
+/// Runs the body unless the run is over; a panic in it ends the run, and the other ranks are told.
+fn guarded(state: &mut State, body: impl FnOnce(&mut State) -> Result<Code>) -> Result<Code> {
+    if let State::Over(stop) = state {
+        return Err(stop.clone());
+    }
+    panic::catch_unwind(AssertUnwindSafe(|| body(state))).unwrap_or_else(|payload| {
+        std::mem::forget(payload);
+        let stop = bug();
+        if let State::Open(session) = state {
+            session.tell_failed(&stop);
+        }
+        Err(stop)
+    })
+}
+
+fn bug() -> Stop {
+    let at = PANIC.with(|at| at.take());
+    Stop::over(Code::Internal, format!("a bug of this library: {at}"))
+}
+
+/// Sets the message of this thread.
+fn say(text: &str) {
+    let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
+    MESSAGE.with(|message| *message.borrow_mut() = CString::new(text).expect("no zero is left"));
+}
+
+/// The message of this thread, which its next call changes.
+pub fn message() -> *const c_char {
+    // A thread that ends has no message any more.
+    MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_bug_with_its_place_and_the_run_is_over() {
+        keep_panics_quiet();
+        IS_INSIDE.set(true);
+        let stop = guarded(&mut State::None, |_| panic!("on purpose")).expect_err("it panics");
+        IS_INSIDE.set(false);
+        assert_eq!((stop.code, stop.is_over), (Code::Internal, true));
+        assert!(
+            stop.text.contains("border.rs") && stop.text.contains("on purpose"),
+            "{}",
+            stop.text
+        );
+        let over = guarded(&mut State::Over(stop.clone()), |_| unreachable!("the run is over"));
+        assert_eq!(over, Err(stop));
+    }
+}

@@ -1,0 +1,146 @@
+//! The codes that all calls return, with a text for each.
+
+use std::ffi::CStr;
+
+/// What a call returns. The numbers are those of `skt.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    /// `SKT_SUCCESS`
+    Success = 0,
+    /// `SKT_ENDED`
+    Ended = 1,
+    /// `SKT_ERR_ARGUMENT`
+    Argument = -1,
+    /// `SKT_ERR_ORDER`
+    Order = -2,
+    /// `SKT_ERR_OPTIONS`
+    Options = -3,
+    /// `SKT_ERR_MPI`
+    Mpi = -4,
+    /// `SKT_ERR_THREAD`
+    Thread = -5,
+    /// `SKT_ERR_SPACE`
+    Space = -6,
+    /// `SKT_ERR_REGION`
+    Region = -7,
+    /// `SKT_ERR_REFUSED`
+    Refused = -8,
+    /// `SKT_ERR_SYSTEM`
+    System = -9,
+    /// `SKT_ERR_TIMEOUT`
+    Timeout = -10,
+    /// `SKT_ERR_LOST`
+    Lost = -11,
+    /// `SKT_ERR_INTERNAL`
+    Internal = -12,
+}
+
+impl Code {
+    /// All codes.
+    pub const ALL: [Self; 14] = [
+        Self::Success,
+        Self::Ended,
+        Self::Argument,
+        Self::Order,
+        Self::Options,
+        Self::Mpi,
+        Self::Thread,
+        Self::Space,
+        Self::Region,
+        Self::Refused,
+        Self::System,
+        Self::Timeout,
+        Self::Lost,
+        Self::Internal,
+    ];
+
+    /// The code with this number.
+    pub fn of(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|&code| code as i32 == number)
+    }
+
+    /// The name of the code in `skt.h`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "SKT_SUCCESS",
+            Self::Ended => "SKT_ENDED",
+            Self::Argument => "SKT_ERR_ARGUMENT",
+            Self::Order => "SKT_ERR_ORDER",
+            Self::Options => "SKT_ERR_OPTIONS",
+            Self::Mpi => "SKT_ERR_MPI",
+            Self::Thread => "SKT_ERR_THREAD",
+            Self::Space => "SKT_ERR_SPACE",
+            Self::Region => "SKT_ERR_REGION",
+            Self::Refused => "SKT_ERR_REFUSED",
+            Self::System => "SKT_ERR_SYSTEM",
+            Self::Timeout => "SKT_ERR_TIMEOUT",
+            Self::Lost => "SKT_ERR_LOST",
+            Self::Internal => "SKT_ERR_INTERNAL",
+        }
+    }
+
+    /// What the code means in general; `skt_message` says what has happened.
+    pub fn text(self) -> &'static CStr {
+        match self {
+            Self::Success => c"success",
+            Self::Ended => c"an earlier start has ended this run; nothing of it is left to compute",
+            Self::Argument => c"an argument is not legal",
+            Self::Order => c"this call is out of order, or the ranks have made different calls",
+            Self::Options => c"an option is not legal",
+            Self::Mpi => c"MPI is not initialized, is finalized, or refuses a call",
+            Self::Thread => c"another thread is in a call, or MPI does not allow calls of this one",
+            Self::Space => c"the regions are larger than what skt_init was told",
+            Self::Region => c"a region is not as the checkpoint has it",
+            Self::Refused => c"the run cannot continue from what was found; nothing was changed",
+            Self::System => c"the system refuses memory or a file",
+            Self::Timeout => c"a rank has not made this call in time",
+            Self::Lost => c"a rank is lost: end the job; the same command continues",
+            Self::Internal => c"a bug of this library",
+        }
+    }
+}
+
+/// Why a call fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stop {
+    /// What the call returns.
+    pub code: Code,
+    /// What has happened, and what to do.
+    pub text: String,
+    /// Whether this job can use the run no more.
+    pub is_over: bool,
+}
+
+impl Stop {
+    /// A failure that changes nothing: another call may succeed.
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), is_over: false }
+    }
+
+    /// A failure after which this job can use the run no more.
+    pub fn over(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), is_over: true }
+    }
+}
+
+/// The result of a step of a call.
+pub type Result<T> = std::result::Result<T, Stop>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_lead_back_to_codes_and_each_has_a_text_of_its_own() {
+        let mut texts: Vec<_> = Code::ALL.iter().map(|code| code.text()).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), Code::ALL.len());
+        for code in Code::ALL {
+            assert_eq!(Code::of(code as i32), Some(code));
+        }
+        assert_eq!(Code::of(2), None);
+        assert_eq!(Code::of(-13), None);
+    }
+}

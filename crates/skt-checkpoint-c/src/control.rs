@@ -1,0 +1,390 @@
+//! What the ranks tell each other about their calls, beside the messages of the checkpoints.
+//!
+//! Before each collective call the ranks agree that all have made it, and legally; so a rank that
+//! does not call, or calls something else, is told of instead of waited for. Rank 0 leads:
+//!
+//! | | a rank | rank 0 |
+//! |---|---|---|
+//! | 1 | `Enter`: its call, and what is wrong with it | waits for all, up to the time limit |
+//! | 2 | waits for rank 0, up to twice the time limit | `Ready`, or `Stop` with what is wrong |
+//! | 3 | `Yes`; or `GaveUp` instead, if that time has passed in 2 | waits for all |
+//! | 4 | waits for rank 0 | `Go`, or `Stop` |
+//!
+//! Step 3 makes the end one for all: a rank that has given up on rank 0 has said so before rank 0
+//! can begin, and a rank that has said `Yes` is still there. So the waits in 3 and 4 need no limit.
+//!
+//! A rank that fails alone within a call tells all others at any time (`Failed`).
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
+use skt_checkpoint::comm::{Comm as _, CommError, PanelBuf, SendRequest as _, Tag};
+
+use crate::code::{Code, Result, Stop};
+
+/// Messages to rank 0.
+const TAG_UP: Tag = 1;
+/// Messages of rank 0.
+const TAG_DOWN: Tag = 2;
+/// Messages of a rank that has failed.
+const TAG_FAILED: Tag = 3;
+/// Bytes of a message: an eager one with every MPI.
+const WORD_BYTES: usize = 512;
+/// The most bytes of a text in a message.
+const TEXT_BYTES: usize = WORD_BYTES - 16;
+/// The most ranks that a text names.
+const NAMED: usize = 8;
+/// Tests of a message before the rank naps between two.
+const SPINS: u32 = 2000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// The collective calls, as messages name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Call {
+    /// `skt_init`
+    Init = 1,
+    /// The end of `skt_init`, when the run is open.
+    Opened = 2,
+    /// `skt_restore`
+    Restore = 3,
+    /// `skt_checkpoint`
+    Checkpoint = 4,
+    /// `skt_due`
+    Due = 5,
+    /// `skt_finalize` of a run that is done
+    Done = 6,
+    /// `skt_finalize` of a run that continues later
+    Later = 7,
+}
+
+impl Call {
+    const ALL: [Self; 7] = [
+        Self::Init,
+        Self::Opened,
+        Self::Restore,
+        Self::Checkpoint,
+        Self::Due,
+        Self::Done,
+        Self::Later,
+    ];
+
+    fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&call| call as u8 == number)
+    }
+
+    /// The call as a program writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init | Self::Opened => "skt_init",
+            Self::Restore => "skt_restore",
+            Self::Checkpoint => "skt_checkpoint",
+            Self::Due => "skt_due",
+            Self::Done => "skt_finalize(1)",
+            Self::Later => "skt_finalize(0)",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Enter = 1,
+    Ready = 2,
+    Yes = 3,
+    GaveUp = 4,
+    Go = 5,
+    Stop = 6,
+    Failed = 7,
+}
+
+impl Kind {
+    const ALL: [Self; 7] =
+        [Self::Enter, Self::Ready, Self::Yes, Self::GaveUp, Self::Go, Self::Stop, Self::Failed];
+}
+
+/// A message: which call it is about, and what is wrong if anything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Word {
+    kind: Kind,
+    call: Call,
+    stop: Option<Stop>,
+}
+
+impl Word {
+    fn new(kind: Kind, call: Call) -> Self {
+        Self { kind, call, stop: None }
+    }
+
+    fn stopping(kind: Kind, call: Call, stop: &Stop) -> Self {
+        Self { kind, call, stop: Some(stop.clone()) }
+    }
+
+    /// Layout: kind, call, whether it is over, 0, code (i32), bytes of the text (u32), text.
+    fn encode(&self) -> [u8; WORD_BYTES] {
+        let mut bytes = [0; WORD_BYTES];
+        (bytes[0], bytes[1]) = (self.kind as u8, self.call as u8);
+        if let Some(stop) = &self.stop {
+            let text = cut(&stop.text, TEXT_BYTES).as_bytes();
+            bytes[2] = u8::from(stop.is_over);
+            bytes[4..8].copy_from_slice(&(stop.code as i32).to_le_bytes());
+            bytes[8..12].copy_from_slice(&(text.len() as u32).to_le_bytes());
+            bytes[16..16 + text.len()].copy_from_slice(text);
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; WORD_BYTES]) -> Option<Self> {
+        let kind = Kind::ALL.into_iter().find(|&kind| kind as u8 == bytes[0])?;
+        let number = |at: usize| <[u8; 4]>::try_from(&bytes[at..at + 4]).expect("four bytes");
+        let code = Code::of(i32::from_le_bytes(number(4)))?;
+        let len = u32::from_le_bytes(number(8)) as usize;
+        let text = String::from_utf8_lossy(bytes.get(16..16 + len)?).into_owned();
+        let stop = (code != Code::Success).then_some(Stop { code, text, is_over: bytes[2] != 0 });
+        Some(Self { kind, call: Call::of(bytes[1])?, stop })
+    }
+}
+
+/// The beginning of a text, up to `bytes` bytes of whole characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// The ranks of a job, as they tell each other about their calls.
+pub struct Control {
+    comm: MpiComm,
+    timeout: Duration,
+    /// Messages that MPI has not taken yet; those left at the end keep their memory.
+    sent: RefCell<Vec<MpiSend>>,
+}
+
+impl Control {
+    /// The ranks of `comm`, which serves nothing else.
+    pub fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
+        let timeout = Duration::from_secs_f64(timeout_seconds);
+        Self { comm, timeout, sent: RefCell::default() }
+    }
+
+    /// The communicator, to make others of it.
+    pub fn comm(&self) -> &MpiComm {
+        &self.comm
+    }
+
+    /// Returns when all ranks have made this call, and none with something wrong. Collective, as far
+    /// as the ranks are right.
+    ///
+    /// # Errors
+    /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
+    /// not come in time; ranks in different calls.
+    pub fn agree(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
+        let mine = Word { kind: Kind::Enter, call, stop: wrong.cloned() };
+        match self.comm.rank() {
+            0 => self.lead(call, mine),
+            _ => self.follow(call, &mine),
+        }
+    }
+
+    fn lead(&self, call: Call, mine: Word) -> Result<()> {
+        let deadline = Instant::now() + self.timeout;
+        let (mut all, mut absent) = (vec![mine], Vec::new());
+        for rank in 1..self.comm.size() {
+            match self.receive(rank, TAG_UP, Some(deadline))? {
+                Some(word) => all.push(word),
+                None => absent.push(rank),
+            }
+        }
+        if let Some(stop) = late(call, &absent, self.timeout).or_else(|| fault(&all)) {
+            return self.tell_all(call, &stop);
+        }
+        self.send_all(&Word::new(Kind::Ready, call))?;
+        let mut gave_up = Vec::new();
+        for rank in 1..self.comm.size() {
+            let answer = self.receive(rank, TAG_UP, None)?;
+            if answer.is_some_and(|word| word.kind == Kind::GaveUp) {
+                gave_up.push(rank);
+            }
+        }
+        if !gave_up.is_empty() {
+            let ranks = names(&gave_up);
+            let text =
+                format!("rank 0 was late: {ranks} had given up waiting for its {}", call.name());
+            return self.tell_all(call, &Stop::over(Code::Timeout, text));
+        }
+        self.send_all(&Word::new(Kind::Go, call))
+    }
+
+    fn follow(&self, call: Call, mine: &Word) -> Result<()> {
+        // Rank 0 may come late, and then wait for others: it tells who is missing before this ends.
+        let patience = 2 * self.timeout;
+        let deadline = Instant::now() + patience;
+        self.send(mine, 0, TAG_UP)?;
+        match self.receive(0, TAG_DOWN, Some(deadline))? {
+            None => {
+                self.send(&Word::new(Kind::GaveUp, call), 0, TAG_UP)?;
+                return Err(late(call, &[0], patience).expect("a rank is late"));
+            }
+            Some(Word { stop: Some(stop), .. }) => return Err(stop),
+            Some(_) => {}
+        }
+        self.send(&Word::new(Kind::Yes, call), 0, TAG_UP)?;
+        let answer = self.receive(0, TAG_DOWN, None)?;
+        answer.and_then(|word| word.stop).map_or(Ok(()), Err)
+    }
+
+    fn tell_all(&self, call: Call, stop: &Stop) -> Result<()> {
+        self.send_all(&Word::stopping(Kind::Stop, call, stop))?;
+        Err(stop.clone())
+    }
+
+    fn send_all(&self, word: &Word) -> Result<()> {
+        (1..self.comm.size()).try_for_each(|rank| self.send(word, rank, TAG_DOWN))
+    }
+
+    /// Sends without waiting for the receiver, who may never come.
+    fn send(&self, word: &Word, rank: usize, tag: Tag) -> Result<()> {
+        let doubles = WORD_BYTES / size_of::<f64>();
+        let mut buffer = PanelBuf::for_messages(doubles).map_err(|why| lost(&why))?;
+        bytemuck::cast_slice_mut(&mut buffer[..]).copy_from_slice(&word.encode());
+        let sent =
+            self.comm.isend(buffer.into(), 0..doubles, rank, tag).map_err(|why| lost(&why))?;
+        let mut all = self.sent.borrow_mut();
+        all.push(sent);
+        // What fails is told by the call that waits for an answer.
+        all.retain_mut(|sent| matches!(sent.test(), Ok(false)));
+        Ok(())
+    }
+
+    /// The next message of `rank`; `None` at the deadline.
+    fn receive(&self, rank: usize, tag: Tag, deadline: Option<Instant>) -> Result<Option<Word>> {
+        let mut spins = 0;
+        while !self.comm.probe(rank, tag).map_err(|why| lost(&why))? {
+            if let Some(stop) = self.failed()? {
+                return Err(stop);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return Ok(None);
+            }
+            spins += 1;
+            if spins < SPINS { std::thread::yield_now() } else { std::thread::sleep(NAP) }
+        }
+        self.take(rank, tag).map(Some)
+    }
+
+    fn take(&self, rank: usize, tag: Tag) -> Result<Word> {
+        let mut bytes = [0; WORD_BYTES];
+        self.comm.recv_bytes(&mut bytes, rank, tag).map_err(|why| lost(&why))?;
+        let garbled = || Stop::over(Code::Internal, format!("a message of rank {rank} is garbled"));
+        Word::decode(&bytes).ok_or_else(garbled)
+    }
+
+    /// Tells all other ranks that this one has failed.
+    pub fn tell_failed(&self, call: Call, stop: &Stop) {
+        let me = self.comm.rank();
+        let text = format!("rank {me}: {}", stop.text);
+        let word = Word::stopping(Kind::Failed, call, &Stop::over(stop.code, text));
+        for rank in (0..self.comm.size()).filter(|&rank| rank != me) {
+            // Where MPI fails as well there is nobody to tell.
+            let _ = self.send(&word, rank, TAG_FAILED);
+        }
+    }
+
+    /// What another rank has told of its failure, if one has.
+    ///
+    /// # Errors
+    /// MPI fails.
+    pub fn failed(&self) -> Result<Option<Stop>> {
+        match self.comm.probe_any(TAG_FAILED).map_err(|why| lost(&why))? {
+            Some(rank) => Ok(self.take(rank, TAG_FAILED)?.stop),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What there is to tell if these ranks have not come within `patience`.
+fn late(call: Call, absent: &[usize], patience: Duration) -> Option<Stop> {
+    let (ranks, seconds) = (names(absent), patience.as_secs_f64());
+    let verb = if absent.len() == 1 { "has" } else { "have" };
+    let call = call.name();
+    let text =
+        format!("{ranks} {verb} not called {call} within {seconds} s (option timeout_seconds)");
+    (!absent.is_empty()).then(|| Stop::over(Code::Timeout, text))
+}
+
+/// What is wrong with the calls of the ranks, if anything is: the first rank that says so, or the
+/// first in another call than rank 0.
+fn fault(all: &[Word]) -> Option<Stop> {
+    let wrong = all.iter().enumerate().find_map(|(rank, word)| Some((rank, word.stop.as_ref()?)));
+    if let Some((rank, stop)) = wrong {
+        return Some(Stop { text: format!("rank {rank}: {}", stop.text), ..stop.clone() });
+    }
+    let first = all[0].call;
+    let (rank, other) = all.iter().enumerate().find(|(_, word)| word.call != first)?;
+    let text = format!("rank {rank} has called {}, rank 0 {}", other.call.name(), first.name());
+    Some(Stop::new(Code::Order, text))
+}
+
+fn names(ranks: &[usize]) -> String {
+    let named: Vec<String> = ranks.iter().take(NAMED).map(usize::to_string).collect();
+    let more = ranks.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}{more}", named.join(", "))
+}
+
+/// MPI fails, which it does when a rank is lost.
+pub fn lost(why: &CommError) -> Stop {
+    Stop::over(Code::Lost, format!("{why}. End this job; the same command continues the run"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for call in Call::ALL {
+            for kind in Kind::ALL {
+                let plain = Word::new(kind, call);
+                assert_eq!(Word::decode(&plain.encode()), Some(plain));
+                let stop = Stop::over(Code::Space, "region 3, for instance");
+                let word = Word::stopping(kind, call, &stop);
+                assert_eq!(Word::decode(&word.encode()), Some(word));
+            }
+        }
+        assert_eq!(Word::decode(&[0; WORD_BYTES]), None);
+        assert_eq!(Word::decode(&[0xff; WORD_BYTES]), None);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let stop = Stop::new(Code::System, "x".to_owned() + &"\u{fc}".repeat(WORD_BYTES));
+        let word = Word::decode(&Word::stopping(Kind::Stop, Call::Init, &stop).encode());
+        let text = word.expect("a word").stop.expect("a reason").text;
+        assert_eq!(text.len(), TEXT_BYTES - 1);
+        assert!(stop.text.starts_with(&text));
+    }
+
+    #[test]
+    fn the_first_fault_counts_before_other_calls() {
+        let enter = |call| Word::new(Kind::Enter, call);
+        let wrong = Word::stopping(Kind::Enter, Call::Due, &Stop::new(Code::Region, "too small"));
+        assert_eq!(fault(&[enter(Call::Due), enter(Call::Due)]), None);
+        let both = fault(&[enter(Call::Checkpoint), enter(Call::Done), wrong]).expect("two faults");
+        assert_eq!((both.code, &*both.text), (Code::Region, "rank 2: too small"));
+        let order = fault(&[enter(Call::Checkpoint), enter(Call::Done)]).expect("a fault");
+        assert_eq!(order.code, Code::Order);
+        assert_eq!(order.text, "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint");
+    }
+
+    #[test]
+    fn many_ranks_are_named_in_one_line() {
+        assert_eq!(names(&[3]), "rank 3");
+        let many: Vec<usize> = (0..20).collect();
+        assert_eq!(names(&many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more");
+    }
+}

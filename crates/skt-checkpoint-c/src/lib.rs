@@ -1,0 +1,293 @@
+//! The checkpoints of `skt-checkpoint` for C and Fortran: what `include/skt.h` and `fortran/skt.f90`
+//! declare. docs/c-interface.md explains the calls.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`code`] | the codes of errors, with their texts |
+//! | `border` | one call at a time; panics become codes |
+//! | `options` | options from a TOML text and the environment |
+//! | `control` | the ranks agree that all make a call, before it begins |
+//! | `session` | a run between `skt_init` and `skt_finalize` |
+//! | `table` | where the regions lie in the protected memory |
+//! | `raw` | calls of MPI on the program's communicator |
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+mod border;
+pub mod code;
+mod control;
+mod options;
+mod raw;
+mod session;
+mod table;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use mpi::ffi::MPI_Comm;
+
+use border::{State, call};
+use code::{Code, Result, Stop};
+use options::Options;
+use session::{Begun, Session};
+
+/// The version of the library, with a zero at its end.
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no zero"),
+    };
+
+/// The run that is open.
+fn open<'a>(state: &'a mut State, name: &str) -> Result<&'a mut Session> {
+    match state {
+        State::Open(session) => Ok(session),
+        _ => Err(Stop::new(Code::Order, format!("{name}: no run is open; call skt_init first"))),
+    }
+}
+
+fn argument(text: String) -> Stop {
+    Stop::new(Code::Argument, text)
+}
+
+/// A place to which a call writes its answer.
+///
+/// # Safety
+/// `at` is null or points to a `T`, of which nobody else has a reference.
+unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
+    // SAFETY: by this function's contract.
+    unsafe { at.as_mut() }
+        .ok_or_else(|| argument(format!("{name}: the place for the answer is null")))
+}
+
+/// The number of items and their bytes, of a region that has some.
+fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
+    match count > 0
+        && size > 0
+        && count.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok())
+    {
+        true => Ok(()),
+        false => Err(argument(format!("{name}: region {id} of {count} x {size} bytes"))),
+    }
+}
+
+/// # Safety
+/// `text` is null or ends with a zero.
+unsafe fn options_of(text: *const c_char) -> Result<Options> {
+    let text = match text.is_null() {
+        true => "",
+        // SAFETY: by this function's contract.
+        false => unsafe { CStr::from_ptr(text) }
+            .to_str()
+            .map_err(|_| Stop::new(Code::Options, "the options are not UTF-8"))?,
+    };
+    Options::read(text, |name| std::env::var(name).ok())
+}
+
+/// Begins or continues a run. Collective over `comm`. See `skt.h`.
+///
+/// # Safety
+/// `comm` is a communicator; `options` is null or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_init(comm: MPI_Comm, bytes: usize, options: *const c_char) -> c_int {
+    call(|state| {
+        if let State::Open(_) = state {
+            return Err(Stop::new(Code::Order, "skt_init: a run is open; call skt_finalize first"));
+        }
+        // SAFETY: by this function's contract.
+        let options = unsafe { options_of(options) };
+        match Session::begin(comm, bytes, options)? {
+            Begun::Run(session) => {
+                *state = State::Open(session);
+                Ok(Code::Success)
+            }
+            Begun::Ended => Ok(Code::Ended),
+        }
+    })
+}
+
+/// `skt_init` with a communicator of Fortran. See `skt.h`.
+///
+/// # Safety
+/// As [`skt_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c_char) -> c_int {
+    // The number is looked up while MPI runs.
+    let checked = call(|_| raw::check_mpi().map(|()| Code::Success));
+    if checked != Code::Success as c_int {
+        return checked;
+    }
+    // SAFETY: by this function's contract.
+    unsafe { skt_init(raw::of_fortran(comm), bytes, options) }
+}
+
+/// The communicator to use from then on. See `skt.h`.
+///
+/// # Safety
+/// `comm` is null or a place for a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_comm(comm: *mut MPI_Comm) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_comm")?;
+        // SAFETY: by this function's contract.
+        *unsafe { place(comm, "skt_comm") }? = session.comm();
+        Ok(Code::Success)
+    })
+}
+
+/// `skt_comm` for Fortran. See `skt.h`.
+///
+/// # Safety
+/// `comm` is null or a place for an integer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_comm_f(comm: *mut c_int) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_comm")?;
+        // SAFETY: by this function's contract.
+        *unsafe { place(comm, "skt_comm") }? = raw::to_fortran(session.comm());
+        Ok(Code::Success)
+    })
+}
+
+/// The checkpoint that this start goes on from. See `skt.h`.
+///
+/// # Safety
+/// `checkpoint` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_found(checkpoint: *mut i64) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_found")?;
+        // SAFETY: by this function's contract.
+        *unsafe { place(checkpoint, "skt_found") }? = session.found() as i64;
+        Ok(Code::Success)
+    })
+}
+
+/// The size of a region in the checkpoint. See `skt.h`.
+///
+/// # Safety
+/// `count` and `size` are null or places for numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_saved(id: c_int, count: *mut usize, size: *mut usize) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_saved")?;
+        // SAFETY: by this function's contract.
+        let (count, size) = unsafe { (place(count, "skt_saved")?, place(size, "skt_saved")?) };
+        (*count, *size) = session.saved_size(id).unwrap_or((0, 0));
+        Ok(Code::Success)
+    })
+}
+
+/// Memory of the library, which outlives the process. See `skt.h`.
+///
+/// # Safety
+/// `memory` is null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_alloc(
+    id: c_int,
+    count: usize,
+    size: usize,
+    memory: *mut *mut c_void,
+) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_alloc")?;
+        // SAFETY: by this function's contract.
+        let place = unsafe { place(memory, "skt_alloc") }?;
+        sizes("skt_alloc", id, count, size)?;
+        *place = session.alloc(id, count, size)?.cast();
+        Ok(Code::Success)
+    })
+}
+
+/// Registers memory of the program, which is copied at a checkpoint. See `skt.h`.
+///
+/// # Safety
+/// `memory` is null or memory of `count * size` bytes, until it is protected no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_protect(
+    id: c_int,
+    memory: *mut c_void,
+    count: usize,
+    size: usize,
+) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_protect")?;
+        sizes("skt_protect", id, count, size)?;
+        if memory.is_null() {
+            return Err(argument(format!("skt_protect: the memory of region {id} is null")));
+        }
+        session.protect(id, memory.cast(), count, size)?;
+        Ok(Code::Success)
+    })
+}
+
+/// Ends the protection of memory of the program. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_unprotect(id: c_int) -> c_int {
+    call(|state| {
+        open(state, "skt_unprotect")?.unprotect(id)?;
+        Ok(Code::Success)
+    })
+}
+
+/// Copies the program's memory back from the checkpoint. Collective. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_restore() -> c_int {
+    call(|state| {
+        open(state, "skt_restore")?.restore()?;
+        Ok(Code::Success)
+    })
+}
+
+/// Saves all regions. Collective. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_checkpoint() -> c_int {
+    call(|state| {
+        open(state, "skt_checkpoint")?.checkpoint()?;
+        Ok(Code::Success)
+    })
+}
+
+/// Whether it is time for a checkpoint. Collective. See `skt.h`.
+///
+/// # Safety
+/// `due` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_due(due: *mut c_int) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_due")?;
+        // SAFETY: by this function's contract.
+        let due = unsafe { place(due, "skt_due") }?;
+        *due = c_int::from(session.is_due()?);
+        Ok(Code::Success)
+    })
+}
+
+/// Ends the run, or leaves it to the next start. Collective. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_finalize(done: c_int) -> c_int {
+    call(|state| {
+        open(state, "skt_finalize")?.agree_on_end(done != 0)?;
+        if let State::Open(session) = std::mem::replace(state, State::None) {
+            session.end(done != 0)?;
+        }
+        Ok(Code::Success)
+    })
+}
+
+/// What a code means in general. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_error(code: c_int) -> *const c_char {
+    Code::of(code).map_or(c"no code of this library", Code::text).as_ptr()
+}
+
+/// What has happened in the last call of this thread. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_message() -> *const c_char {
+    border::message()
+}
+
+/// The version of the library. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_version() -> *const c_char {
+    VERSION.as_ptr()
+}

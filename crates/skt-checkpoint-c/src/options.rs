@@ -1,0 +1,281 @@
+//! The options of a run: a TOML text, over which environment variables go.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::codec::CodecKind;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
+use skt_checkpoint::client;
+
+use crate::code::{Code, Result, Stop};
+
+/// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
+pub const NAMES: [&str; 12] = [
+    "run_id",
+    "application",
+    "group_size",
+    "parities",
+    "codec",
+    "encoder",
+    "resume",
+    "store",
+    "mtbf_seconds",
+    "timeout_seconds",
+    "domains",
+    "allow_shared_domains",
+];
+/// Seconds that the ranks of a call wait for the last one.
+const TIMEOUT_SECONDS: f64 = 600.0;
+/// Mean seconds between failures of the whole job.
+const MTBF_SECONDS: f64 = 86400.0;
+/// The most members of a group: GF(2^8) has no more points.
+const MOST_MEMBERS: i64 = 255;
+/// The most parities of a group.
+const MOST_PARITIES: i64 = 127;
+
+/// What a program asks of its checkpoints.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    run_id: String,
+    application: String,
+    group_size: usize,
+    parities: usize,
+    codec: CodecKind,
+    encoder: Encoder,
+    resume: Resume,
+    store: StoreKind,
+    mtbf_seconds: f64,
+    /// Seconds that the ranks of a call wait for the last one.
+    pub timeout_seconds: f64,
+    /// The failure domains of hosts, by a file.
+    domains: Option<BTreeMap<String, String>>,
+    allow_shared_domains: bool,
+}
+
+impl Options {
+    /// Reads a TOML text, over which the variables of the environment go that `variable` finds.
+    ///
+    /// # Errors
+    /// [`Code::Options`], with the name of the option and what is legal.
+    pub fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let table: toml::Table =
+            text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;
+        if let Some(name) = table.keys().find(|name| !NAMES.contains(&name.as_str())) {
+            return Err(bad(format!("no option `{name}`; there are {}", NAMES.join(", "))));
+        }
+        let given = |name: &'static str| {
+            let variable = variable(&variable_of(name)).filter(|value| !value.is_empty());
+            let value = variable.or_else(|| table.get(name).map(as_text));
+            Given { name, value }
+        };
+        let parities = given("parities").whole(1, 1, MOST_PARITIES)?;
+        let least = (2 * parities as i64).max(2);
+        let usual = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
+        let codec = given("codec").one_of(usual, CodecKind::named, &CodecKind::NAMES)?;
+        if parities > 1 && codec == CodecKind::Xor {
+            return Err(bad("option codec: more than one parity needs reed-solomon".to_owned()));
+        }
+        Ok(Self {
+            run_id: given("run_id").with(program_name, run_id)?,
+            application: given("application").value.unwrap_or_default(),
+            group_size: given("group_size").whole(16.max(least), least, MOST_MEMBERS)?,
+            parities,
+            codec,
+            encoder: given("encoder").one_of(Encoder::Auto, Encoder::named, &Encoder::NAMES)?,
+            resume: given("resume").one_of(Resume::Auto, Resume::named, &Resume::NAMES)?,
+            store: given("store").with(|| StoreKind::SysV { huge_pages: false }, store)?,
+            mtbf_seconds: given("mtbf_seconds").with(|| MTBF_SECONDS, seconds)?,
+            timeout_seconds: given("timeout_seconds").with(|| TIMEOUT_SECONDS, seconds)?,
+            domains: given("domains").with(|| None, |file| read_domains(file).map(Some))?,
+            allow_shared_domains: given("allow_shared_domains").with(|| false, flag)?,
+        })
+    }
+
+    /// The options of the Rust interface, for a process on `host`.
+    ///
+    /// # Errors
+    /// The file of failure domains does not name the host.
+    pub fn open(&self, host: &str) -> Result<client::Options> {
+        let mut options = client::Options::new(&self.run_id, &self.application);
+        options.store = self.store.open();
+        options.mtbf_seconds = self.mtbf_seconds;
+        let config = &mut options.config;
+        (config.members, config.parities, config.code) =
+            (self.group_size, self.parities, self.codec);
+        (config.encoder, config.resume) = (self.encoder, self.resume);
+        config.allow_shared_domains = self.allow_shared_domains;
+        if let Some(domains) = &self.domains {
+            let domain = domains.get(host).cloned();
+            let unnamed = || bad(format!("option domains: the file does not name host {host}"));
+            config.domain = domain.ok_or_else(unnamed)?;
+        }
+        Ok(options)
+    }
+}
+
+fn bad(text: String) -> Stop {
+    Stop::new(Code::Options, text)
+}
+
+fn variable_of(name: &str) -> String {
+    format!("SKT_{}", name.to_uppercase())
+}
+
+/// A value as an environment variable would have it.
+fn as_text(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// An option, and the text of its value if it is given.
+struct Given {
+    name: &'static str,
+    value: Option<String>,
+}
+
+impl Given {
+    fn with<T>(
+        self,
+        usual: impl FnOnce() -> T,
+        parse: impl FnOnce(&str) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let Some(value) = self.value else { return Ok(usual()) };
+        parse(&value).map_err(|why| bad(format!("option {}: `{value}`: {why}", self.name)))
+    }
+
+    fn whole(self, usual: i64, least: i64, most: i64) -> Result<usize> {
+        let parse = |text: &str| {
+            let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+            number.ok_or_else(|| format!("legal: whole numbers from {least} to {most}"))
+        };
+        self.with(|| usual, parse).map(|number| number as usize)
+    }
+
+    fn one_of<T>(self, usual: T, named: impl Fn(&str) -> Option<T>, names: &[&str]) -> Result<T> {
+        self.with(
+            || usual,
+            |text| named(text).ok_or_else(|| format!("legal: {}", names.join(", "))),
+        )
+    }
+}
+
+fn run_id(text: &str) -> std::result::Result<String, String> {
+    match SegmentName::new(text, "t0.a0", 0) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("legal: 1 to 64 letters, digits, `.`, `_` and `-`".to_owned()),
+    }
+}
+
+/// The name of the program, as far as it is legal for a run.
+fn program_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_legal = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    let name: String = name.chars().filter(is_legal).take(64).collect();
+    if run_id(&name).is_ok() { name } else { "skt".to_owned() }
+}
+
+fn store(text: &str) -> std::result::Result<StoreKind, String> {
+    // Huge pages may have to be told of on standard error, which this library leaves alone.
+    let kind =
+        text.parse().ok().filter(|kind| !matches!(kind, StoreKind::SysV { huge_pages: true }));
+    kind.ok_or_else(|| "legal: sysv, posix, file:FOLDER".to_owned())
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds < 1e12);
+    seconds.ok_or_else(|| "legal: a positive number of seconds".to_owned())
+}
+
+fn flag(text: &str) -> std::result::Result<bool, String> {
+    text.parse().map_err(|_| "legal: true, false".to_owned())
+}
+
+/// A host and its failure domain a line; what follows a `#` is a comment.
+fn read_domains(file: &str) -> std::result::Result<BTreeMap<String, String>, String> {
+    let text = fs::read_to_string(Path::new(file)).map_err(|why| why.to_string())?;
+    let mut domains = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [] => {}
+            [host, domain] => _ = domains.insert(host.to_owned(), domain.to_owned()),
+            _ => return Err(format!("line {}: a host and its domain are expected", number + 1)),
+        }
+    }
+    Ok(domains)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options> {
+        Options::read(text, |_| None)
+    }
+
+    #[test]
+    fn the_environment_goes_over_the_text() {
+        let text = "run_id = \"a\"\nparities = 2\nmtbf_seconds = 3600\nresume = \"require\"";
+        let environment = |name: &str| match name {
+            "SKT_RUN_ID" => Some("b".to_owned()),
+            "SKT_GROUP_SIZE" => Some("8".to_owned()),
+            "SKT_RESUME" => Some(String::new()),
+            _ => None,
+        };
+        let options = Options::read(text, environment).expect("legal");
+        assert_eq!(options.run_id, "b");
+        assert_eq!((options.group_size, options.parities), (8, 2));
+        assert_eq!(options.codec, CodecKind::ReedSolomon);
+        assert_eq!(options.mtbf_seconds, 3600.0);
+        assert_eq!(options.resume, Resume::Require, "an empty variable is none");
+    }
+
+    #[test]
+    fn without_options_a_run_has_the_name_of_its_program() {
+        let options = read("").expect("legal");
+        assert!(options.run_id.starts_with("skt_checkpoint_c"), "{}", options.run_id);
+        assert_eq!((options.group_size, options.parities), (16, 1));
+        assert_eq!(options.codec, CodecKind::Xor);
+    }
+
+    #[test]
+    fn each_name_is_known_and_what_is_wrong_is_named_with_what_is_legal() {
+        let cases = [
+            ("colour = 1", "no option `colour`; there are run_id, "),
+            ("run_id = \"a/b\"", "option run_id: `a/b`: legal: 1 to 64 letters"),
+            ("group_size = 1", "option group_size: `1`: legal: whole numbers from 2 to 255"),
+            ("parities = 3\ngroup_size = 5", "option group_size: `5`: legal: whole numbers from 6"),
+            ("parities = 0", "option parities: `0`: legal: whole numbers from 1 to 127"),
+            ("parities = 2\ncodec = \"xor\"", "option codec: more than one parity needs"),
+            ("codec = \"md5\"", "option codec: `md5`: legal: xor, sum, reed-solomon"),
+            ("encoder = \"x\"", "option encoder: `x`: legal: auto, direct, ring, reduce, tree"),
+            ("resume = \"maybe\"", "option resume: `maybe`: legal: auto, "),
+            ("store = \"tape\"", "option store: `tape`: legal: sysv, posix, file:FOLDER"),
+            ("store = \"sysv-huge\"", "option store: `sysv-huge`: legal: sysv,"),
+            ("mtbf_seconds = -1", "option mtbf_seconds: `-1`: legal: a positive number"),
+            ("timeout_seconds = \"soon\"", "option timeout_seconds: `soon`: legal: a positive"),
+            ("domains = \"/nowhere\"", "option domains: `/nowhere`: No such file"),
+            ("allow_shared_domains = 1", "option allow_shared_domains: `1`: legal: true, false"),
+            ("run_id", "the options: "),
+        ];
+        for (text, want) in cases {
+            let stop = read(text).expect_err(text);
+            assert_eq!((stop.code, stop.is_over), (Code::Options, false));
+            assert!(stop.text.contains(want), "{text}: {}", stop.text);
+        }
+    }
+
+    #[test]
+    fn a_host_without_a_domain_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("racks");
+        fs::write(&file, "a r1 # first\n\nb r2\n").expect("room");
+        let options = read(&format!("domains = {:?}", file.display().to_string())).expect("legal");
+        assert_eq!(options.open("b").expect("named").config.domain, "r2");
+        let stop = options.open("c").err().expect("not named");
+        assert!(stop.text.contains("does not name host c"), "{}", stop.text);
+    }
+}

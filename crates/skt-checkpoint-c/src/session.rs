@@ -1,0 +1,444 @@
+//! A run between `skt_init` and `skt_finalize`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mpi::ffi;
+use skt_checkpoint::client::{self, CheckpointError, Next, Region, Saved};
+use skt_checkpoint::comm::mpi::{Watch, WatchedComm};
+use skt_checkpoint::comm::{Comm as _, CommError, collect};
+
+use crate::code::{Code, Result, Stop};
+use crate::control::{Call, Control, lost};
+use crate::options::Options;
+use crate::raw;
+use crate::table::{Table, memory_bytes};
+
+/// The state of a checkpoint: the version of what this library writes.
+const STATE: u64 = 1;
+
+/// The program's memory that is copied at a checkpoint ("yours").
+#[derive(Clone, Copy)]
+struct Yours {
+    at: *mut u8,
+    count: usize,
+    size: usize,
+}
+
+// SAFETY: an address, which is used within calls of the library alone: these are made by one thread
+// at a time, and the program keeps the memory alive until it takes it back.
+unsafe impl Send for Yours {}
+
+/// A run that is open.
+pub struct Session {
+    saved: Saved<'static, WatchedComm>,
+    control: Arc<Mutex<Control>>,
+    /// The program's ranks, in the order of their data.
+    comm: ffi::MPI_Comm,
+    memory_bytes: usize,
+    /// The regions as the memory has them: those of the checkpoint this start goes on from, until
+    /// they are restored; then those of the library's memory alone.
+    table: Table,
+    /// The regions of the checkpoint that this start goes on from.
+    found: Table,
+    /// The regions of the program's memory.
+    yours: BTreeMap<i32, Yours>,
+    /// Whether the memory has copies that are not restored yet.
+    is_to_restore: bool,
+    /// What a call that is not collective has refused, which the next collective call tells to all.
+    refused: Option<Stop>,
+}
+
+// SAFETY: a communicator is a handle; calls of MPI are made by one thread at a time.
+unsafe impl Send for Session {}
+
+/// What `skt_init` finds.
+pub enum Begun {
+    /// A run to compute, from its beginning or from a checkpoint.
+    Run(Box<Session>),
+    /// A run that an earlier start has ended; nothing of it is left.
+    Ended,
+}
+
+/// Locks the control, also after a panic.
+fn lock(control: &Mutex<Control>) -> std::sync::MutexGuard<'_, Control> {
+    control.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an error of the checkpoints means to the program.
+fn stop_of(error: CheckpointError) -> Stop {
+    match &error {
+        CheckpointError::Refused(refusal) => Stop::new(Code::Refused, refusal.to_string()),
+        CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
+        CheckpointError::Comm(why) => lost(why),
+        CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
+            Stop::over(Code::System, error.to_string())
+        }
+        CheckpointError::NoLevels(_)
+        | CheckpointError::Code { .. }
+        | CheckpointError::NotDirect => Stop::over(Code::Options, error.to_string()),
+        CheckpointError::StateTooLarge { .. } => Stop::over(Code::Internal, error.to_string()),
+    }
+}
+
+/// Makes the outcome of a step within a call known to the other ranks where it has failed, as they
+/// may wait for this one.
+fn told<T>(
+    control: &Mutex<Control>,
+    call: Call,
+    outcome: std::result::Result<T, CheckpointError>,
+) -> Result<T> {
+    outcome.map_err(|error| {
+        let control = lock(control);
+        // What another rank has told has its own code.
+        if let CheckpointError::Comm(CommError::Aborted(text)) = &error
+            && let Some((code, text)) = text.split_once('|')
+            && let Some(code) = code.parse().ok().and_then(Code::of)
+        {
+            return Stop::over(code, text);
+        }
+        let stop = stop_of(error);
+        // A refusal is the same on all.
+        if stop.is_over {
+            control.tell_failed(call, &stop);
+        }
+        stop
+    })
+}
+
+/// What is looked at while a rank waits within a checkpoint: the failures of other ranks, as the
+/// number of the code and a text.
+fn watch(control: &Arc<Mutex<Control>>) -> Watch {
+    let control = control.clone();
+    Arc::new(move || {
+        let failed = lock(&control).failed();
+        let words = |stop: Stop| format!("{}|{}", stop.code as i32, stop.text);
+        failed.map(|stop| stop.map(words)).map_err(|stop| CommError::Aborted(words(stop)))
+    })
+}
+
+impl Session {
+    /// Opens a run on the program's communicator, with room for regions of `bytes` on the rank that
+    /// has most. Collective.
+    ///
+    /// # Errors
+    /// Illegal arguments or options on any rank; a rank that does not call; what the run refuses.
+    pub fn begin(comm: ffi::MPI_Comm, bytes: usize, options: Result<Options>) -> Result<Begun> {
+        let seconds = options.as_ref().map_or(60.0, |options| options.timeout_seconds);
+        let timeout = Duration::from_secs_f64(seconds);
+        let control = Control::new(raw::duplicate(comm, timeout)?, seconds);
+        let here = options.and_then(|options| Ok((options.open(&control.comm().host())?, options)));
+        let here = here.and_then(|both| match memory_bytes(bytes) {
+            Some(_) if bytes > 0 => Ok(both),
+            _ => Err(Stop::new(Code::Argument, format!("skt_init: {bytes} bytes to protect"))),
+        });
+        let control = Arc::new(Mutex::new(control));
+        let begun = Self::agree_and_open(comm, &control, bytes, here);
+        if begun.as_ref().is_err_and(|stop| stop.is_over) {
+            // Other ranks may still send to it: it lives as long as the process.
+            std::mem::forget(control);
+        }
+        begun
+    }
+
+    fn agree_and_open(
+        comm: ffi::MPI_Comm,
+        control: &Arc<Mutex<Control>>,
+        bytes: usize,
+        here: Result<(client::Options, Options)>,
+    ) -> Result<Begun> {
+        let job = {
+            let control = lock(control);
+            control.agree(Call::Init, here.as_ref().err())?;
+            let job = control.comm().split(Some(0), control.comm().rank() as u32);
+            job.map_err(|why| lost(&why))?.expect("a colour")
+        };
+        let job = WatchedComm::new(job, watch(control));
+        Self::open(comm, job, control.clone(), bytes, here?.0)
+    }
+
+    fn open(
+        comm: ffi::MPI_Comm,
+        job: WatchedComm,
+        control: Arc<Mutex<Control>>,
+        bytes: usize,
+        options: client::Options,
+    ) -> Result<Begun> {
+        let mut most = [bytes as u64];
+        let largest = collect::all_reduce(&job, &mut most, u64::max);
+        told(&control, Call::Init, largest.map_err(CheckpointError::from))?;
+        let memory_bytes = memory_bytes(most[0] as usize).expect("each rank has checked its own");
+        // One of each run stays for the rest of the process.
+        let options: &'static client::Options = Box::leak(Box::new(options));
+        let next = client::open(&job, options, &[Region::of::<u8>(memory_bytes)]);
+        let mut saved = match told(&control, Call::Init, next)? {
+            Next::Compute(saved) => saved,
+            Next::Report(ended) => {
+                told(&control, Call::Init, ended.clear())?;
+                return Ok(Begun::Ended);
+            }
+        };
+        let table = match saved.recovered() {
+            Some(_) => Table::read(&saved.regions::<u8, 1>()[0][..memory_bytes]),
+            None => Ok(Table::default()),
+        };
+        lock(&control).agree(Call::Opened, table.as_ref().err())?;
+        let (table, comm) = (table?, raw::reorder(comm, saved.rank())?);
+        let is_to_restore = table.entries().any(|entry| !entry.is_ours());
+        let (found, yours, refused) = (table.clone(), BTreeMap::new(), None);
+        Ok(Begun::Run(Box::new(Self {
+            saved,
+            control,
+            comm,
+            memory_bytes,
+            table,
+            found,
+            yours,
+            is_to_restore,
+            refused,
+        })))
+    }
+
+    /// The program's ranks, in the order of their data.
+    pub fn comm(&self) -> ffi::MPI_Comm {
+        self.comm
+    }
+
+    /// The number of the checkpoint that this start goes on from; 0 if the run begins.
+    pub fn found(&self) -> u64 {
+        self.saved.recovered().map_or(0, |recovered| recovered.epoch)
+    }
+
+    /// Items and bytes of an item of a region, as the checkpoint has it.
+    pub fn saved_size(&self, id: i32) -> Option<(usize, usize)> {
+        self.found.get(id).map(|entry| (entry.count as usize, entry.size as usize))
+    }
+
+    /// Memory of the library for a region: what a checkpoint has of it, or zeros.
+    ///
+    /// # Errors
+    /// It is there with another size, or as the program's; there is no room.
+    pub fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
+        let memory = self.place_ours(id, count, size);
+        self.remember(memory)
+    }
+
+    fn place_ours(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
+        if self.yours.contains_key(&id) {
+            return Err(Stop::new(Code::Order, format!("region {id} is protected already")));
+        }
+        let (entry, is_new) = match self.table.get(id) {
+            Some(entry) => (*entry, false),
+            None => (self.table.add_ours(id, count, size, self.memory_bytes)?, true),
+        };
+        if !entry.is_ours() || (entry.count, entry.size) != (count as u64, size as u64) {
+            let text = differs(id, (entry.count, entry.size), entry.is_ours(), (count, size), true);
+            return Err(Stop::new(Code::Region, text));
+        }
+        let memory = &mut self.saved.bytes().remove(0)[entry.range()];
+        if is_new {
+            memory.fill(0);
+        }
+        Ok(memory.as_mut_ptr())
+    }
+
+    /// Registers memory of the program as a region, in place of what it was before.
+    ///
+    /// # Errors
+    /// The region is memory of the library; there is no room for all of them.
+    pub fn protect(&mut self, id: i32, at: *mut u8, count: usize, size: usize) -> Result<()> {
+        let done = self.register(id, Yours { at, count, size });
+        self.remember(done)
+    }
+
+    fn register(&mut self, id: i32, region: Yours) -> Result<()> {
+        if self.table.get(id).is_some_and(|entry| entry.is_ours()) {
+            return Err(Stop::new(Code::Order, format!("region {id} is memory of skt_alloc")));
+        }
+        let ours = self.saved.bytes().remove(0).as_ptr_range();
+        let end = (region.at as usize).saturating_add(region.count * region.size);
+        if (region.at as usize) < ours.end as usize && end > ours.start as usize {
+            let text = format!("skt_protect: region {id} lies in memory of skt_alloc");
+            return Err(Stop::new(Code::Argument, text));
+        }
+        let before = self.yours.insert(id, region);
+        if let Err(stop) = self.layout() {
+            match before {
+                Some(before) => _ = self.yours.insert(id, before),
+                None => _ = self.yours.remove(&id),
+            }
+            return Err(stop);
+        }
+        Ok(())
+    }
+
+    /// Ends the protection of memory of the program.
+    ///
+    /// # Errors
+    /// The region is not there, or is memory of the library.
+    pub fn unprotect(&mut self, id: i32) -> Result<()> {
+        match self.yours.remove(&id) {
+            Some(_) => Ok(()),
+            None => Err(Stop::new(Code::Argument, format!("region {id} is not protected"))),
+        }
+    }
+
+    /// Keeps a failure for the next collective call, which tells it to all.
+    fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        if let Err(stop) = &outcome {
+            self.refused.get_or_insert_with(|| stop.clone());
+        }
+        outcome
+    }
+
+    /// The table of the next checkpoint.
+    fn layout(&self) -> Result<Table> {
+        let sizes = self.yours.iter().map(|(&id, yours)| (id, yours.count, yours.size));
+        self.table.with_yours(sizes, self.memory_bytes)
+    }
+
+    fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<()> {
+        let wrong = self.refused.take().or(wrong);
+        lock(&self.control).agree(call, wrong.as_ref())
+    }
+
+    /// Copies the program's regions back from the checkpoint. Collective.
+    ///
+    /// # Errors
+    /// There is no checkpoint; a region differs from it, is missing in it, or is not protected.
+    pub fn restore(&mut self) -> Result<()> {
+        let wrong = self.misfit();
+        self.agree(Call::Restore, wrong)?;
+        let memory = self.saved.bytes().remove(0);
+        for (id, yours) in &self.yours {
+            let copy = &memory[self.table.get(*id).expect("it fits").range()];
+            // SAFETY: the program has given this memory, of as many bytes, for the library to write
+            // to in this call; `register` refuses memory of the library.
+            unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), yours.at, copy.len()) };
+        }
+        self.table = self.table.with_yours(std::iter::empty(), self.memory_bytes)?;
+        self.is_to_restore = false;
+        Ok(())
+    }
+
+    /// Why the program's regions cannot be restored.
+    fn misfit(&self) -> Option<Stop> {
+        if self.found() == 0 {
+            return Some(Stop::new(Code::Order, "skt_restore: there is no checkpoint (skt_found)"));
+        }
+        if !self.is_to_restore && !self.yours.is_empty() {
+            return Some(Stop::new(Code::Order, "skt_restore: the regions are restored already"));
+        }
+        let missing = |text: String| Some(Stop::new(Code::Region, text));
+        for (&id, yours) in &self.yours {
+            match self.table.get(id) {
+                None => return missing(format!("region {id} is not in the checkpoint")),
+                Some(entry)
+                    if (entry.count, entry.size) != (yours.count as u64, yours.size as u64) =>
+                {
+                    let there = (entry.count, entry.size);
+                    return missing(differs(id, there, false, (yours.count, yours.size), false));
+                }
+                Some(_) => {}
+            }
+        }
+        let left =
+            self.table.entries().find(|e| !e.is_ours() && !self.yours.contains_key(&e.id))?;
+        missing(format!(
+            "region {} of the checkpoint is not protected: call skt_protect first",
+            left.id
+        ))
+    }
+
+    /// Saves all regions. Collective.
+    ///
+    /// # Errors
+    /// There is something to restore first, or nothing to save; a rank is lost.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        let table = self.layout();
+        let wrong = match &table {
+            _ if self.is_to_restore => {
+                let text = "skt_checkpoint: the checkpoint that was found is not restored; call \
+                            skt_restore first";
+                Some(Stop::new(Code::Order, text))
+            }
+            Err(stop) => Some(stop.clone()),
+            Ok(table) if table.entries().next().is_none() => {
+                Some(Stop::new(Code::Order, "skt_checkpoint: nothing is protected"))
+            }
+            Ok(_) => None,
+        };
+        self.agree(Call::Checkpoint, wrong)?;
+        let (table, memory) = (table?, self.saved.bytes().remove(0));
+        table.write(memory);
+        for (id, yours) in &self.yours {
+            let copy = &mut memory[table.get(*id).expect("placed").range()];
+            // SAFETY: the program has given this memory, of as many bytes, for the library to read
+            // in this call; `register` refuses memory of the library.
+            unsafe { std::ptr::copy_nonoverlapping(yours.at, copy.as_mut_ptr(), copy.len()) };
+        }
+        let done = self.saved.checkpoint(&STATE);
+        told(&self.control, Call::Checkpoint, done).map(drop)
+    }
+
+    /// Whether it is time for a checkpoint, the same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// A rank is lost, or does not call.
+    pub fn is_due(&mut self) -> Result<bool> {
+        self.agree(Call::Due, None)?;
+        let due = self.saved.is_due();
+        told(&self.control, Call::Due, due)
+    }
+
+    /// Agrees that all ranks end the run, with the same argument. Collective.
+    ///
+    /// # Errors
+    /// A rank does not call, or calls otherwise: the run stays open.
+    pub fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
+        self.agree(if is_done { Call::Done } else { Call::Later }, None)
+    }
+
+    /// Ends the run: if it is done nothing of it stays, else the next start goes on from its last
+    /// checkpoint. Collective.
+    ///
+    /// # Errors
+    /// A rank is lost; the system refuses to remove what is left.
+    pub fn end(self, is_done: bool) -> Result<()> {
+        let Self { saved, control, comm, .. } = self;
+        if is_done {
+            let ended = told(&control, Call::Done, saved.finish(&STATE))?;
+            told(&control, Call::Done, ended.clear())?;
+        } else {
+            drop(saved);
+        }
+        raw::free(comm);
+        Ok(())
+    }
+
+    /// Tells the other ranks of a failure of this one that nothing has told yet.
+    pub fn tell_failed(&self, stop: &Stop) {
+        lock(&self.control).tell_failed(Call::Checkpoint, stop);
+    }
+}
+
+/// Why a region cannot be had as the program asks.
+fn differs(
+    id: i32,
+    there: (u64, u64),
+    there_is_ours: bool,
+    here: (usize, usize),
+    here_is_ours: bool,
+) -> String {
+    let whose = |is_ours| if is_ours { "skt_alloc" } else { "skt_protect" };
+    format!(
+        "region {id} is {} x {} bytes of {} in this run, here it is {} x {} of {}",
+        there.0,
+        there.1,
+        whose(there_is_ours),
+        here.0,
+        here.1,
+        whose(here_is_ours)
+    )
+}

@@ -1,0 +1,266 @@
+//! The table of regions at the beginning of a rank's protected memory, and where each region lies.
+//!
+//! Regions of the library's own memory ("ours") keep their place from the call that gives them to
+//! the end of the run. Copies of the program's memory ("yours") are written anew at each checkpoint,
+//! behind them.
+
+use std::collections::BTreeMap;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::code::{Code, Result, Stop};
+
+/// The most regions of a rank.
+pub const MOST_REGIONS: usize = 256;
+/// Regions begin on multiples of this, in bytes: a cache line.
+const ALIGN: usize = 64;
+/// Says that a table follows, and its version.
+const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab1");
+/// Bytes of the table.
+const TABLE_BYTES: usize =
+    (size_of::<Head>() + MOST_REGIONS * size_of::<Entry>()).next_multiple_of(ALIGN);
+
+const OURS: u32 = 1;
+const YOURS: u32 = 2;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Head {
+    magic: u64,
+    entries: u64,
+}
+
+/// A region in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Entry {
+    /// The number by which the program knows it.
+    pub id: i32,
+    kind: u32,
+    /// Its first byte in the protected memory.
+    offset: u64,
+    /// Items of it.
+    pub count: u64,
+    /// Bytes of an item.
+    pub size: u64,
+}
+
+impl Entry {
+    /// Where the region lies in the protected memory.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        let begin = self.offset as usize;
+        begin..begin + (self.count * self.size) as usize
+    }
+
+    /// Whether it is memory of the library.
+    pub fn is_ours(&self) -> bool {
+        self.kind == OURS
+    }
+}
+
+/// The regions of a rank, in the order of their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Table(BTreeMap<i32, Entry>);
+
+/// Bytes of protected memory for regions of `bytes` in all: room for the table and for the gaps
+/// between regions. `None` if no machine has as much.
+pub fn memory_bytes(bytes: usize) -> Option<usize> {
+    let most = 1usize << 46;
+    (bytes <= most).then(|| TABLE_BYTES + MOST_REGIONS * ALIGN + bytes.next_multiple_of(ALIGN))
+}
+
+impl Table {
+    /// The region with this number.
+    pub fn get(&self, id: i32) -> Option<&Entry> {
+        self.0.get(&id)
+    }
+
+    /// All regions.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.values()
+    }
+
+    /// The first byte behind all regions that `counts` names.
+    fn end(&self, counts: impl Fn(&Entry) -> bool) -> usize {
+        let ends = self.0.values().filter(|entry| counts(entry)).map(|entry| entry.range().end);
+        ends.max().unwrap_or(TABLE_BYTES).next_multiple_of(ALIGN)
+    }
+
+    /// Adds a region of the library's memory behind all others.
+    ///
+    /// # Errors
+    /// It does not fit into `memory_bytes`, or there are too many regions.
+    pub fn add_ours(
+        &mut self,
+        id: i32,
+        count: usize,
+        size: usize,
+        memory_bytes: usize,
+    ) -> Result<Entry> {
+        let entry = place(id, OURS, count, size, self.end(|_| true), memory_bytes)?;
+        self.insert(entry)?;
+        Ok(entry)
+    }
+
+    /// Places copies of these regions (number, items, bytes of an item) behind the library's memory,
+    /// in place of all copies that were there.
+    ///
+    /// # Errors
+    /// They do not fit into `memory_bytes`, or there are too many regions.
+    pub fn with_yours(
+        &self,
+        yours: impl Iterator<Item = (i32, usize, usize)>,
+        memory_bytes: usize,
+    ) -> Result<Self> {
+        let mut table =
+            Self(self.0.iter().filter(|(_, e)| e.is_ours()).map(|(&i, &e)| (i, e)).collect());
+        let mut end = table.end(Entry::is_ours);
+        for (id, count, size) in yours {
+            let entry = place(id, YOURS, count, size, end, memory_bytes)?;
+            end = entry.range().end.next_multiple_of(ALIGN);
+            table.insert(entry)?;
+        }
+        Ok(table)
+    }
+
+    fn insert(&mut self, entry: Entry) -> Result<()> {
+        if self.0.len() == MOST_REGIONS {
+            return Err(Stop::new(Code::Space, format!("more than {MOST_REGIONS} regions")));
+        }
+        self.0.insert(entry.id, entry);
+        Ok(())
+    }
+
+    /// Writes the table to the beginning of the protected memory.
+    pub fn write(&self, memory: &mut [u8]) {
+        let head = Head { magic: MAGIC, entries: self.0.len() as u64 };
+        let (at_head, rest) = memory.split_at_mut(size_of::<Head>());
+        at_head.copy_from_slice(bytemuck::bytes_of(&head));
+        for (entry, at) in self.0.values().zip(rest.chunks_exact_mut(size_of::<Entry>())) {
+            at.copy_from_slice(bytemuck::bytes_of(entry));
+        }
+    }
+
+    /// Reads the table from the beginning of the protected memory.
+    ///
+    /// # Errors
+    /// There is none, or it names a place outside of the memory.
+    pub fn read(memory: &[u8]) -> Result<Self> {
+        let bad = |what: &str| Stop::over(Code::Internal, format!("the table of regions {what}"));
+        let (head, rest) = memory.split_at(size_of::<Head>());
+        let head: Head = bytemuck::pod_read_unaligned(head);
+        if head.magic != MAGIC || head.entries > MOST_REGIONS as u64 {
+            return Err(bad("is not there, or of another version"));
+        }
+        let entries = rest.chunks_exact(size_of::<Entry>()).take(head.entries as usize);
+        let entries: Vec<Entry> = entries.map(bytemuck::pod_read_unaligned).collect();
+        let is_inside = |entry: &&Entry| {
+            let bytes = entry.count.checked_mul(entry.size);
+            let end = bytes.and_then(|bytes| bytes.checked_add(entry.offset));
+            end.is_some_and(|end| end <= memory.len() as u64)
+        };
+        match entries.iter().all(|entry| is_inside(&entry)) {
+            true => Ok(Self(entries.into_iter().map(|entry| (entry.id, entry)).collect())),
+            false => Err(bad("names a place outside of the memory")),
+        }
+    }
+}
+
+/// The region that begins at `offset`.
+fn place(
+    id: i32,
+    kind: u32,
+    count: usize,
+    size: usize,
+    offset: usize,
+    memory_bytes: usize,
+) -> Result<Entry> {
+    let bytes = count.checked_mul(size);
+    let end = bytes.and_then(|bytes| bytes.checked_add(offset));
+    match end.filter(|&end| end <= memory_bytes) {
+        Some(_) => {
+            Ok(Entry { id, kind, offset: offset as u64, count: count as u64, size: size as u64 })
+        }
+        None => {
+            let (room, gaps) = (memory_bytes.saturating_sub(TABLE_BYTES), MOST_REGIONS * ALIGN);
+            let told = room - gaps;
+            Err(Stop::new(
+                Code::Space,
+                format!(
+                    "region {id} of {count} x {size} bytes does not fit: skt_init was told {told} \
+                     bytes for all regions of the rank that has most. Tell it more"
+                ),
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(bytes: usize) -> usize {
+        memory_bytes(bytes).expect("small")
+    }
+
+    #[test]
+    fn what_skt_init_is_told_is_enough_whatever_the_sizes() {
+        // The worst case: each region wastes nearly a whole line.
+        let table = Table::default();
+        let all = (0..MOST_REGIONS as i32).map(|id| (id, 1, 1));
+        assert!(table.with_yours(all, memory(MOST_REGIONS)).is_ok());
+        let one = table.with_yours([(0, 1001, 8)].into_iter(), memory(8008)).expect("room");
+        assert_eq!(one.get(0).expect("placed").range().len(), 8008);
+        let many = (0..MOST_REGIONS as i32 + 1).map(|id| (id, 1, 1));
+        assert_eq!(table.with_yours(many, memory(9999)).expect_err("too many").code, Code::Space);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_also_where_sizes_overflow() {
+        let table = Table::default();
+        let room = memory(64);
+        for (count, size) in [(20_000, 1), (usize::MAX, 2), (usize::MAX, 1)] {
+            let stop =
+                table.with_yours([(3, count, size)].into_iter(), room).expect_err("too large");
+            assert_eq!((stop.code, stop.is_over), (Code::Space, false));
+            assert!(stop.text.contains("told 64 bytes"), "{}", stop.text);
+        }
+        assert_eq!(memory_bytes(usize::MAX), None);
+    }
+
+    #[test]
+    fn ours_stay_where_they_are_and_copies_follow_them() {
+        let room = memory(4000);
+        let mut table = Table::default();
+        let first = table.add_ours(7, 100, 8, room).expect("room");
+        let one = table.with_yours([(1, 10, 8), (2, 3, 1)].into_iter(), room).expect("room");
+        let two = one.with_yours([(2, 50, 8), (9, 1, 1)].into_iter(), room).expect("room");
+        for table in [&one, &two] {
+            assert_eq!(table.get(7), Some(&first));
+            let mut ranges: Vec<_> = table.entries().map(Entry::range).collect();
+            ranges.sort_by_key(|range| range.start);
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+            assert!(
+                ranges.iter().all(|range| range.start % ALIGN == 0 && range.start >= TABLE_BYTES)
+            );
+        }
+        assert_eq!(two.get(1), None, "a copy that is protected no more is gone");
+        // New memory does not overlap copies that may not have been restored yet.
+        let mut restarted = one.clone();
+        let more = restarted.add_ours(8, 5, 8, room).expect("room").range();
+        assert!(one.entries().all(|entry| entry.range().end <= more.start));
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_was_written_and_garbage_is_told() {
+        let room = memory(100);
+        let mut bytes = vec![0u8; room];
+        assert_eq!(Table::read(&bytes).expect_err("zeros").code, Code::Internal);
+        let mut table = Table::default();
+        table.add_ours(-3, 5, 8, room).expect("room");
+        table.write(&mut bytes);
+        assert_eq!(Table::read(&bytes).expect("a table"), table);
+        bytes[size_of::<Head>() + 20] = 0xff;
+        assert_eq!(Table::read(&bytes).expect_err("a count too large").code, Code::Internal);
+    }
+}

@@ -1,0 +1,301 @@
+//! Wrong uses of the calls: each returns a code and a text, on all ranks that are concerned, and
+//! nothing crashes, hangs or is printed by the library. The cases are in `tests/c_sources/bad_use.c`.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::OnceLock;
+
+use skt_checkpoint::checkpoint::store::{Store as _, SysV};
+use skt_checkpoint_c::code::Code::{self, *};
+
+use crate::build::{checkout, compile_c};
+use crate::clients::mpirun::mpirun;
+
+const RANKS: usize = 3;
+/// A job that takes longer hangs.
+const LIMIT_SECONDS: &str = "120";
+
+/// What a rank prints of a call: the call, its code, and a part of the text.
+type Said = (&'static str, Code, &'static str);
+
+fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let compile = || {
+        let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/bad_use.c");
+        compile_c(&source, "bad_use", "gcc", &["-D_XOPEN_SOURCE=600", "-lpthread"])
+    };
+    PROGRAM.get_or_init(compile).clone()
+}
+
+/// Runs a case, and compares what each rank says with what `wanted` says of it. Nothing of the run
+/// is left.
+#[track_caller]
+fn case(name: &str, wanted: impl Fn(usize) -> Vec<Said>) {
+    assert_eq!(segments_after(name, wanted), 0, "{name}");
+}
+
+/// Runs a case as [`case`] does, and removes what is left of the run: the number of ranks whose
+/// memory was there.
+#[track_caller]
+fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = format!("bad-{}-{name}", std::process::id());
+    let mut command = mpirun(RANKS);
+    command.arg(program()).arg(name).arg(folder.path().join("file")).stdin(Stdio::null());
+    command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
+    let output = command.output().expect("mpirun");
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    let left = SysV::new(false).look().expect("a store");
+    let left: Vec<_> = left.into_iter().filter(|info| info.name.run() == run).collect();
+    for info in &left {
+        SysV::new(false).remove(&info.name).expect("nobody has it open");
+    }
+    assert!(output.status.success() && err.is_empty(), "{name}: {}\n{out}\n{err}", output.status);
+    for rank in 0..RANKS {
+        let lines = out.lines().filter_map(|line| line.strip_prefix(&format!("{rank} ")));
+        let (lines, wanted) = (lines.collect::<Vec<_>>(), wanted(rank));
+        assert_eq!(lines.len(), wanted.len(), "{name}, rank {rank}: {out}");
+        for (line, (call, code, text)) in lines.iter().zip(wanted) {
+            let rest = line.strip_prefix(&format!("{call} {} ", code as i32));
+            let is_right = rest.is_some_and(|rest| rest.contains(text));
+            assert!(is_right, "{name}, rank {rank}: {line}\nwanted: {call} {code:?} {text}");
+        }
+    }
+    left.iter().filter(|info| info.name.role().starts_with('t')).count()
+}
+
+/// All calls of `all_calls` in the source, with one code.
+fn all_calls(code: Code, text: &'static str) -> Vec<Said> {
+    [
+        "skt_comm(&comm)",
+        "skt_found(&found)",
+        "skt_saved(1, &count, &item)",
+        "skt_alloc(1, 1, 8, &memory)",
+        "skt_protect(1, numbers, 1, 8)",
+        "skt_unprotect(1)",
+        "skt_restore()",
+        "skt_checkpoint()",
+        "skt_due(&due)",
+        "skt_finalize(1)",
+    ]
+    .map(|call| (call, code, text))
+    .to_vec()
+}
+
+const INIT: &str = "skt_init(MPI_COMM_WORLD, 8000, NULL)";
+
+#[test]
+fn outside_of_mpi() {
+    case("outside", |rank| {
+        // Before MPI is initialized all take themselves for rank 0.
+        let before = vec![(INIT, Mpi, "MPI is not initialized: call MPI_Init first"); RANKS];
+        let mut said = if rank == 0 { before } else { Vec::new() };
+        said.extend(all_calls(Mpi, "MPI is finalized"));
+        said.push((INIT, Mpi, "MPI is finalized"));
+        said
+    });
+}
+
+#[test]
+fn without_an_open_run() {
+    case("before-init", |_| all_calls(Order, "no run is open; call skt_init first"));
+    case("after-finalize", |_| {
+        let mut said = all_calls(Order, "no run is open; call skt_init first");
+        said.push((INIT, Order, "skt_init: a run is open; call skt_finalize first"));
+        said
+    });
+}
+
+#[test]
+fn wrong_arguments_of_init_are_told_to_all() {
+    case("init", |rank| {
+        let mut said = vec![
+            ("skt_init(MPI_COMM_NULL, 8000, NULL)", Argument, "is MPI_COMM_NULL"),
+            (
+                "skt_init(MPI_COMM_WORLD, rank == 1 ? 0 : 8000, NULL)",
+                Argument,
+                "rank 1: skt_init: 0 bytes",
+            ),
+            (
+                "skt_init(MPI_COMM_WORLD, (size_t)-1, NULL)",
+                Argument,
+                "rank 0: skt_init: 18446744073709551615",
+            ),
+            (
+                "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"parities = 0\" : NULL)",
+                Options,
+                "rank 1: option parities: `0`: legal: whole numbers from 1 to 127",
+            ),
+            (
+                "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"group_size = 3\" : NULL)",
+                Refused,
+                "process 1 was started with other settings than process 0",
+            ),
+            (
+                "skt_init(MPI_COMM_WORLD, 8000, \"resume = \\\"require\\\"\")",
+                Refused,
+                "no checkpoint of this run was found",
+            ),
+        ];
+        if rank == 0 {
+            said.push(("skt_init(MPI_COMM_SELF, 8000, NULL)", Refused, "rank"));
+        }
+        said
+    });
+}
+
+#[test]
+fn null_and_nothing() {
+    case("nulls", |_| {
+        vec![
+            ("skt_comm(NULL)", Argument, "the place for the answer is null"),
+            ("skt_comm_f(NULL)", Argument, "the place for the answer is null"),
+            ("skt_found(NULL)", Argument, "the place for the answer is null"),
+            ("skt_saved(1, NULL, &one)", Argument, "the place for the answer is null"),
+            ("skt_saved(1, &one, NULL)", Argument, "the place for the answer is null"),
+            ("skt_alloc(1, 1, 8, NULL)", Argument, "the place for the answer is null"),
+            ("skt_protect(1, NULL, 1, 8)", Argument, "the memory of region 1 is null"),
+            ("skt_due(NULL)", Argument, "the place for the answer is null"),
+            ("skt_protect(1, numbers, 0, 8)", Argument, "region 1 of 0 x 8 bytes"),
+            ("skt_protect(1, numbers, 8, 0)", Argument, "region 1 of 8 x 0 bytes"),
+            (
+                "skt_protect(1, numbers, (size_t)-1, 8)",
+                Argument,
+                "region 1 of 18446744073709551615 x 8",
+            ),
+            ("skt_unprotect(9)", Argument, "region 9 is not protected"),
+            ("skt_checkpoint()", Order, "rank 0: skt_checkpoint: nothing is protected"),
+        ]
+    });
+}
+
+#[test]
+fn regions_that_do_not_fit_are_told_to_all_by_the_next_checkpoint() {
+    case("space", |rank| {
+        let large = "region 1 of 30000 x 8 bytes does not fit: skt_init was told 832 bytes";
+        let mut said = Vec::new();
+        if rank == 1 {
+            said.push(("skt_protect(1, numbers, 30000, 8)", Space, large));
+        }
+        said.push(("skt_checkpoint()", Space, "rank 1: region 1 of 30000 x 8 bytes does not fit"));
+        if rank == 0 {
+            said.push(("skt_alloc(3, 30000, 8, &memory)", Space, "region 3 of 30000 x 8"));
+        }
+        said.push(("skt_checkpoint()", Space, "rank 0: region 3 of 30000 x 8 bytes does not fit"));
+        said.push(("skt_protect(SKT_REGIONS, numbers, 1, 1)", Space, "more than 256 regions"));
+        said.push(("skt_finalize(1)", Space, "rank 0: more than 256 regions"));
+        said
+    });
+}
+
+#[test]
+fn a_region_is_of_one_kind_and_size() {
+    case("kinds", |_| {
+        vec![
+            ("skt_alloc(1, 10, 8, &two)", Success, ""),
+            (
+                "skt_alloc(1, 11, 8, &two)",
+                Region,
+                "region 1 is 10 x 8 bytes of skt_alloc in this run, here it is 11 x 8 of skt_alloc",
+            ),
+            ("skt_protect(1, numbers, 10, 8)", Order, "region 1 is memory of skt_alloc"),
+            ("skt_alloc(2, 10, 8, &two)", Order, "region 2 is protected already"),
+            (
+                "skt_protect(3, (char *)one + 72, 1, 8)",
+                Argument,
+                "region 3 lies in memory of skt_alloc",
+            ),
+            ("skt_unprotect(1)", Argument, "region 1 is not protected"),
+            ("skt_finalize(1)", Region, "rank 0: region 1 is 10 x 8 bytes"),
+        ]
+    });
+}
+
+#[test]
+fn other_sizes_after_a_restart() {
+    case("sizes", |_| {
+        vec![
+            ("skt_init(MPI_COMM_WORLD, 9000, NULL)", Refused, "made with other settings: regions"),
+            (
+                "skt_init(MPI_COMM_WORLD, 8000, \"application = \\\"other\\\"\")",
+                Refused,
+                "made with other settings: application  there, other here",
+            ),
+            (
+                "skt_restore()",
+                Region,
+                "rank 1: region 1 is 100 x 8 bytes of skt_protect in this run, here it is 101 x 8",
+            ),
+            (
+                "skt_restore()",
+                Region,
+                "rank 0: region 2 of the checkpoint is not protected: call skt_protect first",
+            ),
+            ("skt_restore()", Region, "rank 0: region 3 is not in the checkpoint"),
+            (
+                "skt_checkpoint()",
+                Order,
+                "rank 0: skt_checkpoint: the checkpoint that was found is not",
+            ),
+            ("skt_restore()", Order, "rank 0: skt_restore: the regions are restored already"),
+        ]
+    });
+}
+
+/// What the ranks are told if `late` comes too late for a checkpoint.
+fn late(name: &str, late: usize) {
+    let told = match late {
+        0 => "rank 0 has not called skt_checkpoint within 2 s (option timeout_seconds)",
+        _ => "rank 1 has not called skt_checkpoint within 1 s (option timeout_seconds)",
+    };
+    let left = segments_after(name, |rank| {
+        // Rank 0 is late itself, so it hears of it from the others.
+        let late = "rank 0 was late: ranks 1, 2 had given up waiting for its skt_checkpoint";
+        let told =
+            if (late, rank) == (late, 0) && told.starts_with("rank 0") { late } else { told };
+        let calls = ["skt_checkpoint()", "skt_checkpoint()", "skt_finalize(1)", INIT];
+        calls.map(|call| (call, Timeout, told)).to_vec()
+    });
+    assert_eq!(left, RANKS, "the next start continues");
+}
+
+#[test]
+fn a_rank_that_does_not_call_is_named_and_nobody_hangs() {
+    late("late-1", 1);
+    late("late-0", 0);
+    case("late-init", |_| {
+        let call = "skt_init(MPI_COMM_WORLD, 8000, \"timeout_seconds = 1\")";
+        vec![(call, Timeout, "has not called skt_init within ")]
+    });
+}
+
+#[test]
+fn ranks_in_different_calls_are_told_and_the_run_stays_open() {
+    case("different", |rank| {
+        let told = "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint";
+        let call = if rank == 1 { "skt_finalize(1)" } else { "skt_checkpoint()" };
+        let other = "rank 1 has called skt_finalize(0), rank 0 skt_finalize(1)";
+        vec![(call, Order, told), ("skt_finalize(rank == 0)", Order, other)]
+    });
+}
+
+/// The others wait for it within the library's own messages.
+#[test]
+fn a_rank_that_fails_alone_within_a_call_is_told_of() {
+    case("alone", |rank| {
+        let call = "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"store = \\\"file:/nowhere/at/all\\\"\" : NULL)";
+        let told = if rank == 1 { "rank 1's segment" } else { "rank 1: " };
+        vec![(call, System, told), (INIT, System, told)]
+    });
+}
+
+#[test]
+fn calls_of_two_threads() {
+    case("threads", |rank| {
+        let told = "another thread is in a call of this library: make one call at a time";
+        if rank == 0 { vec![("skt_found(&found)", Thread, told)] } else { Vec::new() }
+    });
+    case("other-thread", |_| {
+        vec![("skt_checkpoint()", Thread, "for calls of its main thread alone")]
+    });
+}

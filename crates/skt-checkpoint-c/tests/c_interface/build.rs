@@ -1,0 +1,74 @@
+//! Installs the library once for all tests, and compiles programs against it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The checkout.
+pub fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders up")
+}
+
+/// The folder of the libraries that cargo has built with this test.
+fn libraries() -> PathBuf {
+    let here = std::env::current_exe().expect("this test");
+    here.parent().expect("the folder of test programs").to_owned()
+}
+
+/// Runs a command that has to succeed and to say nothing on standard error.
+#[track_caller]
+pub fn succeeds(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && said.is_empty(), "{command:?}: {status}: {said}");
+    String::from_utf8(stdout).expect("UTF-8")
+}
+
+/// Where the library is installed, by the script that users call.
+pub fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-interface");
+        let mut install = Command::new(checkout().join("scripts/install-c"));
+        let said = succeeds(install.arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
+        assert!(
+            said.starts_with("installed in "),
+            "a compiler is missing (scripts/needs.sh): {said}"
+        );
+        prefix
+    })
+}
+
+/// The flags to compile and link with, as pkg-config tells them.
+fn flags(extra: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs"]).args(extra).arg("skt-checkpoint");
+    let told = succeeds(command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+    told.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Compiles a program in C without a warning. Returns its path.
+pub fn compile_c(source: &Path, name: &str, compiler: &str, more: &[&str]) -> PathBuf {
+    let program = prefix().join(name);
+    let mut command = Command::new("mpicc");
+    // Open MPI and MPICH each know one of these.
+    command.env("OMPI_CC", compiler).env("MPICH_CC", compiler);
+    command.args(["-std=c99", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+    command.arg(source).arg("-o").arg(&program).args(flags(&[])).args(more);
+    command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+    succeeds(&mut command);
+    program
+}
+
+/// Compiles a program in Fortran without a warning. Returns its path.
+pub fn compile_fortran(source: &Path, name: &str) -> PathBuf {
+    let program = prefix().join(name);
+    let mut command = Command::new("mpifort");
+    command.args(["-std=f2008", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+    command.arg(source).arg("-o").arg(&program).args(flags(&[]));
+    // The order of libraries counts: the module calls the library.
+    command.args(["-lskt-fortran", "-lskt-checkpoint"]);
+    command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+    succeeds(&mut command);
+    program
+}

@@ -1,0 +1,98 @@
+//! The header, the Fortran module and the library say the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use skt_checkpoint_c::code::Code;
+
+use crate::build::{checkout, compile_c, prefix, succeeds};
+
+fn source(name: &str) -> String {
+    let path = checkout().join("crates/skt-checkpoint-c").join(name);
+    fs::read_to_string(path).expect("a file of the crate")
+}
+
+/// The names `skt_..` before an opening bracket, or in quotes.
+fn names(text: &str, before: &str, after: &str) -> BTreeSet<String> {
+    let name = |part: &str| {
+        let end = part.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        part[end..].starts_with(after).then(|| format!("skt_{}", &part[..end]))
+    };
+    text.split(&format!("{before}skt_")).skip(1).filter_map(name).collect()
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let header = source("include/skt.h");
+    let code: String = header.split("*/").map(|part| part.split("/*").next().unwrap()).collect();
+    let declared = names(&code, "", "(");
+    let mut nm = Command::new("nm");
+    let listed =
+        succeeds(nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libskt-checkpoint.so")));
+    let exported: BTreeSet<String> =
+        listed.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(exported, declared);
+    assert!(declared.len() >= 16, "{declared:?}");
+    let fortran = names(&source("fortran/skt.f90"), "name='", "'");
+    assert!(fortran.is_subset(&declared), "{fortran:?}");
+    // Fortran has calls of its own for what takes a communicator.
+    let mut own = declared.clone();
+    own.retain(|name| !["skt_init", "skt_comm"].contains(&name.as_str()));
+    assert_eq!(fortran, own);
+}
+
+/// `NAME = NUMBER` of each constant.
+fn constants(text: &str, between: &str) -> BTreeMap<String, i32> {
+    let line = |line: &str| {
+        let (name, number) = line.trim().split_once(between)?;
+        let number = number.trim_end_matches(',').parse().ok()?;
+        let name = name.rsplit(' ').next()?;
+        name.starts_with("SKT_").then(|| (name.to_owned(), number))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn codes_are_the_same_in_all_three_languages() {
+    let ours: BTreeMap<String, i32> =
+        Code::ALL.iter().map(|&code| (code.name().to_owned(), code as i32)).collect();
+    assert_eq!(constants(&source("include/skt.h"), " = "), ours);
+    assert_eq!(constants(&source("fortran/skt.f90"), " = "), ours);
+}
+
+#[test]
+fn the_versions_agree_and_the_name_for_the_linker_has_the_first_number() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(source("include/skt.h").contains(&format!("#define SKT_VERSION \"{version}\"\n")));
+    let mut readelf = Command::new("readelf");
+    let told = succeeds(readelf.arg("-d").arg(prefix().join("lib/libskt-checkpoint.so")));
+    let major = version.split('.').next().unwrap();
+    assert!(told.contains(&format!("soname: [libskt-checkpoint.so.{major}]")), "{told}");
+    assert!(!told.to_lowercase().contains("blas"), "{told}");
+}
+
+/// Two compilers, and the static library beside the shared one.
+#[test]
+fn the_header_is_clean_and_programs_link_to_both_libraries() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "#include <skt.h>\n#include <stdio.h>\n\
+                int main(void) { puts(skt_version()); return 0; }\n";
+    let c = folder.path().join("version.c");
+    fs::write(&c, text).expect("room");
+    for compiler in ["gcc", "clang"] {
+        let program = compile_c(&c, &format!("version-{compiler}"), compiler, &[]);
+        assert_eq!(succeeds(&mut Command::new(program)).trim(), env!("CARGO_PKG_VERSION"));
+    }
+    let private = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+    let archive = prefix().join("lib/libskt-checkpoint.a");
+    let text = fs::read_to_string(prefix().join("lib/pkgconfig/skt-checkpoint.pc")).unwrap();
+    assert!(text.contains(&format!("Libs.private: {}\n", private.join(" "))), "{text}");
+    let program = folder.path().join("static");
+    let mut command = Command::new("mpicc");
+    command.arg(&c).arg("-I").arg(prefix().join("include")).arg(&archive).args(private);
+    succeeds(command.arg("-o").arg(&program));
+    assert_eq!(succeeds(&mut Command::new(&program)).trim(), env!("CARGO_PKG_VERSION"));
+    let told = succeeds(Command::new("readelf").arg("-d").arg(&program));
+    assert!(!told.contains("skt-checkpoint"), "{told}");
+}

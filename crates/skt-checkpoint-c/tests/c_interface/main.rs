@@ -1,0 +1,7 @@
+//! The C and Fortran interface, from outside: installed, compiled against, and killed.
+
+mod bad_use;
+mod build;
+mod clients;
+mod header;
+mod page;

@@ -1,0 +1,272 @@
+/* Wrong uses of the calls of skt.h. Each rank prints a line `CALL CODE TEXT` for each call that the
+ * test looks at, after its rank. Argument: the name of the case. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <mpi.h>
+#include <skt.h>
+
+static int rank, size;
+static double numbers[1000];
+
+/* Prints what a call returns. */
+static int say(const char *call, int code) {
+    char text[2000];
+    snprintf(text, sizeof text, "%d %s %d %s\n", rank, call, code, skt_message());
+    fputs(text, stdout);
+    fflush(stdout);
+    return code;
+}
+#define SAY(call) say(#call, call)
+
+static void must(int code) {
+    if (code != SKT_SUCCESS) {
+        printf("%d unexpected %d %s: %s\n", rank, code, skt_error(code), skt_message());
+        fflush(stdout);
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+}
+
+static void begin(size_t bytes, const char *options) { must(skt_init(MPI_COMM_WORLD, bytes, options)); }
+
+/* All calls that need an open run. */
+static void all_calls(void) {
+    MPI_Comm comm;
+    int64_t found;
+    size_t count, item;
+    void *memory;
+    int due;
+    SAY(skt_comm(&comm));
+    SAY(skt_found(&found));
+    SAY(skt_saved(1, &count, &item));
+    SAY(skt_alloc(1, 1, 8, &memory));
+    SAY(skt_protect(1, numbers, 1, 8));
+    SAY(skt_unprotect(1));
+    SAY(skt_restore());
+    SAY(skt_checkpoint());
+    SAY(skt_due(&due));
+    SAY(skt_finalize(1));
+}
+
+static void nulls(void) {
+    size_t one;
+    begin(8000, NULL);
+    SAY(skt_comm(NULL));
+    SAY(skt_comm_f(NULL));
+    SAY(skt_found(NULL));
+    SAY(skt_saved(1, NULL, &one));
+    SAY(skt_saved(1, &one, NULL));
+    SAY(skt_alloc(1, 1, 8, NULL));
+    SAY(skt_protect(1, NULL, 1, 8));
+    SAY(skt_due(NULL));
+    SAY(skt_protect(1, numbers, 0, 8));
+    SAY(skt_protect(1, numbers, 8, 0));
+    SAY(skt_protect(1, numbers, (size_t)-1, 8));
+    SAY(skt_unprotect(9));
+    SAY(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
+static void space(void) {
+    void *memory;
+    begin(800, NULL);
+    must(skt_protect(2, numbers, 50, 8));
+    if (rank == 1) SAY(skt_protect(1, numbers, 30000, 8));
+    SAY(skt_checkpoint());
+    /* Told once; the regions are as they were before. */
+    must(skt_checkpoint());
+    if (rank == 0) SAY(skt_alloc(3, 30000, 8, &memory));
+    SAY(skt_checkpoint());
+    for (int id = 0; id < SKT_REGIONS; id++) {
+        if (skt_protect(id, numbers, 1, 1) != SKT_SUCCESS) exit(4);
+    }
+    SAY(skt_protect(SKT_REGIONS, numbers, 1, 1));
+    SAY(skt_finalize(1));
+    must(skt_finalize(1));
+}
+
+static void kinds(void) {
+    void *one, *two;
+    begin(8000, NULL);
+    must(skt_alloc(1, 10, 8, &one));
+    SAY(skt_alloc(1, 10, 8, &two));
+    if (one != two) exit(4);
+    SAY(skt_alloc(1, 11, 8, &two));
+    SAY(skt_protect(1, numbers, 10, 8));
+    must(skt_protect(2, numbers, 10, 8));
+    SAY(skt_alloc(2, 10, 8, &two));
+    SAY(skt_protect(3, (char *)one + 72, 1, 8));
+    SAY(skt_unprotect(1));
+    SAY(skt_finalize(1));
+    must(skt_finalize(1));
+}
+
+/* What a start finds that protects other regions than the one before. */
+static void sizes(void) {
+    size_t count, item;
+    int64_t found;
+    begin(8000, NULL);
+    must(skt_protect(1, numbers, 100, 8));
+    must(skt_protect(2, numbers + 100, 1, 8));
+    numbers[99] = 5 + rank;
+    must(skt_checkpoint());
+    must(skt_finalize(0));
+
+    SAY(skt_init(MPI_COMM_WORLD, 9000, NULL));
+    SAY(skt_init(MPI_COMM_WORLD, 8000, "application = \"other\""));
+    begin(8000, NULL);
+    must(skt_found(&found));
+    if (found != 1) exit(4);
+    must(skt_saved(1, &count, &item));
+    if (count != 100 || item != 8) exit(4);
+    must(skt_saved(7, &count, &item));
+    if (count != 0 || item != 0) exit(4);
+    must(skt_protect(2, numbers + 100, 1, 8));
+    must(skt_protect(1, numbers, rank == 1 ? 101 : 100, 8));
+    SAY(skt_restore());
+    must(skt_protect(1, numbers, 100, 8));
+    must(skt_unprotect(2));
+    SAY(skt_restore());
+    must(skt_protect(2, numbers + 100, 1, 8));
+    must(skt_protect(3, numbers + 101, 1, 8));
+    SAY(skt_restore());
+    must(skt_unprotect(3));
+    SAY(skt_checkpoint());
+    memset(numbers, 0, sizeof numbers);
+    must(skt_restore());
+    if (numbers[99] != 5 + rank) exit(4);
+    must(skt_saved(1, &count, &item));
+    if (count != 100 || item != 8) exit(4);
+    SAY(skt_restore());
+    must(skt_protect(1, numbers, 200, 8));
+    must(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
+/* A rank that comes too late for a call, and what is left to it then. */
+static void late(int late_rank) {
+    begin(8000, "timeout_seconds = 1");
+    must(skt_protect(1, numbers, 10, 8));
+    if (rank == late_rank) sleep(4);
+    SAY(skt_checkpoint());
+    SAY(skt_checkpoint());
+    SAY(skt_finalize(1));
+    SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
+}
+
+static void different(void) {
+    begin(8000, NULL);
+    must(skt_protect(1, numbers, 10, 8));
+    if (rank == 1) SAY(skt_finalize(1));
+    else SAY(skt_checkpoint());
+    SAY(skt_finalize(rank == 0));
+    must(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
+/* One rank alone cannot open its store, in the middle of a collective call. */
+static void alone(void) {
+    SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "store = \"file:/nowhere/at/all\"" : NULL));
+    SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
+}
+
+static void *in_checkpoint(void *unused) {
+    int code;
+    (void)unused;
+    do code = skt_checkpoint();
+    while (code == SKT_ERR_THREAD);
+    must(code);
+    return NULL;
+}
+
+/* Rank 0 makes a call while another of its threads waits in one. */
+static void threads(const char *file) {
+    begin(8000, NULL);
+    must(skt_protect(1, numbers, 10, 8));
+    if (rank == 0) {
+        pthread_t other;
+        int64_t found;
+        int code;
+        pthread_create(&other, NULL, in_checkpoint, NULL);
+        do code = skt_found(&found);
+        while (code == SKT_SUCCESS);
+        say("skt_found(&found)", code);
+        fclose(fopen(file, "w"));
+        pthread_join(other, NULL);
+    } else {
+        /* Rank 0 is in its call until this one is made. */
+        while (access(file, F_OK) != 0) usleep(1000);
+        must(skt_checkpoint());
+    }
+    must(skt_finalize(1));
+}
+
+static void *from_another(void *unused) {
+    (void)unused;
+    SAY(skt_checkpoint());
+    return NULL;
+}
+
+static void other_thread(void) {
+    pthread_t other;
+    begin(8000, NULL);
+    must(skt_protect(1, numbers, 10, 8));
+    pthread_create(&other, NULL, from_another, NULL);
+    pthread_join(other, NULL);
+    must(skt_finalize(1));
+}
+
+static void run(const char *name, const char *argument) {
+    if (!strcmp(name, "nulls")) nulls();
+    else if (!strcmp(name, "space")) space();
+    else if (!strcmp(name, "kinds")) kinds();
+    else if (!strcmp(name, "sizes")) sizes();
+    else if (!strcmp(name, "late-1")) late(1);
+    else if (!strcmp(name, "late-0")) late(0);
+    else if (!strcmp(name, "different")) different();
+    else if (!strcmp(name, "alone")) alone();
+    else if (!strcmp(name, "threads")) threads(argument);
+    else if (!strcmp(name, "other-thread")) other_thread();
+    else if (!strcmp(name, "before-init")) all_calls();
+    else if (!strcmp(name, "after-finalize")) {
+        begin(8000, NULL);
+        must(skt_finalize(1));
+        all_calls();
+        begin(8000, NULL);
+        SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
+        must(skt_finalize(1));
+    } else if (!strcmp(name, "init")) {
+        SAY(skt_init(MPI_COMM_NULL, 8000, NULL));
+        SAY(skt_init(MPI_COMM_WORLD, rank == 1 ? 0 : 8000, NULL));
+        SAY(skt_init(MPI_COMM_WORLD, (size_t)-1, NULL));
+        SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "parities = 0" : NULL));
+        SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "group_size = 3" : NULL));
+        SAY(skt_init(MPI_COMM_WORLD, 8000, "resume = \"require\""));
+        if (rank == 0) SAY(skt_init(MPI_COMM_SELF, 8000, NULL));
+    } else if (!strcmp(name, "late-init")) {
+        if (rank == 1) sleep(4);
+        SAY(skt_init(MPI_COMM_WORLD, 8000, "timeout_seconds = 1"));
+    } else {
+        exit(5);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    int level, wanted = strcmp(name, "other-thread") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+    if (!strcmp(name, "outside")) SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
+    MPI_Init_thread(&argc, &argv, wanted, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!strcmp(name, "outside")) {
+        MPI_Finalize();
+        all_calls();
+        SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
+        return 0;
+    }
+    run(name, argc > 2 ? argv[2] : "");
+    return MPI_Finalize();
+}

@@ -1,0 +1,208 @@
+//! Ranks that stop waiting for each other when one of them has failed alone.
+//!
+//! A rank that leaves a collective call with an error, for instance because its node has no memory
+//! left, keeps the others waiting for its messages. Here each wait is a loop that tests the message
+//! and looks from time to time whether another rank has told of a failure: then it ends with
+//! [`CommError::Aborted`]. After that the group is of no use.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{
+    Comm, CommError, MpiComm, MpiRecv, MpiSend, PanelBuf, RecvRequest, Requests, Result,
+    SendRequest, Tag, ulfm,
+};
+use crate::comm::ibarrier::IBarrier;
+
+/// Looks whether another rank has told of a failure, and returns what it has told.
+pub type Watch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;
+
+/// Tests of a message from one look at the watch to the next.
+const TESTS_A_LOOK: u32 = 16;
+
+/// A group of MPI ranks whose waits end when a rank has told of a failure.
+pub struct WatchedComm {
+    comm: MpiComm,
+    watch: Watch,
+}
+
+impl WatchedComm {
+    /// Watches the waits of `comm`.
+    pub fn new(comm: MpiComm, watch: Watch) -> Self {
+        Self { comm, watch }
+    }
+
+    /// The next `IBarrier`'s wait polls its messages, which looks at the watch.
+    fn enter_and_wait(&self) -> Result<()> {
+        let mut barrier = IBarrier::new()?;
+        barrier.enter(self, false)?;
+        barrier.wait(self)?;
+        Ok(())
+    }
+
+    /// Starts to send a copy of `data`: the caller's memory is free again at once, also when the
+    /// wait for the message is given up.
+    fn send_copy(&self, data: &[u8], dest: usize, tag: Tag) -> Result<CopySend> {
+        let mut send = CopySend { requests: Requests::default(), copy: data.to_vec() };
+        let (copy, len) = (send.copy.as_ptr(), data.len());
+        // SAFETY: CopySend keeps the copy, which does not move, until the message is complete.
+        unsafe { self.comm.post_send(copy, len, dest, tag, &mut send.requests)? };
+        Ok(send)
+    }
+}
+
+/// Tests `is_done` until it holds. Ends with an error when the watch tells of a failure.
+fn poll(watch: &Watch, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let mut tests = 0u32;
+    while !is_done()? {
+        tests = tests.wrapping_add(1);
+        if tests.is_multiple_of(TESTS_A_LOOK) {
+            look(watch)?;
+        }
+        // The rank that is waited for may need this core.
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+fn look(watch: &Watch) -> Result<()> {
+    watch()?.map_or(Ok(()), |told| Err(CommError::Aborted(told)))
+}
+
+/// The message of a copy in progress. If it is dropped before, it leaks the copy, which MPI may
+/// still read.
+struct CopySend {
+    requests: Requests,
+    copy: Vec<u8>,
+}
+
+impl Drop for CopySend {
+    fn drop(&mut self) {
+        if ulfm::has_failed() {
+            self.requests.drain();
+        }
+        if self.requests.are_pending() {
+            std::mem::forget(std::mem::take(&mut self.copy));
+        }
+    }
+}
+
+/// A message in progress whose wait can be given up; what is dropped then leaks its buffer.
+pub struct Watched<R> {
+    request: R,
+    watch: Watch,
+}
+
+impl SendRequest for Watched<MpiSend> {
+    fn test(&mut self) -> Result<bool> {
+        self.request.test()
+    }
+
+    fn wait(mut self) -> Result<()> {
+        poll(&self.watch, || self.request.test())?;
+        self.request.wait()
+    }
+}
+
+impl RecvRequest for Watched<MpiRecv> {
+    fn test(&mut self) -> Result<bool> {
+        self.request.test()
+    }
+
+    fn wait(mut self) -> Result<PanelBuf> {
+        poll(&self.watch, || self.request.test())?;
+        self.request.wait()
+    }
+}
+
+impl Comm for WatchedComm {
+    type Send = Watched<MpiSend>;
+    type Recv = Watched<MpiRecv>;
+
+    fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        // MPI's own wait would not look at the watch: it begins when all are here.
+        self.barrier()?;
+        let comm = self.comm.split(color, key)?;
+        Ok(comm.map(|comm| Self { comm, watch: self.watch.clone() }))
+    }
+
+    fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
+        let mut send = self.send_copy(data, dest, tag)?;
+        poll(&self.watch, || send.requests.test())
+    }
+
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        // No receive into the caller's memory is in progress while this waits.
+        self.await_message(source, tag)?;
+        self.comm.recv_bytes(data, source, tag)
+    }
+
+    fn exchange_bytes(
+        &self,
+        sends: &[(&[u8], usize, Tag)],
+        recvs: &mut [(&mut [u8], usize, Tag)],
+    ) -> Result<()> {
+        let mut copies = Vec::with_capacity(sends.len());
+        for &(data, dest, tag) in sends {
+            copies.push(self.send_copy(data, dest, tag)?);
+        }
+        // In their order, so that messages of one rank and tag go where they belong.
+        for (data, source, tag) in recvs.iter_mut() {
+            self.recv_bytes(data, *source, *tag)?;
+        }
+        copies.iter_mut().try_for_each(|send| poll(&self.watch, || send.requests.test()))
+    }
+
+    fn isend(
+        &self,
+        buf: Arc<PanelBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<Self::Send> {
+        let request = self.comm.isend(buf, range, dest, tag)?;
+        Ok(Watched { request, watch: self.watch.clone() })
+    }
+
+    fn irecv(
+        &self,
+        buf: PanelBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<Self::Recv> {
+        let request = self.comm.irecv(buf, range, source, tag)?;
+        Ok(Watched { request, watch: self.watch.clone() })
+    }
+
+    /// Also looks at the watch: ranks that wait on memory of the node probe meanwhile.
+    fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
+        look(&self.watch)?;
+        self.comm.probe(source, tag)
+    }
+
+    fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
+        poll(&self.watch, || self.comm.probe(source, tag))
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.enter_and_wait()
+    }
+
+    fn host(&self) -> String {
+        self.comm.host()
+    }
+
+    /// Ends nothing: who has called it tells the others of the failure.
+    fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
+        CommError::Aborted(reason.to_owned())
+    }
+}

@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 use crate::doctor::finding::Finding;
 use crate::doctor::gather::{self, GatherError};
 use crate::doctor::report::Report;
-use crate::doctor::{self, reach, rules, trial};
+use crate::doctor::{self, rules, trial};
 use crate::hpl::comm::mpi::MpiWorld;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -21,6 +21,7 @@ use crate::machine::launcher_rank;
 use crate::report::{outfile, output};
 use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
+use crate::supervisor::reach;
 
 /// The exit code if something was found.
 const FOUND: u8 = 1;

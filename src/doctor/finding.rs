@@ -64,14 +64,15 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// A gain that was measured.
+    /// A gain that was measured; `None` if `times` is no number.
     pub fn measured(times: f64) -> Option<Self> {
-        Some(Self { times, is_measured: true })
+        // JSON, in which ranks send findings, has no infinity.
+        times.is_finite().then_some(Self { times, is_measured: true })
     }
 
-    /// A gain that follows from counts and clocks.
+    /// A gain that follows from counts and clocks; `None` if `times` is no number.
     pub fn computed(times: f64) -> Option<Self> {
-        Some(Self { times, is_measured: false })
+        times.is_finite().then_some(Self { times, is_measured: false })
     }
 }
 

@@ -4,8 +4,8 @@
 //! [`crate::machine::counters`] and from a measurement of some seconds ([`measure`], [`trial`]).
 //! [`diagnose`] is pure: from facts to findings. Each file of [`rules`] has the rules of one idea;
 //! to add one, add a function there and its line in `rules::of_host`. [`gather`] collects the facts
-//! of all ranks, [`reach`] those of hosts on which no rank runs yet, and [`report`] shows the
-//! result. [`at_start`] has what a run tells by itself.
+//! of all ranks, [`crate::supervisor::reach`] looks at hosts on which no rank runs yet, and
+//! [`report`] shows the result. [`at_start`] has what a run tells by itself.
 
 pub mod at_start;
 pub mod facts;
@@ -14,7 +14,6 @@ pub mod gather;
 pub mod kernel;
 pub mod measure;
 pub mod names;
-pub mod reach;
 pub mod report;
 pub mod rules;
 pub mod trial;

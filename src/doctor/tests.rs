@@ -174,6 +174,11 @@ fn grace_with_a_kernel_for_neon() {
     assert_gain(&kernel, 2.15);
     assert!(kernel.remedy.starts_with("export OPENBLAS_CORETYPE=NEOVERSEV1"), "{kernel:?}");
     assert!(kernel.what.contains("made for NEON; this processor has SVE"), "{kernel:?}");
+    // The library's own choice among kernels that fit: other programs disturb trials that much.
+    host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 46.0)]);
+    assert_eq!(kinds(&host), []);
+    host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 60.0)]);
+    assert!(only(&host, Kind::BlasKernel).what.contains("slower here than another one"));
 }
 
 #[test]
@@ -215,6 +220,18 @@ fn laptop_with_fast_and_slow_cores() {
     assert_gain(&mixed, 6.0 / (14.0 * 0.4));
     let fast = kinds(&with(&laptop, &each(6), 1));
     assert!(!fast.contains(&Kind::MixedCores), "{fast:?}");
+}
+
+/// Ranks send findings as JSON, which has no infinity.
+#[test]
+fn a_core_that_counts_for_nothing_gives_a_finding_that_can_be_sent() {
+    let odd = machine(PI5, 2, 1);
+    odd.file(&format!("{CPU}/cpu0/cpu_capacity"), "1024\n");
+    odd.file(&format!("{CPU}/cpu1/cpu_capacity"), "0\n");
+    let mixed = only(&with(&odd, &each(2), 1), Kind::MixedCores);
+    assert_eq!(mixed.gain, None);
+    let sent = serde_json::to_vec(&mixed).unwrap();
+    assert_eq!(serde_json::from_slice::<Finding>(&sent).unwrap(), mixed);
 }
 
 const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -24,6 +24,7 @@ pub mod line;
 pub mod links;
 pub mod probe;
 pub mod process;
+pub mod reach;
 mod refused;
 pub mod report;
 pub mod shape;

@@ -4,9 +4,14 @@ use super::super::facts::HostFacts;
 use super::super::finding::{Finding, Gain, Kind};
 use super::super::kernel::vectors_of;
 use super::finding;
+use crate::machine::counters::processor::Vectors;
 
 /// The least gain that is worth a finding: trials differ by some percent.
 const LEAST_GAIN: f64 = 1.1;
+
+/// The least gain over a kernel that is made for the vectors of the processor: it is the library's
+/// own choice, and on a busy host trials differ by more.
+const LEAST_GAIN_OF_FITTING: f64 = 1.25;
 
 /// Rates within this share are equal.
 const EQUAL: f64 = 0.95;
@@ -19,15 +24,21 @@ pub fn old(host: &HostFacts) -> Option<Finding> {
     // The first one is made for the processor: others count only if they are clearly faster.
     let best = trial.others.iter().find(|other| other.gflops >= EQUAL * fastest)?;
     let times = best.gflops / now;
-    if times < LEAST_GAIN {
+    let (has, made_for) = (host.counters.processor.vectors, vectors_of(kernel));
+    let fits = made_for.is_some() && made_for >= has;
+    if times < if fits { LEAST_GAIN_OF_FITTING } else { LEAST_GAIN } {
         return None;
     }
-    let has = host.counters.processor.vectors.map_or("other vectors", |vectors| vectors.name());
-    let made_for = vectors_of(kernel).map_or("other processors", |vectors| vectors.name());
-    let what = format!(
-        "{} uses its kernel '{kernel}', made for {made_for}; this processor has {has}",
-        trial.library
-    );
+    let name_of = |vectors: Option<Vectors>, otherwise| vectors.map_or(otherwise, Vectors::name);
+    let why = match fits {
+        true => "which is slower here than another one".to_owned(),
+        false => format!(
+            "made for {}; this processor has {}",
+            name_of(made_for, "other processors"),
+            name_of(has, "other vectors")
+        ),
+    };
+    let what = format!("{} uses its kernel '{kernel}', {why}", trial.library);
     let measured = format!(
         "DGEMM {now:.1} Gflop/s a core, with the kernel {} {:.1}",
         best.kernel, best.gflops

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::finding::{Finding, Kind};
-use super::names::{self, View};
-use super::rules::names as rules;
-use crate::supervisor::hosts::Host;
-use crate::supervisor::links::{Found, Partner, exchange};
+use super::hosts::Host;
+use super::links::{Found, Partner, exchange};
+use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::names::{self, View};
+use crate::doctor::rules::names as rules;
 
 /// The agent, unless the user names another: one that never asks for a password.
 pub const AGENT: &str = "ssh -o BatchMode=yes -o ConnectTimeout=5";

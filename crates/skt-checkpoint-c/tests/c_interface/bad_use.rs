@@ -6,7 +6,12 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 
 use skt_checkpoint::checkpoint::store::{Store as _, SysV};
-use skt_checkpoint_c::code::Code::{self, *};
+use skt_checkpoint::client::{Next, Options, Region, open};
+use skt_checkpoint::comm::threads;
+use skt_checkpoint_c::code::Code::{
+    self, Argument, Ended, Mpi, Order, Refused, Region as Differs, Space, Success, System, Thread,
+    Timeout,
+};
 
 use crate::build::{checkout, compile_c};
 use crate::clients::mpirun::mpirun;
@@ -27,6 +32,11 @@ fn program() -> PathBuf {
     PROGRAM.get_or_init(compile).clone()
 }
 
+/// The name of a case's run.
+fn run_of(name: &str) -> String {
+    format!("bad-{}-{name}", std::process::id())
+}
+
 /// Runs a case, and compares what each rank says with what `wanted` says of it. Nothing of the run
 /// is left.
 #[track_caller]
@@ -39,7 +49,7 @@ fn case(name: &str, wanted: impl Fn(usize) -> Vec<Said>) {
 #[track_caller]
 fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
     let folder = tempfile::tempdir().expect("a folder");
-    let run = format!("bad-{}-{name}", std::process::id());
+    let run = run_of(name);
     let mut command = mpirun(RANKS);
     command.arg(program()).arg(name).arg(folder.path().join("file")).stdin(Stdio::null());
     command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
@@ -123,7 +133,7 @@ fn wrong_arguments_of_init_are_told_to_all() {
             ),
             (
                 "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"parities = 0\" : NULL)",
-                Options,
+                Code::Options,
                 "rank 1: option parities: `0`: legal: whole numbers from 1 to 127",
             ),
             (
@@ -195,7 +205,7 @@ fn a_region_is_of_one_kind_and_size() {
             ("skt_alloc(1, 10, 8, &two)", Success, ""),
             (
                 "skt_alloc(1, 11, 8, &two)",
-                Region,
+                Differs,
                 "region 1 is 10 x 8 bytes of skt_alloc in this run, here it is 11 x 8 of skt_alloc",
             ),
             ("skt_protect(1, numbers, 10, 8)", Order, "region 1 is memory of skt_alloc"),
@@ -206,7 +216,7 @@ fn a_region_is_of_one_kind_and_size() {
                 "region 3 lies in memory of skt_alloc",
             ),
             ("skt_unprotect(1)", Argument, "region 1 is not protected"),
-            ("skt_finalize(1)", Region, "rank 0: region 1 is 10 x 8 bytes"),
+            ("skt_finalize(1)", Differs, "rank 0: region 1 is 10 x 8 bytes"),
         ]
     });
 }
@@ -223,15 +233,15 @@ fn other_sizes_after_a_restart() {
             ),
             (
                 "skt_restore()",
-                Region,
+                Differs,
                 "rank 1: region 1 is 100 x 8 bytes of skt_protect in this run, here it is 101 x 8",
             ),
             (
                 "skt_restore()",
-                Region,
+                Differs,
                 "rank 0: region 2 of the checkpoint is not protected: call skt_protect first",
             ),
-            ("skt_restore()", Region, "rank 0: region 3 is not in the checkpoint"),
+            ("skt_restore()", Differs, "rank 0: region 3 is not in the checkpoint"),
             (
                 "skt_checkpoint()",
                 Order,
@@ -240,6 +250,32 @@ fn other_sizes_after_a_restart() {
             ("skt_restore()", Order, "rank 0: skt_restore: the regions are restored already"),
         ]
     });
+}
+
+#[test]
+fn a_checkpoint_is_due_at_once_and_then_after_the_interval() {
+    case("due", |_| Vec::new());
+}
+
+/// Bytes of a rank's protected memory beside its regions: the table, and gaps between 256 regions.
+const TABLE_AND_GAPS: usize = 8256 + 256 * 64;
+
+/// A start that dies between the mark of its result and the end leaves marked memory.
+#[test]
+fn a_run_that_an_earlier_start_has_ended_is_told_and_removed() {
+    let run = run_of("ended");
+    let ended = threads::run(RANKS, |world| {
+        let options = Options::new(&run, "");
+        let Next::Compute(saved) =
+            open(&world, &options, &[Region::of::<u8>(8000 + TABLE_AND_GAPS)])?
+        else {
+            panic!("the run begins")
+        };
+        // Dropped without being cleared.
+        saved.finish(&1u64).map(drop)
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    case("ended", |_| vec![(INIT, Ended, "")]);
 }
 
 /// What the ranks are told if `late` comes too late for a checkpoint.

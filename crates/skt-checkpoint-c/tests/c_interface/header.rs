@@ -6,7 +6,8 @@ use std::process::Command;
 
 use skt_checkpoint_c::code::Code;
 
-use crate::build::{checkout, compile_c, prefix, succeeds};
+use crate::build::{checkout, compile_c, compile_fortran, prefix, succeeds};
+use crate::clients::mpirun::mpirun;
 
 fn source(name: &str) -> String {
     let path = checkout().join("crates/skt-checkpoint-c").join(name);
@@ -95,4 +96,40 @@ fn the_header_is_clean_and_programs_link_to_both_libraries() {
     assert_eq!(succeeds(&mut Command::new(&program)).trim(), env!("CARGO_PKG_VERSION"));
     let told = succeeds(Command::new("readelf").arg("-d").arg(&program));
     assert!(!told.contains("skt-checkpoint"), "{told}");
+}
+
+/// With `mpi_f08` a communicator is a type; texts and logicals come over the border.
+#[test]
+fn the_module_works_with_mpi_f08() {
+    let text = "program f08
+   use mpi_f08
+   use skt
+   use, intrinsic :: iso_c_binding
+   implicit none
+   type(MPI_Comm) :: comm
+   integer(c_size_t) :: bytes
+   integer :: size
+   logical :: due
+   call MPI_Init()
+   bytes = 0
+   if (skt_init(MPI_COMM_WORLD%MPI_VAL, bytes, '') /= SKT_ERR_ARGUMENT) error stop 'no error'
+   if (index(skt_message(), '0 bytes to protect') == 0) error stop 'no message'
+   if (skt_error(SKT_SUCCESS) /= 'success') error stop 'no text'
+   bytes = 800
+   if (skt_init(MPI_COMM_WORLD%MPI_VAL, bytes, 'mtbf_seconds = 100') /= SKT_SUCCESS) error stop 'init'
+   if (skt_comm(comm%MPI_VAL) /= SKT_SUCCESS) error stop 'comm'
+   call MPI_Comm_size(comm, size)
+   if (skt_due(due) /= SKT_SUCCESS .or. .not. due .or. size /= 2) error stop 'due'
+   if (skt_finalize(.true.) /= SKT_SUCCESS) error stop 'finalize'
+   call MPI_Finalize()
+   print '(a)', skt_version()
+end program f08
+";
+    let source = prefix().join("f08.f90");
+    fs::write(&source, text).expect("room");
+    let run = format!("f08-{}", std::process::id());
+    let mut command = mpirun(2);
+    command.arg(compile_fortran(&source, "f08")).env("SKT_RUN_ID", run);
+    let version = format!("{}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(succeeds(&mut command), version.repeat(2));
 }

@@ -141,8 +141,32 @@ static void sizes(void) {
     must(skt_saved(1, &count, &item));
     if (count != 100 || item != 8) exit(4);
     SAY(skt_restore());
+    /* A region that has grown is restored with its new size. */
     must(skt_protect(1, numbers, 200, 8));
+    numbers[199] = 7 + rank;
     must(skt_checkpoint());
+    must(skt_finalize(0));
+    begin(8000, NULL);
+    must(skt_saved(1, &count, &item));
+    if (count != 200 || item != 8) exit(4);
+    memset(numbers, 0, sizeof numbers);
+    must(skt_protect(1, numbers, 200, 8));
+    must(skt_protect(2, numbers + 200, 1, 8));
+    must(skt_restore());
+    if (numbers[199] != 7 + rank) exit(4);
+    must(skt_finalize(1));
+}
+
+/* At once in each start, then not before the interval is over. */
+static void due(void) {
+    int is_due = 0;
+    begin(8000, "mtbf_seconds = 1e9");
+    must(skt_protect(1, numbers, 10, 8));
+    must(skt_due(&is_due));
+    if (is_due != 1) exit(4);
+    must(skt_checkpoint());
+    must(skt_due(&is_due));
+    if (is_due != 0) exit(4);
     must(skt_finalize(1));
 }
 
@@ -224,6 +248,8 @@ static void run(const char *name, const char *argument) {
     else if (!strcmp(name, "space")) space();
     else if (!strcmp(name, "kinds")) kinds();
     else if (!strcmp(name, "sizes")) sizes();
+    else if (!strcmp(name, "due")) due();
+    else if (!strcmp(name, "ended")) SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
     else if (!strcmp(name, "late-1")) late(1);
     else if (!strcmp(name, "late-0")) late(0);
     else if (!strcmp(name, "different")) different();

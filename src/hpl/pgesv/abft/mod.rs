@@ -348,7 +348,10 @@ impl<'s, C: Comm> System<'s, C> {
                 let action = actions[grid.all.rank()];
                 restore::go_to(&local, &places, (&journal, &pace), cut, action)?;
                 let work = (&local, &places, &journal);
-                note_wrong(&journal, self.rebuild(work, &mut relay, &mut lost, cut, watcher))?;
+                note_wrong(
+                    &journal,
+                    self.check_and_rebuild(work, &mut relay, &mut lost, cut, watcher),
+                )?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
@@ -422,7 +425,7 @@ impl<'s, C: Comm> System<'s, C> {
     /// # Errors
     /// [`SolveError::Wrong`] on all ranks, where they do not agree and cannot be mended: nothing is
     /// decoded then. On a rank that would change by more than rounding. When a rank is lost.
-    fn rebuild(
+    fn check_and_rebuild(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
         relay: &mut Relay<C>,
@@ -823,9 +826,10 @@ impl<'r, C: Comm> Run<'r, C> {
     fn flip(&self, cut: usize, Flip { place, bit }: Flip) {
         let Local { grid, cols, shape, params, .. } = *self.local;
         let finished = params.columns_before(cut);
-        let first = match grid.is_checksum() {
-            true => (finished / (params.nb * grid.q) * params.nb).min(shape.cols),
-            false => cols.count_before(finished, grid.mycol),
+        let first = if grid.is_checksum() {
+            (finished / (params.nb * grid.q) * params.nb).min(shape.cols)
+        } else {
+            cols.count_before(finished, grid.mycol)
         };
         if shape.rows == 0 || first == shape.cols {
             return;

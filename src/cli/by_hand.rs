@@ -18,9 +18,10 @@ fn here() -> (Starter, bool) {
     let silent = |command: &mut Command| {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|end| end.success())
     };
-    match silent(Command::new("srun").arg("--version")) {
-        true => (Starter::Slurm, false),
-        false => (Starter::Openmpi, false),
+    if silent(Command::new("srun").arg("--version")) {
+        (Starter::Slurm, false)
+    } else {
+        (Starter::Openmpi, false)
     }
 }
 

@@ -126,9 +126,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     if args.memory_gib.is_none() {
         say_what_is_left()?;
     }
-    match args.tune {
-        true => tune(&command_line(args, spec, ranks, format, path, Some(path))),
-        false => Ok(()),
+    if args.tune {
+        tune(&command_line(args, spec, ranks, format, path, Some(path)))
+    } else {
+        Ok(())
     }
 }
 
@@ -215,15 +216,14 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
 
 /// Checks that `--tune` is possible: it measures this machine and changes a file.
 fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
-    let what = match () {
-        () if path == Path::new("-") => "takes a file: standard output cannot be tuned",
-        () if args.memory_gib.is_some() => {
-            "measures this machine, and --memory-gib plans for another: run `skt-hpl tune` there"
-        }
-        () if launcher_rank::rank().is_some() => {
-            "starts mpirun, which cannot be done within a job: run `skt-hpl tune` in it"
-        }
-        () => return Ok(()),
+    let what = if path == Path::new("-") {
+        "takes a file: standard output cannot be tuned"
+    } else if args.memory_gib.is_some() {
+        "measures this machine, and --memory-gib plans for another: run `skt-hpl tune` there"
+    } else if launcher_rank::rank().is_some() {
+        "starts mpirun, which cannot be done within a job: run `skt-hpl tune` in it"
+    } else {
+        return Ok(());
     };
     Err(ConfigError::BadText { at: At::named("--tune", &Place::Flag), what: what.to_owned() })
 }

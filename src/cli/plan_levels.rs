@@ -105,18 +105,19 @@ fn line(planned: &PlannedLevel) -> String {
     );
     let (with, without) = (100.0 * planned.loss_share, 100.0 * planned.loss_share_without);
     let hours = planned.interval_seconds / HOUR_SECONDS;
-    let _ = match planned.pays() {
-        true => write!(
+    let _ = if planned.pays() {
+        write!(
             words,
             "one every {hours:.2} h ({every} checkpoints) loses {with:.3} % of the time, none \
              {without:.3} %"
-        ),
-        false => write!(
+        )
+    } else {
+        write!(
             words,
             "none is written: one every {} h would lose {with:.2e} % of the time, none \
              {without:.2e} %",
             large(hours, 2)
-        ),
+        )
     };
     if planned.validity != Validity::Valid {
         words += "; two failures in one interval are likely, and more is lost than this says";

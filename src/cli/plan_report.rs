@@ -163,10 +163,8 @@ fn encoders(machine: &Machine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, 
     ];
     let mut rates = Vec::new();
     for (name, encoder) in all.into_iter().filter(|_| machine.helper_cores > 0) {
-        let other = match encoder == machine.encoder {
-            true => None,
-            false => Some(machine.encoding(encoder).plan()?),
-        };
+        let other =
+            if encoder == machine.encoder { None } else { Some(machine.encoding(encoder).plan()?) };
         let plan = other.as_ref().unwrap_or(plan);
         let best = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability);
         rates.extend(best.map(|index| (name, plan.candidates[index].expected_gflops)));

@@ -174,11 +174,12 @@ fn tell_order<'j>(
         }
     }
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
-    job.order = match bytes.is_empty() {
-        true => None,
-        false => serde_json::from_slice(&bytes)
+    job.order = if bytes.is_empty() {
+        None
+    } else {
+        serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|error| JobError::Spec(error.to_string()))?,
+            .map_err(|error| JobError::Spec(error.to_string()))?
     };
     Ok(job.order.as_ref())
 }

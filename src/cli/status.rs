@@ -53,9 +53,10 @@ fn text(state: &State, is_supervised: bool, now_unix: f64) -> String {
     let mut lines = vec![format!("run {}: {}", state.run_id, report::status_line(state, now_unix))];
     let job_runs = state.launcher.as_ref().is_some_and(|launcher| launcher.runs());
     if state.status == Status::Running && !is_supervised {
-        lines.push(match job_runs {
-            true => "no supervisor: the job goes on, but would not be restarted".to_owned(),
-            false => "no supervisor, and no job on this machine".to_owned(),
+        lines.push(if job_runs {
+            "no supervisor: the job goes on, but would not be restarted".to_owned()
+        } else {
+            "no supervisor, and no job on this machine".to_owned()
         });
         lines.push("start the same `skt-hpl launch` again to go on".to_owned());
     }

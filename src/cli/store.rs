@@ -160,9 +160,10 @@ fn must_have(
         let images = stored_images(folder).map_err(StoreCommandError::Images)?;
         is_here = is_here || images.iter().any(|images| images.run == *run);
     }
-    match is_here || launcher_rank::size().is_some_and(|size| size > 1) {
-        true => Ok(()),
-        false => Err(StoreCommandError::NoRun { run: run.clone() }),
+    if is_here || launcher_rank::size().is_some_and(|size| size > 1) {
+        Ok(())
+    } else {
+        Err(StoreCommandError::NoRun { run: run.clone() })
     }
 }
 
@@ -455,11 +456,14 @@ fn clean_stubs(
 /// Formats an age as `3d04h`, `4h05m`, `5m06s` or `6s`.
 fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    match () {
-        () if days > 0 => format!("{days}d{:02}h", hours % 24),
-        () if hours > 0 => format!("{hours}h{:02}m", minutes % 60),
-        () if minutes > 0 => format!("{minutes}m{:02}s", seconds % 60),
-        () => format!("{seconds}s"),
+    if days > 0 {
+        format!("{days}d{:02}h", hours % 24)
+    } else if hours > 0 {
+        format!("{hours}h{:02}m", minutes % 60)
+    } else if minutes > 0 {
+        format!("{minutes}m{:02}s", seconds % 60)
+    } else {
+        format!("{seconds}s")
     }
 }
 

@@ -202,9 +202,10 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     }
     let checked = load_checked(&without_n)?;
     checked.require_ranks(ranks)?;
-    let n = match args.overrides.n.is_empty() {
-        true => None,
-        false => Some(order_of_trials(&load_checked(&with_n)?.spec.n)?),
+    let n = if args.overrides.n.is_empty() {
+        None
+    } else {
+        Some(order_of_trials(&load_checked(&with_n)?.spec.n)?)
     };
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));

@@ -59,11 +59,14 @@ impl Starter {
     /// have started `mpirun`.
     fn of_environment(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let is_set = |name: &str| get(name).is_some();
-        match () {
-            () if is_set("OMPI_COMM_WORLD_LOCAL_RANK") => Some(Self::Openmpi),
-            () if is_set("HYDI_CONTROL_FD") || is_set("MPI_LOCALRANKID") => Some(Self::Mpich),
-            () if is_set("SLURM_PROCID") => Some(Self::Slurm),
-            () => None,
+        if is_set("OMPI_COMM_WORLD_LOCAL_RANK") {
+            Some(Self::Openmpi)
+        } else if is_set("HYDI_CONTROL_FD") || is_set("MPI_LOCALRANKID") {
+            Some(Self::Mpich)
+        } else if is_set("SLURM_PROCID") {
+            Some(Self::Slurm)
+        } else {
+            None
         }
     }
 

@@ -270,9 +270,10 @@ pub fn piece() {
 /// the same reason; the more ranks there are, the less often each writes.
 pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
     let Some(heart) = any_heart() else { return };
-    let rank = match heart.speaks.load(Ordering::Relaxed) {
-        true => 0,
-        false => launcher_rank::rank().unwrap_or(0).max(1),
+    let rank = if heart.speaks.load(Ordering::Relaxed) {
+        0
+    } else {
+        launcher_rank::rank().unwrap_or(0).max(1)
     };
     let place = (rank, launcher_rank::size().unwrap_or(rank + 1));
     let mut signs = heart.wait.lock().expect("never held over a panic");

@@ -54,9 +54,10 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
 /// Describes the likely cause of a wrong solution.
 fn unverified_line(unverified: &Unverified) -> String {
     let Unverified { process_row, first_column, last_column } = unverified;
-    let at = match first_column == last_column {
-        true => format!("at column {first_column}"),
-        false => format!("first at column {first_column} and last at column {last_column}"),
+    let at = if first_column == last_column {
+        format!("at column {first_column}")
+    } else {
+        format!("first at column {first_column} and last at column {last_column}")
     };
     format!(
         "# unverified: process row {process_row} was rebuilt {at} from ranks that no checksum was left \
@@ -160,9 +161,10 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     ];
     if protection.checks > 0 {
         let named: u64 = protection.mended.iter().map(|mended| mended.rows).sum();
-        let of_named = match named == protection.mended_rows {
-            true => String::new(),
-            false => format!(" (of {named} the ranks are named)"),
+        let of_named = if named == protection.mended_rows {
+            String::new()
+        } else {
+            format!(" (of {named} the ranks are named)")
         };
         lines.push(format!(
             "# checks: the matrix agreed with its checksums {} times; rows that were wrong and \
@@ -214,9 +216,10 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
 fn mended_line(mended: &Mended) -> String {
     let Mended { host, rank, rows, first_row, first_column, last_column, .. } = mended;
     let rows_word = if *rows == 1 { "row" } else { "rows" };
-    let at = match first_column == last_column {
-        true => format!("column {first_column}"),
-        false => format!("columns {first_column} to {last_column}"),
+    let at = if first_column == last_column {
+        format!("column {first_column}")
+    } else {
+        format!("columns {first_column} to {last_column}")
     };
     format!("# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}")
 }

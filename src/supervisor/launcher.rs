@@ -109,9 +109,10 @@ fn words(text: &str) -> Vec<String> {
 /// The launcher's flags that give each rank cores for its threads; none where the user's flags say
 /// where ranks run.
 fn cores(starter: Starter, job: &Job) -> Vec<String> {
-    match starter.is_told(job.extra) {
-        true => Vec::new(),
-        false => starter.cores(job.threads, job.helper_cores),
+    if starter.is_told(job.extra) {
+        Vec::new()
+    } else {
+        starter.cores(job.threads, job.helper_cores)
     }
 }
 

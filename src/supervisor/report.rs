@@ -43,10 +43,7 @@ pub fn timelines(state: &State) -> Vec<String> {
         let lost =
             failure.replaced.iter().map(|change| format!("{} lost: {}", change.lost, change.why));
         let lost: Vec<String> = lost.collect();
-        let cause = match lost.is_empty() {
-            true => failure.how.clone(),
-            false => lost.join("; "),
-        };
+        let cause = if lost.is_empty() { failure.how.clone() } else { lost.join("; ") };
         lines.push(format!(
             "{:>7} {:>8} {:>9}< {:>12} {:>8} {:>9} {:>9}<  {cause}",
             index + 1,

@@ -26,9 +26,10 @@ pub fn judge(
     rows: Option<Vec<Vec<usize>>>,
 ) -> Shape {
     if settings.method_for(ranks) == Method::None {
-        let why = match settings.is_on() {
-            false => "--ft none".to_owned(),
-            true => format!("{ranks} rank(s) are too few for {} parities", settings.parities),
+        let why = if settings.is_on() {
+            format!("{ranks} rank(s) are too few for {} parities", settings.parities)
+        } else {
+            "--ft none".to_owned()
         };
         let text = format!(
             "no checkpoints ({why}): after any loss the run starts from the \

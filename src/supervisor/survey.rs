@@ -334,9 +334,10 @@ impl<'a> Asking<'a> {
         if silent == 0 {
             return self.can_replace();
         }
-        let is_patient = match are_suspects {
-            true => self.begun.elapsed() < self.slowest + PATIENCE_WITH_SUSPECTS,
-            false => self.is_patient(PATIENCE),
+        let is_patient = if are_suspects {
+            self.begun.elapsed() < self.slowest + PATIENCE_WITH_SUSPECTS
+        } else {
+            self.is_patient(PATIENCE)
         };
         !is_patient && silent + ill <= limits.spare_losses && self.can_replace()
     }
@@ -397,20 +398,17 @@ impl<'a> Asking<'a> {
         let is_cut_short = is_look && self.outcomes.values().any(is_failed);
         for probe in std::mem::take(&mut self.under_way) {
             let is_in_use = self.pool.active.iter().any(|host| host.name == probe.name);
-            let outcome = match is_in_use && silence_counts && !is_cut_short {
-                true => {
-                    let waited = probe.started.elapsed().as_secs_f64();
-                    let is_suspect = self.limits.suspects.contains(&probe.name);
-                    let broke = if is_suspect { ", and a connection to it broke" } else { "" };
-                    Outcome::Failed(format!(
-                        "no answer in {waited:.1} s, after all others had \
+            let outcome = if is_in_use && silence_counts && !is_cut_short {
+                let waited = probe.started.elapsed().as_secs_f64();
+                let is_suspect = self.limits.suspects.contains(&probe.name);
+                let broke = if is_suspect { ", and a connection to it broke" } else { "" };
+                Outcome::Failed(format!(
+                    "no answer in {waited:.1} s, after all others had \
                          answered{broke}"
-                    ))
-                }
-                false => {
-                    self.lines.keep(&probe.name, probe.line);
-                    Outcome::Unknown
-                }
+                ))
+            } else {
+                self.lines.keep(&probe.name, probe.line);
+                Outcome::Unknown
             };
             self.outcomes.insert(probe.name, outcome);
         }

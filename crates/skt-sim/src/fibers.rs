@@ -886,12 +886,11 @@ impl Comm for SimComm {
             let state = self.world.lock();
             (state.rendezvous, state.as_numbers)
         };
-        let id = match as_numbers {
-            true => {
-                let numbers: Vec<f64> = buf[range].iter().map(|&double| number(double)).collect();
-                self.post(bytemuck::cast_slice(&numbers), dest, tag)?
-            }
-            false => self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?,
+        let id = if as_numbers {
+            let numbers: Vec<f64> = buf[range].iter().map(|&double| number(double)).collect();
+            self.post(bytemuck::cast_slice(&numbers), dest, tag)?
+        } else {
+            self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?
         };
         let is_taken = !rendezvous;
         Ok(Sending { comm: self.again(), id, dest, tag, is_taken, _buf: buf })

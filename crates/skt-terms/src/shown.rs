@@ -17,15 +17,14 @@ pub fn shown_message(message: &str) -> String {
     /// Characters kept at each end: what is wrong comes first, where it is comes last.
     const MOST: usize = 150;
     let all: Vec<char> = message.trim().chars().collect();
-    let (start, end) = match all.len() > 2 * MOST {
-        true => (&all[..MOST], Some(&all[all.len() - MOST..])),
-        false => (&all[..], None),
+    let (start, end) = if all.len() > 2 * MOST {
+        (&all[..MOST], Some(&all[all.len() - MOST..]))
+    } else {
+        (&all[..], None)
     };
     let escaped = |part: &[char]| -> String {
-        let one = |c: &char| match c.is_control() {
-            true => c.escape_default().to_string(),
-            false => c.to_string(),
-        };
+        let one =
+            |c: &char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
         part.iter().map(one).collect()
     };
     end.map_or_else(|| escaped(start), |end| format!("{} ... {}", escaped(start), escaped(end)))

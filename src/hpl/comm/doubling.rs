@@ -62,9 +62,10 @@ pub fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
     let has_fold = partner < size;
     let of_one = |rank: usize| place(rank, size)..place(rank, size) + 1;
     let fold = |out: Range<usize>, into: Range<usize>| Round { partner, out, into };
-    let (first, last) = match is_folded {
-        true => (fold(of_one(me), 0..0), fold(0..0, 0..size)),
-        false => (fold(0..0, of_one(partner)), fold(0..size, 0..0)),
+    let (first, last) = if is_folded {
+        (fold(of_one(me), 0..0), fold(0..0, 0..size))
+    } else {
+        (fold(0..0, of_one(partner)), fold(0..size, 0..0))
     };
     let steps = if is_folded { 0 } else { power.ilog2() };
     let doubling = (0..steps).map(move |bit| {

@@ -293,9 +293,10 @@ mod tests {
                     (0..size).flat_map(|root| [1, 3, 37, long].map(|len| (root, len)))
                 {
                     let want = |i: usize| root as f64 + i as f64;
-                    match comm.rank() == root {
-                        true => buf.iter_mut().enumerate().for_each(|(i, x)| *x = want(i)),
-                        false => buf.fill(-1.0),
+                    if comm.rank() == root {
+                        buf.iter_mut().enumerate().for_each(|(i, x)| *x = want(i))
+                    } else {
+                        buf.fill(-1.0)
                     }
                     let mut bcast = PanelBcast::start(&comm, topology, root, buf, len)?;
                     bcast.progress(&comm)?;

@@ -81,9 +81,10 @@ impl<C: Comm> Local<'_, C> {
     /// Local columns right of panel `k`, with that of b where this rank holds it; on a rank of
     /// checksums, the columns from the panel's group on.
     pub fn columns_right_of(&self, k: usize) -> Range<usize> {
-        let first = match self.grid.is_checksum() {
-            true => (k / self.grid.q * self.params.nb).min(self.shape.cols),
-            false => self.columns_of(0..k + 1).end,
+        let first = if self.grid.is_checksum() {
+            (k / self.grid.q * self.params.nb).min(self.shape.cols)
+        } else {
+            self.columns_of(0..k + 1).end
         };
         first..self.shape.cols
     }

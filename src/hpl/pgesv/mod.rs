@@ -269,10 +269,8 @@ impl<C: Comm> Workspace<C> {
         let after = if cut_follows { &[][..] } else { &after };
         let (threads, jb) = (local.team.threads(), panel.layout.jb);
         let width = parts.first().map_or(0, Range::len);
-        let (advance_first, mut advance_beside) = match advances_first(threads, jb, width) {
-            true => (newest, None),
-            false => (None, newest),
-        };
+        let (advance_first, mut advance_beside) =
+            if advances_first(threads, jb, width) { (newest, None) } else { (None, newest) };
         look_ahead.advance(local, advance_first, panel, token, phases)?;
         local.release_if_alone(token);
         for (part, cols) in parts.iter().enumerate() {

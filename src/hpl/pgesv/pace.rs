@@ -29,9 +29,10 @@ pub struct CallLimit {
 impl CallLimit {
     /// The limit of a run. Probes the BLAS at the first call in a process (`short_ones_keep_bits`).
     pub fn tuned() -> Self {
-        let grain_columns = match short_ones_keep_bits() {
-            true => TUNING.call_grain_columns,
-            false => TUNING.call_grain_columns_of_long_products,
+        let grain_columns = if short_ones_keep_bits() {
+            TUNING.call_grain_columns
+        } else {
+            TUNING.call_grain_columns_of_long_products
         };
         Self {
             seconds: TUNING.longest_call_milliseconds as f64 / 1e3,
@@ -71,15 +72,13 @@ impl Pace {
         let grain = self.limit.least_columns(rows, depth);
         let grain_seconds = f64::from_bits(self.newest.load(Ordering::Relaxed))
             * (rows as f64 * depth as f64 * grain as f64);
-        let grains = match grain_seconds > 0.0 {
-            true => ((self.limit.seconds / grain_seconds) as usize).max(1),
-            false => 1,
+        let grains = if grain_seconds > 0.0 {
+            ((self.limit.seconds / grain_seconds) as usize).max(1)
+        } else {
+            1
         };
         // A part of a grain at the end is never a call of its own.
-        match grains < left.len() / grain {
-            true => left.start..left.start + grains * grain,
-            false => left,
-        }
+        if grains < left.len() / grain { left.start..left.start + grains * grain } else { left }
     }
 
     /// Notes that a call of `size` multiplications and additions took `time`.

@@ -184,9 +184,10 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         let (rows, jb) = (local.shape.rows - operands.below, panel.layout.jb);
         let is_late = meanwhile.is_some_and(|next| local.owns(next));
         let late = if is_late { rows_of_advance(rows, jb, cols.len()) } else { 0 };
-        let most_rows = match has_messages && threads == 1 {
-            true => TUNING.product_rows_between_messages,
-            false => TUNING.product_rows,
+        let most_rows = if has_messages && threads == 1 {
+            TUNING.product_rows_between_messages
+        } else {
+            TUNING.product_rows
         };
         let queue = ProductQueue::new(rows, threads, late);
         let failure = OnceLock::new();
@@ -563,9 +564,10 @@ mod tests {
             // One column is enough to tell.
             for i in 0..l.rows() {
                 let term = |k: usize| l.at(i, k) * u.at(k, 0);
-                let sum: f64 = match backwards {
-                    true => (0..l.cols()).rev().map(term).sum(),
-                    false => (0..l.cols()).map(term).sum(),
+                let sum: f64 = if backwards {
+                    (0..l.cols()).rev().map(term).sum()
+                } else {
+                    (0..l.cols()).map(term).sum()
                 };
                 a2.row_mut(i)[0] -= sum;
             }

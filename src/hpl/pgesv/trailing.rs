@@ -75,9 +75,10 @@ impl Widths {
     /// The widths for `params` and `cols` local columns, by messages. `mix` cuts the columns if
     /// panels are known before the step in which they are applied.
     fn of(params: &Params, cols: usize) -> Self {
-        match params.swap == Swap::Mix && params.depth > 0 {
-            true => widths(cols, params.widest_panel(), least(params.swap_threshold)),
-            false => Self { whole: cols, halves: None },
+        if params.swap == Swap::Mix && params.depth > 0 {
+            widths(cols, params.widest_panel(), least(params.swap_threshold))
+        } else {
+            Self { whole: cols, halves: None }
         }
     }
 }
@@ -113,9 +114,10 @@ impl<C: Comm> TrailingExchange<C> {
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let is_by_messages = grid.p > 1 && shared.is_none();
-        let widths = match is_by_messages {
-            true => Widths::of(params, cols),
-            false => Widths { whole: cols, halves: None },
+        let widths = if is_by_messages {
+            Widths::of(params, cols)
+        } else {
+            Widths { whole: cols, halves: None }
         };
         let halves = match widths.halves {
             Some([left, right]) => {

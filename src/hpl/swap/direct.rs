@@ -58,9 +58,12 @@ impl<C: Comm> Flight<C> {
     pub fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PanelBuf) -> Result<Self> {
         let (me, ranks, width) = (plan.me, 0..col.size(), a.cols());
         let own = [plan.mine.len(), plan.leaving(me).len()];
-        let of_rank = |rank: usize| match rank == me {
-            true => [0, 0],
-            false => [plan.u_rows_from(rank).len(), plan.coming(rank).1.len()],
+        let of_rank = |rank: usize| {
+            if rank == me {
+                [0, 0]
+            } else {
+                [plan.u_rows_from(rank).len(), plan.coming(rank).1.len()]
+            }
         };
         let rows = own.into_iter().chain(ranks.clone().flat_map(of_rank));
         let mut parts = buffer.cut(rows.map(|rows| rows * width)).into_iter();

@@ -136,10 +136,8 @@ impl NodeRows {
     /// The columns of `width` for which this rank solves, which begin on a cache line.
     fn share(&self, width: usize) -> Range<usize> {
         let (me, size) = (self.node.rank(), self.node.size());
-        let bound = |rank: usize| match rank == size {
-            true => width,
-            false => width * rank / size / LINE * LINE,
-        };
+        let bound =
+            |rank: usize| if rank == size { width } else { width * rank / size / LINE * LINE };
         bound(me)..bound(me + 1)
     }
 

@@ -225,14 +225,8 @@ mod tests {
             let (ld_from, ld_to) = (83, 81);
             let from: Vec<f64> = (0..80 * ld_from).map(|i| i as f64).collect();
             let mut to = vec![-1.0; 80 * ld_to];
-            let source = match by_row {
-                true => MatRef::row_major(&from, rows, cols, ld_from),
-                false => MatRef::col_major(&from, rows, cols, ld_from),
-            };
-            copy(source, match by_row {
-                true => MatMut::col_major(&mut to, rows, cols, ld_to),
-                false => MatMut::row_major(&mut to, rows, cols, ld_to),
-            });
+            let source = if by_row { MatRef::row_major(&from, rows, cols, ld_from) } else { MatRef::col_major(&from, rows, cols, ld_from) };
+            copy(source, if by_row { MatMut::col_major(&mut to, rows, cols, ld_to) } else { MatMut::row_major(&mut to, rows, cols, ld_to) });
             for line in 0..80 {
                 for at in 0..ld_to {
                     let (i, j) = if by_row { (at, line) } else { (line, at) };

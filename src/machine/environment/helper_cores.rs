@@ -44,12 +44,13 @@ pub enum NotGiven {
 }
 
 fn cores_words(cores: usize, is_bound: bool) -> String {
-    match is_bound {
-        false => format!("it has {cores}"),
-        true => format!(
+    if is_bound {
+        format!(
             "they may use {cores} of those that it has; if the launcher has bound them, start them \
              unbound (Open MPI: --bind-to none; srun: --cpu-bind=none)"
-        ),
+        )
+    } else {
+        format!("it has {cores}")
     }
 }
 

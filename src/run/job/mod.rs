@@ -82,10 +82,11 @@ pub fn run<C: Comm>(
         }
         return Ok(refused(world, why, Exit::BadInput));
     }
-    let Some(reports) = open_reports(world, spec, settings, options, &setup, start_unix_seconds)?
-    else {
+    let (are_open, reports) =
+        open_reports(world, spec, settings, options, &setup, start_unix_seconds)?;
+    if !are_open {
         return Ok(Finished::short(Exit::BadInput));
-    };
+    }
     if settings.is_on() {
         interrupt::listen(spec, settings, first);
         if first {
@@ -164,7 +165,8 @@ fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
     Finished::short(exit)
 }
 
-/// Opens the reports on rank 0. Returns `None` on all ranks if that fails. Collective.
+/// Opens the reports on rank 0. Returns whether that has succeeded, the same on all ranks, and on
+/// rank 0 the reports. Collective.
 fn open_reports<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -172,7 +174,7 @@ fn open_reports<C: Comm>(
     options: &Options,
     setup: &Setup,
     start_unix_seconds: i64,
-) -> Result<Option<Option<Reports>>, CommError> {
+) -> Result<(bool, Option<Reports>), CommError> {
     let mut reports = None;
     if world.rank() == 0 {
         let facts = RunFacts {
@@ -188,7 +190,7 @@ fn open_reports<C: Comm>(
     }
     let mut opened = [u8::from(reports.is_some())];
     collect::broadcast(world, &mut opened, 0)?;
-    Ok((opened[0] != 0).then_some(reports))
+    Ok((opened[0] != 0, reports))
 }
 
 /// Writes the summary, if rank 0 has `reports` of all tests. Returns whether the report is

@@ -138,9 +138,10 @@ fn lack_of_memory<C: Comm>(
 ) -> Result<Option<String>, JobError> {
     let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
     let run = settings.is_on().then_some(settings.run_id.as_str());
-    let left = match places[world.rank()].host == lacking {
-        true => protect::left_by_others(store, &settings.store, run)?,
-        false => None,
+    let left = if places[world.rank()].host == lacking {
+        protect::left_by_others(store, &settings.store, run)?
+    } else {
+        None
     };
     let left = first_text(world, &left.unwrap_or_default())?;
     Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))

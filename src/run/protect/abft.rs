@@ -145,10 +145,8 @@ pub fn open<'a, C: Comm>(
         protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
-    let (checkpointer, recovered) = match is_short {
-        true => opened.recover()?,
-        false => recover(opened, spec, settings, team)?,
-    };
+    let (checkpointer, recovered) =
+        if is_short { opened.recover()? } else { recover(opened, spec, settings, team)? };
     let found = checkpointer.found();
     rank_in_run.set(Some(checkpointer.rank()));
     let hosts = hosts(&checkpointer, spec.ranks())?;

@@ -622,17 +622,16 @@ impl<'a, C: Comm> Protected<'a, C> {
         if next > self.cut_panel {
             self.measure(next);
         }
-        let to = match self.overlaps {
-            false => {
-                if self.decide(next)? {
-                    if self.learns() {
-                        self.checkpointer.make_images_due();
-                    }
-                    self.checkpoint(next)?;
+        let to = if self.overlaps {
+            self.cut_ahead(next)?
+        } else {
+            if self.decide(next)? {
+                if self.learns() {
+                    self.checkpointer.make_images_due();
                 }
-                self.look_ahead(next)?
+                self.checkpoint(next)?;
             }
-            true => self.cut_ahead(next)?,
+            self.look_ahead(next)?
         };
         (self.cut_panel, self.cut_at) = (next, Instant::now());
         Ok(to)

@@ -113,9 +113,10 @@ fn checkpoint(taken: &Taken) -> Event {
     let Taken { start_seconds, seconds, epoch, column, bytes } = *taken;
     let is_known = seconds > 0.0;
     let mib = bytes as f64 / f64::from(1 << 20);
-    let cost = match is_known {
-        true => format!("{mib:.1} MiB a rank"),
-        false => "the last before a restart: its own time is not known".into(),
+    let cost = if is_known {
+        format!("{mib:.1} MiB a rank")
+    } else {
+        "the last before a restart: its own time is not known".into()
     };
     Event {
         kind: "checkpoint".into(),

@@ -162,10 +162,7 @@ impl FromStr for Levels {
         let levels: Vec<LevelSettings> = levels.ok_or_else(bad)?;
         let folders = levels.iter().map(|level| &level.folder);
         let is_twice = folders.collect::<std::collections::BTreeSet<_>>().len() < levels.len();
-        match levels.len() > LEVELS_MAX || is_twice {
-            true => Err(bad()),
-            false => Ok(Self(levels)),
-        }
+        if levels.len() > LEVELS_MAX || is_twice { Err(bad()) } else { Ok(Self(levels)) }
     }
 }
 

@@ -261,10 +261,7 @@ fn race_all<C: Comm>(
                 let race = search.race(&candidates)?;
                 changed += usize::from(race.verdict == Verdict::Better);
                 chosen = candidates[race.chosen].clone();
-                match race.gflops[0].is_empty() {
-                    true => Outcome::NotReached,
-                    false => Outcome::Raced(race),
-                }
+                if race.gflops[0].is_empty() { Outcome::NotReached } else { Outcome::Raced(race) }
             }
         };
         parameters.push(Tuned { parameter, candidates, outcome });

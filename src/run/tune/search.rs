@@ -196,10 +196,8 @@ impl<B> Search<B> {
     where
         B: Bench<T>,
     {
-        let expected_seconds = match trials.gflops.is_empty() {
-            true => self.usual_seconds,
-            false => trials.longest_seconds,
-        };
+        let expected_seconds =
+            if trials.gflops.is_empty() { self.usual_seconds } else { trials.longest_seconds };
         let needed_seconds = MARGIN * expected_seconds + self.reserved as f64 * self.usual_seconds;
         let start_seconds = self.bench.elapsed_seconds();
         if start_seconds + needed_seconds > self.end_seconds {

@@ -97,9 +97,10 @@ fn remarks(tuning: &Tuning) -> String {
         );
     }
     let values = Parameter::ALL.map(|parameter| parameter.flags(&tuning.chosen)).join(" ");
-    let _ = match is_changed {
-        true => writeln!(text, "# chosen: {values}"),
-        false => writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}"),
+    let _ = if is_changed {
+        writeln!(text, "# chosen: {values}")
+    } else {
+        writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
     };
     let n = tuning.default.n;
     let _ = writeln!(

@@ -90,9 +90,10 @@ impl Machine {
     /// given up.
     pub(super) fn exclude(&mut self, spares: Vec<Host>) -> Option<Vec<Replacement>> {
         // Each node with data of a checkpoint that is left out is a loss to rebuild.
-        let most = match self.rules.is_protected && self.has_lived() {
-            true => self.rules.parities,
-            false => usize::MAX,
+        let most = if self.rules.is_protected && self.has_lived() {
+            self.rules.parities
+        } else {
+            usize::MAX
         };
         let pool = &self.state.pool;
         let new = || Trials::new(pool.active.clone(), spares, &self.suspects, most);

@@ -332,9 +332,12 @@ impl Machine {
             self.say("ended", format!("{} rank(s) of the last start were left", survey.ended()));
         }
         self.warn(&survey);
-        let health = |host: &Host| match self.rules.listed.contains(&host.name) {
-            false => Health::Ill("is not listed any more".to_owned()),
-            true => survey.health(&host.name),
+        let health = |host: &Host| {
+            if self.rules.listed.contains(&host.name) {
+                survey.health(&host.name)
+            } else {
+                Health::Ill("is not listed any more".to_owned())
+            }
         };
         let pool = &self.state.pool;
         let all = pool.active.iter().chain(&pool.spares);
@@ -445,9 +448,10 @@ impl Machine {
         self.links.dead.clear();
         // Without it, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.rules.is_protected && !self.rules.says_resume && state.has_checkpoint;
-        let resume = match state.is_refused && self.rules.starts_over() {
-            true => Some("never"),
-            false => must_find.then_some("require"),
+        let resume = if state.is_refused && self.rules.starts_over() {
+            Some("never")
+        } else {
+            must_find.then_some("require")
         };
         let hosts = state.pool.used(self.rules.ranks);
         self.phase = Phase::Starting;
@@ -502,9 +506,10 @@ impl Machine {
         let is_done = last.is_some_and(|beat| beat.phase == DONE);
         // The result is in the segments that are left: the next start reports it once more.
         let is_cut = lost_lines > 0 && !is_done;
-        let how = match is_cut {
-            true => format!("the last {lost_lines} lines of the report did not come; {how}"),
-            false => how,
+        let how = if is_cut {
+            format!("the last {lost_lines} lines of the report did not come; {how}")
+        } else {
+            how
         };
         let ending = Ending {
             completion: last.and_then(|beat| beat.exit).filter(|_| !is_cut),

@@ -47,13 +47,12 @@ fn state(spares: &[&str]) -> State {
 fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
     let mut survey = Survey::default();
     for host in pool.active.iter().chain(&pool.spares) {
-        let health = match ill.contains(&host.name.as_str()) {
-            true => Health::Ill("no answer".to_owned()),
-            false => {
-                let answer = crate::supervisor::probe::Answer { run_bytes, ..answer() };
-                survey.answers.insert(host.name.clone(), answer);
-                Health::Well
-            }
+        let health = if ill.contains(&host.name.as_str()) {
+            Health::Ill("no answer".to_owned())
+        } else {
+            let answer = crate::supervisor::probe::Answer { run_bytes, ..answer() };
+            survey.answers.insert(host.name.clone(), answer);
+            Health::Well
         };
         survey.health.insert(host.name.clone(), health);
     }
@@ -158,9 +157,10 @@ impl Play {
         for (name, answer) in &mut survey.answers {
             let link = |partner: &Partner| Link {
                 to: partner.name.clone(),
-                found: match dead.iter().any(|dead| *dead == *name || *dead == partner.name) {
-                    true => Found::Dead("no answer".into()),
-                    false => Found::Alive,
+                found: if dead.iter().any(|dead| *dead == *name || *dead == partner.name) {
+                    Found::Dead("no answer".into())
+                } else {
+                    Found::Alive
                 },
             };
             answer.links = partners[name].iter().map(link).collect();
@@ -1011,9 +1011,10 @@ impl World {
                     let partners = inquiry.partners.get(&host.name).into_iter().flatten();
                     let link = |(index, partner): (usize, &Partner)| Link {
                         to: partner.name.clone(),
-                        found: match (what >> (index % 8)) & 1 == 1 && how.is_multiple_of(5) {
-                            true => Found::Dead("no answer".to_owned()),
-                            false => Found::Alive,
+                        found: if (what >> (index % 8)) & 1 == 1 && how.is_multiple_of(5) {
+                            Found::Dead("no answer".to_owned())
+                        } else {
+                            Found::Alive
                         },
                     };
                     let links = partners.enumerate().map(link).collect();

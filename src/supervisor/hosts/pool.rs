@@ -190,9 +190,8 @@ mod tests {
         );
         assert_eq!(names(&pool.spares), ["s1", "s2", "s3"], "a node in use is no spare");
         let dead = |list: &'static [&str]| {
-            move |name: &str| match list.contains(&name) {
-                true => Health::Ill("silent".to_owned()),
-                false => Health::Well,
+            move |name: &str| {
+                if list.contains(&name) { Health::Ill("silent".to_owned()) } else { Health::Well }
             }
         };
         let done = pool.replace(dead(&["n2", "s2"])).unwrap();

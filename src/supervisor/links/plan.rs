@@ -19,15 +19,17 @@ pub type Node = (String, Vec<IpAddr>);
 /// n, no two nodes try each other.
 pub fn partners(nodes: &[Node]) -> BTreeMap<String, Vec<Partner>> {
     let n = nodes.len();
-    let shifts: Vec<usize> = match n <= ALL_TO_ALL {
-        true => (1..n).collect(),
-        false => (0..SHIFTS).map(|i| 1 + i * n / (2 * SHIFTS + 1)).collect(),
+    let shifts: Vec<usize> = if n <= ALL_TO_ALL {
+        (1..n).collect()
+    } else {
+        (0..SHIFTS).map(|i| 1 + i * n / (2 * SHIFTS + 1)).collect()
     };
     let to = |(name, addresses): &Node| -> Vec<Partner> {
         let partner = |address| Partner { name: name.clone(), address };
-        match addresses.is_empty() {
-            true => vec![partner(None)],
-            false => addresses.iter().map(|ip| partner(Some(*ip))).collect(),
+        if addresses.is_empty() {
+            vec![partner(None)]
+        } else {
+            addresses.iter().map(|ip| partner(Some(*ip))).collect()
         }
     };
     let of =

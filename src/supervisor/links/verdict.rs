@@ -108,9 +108,10 @@ mod tests {
         let index = |name: &str| name[1..].parse::<usize>().unwrap();
         let link = |from: &str, to: &str| Link {
             to: to.to_owned(),
-            found: match is_dead(index(from), index(to)) {
-                true => Found::Dead("no answer".into()),
-                false => Found::Alive,
+            found: if is_dead(index(from), index(to)) {
+                Found::Dead("no answer".into())
+            } else {
+                Found::Alive
             },
         };
         let all = partners(&nodes).into_iter().filter(|(name, _)| !silent.contains(&index(name)));

@@ -123,10 +123,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         let mut peers = Vec::with_capacity(ranks.len());
         for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
             let id = SegmentId { rank, attempt };
-            let peer = match member == me {
-                true => None,
-                false => segment.peer(id)?,
-            };
+            let peer = if member == me { None } else { segment.peer(id)? };
             peers.push(peer);
         }
         let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();

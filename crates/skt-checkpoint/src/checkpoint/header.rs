@@ -88,10 +88,7 @@ impl HeaderLayout {
     pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
         let [first, second] = self.slot(sequence);
         let is_whole = |copy: &Range<usize>| Record::decode(&header[copy.clone()]).is_some();
-        match is_whole(&first) && !is_whole(&second) {
-            true => [second, first],
-            false => [first, second],
-        }
+        if is_whole(&first) && !is_whole(&second) { [second, first] } else { [first, second] }
     }
 
     /// The identity as stored at the start of the segment.

@@ -268,9 +268,10 @@ impl Summed {
 
     /// The cells that contain these bytes of a row.
     pub fn cells(&self, bytes: &Range<usize>) -> Range<usize> {
-        match bytes.is_empty() {
-            true => 0..0,
-            false => bytes.start / self.cell_bytes..bytes.end.div_ceil(self.cell_bytes),
+        if bytes.is_empty() {
+            0..0
+        } else {
+            bytes.start / self.cell_bytes..bytes.end.div_ceil(self.cell_bytes)
         }
     }
 

@@ -112,6 +112,16 @@ impl<L> Earlier<L> {
     }
 }
 
+/// The segments on a node that a process looks at.
+#[derive(Clone, Copy)]
+enum Looked {
+    /// Those of all ranks.
+    All,
+    /// That of this rank alone, if the process has one: segments of lost ranks that no process will
+    /// take over are ignored.
+    Own(Option<usize>),
+}
+
 impl<M: Memory> Opening<M> {
     /// Takes hold of the run, looks around, and returns what all processes have decided.
     /// Collective.
@@ -146,7 +156,9 @@ impl<M: Memory> Opening<M> {
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
-            this.look_around(config.bears.is_some().then_some(config.rank_in_run))?;
+            let is_short = config.bears.is_some();
+            let looked = if is_short { Looked::Own(config.rank_in_run) } else { Looked::All };
+            this.look_around(looked)?;
             this.look_at_images(comm, config.bears.is_some());
         }
         let (offer, rules) = (this.offer(config, held), this.rules(config));
@@ -202,10 +214,7 @@ impl<M: Memory> Opening<M> {
 
     /// The state of a segment, which the process that found it broadcasts. Collective.
     fn state_of<C: Comm>(&self, comm: &C, (process, id): Holder) -> Result<Vec<u8>> {
-        let mut state = match comm.rank() == process {
-            true => self.states[&id].clone(),
-            false => Vec::new(),
-        };
+        let mut state = if comm.rank() == process { self.states[&id].clone() } else { Vec::new() };
         broadcast_bytes(comm, &mut state, process)?;
         Ok(state)
     }
@@ -269,14 +278,16 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// Finds the segments on this node. With `alone`, keeps only that rank's segment: segments of
-    /// lost ranks that no process will take over are ignored.
-    fn look_around(&mut self, alone: Option<Option<usize>>) -> Result<()> {
+    /// Finds the segments on this node.
+    fn look_around(&mut self, looked: Looked) -> Result<()> {
         let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
             what: "listing the segments of this node".into(),
             source,
         })?;
-        ids.retain(|id| alone.is_none_or(|rank| rank == Some(id.rank)));
+        ids.retain(|id| match looked {
+            Looked::All => true,
+            Looked::Own(rank) => rank == Some(id.rank),
+        });
         ids.sort_unstable();
         for id in ids {
             match self.read(id) {

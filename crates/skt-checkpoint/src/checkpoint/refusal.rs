@@ -237,10 +237,7 @@ fn beyond_repair(
 }
 
 fn beside(lost: &[usize]) -> String {
-    match lost.is_empty() {
-        true => String::new(),
-        false => format!(", beside the lost ranks {lost:?}"),
-    }
+    if lost.is_empty() { String::new() } else { format!(", beside the lost ranks {lost:?}") }
 }
 
 fn look_for_errors(level: &Option<String>) -> String {

@@ -83,9 +83,10 @@ impl Level {
             return Validity::NoPeriod;
         }
         let destroyed_seconds = period_seconds + self.write_seconds + self.outage_seconds;
-        match destroyed_seconds > VALID_PERIOD_SHARE * self.mtbf_seconds * (1.0 + 1e-9) {
-            true => Validity::FirstOrderDoubtful,
-            false => Validity::Valid,
+        if destroyed_seconds > VALID_PERIOD_SHARE * self.mtbf_seconds * (1.0 + 1e-9) {
+            Validity::FirstOrderDoubtful
+        } else {
+            Validity::Valid
         }
     }
 }

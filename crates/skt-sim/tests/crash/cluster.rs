@@ -917,10 +917,7 @@ pub fn start_before<W: Witness>(
             known: Arc::new(Mutex::new(None)),
             point: comm.point(),
         };
-        let in_reach = match setup.one_host {
-            true => nodes.clone(),
-            false => vec![nodes[node].clone()],
-        };
+        let in_reach = if setup.one_host { nodes.clone() } else { vec![nodes[node].clone()] };
         let memory =
             NodeMemory { node: nodes[node].clone(), in_reach, index: node, book: book.clone() };
         process.live(comm, memory, &domains[node], starts, &foretold)

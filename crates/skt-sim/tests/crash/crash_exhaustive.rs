@@ -188,10 +188,8 @@ impl Explorer {
             let seed = self.tally.starts * SAMPLE + i;
             (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % points
         });
-        let proven = match self.is_small(round) {
-            true => (0..points).collect(),
-            false => sample.collect::<Vec<_>>(),
-        };
+        let proven =
+            if self.is_small(round) { (0..points).collect() } else { sample.collect::<Vec<_>>() };
         for point in proven {
             let linger = [Linger::Steps(0), Linger::UntilBlocked][point % 2];
             let (set, step) = (point / 2 % victims.len(), point / 2 / victims.len());

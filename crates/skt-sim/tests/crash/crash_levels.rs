@@ -102,9 +102,10 @@ fn kill_restart(world: &World, steps: u64, until: u64, turn: u64, count: &mut Co
         dead.start(&How::killed(turn, until, step, rank));
         let cut = CUTS[(step % CUTS.len() as u64) as usize];
         let is_gone = step % 3 != 0;
-        match is_gone {
-            true => dead.power_off(0..n, cut),
-            false => dead.power_off(std::iter::once(rank / world.ranks_a_node), cut),
+        if is_gone {
+            dead.power_off(0..n, cut)
+        } else {
+            dead.power_off(std::iter::once(rank / world.ranks_a_node), cut)
         }
         let promise = dead.promise();
         let ran = dead.start(&How::none(turn + step, until + 1));
@@ -533,9 +534,10 @@ fn images_that_lack_some_are_followed_by_others_at_once() {
             if loses_memory {
                 world.power_off(0..3, Cut::All);
             }
-            match loses_disk {
-                true => world.lose_disk(1),
-                false => (1..=before.1).for_each(|epoch| world.rot_image(0, 1, epoch)),
+            if loses_disk {
+                world.lose_disk(1)
+            } else {
+                (1..=before.1).for_each(|epoch| world.rot_image(0, 1, epoch))
             }
             let ran = world.start(&How::none(2, before.1 + 3));
             check_kept(&ran, None, false);
@@ -680,9 +682,10 @@ fn what_has_rotted_beyond_repair_is_passed_over() {
         (false, 2, 2, 1),
     ] {
         let mut rotten = world.clone();
-        match with_memory {
-            true => (1..3).for_each(|node| rotten.rot_memory(node)),
-            false => rotten.power_off(0..3, Cut::All),
+        if with_memory {
+            (1..3).for_each(|node| rotten.rot_memory(node))
+        } else {
+            rotten.power_off(0..3, Cut::All)
         }
         for rank in 1..3 {
             for (level, generations) in [(0, local), (1, global)] {

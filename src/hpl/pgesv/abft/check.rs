@@ -600,9 +600,10 @@ fn look<C: Comm>(
     if equations.left == 0 {
         return Ok(Found { wrong: Vec::new(), units: 0.0, unit: f64::INFINITY });
     }
-    let (mine, mut largest) = match scope.lost[grid.mycol] {
-        true => (vec![0.0; local.shape.rows], [0.0]),
-        false => products(local, places, (scope, time), local.shape.rows),
+    let (mine, mut largest) = if scope.lost[grid.mycol] {
+        (vec![0.0; local.shape.rows], [0.0])
+    } else {
+        products(local, places, (scope, time), local.shape.rows)
     };
     // Of row r, delta_s is element m r + s.
     let sign = if grid.is_checksum() { -1.0 } else { 1.0 };
@@ -738,9 +739,10 @@ fn products<C: Comm>(
 ) -> (Vec<f64>, [f64; 1]) {
     let Local { params, rows: cyclic, cols, grid, shape, .. } = local;
     let finished = params.columns_before(cut);
-    let summed = match with_left_over {
-        true => params.columns_before(first_of_last_group(cut, grid.q)),
-        false => finished,
+    let summed = if with_left_over {
+        params.columns_before(first_of_last_group(cut, grid.q))
+    } else {
+        finished
     };
     let v: Vec<f64> = (0..shape.cols as u64).map(|col| sign(cut as u64 * 2 + time, col)).collect();
     let products = Mutex::new((vec![0.0; rows], [0.0f64]));
@@ -749,9 +751,10 @@ fn products<C: Comm>(
         let mut largest = 0.0f64;
         let dot = |row: usize| {
             let global = cyclic.global(row, myrow);
-            let dead = match is_checksum {
-                true => dead_checksums(*cols, global, summed),
-                false => dead_columns(*cols, mycol, global, finished),
+            let dead = if is_checksum {
+                dead_checksums(*cols, global, summed)
+            } else {
+                dead_columns(*cols, mycol, global, finished)
             };
             // SAFETY: no thread writes to A.
             let a = unsafe { a.read(row..row + 1, dead..shape.cols) };

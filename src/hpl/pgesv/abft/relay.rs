@@ -391,9 +391,10 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         for (i, row) in rows.enumerate() {
             // SAFETY: only this thread uses these columns and the sums beside A.
             let mut target = unsafe {
-                match sum.is_beside_a {
-                    true => self.places.sums(here.len()).block(row..row + 1, 0..here.len()),
-                    false => self.places.a.block(row..row + 1, here.clone()),
+                if sum.is_beside_a {
+                    self.places.sums(here.len()).block(row..row + 1, 0..here.len())
+                } else {
+                    self.places.a.block(row..row + 1, here.clone())
                 }
             };
             let (dead, values) = target.row_mut(0).split_at_mut(self.dead(sum, row, &here));

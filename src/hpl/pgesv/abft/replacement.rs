@@ -377,9 +377,10 @@ fn announce<C: Comm>(
         Some(Err(other)) => return Err(other),
     }
     collect::broadcast(comm, &mut message, root)?;
-    match message[0] == 0.0 {
-        true => Ok(message.split_off(3)),
-        false => Err(SolveError::Pivot { column: message[1] as usize, value: message[2] }),
+    if message[0] == 0.0 {
+        Ok(message.split_off(3))
+    } else {
+        Err(SolveError::Pivot { column: message[1] as usize, value: message[2] })
     }
 }
 
@@ -408,9 +409,8 @@ mod tests {
                 is_lost && (q == 1 || place(column) != place(n))
             };
             let of_group = |column: usize| (0..n).filter(move |&i| place(i) == place(column));
-            let transformed = |column: usize| match is_summed(column) {
-                true => of_group(column).map(|i| a[i]).sum(),
-                false => a[column],
+            let transformed = |column: usize| {
+                if is_summed(column) { of_group(column).map(|i| a[i]).sum() } else { a[column] }
             };
             let mut x: Vec<f64> = numbers[40..40 + n].iter().map(|&x| f64::from(x)).collect();
             let want: f64 = (0..n).map(|column| transformed(column) * x[column]).sum();

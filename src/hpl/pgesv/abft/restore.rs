@@ -317,15 +317,17 @@ pub(super) fn rebuild<C: Comm>(
     let panels = anew.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
     // Remaining ranks keep their finished columns, and checksums that have been summed anew.
-    let kept = |target: usize| match target < q {
-        true => cols.count_before(finished, target),
-        false => first_of_last_group(cut, q) / q * local.params.nb,
+    let kept = |target: usize| {
+        if target < q {
+            cols.count_before(finished, target)
+        } else {
+            first_of_last_group(cut, q) / q * local.params.nb
+        }
     };
     let first = |target: usize| if lost_here[target] { 0 } else { kept(target) };
     // Remaining ranks compare their values with those they take.
-    let most_of = |target: usize, amplification: f64| match lost_here[target] {
-        true => f64::INFINITY,
-        false => unit * amplification.max(1.0),
+    let most_of = |target: usize, amplification: f64| {
+        if lost_here[target] { f64::INFINITY } else { unit * amplification.max(1.0) }
     };
     let decoding = weights.decoding(&anew.columns, &anew.from);
     for (i, &column) in anew.columns.iter().enumerate() {

@@ -229,9 +229,10 @@ impl<'r, C: Comm> Run<'r, C> {
     fn flip(&self, cut: usize, Flip { place, bit }: Flip) {
         let Local { grid, cols, shape, params, .. } = *self.local;
         let finished = params.columns_before(cut);
-        let first = match grid.is_checksum() {
-            true => (finished / (params.nb * grid.q) * params.nb).min(shape.cols),
-            false => cols.count_before(finished, grid.mycol),
+        let first = if grid.is_checksum() {
+            (finished / (params.nb * grid.q) * params.nb).min(shape.cols)
+        } else {
+            cols.count_before(finished, grid.mycol)
         };
         if shape.rows == 0 || first == shape.cols {
             return;

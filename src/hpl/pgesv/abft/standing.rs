@@ -204,12 +204,11 @@ impl Refusal {
         match self {
             Self::Lost { row, ranks, torn, most } => {
                 let ranks = list(ranks);
-                let torn = match torn.is_empty() {
-                    true => String::new(),
-                    false => {
-                        let torn = list(torn);
-                        format!(" (torn, as killed within a change of their memory: {torn})")
-                    }
+                let torn = if torn.is_empty() {
+                    String::new()
+                } else {
+                    let torn = list(torn);
+                    format!(" (torn, as killed within a change of their memory: {torn})")
                 };
                 format!(
                     "process row {row} has lost the memory of ranks {ranks}{torn}, and its checksums \

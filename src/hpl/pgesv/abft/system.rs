@@ -170,7 +170,10 @@ impl<'s, C: Comm> System<'s, C> {
                 let action = actions[grid.all.rank()];
                 restore::go_to(&local, &places, (&journal, &pace), cut, action)?;
                 let work = (&local, &places, &journal);
-                note_wrong(&journal, self.rebuild(work, &mut relay, &mut lost, cut, watcher))?;
+                note_wrong(
+                    &journal,
+                    self.check_and_rebuild(work, &mut relay, &mut lost, cut, watcher),
+                )?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
                 solution.resumed = Some(cut);
@@ -244,7 +247,7 @@ impl<'s, C: Comm> System<'s, C> {
     /// # Errors
     /// [`SolveError::Wrong`] on all ranks, where they do not agree and cannot be mended: nothing is
     /// decoded then. On a rank that would change by more than rounding. When a rank is lost.
-    fn rebuild(
+    fn check_and_rebuild(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
         relay: &mut Relay<C>,

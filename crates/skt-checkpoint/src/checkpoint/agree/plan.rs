@@ -76,9 +76,10 @@ impl Rules {
         let Some(sets) = &self.bears else { return Ok(()) };
         let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));
         let has_memory = lost.len() + processes == self.ranks(processes);
-        match has_memory && sets.iter().any(has_all) {
-            true => Ok(()),
-            false => Err(Refusal::NotBorne { lost: lost.to_vec() }),
+        if has_memory && sets.iter().any(has_all) {
+            Ok(())
+        } else {
+            Err(Refusal::NotBorne { lost: lost.to_vec() })
         }
     }
 

@@ -20,9 +20,10 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 /// When the lengths differ.
 pub fn copy(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len(), "blocks of unequal length");
-    match src.len() >= TUNING.stream_from_bytes {
-        true => pages::stream(src, dst),
-        false => dst.copy_from_slice(src),
+    if src.len() >= TUNING.stream_from_bytes {
+        pages::stream(src, dst)
+    } else {
+        dst.copy_from_slice(src)
     }
 }
 

@@ -202,9 +202,10 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
             let outs = buffer[at].chunks_mut(cell_bytes);
             for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {
                 let cell = self.held(*member, from.at(row, byte..byte + out.len()));
-                match is_first {
-                    true => codec::mul(*coef, cell, out),
-                    false => codec::fma(*coef, cell, out),
+                if is_first {
+                    codec::mul(*coef, cell, out)
+                } else {
+                    codec::fma(*coef, cell, out)
                 }
                 let Some(sums) = sums else { continue };
                 let (sum, place) = (checksum(cell), byte / cell_bytes);

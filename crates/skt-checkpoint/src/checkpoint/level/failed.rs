@@ -62,8 +62,5 @@ pub(in super::super) fn remove_images(
         before()?;
         level.disk.remove(file).map_err(failed())?;
     }
-    match files.is_empty() {
-        true => Ok(()),
-        false => level.disk.sync_names().map_err(failed()),
-    }
+    if files.is_empty() { Ok(()) } else { level.disk.sync_names().map_err(failed()) }
 }

@@ -163,10 +163,7 @@ impl Images {
     /// [`Self::take_back`], unless the images are of the epoch before `epoch`, whose bytes
     /// may stay lent.
     pub fn take_back_before(&mut self, epoch: u64, hook: &dyn Hook) -> Free {
-        match self.shelves.writing() + 1 == epoch {
-            true => self.helper.leave(),
-            false => self.take_back(hook),
-        }
+        if self.shelves.writing() + 1 == epoch { self.helper.leave() } else { self.take_back(hook) }
     }
 
     /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
@@ -229,10 +226,7 @@ impl Images {
 
     /// Removes that byte from the state and returns it.
     pub fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
-        match self.shelves.is_empty() {
-            true => 0,
-            false => state.pop().expect("rank 0 has appended it"),
-        }
+        if self.shelves.is_empty() { 0 } else { state.pop().expect("rank 0 has appended it") }
     }
 }
 

@@ -226,9 +226,10 @@ impl Writing {
                 let (_, written) = self.body.get_or_insert((Instant::now(), 0));
                 *written += piece.len() as u64;
                 file.expect(opened).write_at(place, piece)?;
-                return Ok(match at + piece.len() < bytes.len() {
-                    true => Next::Body { part, at: at + piece.len() },
-                    false => Next::Body { part: part + 1, at: 0 },
+                return Ok(if at + piece.len() < bytes.len() {
+                    Next::Body { part, at: at + piece.len() }
+                } else {
+                    Next::Body { part: part + 1, at: 0 }
                 });
             }
             (Next::SyncBody, _) => file.expect(opened).sync()?,

@@ -180,9 +180,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Refuses a state or a result that does not fit into the header.
     pub(super) fn check_room(&self, state: &[u8]) -> Result<()> {
         let (bytes, capacity) = (state.len(), self.config.state_capacity_bytes);
-        match bytes > capacity {
-            true => Err(CheckpointError::StateTooLarge { bytes, capacity }),
-            false => Ok(()),
+        if bytes > capacity {
+            Err(CheckpointError::StateTooLarge { bytes, capacity })
+        } else {
+            Ok(())
         }
     }
 
@@ -191,9 +192,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.step(Step::new(StepName::Barrier, epoch))?;
         self.segment.order();
         let start = Instant::now();
-        match self.images.is_empty() {
-            true => self.job.barrier()?,
-            false => self.images.barrier(&self.job, &mut self.segment)?,
+        if self.images.is_empty() {
+            self.job.barrier()?
+        } else {
+            self.images.barrier(&self.job, &mut self.segment)?
         }
         stats.barrier_seconds = start.elapsed().as_secs_f64();
         Ok(())

@@ -61,9 +61,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             damaged.get(&found.place).is_some_and(too_many)
         };
         let is_borne = found.are_listed() || rotten.contains(&self.job.rank());
-        let first = match lost <= parities && is_borne {
-            true => found.listed.iter().find(is_too_much),
-            false => found.listed.first(),
+        let first = if lost <= parities && is_borne {
+            found.listed.iter().find(is_too_much)
+        } else {
+            found.listed.first()
         };
         let damage = first.map(|first| Damage {
             rank: self.job.rank(),
@@ -79,14 +80,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let damage: Vec<Damage> = (all.iter().filter(|bytes| !bytes.is_empty()))
             .map(|bytes| serde_json::from_slice(bytes).expect("written just now"))
             .collect();
-        match damage.is_empty() {
-            true => Ok(()),
-            false => {
-                let lost = self.plan.lost.clone();
-                let of = |load: &Load| self.config.levels[load.level].name.clone();
-                let level = self.plan.load.as_deref().map(of);
-                Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
-            }
+        if damage.is_empty() {
+            Ok(())
+        } else {
+            let lost = self.plan.lost.clone();
+            let of = |load: &Load| self.config.levels[load.level].name.clone();
+            let level = self.plan.load.as_deref().map(of);
+            Err(Refusal::Damaged { epoch, level, damage, lost, parities }.into())
         }
     }
 }

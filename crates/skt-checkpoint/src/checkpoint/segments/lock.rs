@@ -192,11 +192,10 @@ impl RunLock {
                     if patience.is_over(is_ending) {
                         let (run, host) = (run.to_owned(), host.to_owned());
                         let waited_seconds = patience.seconds();
-                        return Ok(Err(match is_ending {
-                            true => RunInUse::Ending { run, host, location, waited_seconds },
-                            false => {
-                                RunInUse::AtWork { run, host, location, is_own: holder.is_own }
-                            }
+                        return Ok(Err(if is_ending {
+                            RunInUse::Ending { run, host, location, waited_seconds }
+                        } else {
+                            RunInUse::AtWork { run, host, location, is_own: holder.is_own }
                         }));
                     }
                 }

@@ -189,10 +189,7 @@ impl Files {
             let location = other.display().to_string();
             return Err(StoreError::Exists { name: name.clone(), location });
         }
-        match is_at(file, path) {
-            true => Ok(()),
-            false => Err(StoreError::robbed(name, path.display())),
-        }
+        if is_at(file, path) { Ok(()) } else { Err(StoreError::robbed(name, path.display())) }
     }
 
     fn no_space(&self, name: &SegmentName, file: &File, space: &Space) -> Result<StoreError> {
@@ -451,9 +448,10 @@ impl Space {
     /// Refuses unless the next `next` of the `left` bytes can be taken, if the file system is
     /// memory.
     fn check_memory(&self, name: &SegmentName, next: usize, left: usize) -> Result<()> {
-        match self.fs == TMPFS_MAGIC {
-            true => Host::this().check_memory(name, next as u64, left as u64),
-            false => Ok(()),
+        if self.fs == TMPFS_MAGIC {
+            Host::this().check_memory(name, next as u64, left as u64)
+        } else {
+            Ok(())
         }
     }
 

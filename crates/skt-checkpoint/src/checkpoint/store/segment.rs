@@ -218,9 +218,10 @@ impl Drop for View {
         let base = self.base.as_ptr().cast::<libc::c_void>();
         // SAFETY: the mapping made by the store, unmapped once.
         unsafe {
-            match self.is_sysv {
-                true => libc::shmdt(base),
-                false => libc::munmap(base, self.mapped_bytes),
+            if self.is_sysv {
+                libc::shmdt(base)
+            } else {
+                libc::munmap(base, self.mapped_bytes)
             };
         }
     }

@@ -134,9 +134,10 @@ impl SysV {
         if let Some(other) = Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
             return Err(StoreError::Exists { name: name.clone(), location: other.location() });
         }
-        match is_segment(&stat(shmid)?) {
-            true => Ok(()),
-            false => Err(StoreError::robbed(name, format_args!("shmid {shmid}"))),
+        if is_segment(&stat(shmid)?) {
+            Ok(())
+        } else {
+            Err(StoreError::robbed(name, format_args!("shmid {shmid}")))
         }
     }
 

@@ -78,9 +78,10 @@ impl OpenSlot {
     /// The offset within the file of `len` bytes at `place` of the slot.
     fn place(&self, place: u64, len: usize) -> io::Result<u64> {
         let start = self.bytes.start + place;
-        match start + len as u64 <= self.bytes.end {
-            true => Ok(start),
-            false => Err(at(&self.path)(io::ErrorKind::UnexpectedEof.into())),
+        if start + len as u64 <= self.bytes.end {
+            Ok(start)
+        } else {
+            Err(at(&self.path)(io::ErrorKind::UnexpectedEof.into()))
         }
     }
 

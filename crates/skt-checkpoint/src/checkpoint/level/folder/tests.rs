@@ -183,9 +183,10 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
         let after = fs::symlink_metadata(&path).unwrap();
         assert_eq!((before.ino(), before.len()), (after.ino(), after.len()), "{what}");
         assert_eq!(fs::read(&victim).unwrap(), b"precious", "{what}");
-        match after.is_dir() {
-            true => fs::remove_dir(&path).unwrap(),
-            false => fs::remove_file(&path).unwrap(),
+        if after.is_dir() {
+            fs::remove_dir(&path).unwrap()
+        } else {
+            fs::remove_file(&path).unwrap()
         }
     }
 }

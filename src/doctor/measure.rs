@@ -4,12 +4,11 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use nix::time::{ClockId, clock_gettime};
-
 use super::facts::Measured;
 use crate::machine::counters::{Root, load, numa, throttling};
 use crate::machine::environment::blas::NoWorkSpace;
-use crate::machine::environment::{peak, selftest};
+use crate::machine::environment::peak;
+use crate::machine::environment::selftest::{self, cpu_seconds};
 use crate::machine::team::Team;
 
 /// Seconds of DGEMM: several periods of a quota, and long enough for the processor to notice its
@@ -44,12 +43,6 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<Measured, NoWorkSpace> {
         throttled: events.saturating_sub(throttled.unwrap_or(0)),
         stolen_share: load::read(&root).stolen_share(ticks),
     })
-}
-
-/// The processor time of this process so far.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
-    time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
 /// The clock of the cores in GHz, as the mean over the threads of the highest in many short windows;

@@ -66,10 +66,10 @@ fn differs(name: &str, known: &[(&str, &BTreeSet<IpAddr>)]) -> Option<Finding> {
         gain: None,
     };
     let is_loop = |addresses: &BTreeSet<IpAddr>| addresses.iter().all(IpAddr::is_loopback);
-    // A list may name this very machine as localhost.
-    let is_own = |viewer: &str| viewer == name || name == "localhost";
+    // A list may name this very machine as localhost, or hosts by their addresses.
+    let is_meant = name == "localhost" || name.parse::<IpAddr>().is_ok();
     if let Some((viewer, addresses)) =
-        known.iter().find(|(viewer, addresses)| !is_own(viewer) && is_loop(addresses))
+        known.iter().find(|(_, addresses)| !is_meant && is_loop(addresses))
         && known.len() > 1
     {
         let what = format!("{name} means the asking host itself on {viewer}");

@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use skt_checkpoint::comm::PanelBuf;
 
@@ -59,6 +60,31 @@ pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace
 /// # Errors
 /// When the system does not map what the products need.
 pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpace> {
+    let start = Instant::now();
+    dgemm_by(|| start.elapsed().as_secs_f64(), team, budget_seconds)
+}
+
+/// The rate in Gflop/s of DGEMM on this thread for each second of its processor time, which other
+/// programs and limits of control groups do not change: the best of the calls that begin within
+/// `budget_seconds` of that time.
+///
+/// # Errors
+/// When the system does not map what the products need.
+pub fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWorkSpace> {
+    Ok(dgemm_by(cpu_seconds, &Team::solo(), budget_seconds)?.best)
+}
+
+/// The processor time of this process so far.
+pub fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+fn dgemm_by(
+    clock_seconds: impl FnMut() -> f64,
+    team: &Team,
+    budget_seconds: f64,
+) -> Result<Rates, NoWorkSpace> {
     const ROWS: usize = 768;
     const COLS: usize = 768;
     const DEPTH: usize = 256;
@@ -83,12 +109,11 @@ pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpac
     team.fork(&|_| drop(std::hint::black_box(Box::new(0u8))), || ());
     // From here to the first product nothing is mapped.
     blas::check_work_space(threads)?;
-    let start = Instant::now();
     let products = || {
         team.fork(&multiply, || ());
         (2 * ROWS * COLS * DEPTH * threads) as f64
     };
-    Ok(measure_by(|| start.elapsed().as_secs_f64(), products, budget_seconds))
+    Ok(measure_by(clock_seconds, products, budget_seconds))
 }
 
 /// Calls `run`, which returns its floating-point operations, until `budget_seconds` have passed.

@@ -11,9 +11,9 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use skt_hpl::config::{Fact, Generator, Pmap};
 use skt_hpl::hpl::comm::threads::{self, ThreadComm};
-use skt_hpl::hpl::comm::{CommError, PanelBuf};
+use skt_hpl::hpl::comm::{CommError, PageBuf};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
-use skt_hpl::hpl::pfact::{self, PanelWork, Place, Variant, pivot};
+use skt_hpl::hpl::pfact::{self, PanelPosition, PanelWork, Variant, pivot};
 use skt_hpl::hpl::pgesv::panel::leading_dimension;
 use skt_hpl::hpl::update::{self, Operands};
 use skt_hpl::hpl::{matgen, swap};
@@ -39,9 +39,9 @@ fn world() -> ThreadComm {
 }
 
 /// A row-major matrix of the reference's random numbers, and its leading dimension.
-fn random(rows: usize, cols: usize) -> (PanelBuf, usize) {
+fn random(rows: usize, cols: usize) -> (PageBuf, usize) {
     let lda = leading_dimension(cols);
-    let mut memory = PanelBuf::new(rows * lda).expect("memory");
+    let mut memory = PageBuf::new(rows * lda).expect("memory");
     let grid = Grid::new(&world(), 1, 1, Pmap::RowMajor).expect("alone").expect("a member");
     let a = MatMut::row_major(&mut memory, rows, cols, lda);
     matgen::generate(&grid, &Team::solo(), rows.max(cols), NB, Generator::Hpl, a);
@@ -91,7 +91,7 @@ fn generator(criterion: &mut Criterion) {
     let grid = Grid::new(&world(), 1, 1, Pmap::RowMajor).expect("alone").expect("a member");
     time(&mut group, "limit: fill", &mut a, |_| (), |a| a.fill(1.0));
     for (name, generator) in [("hpl", Generator::Hpl), ("xoshiro", Generator::Xoshiro)] {
-        let generate = |a: &mut PanelBuf| {
+        let generate = |a: &mut PageBuf| {
             let a = MatMut::row_major(a, ORDER, ORDER, lda);
             matgen::generate(&grid, &Team::solo(), ORDER, NB, generator, a);
         };
@@ -138,12 +138,12 @@ fn factor_panel(
     let (original, ld) = random(NB, NB + rows);
     let mut data = (random(NB, NB + rows).0, vec![0.0; NB], pivot::Offers::new(NB, None));
     let world = world();
-    let factor = |(w, ipiv, offers): &mut (PanelBuf, Vec<f64>, pivot::Offers)| {
+    let factor = |(w, ipiv, offers): &mut (PageBuf, Vec<f64>, pivot::Offers)| {
         let dealt = Cyclic { nb: NB, procs: 1 };
         let mut panel = PanelWork {
             w: MatMut::col_major(w, NB + rows, NB, ld),
             ipiv,
-            place: Place { j: 0, rows: dealt, myrow: 0, top: 0 },
+            place: PanelPosition { j: 0, rows: dealt, myrow: 0, top: 0 },
             col: &world,
             team,
             offers,
@@ -163,7 +163,7 @@ fn panel_copies(criterion: &mut Criterion) {
     let (mut w, mut message) = (vec![0.0; ld * NB], vec![0.0; ORDER * NB]);
     let plain = vec![1.0; ORDER * NB];
     // As in a run, the columns have just been updated, and the rest of the rows has not.
-    let touch = |(a, _): &mut (&mut PanelBuf, &mut Vec<f64>)| {
+    let touch = |(a, _): &mut (&mut PageBuf, &mut Vec<f64>)| {
         (0..ORDER).for_each(|i| a[i * lda..][..NB].iter_mut().for_each(|value| *value += 1.0));
     };
     time(&mut group, "limit: memcpy", &mut message, |_| (), |to| to.copy_from_slice(&plain));
@@ -189,7 +189,7 @@ fn gemm_limit(criterion: &mut Criterion, name: &str, m: usize, n: usize, k: usiz
     let (a, lda) = random(m, k);
     let (b, ldb) = random(k, n);
     let (mut c, ldc) = random(m, n);
-    let multiply = |c: &mut PanelBuf| {
+    let multiply = |c: &mut PageBuf| {
         let a = MatRef::row_major(&a, m, k, lda);
         let b = MatRef::row_major(&b, k, n, ldb);
         gemm(-1.0, a, b, 1.0, MatMut::row_major(c, m, n, ldc));
@@ -205,9 +205,9 @@ fn row_swap(criterion: &mut Criterion) {
     let ipiv: Vec<f64> = (0..NB).map(|i| (NB + i * step) as f64).collect();
     let (from, mut to) = (random(2 * NB, ORDER).0, random(2 * NB, ORDER).0);
     // In a run the matrix is not in the cache when its rows are exchanged.
-    let forget = |a: &mut PanelBuf| a.iter_mut().for_each(|value| *value += 1.0);
+    let forget = |a: &mut PageBuf| a.iter_mut().for_each(|value| *value += 1.0);
     time(&mut group, "limit: memcpy", &mut to, |_| (), |to| to.copy_from_slice(&from));
-    let exchange = |a: &mut PanelBuf| {
+    let exchange = |a: &mut PageBuf| {
         swap::exchange_local(MatMut::row_major(a, ORDER, ORDER, lda), 0, &ipiv);
     };
     time(&mut group, "local", &mut a, forget, exchange);
@@ -228,7 +228,7 @@ fn trailing_update(criterion: &mut Criterion) {
     };
     let throughput = Throughput::Elements((flops_solve + flops_multiply) as u64);
     let mut with = group(criterion, "update", throughput);
-    let step = |a: &mut PanelBuf| {
+    let step = |a: &mut PageBuf| {
         let a = MatMut::row_major(a, ORDER + NB, ORDER, lda);
         let (mut u, a2) = a.split_rows(NB);
         update::solve(&operands, u.rb());

@@ -37,11 +37,11 @@ use skt_hpl::run::protect::{Settings, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::Lines;
 use skt_hpl::supervisor::links::addresses::Address;
-use skt_hpl::supervisor::links::{Found, Link};
+use skt_hpl::supervisor::links::{Link, LinkState};
 use skt_hpl::supervisor::probe::{Answer, Purpose, program_checksum};
 use skt_hpl::supervisor::process::Process;
 use skt_hpl::supervisor::report as account;
-use skt_hpl::supervisor::state::{Failure, Folder, State};
+use skt_hpl::supervisor::state::{Failure, Folder, SupervisorState};
 use skt_hpl::supervisor::survey::{self, Limits};
 use skt_hpl::supervisor::watch::{Floors, Watch};
 
@@ -525,7 +525,7 @@ fn signs_of_life() {
     });
 }
 
-fn state() -> State {
+fn state() -> SupervisorState {
     let host = |name: &str, slots| Host { name: name.into(), slots };
     let pool = Pool {
         active: vec![host("n1", 2), host("n2", 2)],
@@ -534,7 +534,7 @@ fn state() -> State {
     };
     let me = Process::of(std::process::id() as i32).unwrap();
     let command = ["--n".to_owned(), "100".to_owned()];
-    let mut state = State::new("hpl-1", &command, 4, pool, me.clone());
+    let mut state = SupervisorState::new("hpl-1", &command, 4, pool, me.clone());
     state.start = 2;
     state.launcher = Some(me);
     state.last_beat = Some((beat(), 1.5e9));
@@ -608,7 +608,7 @@ fn answers_of_nodes() {
         }),
         warnings: vec!["RemoveIPC=yes".into()],
         addresses: vec![Address { interface: "ib0".into(), ip: "10.77.0.11".parse().unwrap() }],
-        links: vec![Link { to: "n2".into(), found: Found::Dead("no route".into()) }],
+        links: vec![Link { to: "n2".into(), found: LinkState::Dead("no route".into()) }],
     };
     let ill = Answer { version: "0".into(), no_store: Some("why".into()), ..answer.clone() };
     let corpus = texts(&[answer.line(), format!("Welcome!\n{}", ill.line()), "no shell\n".into()]);

@@ -13,8 +13,8 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
 use crate::config::value::Value;
 use crate::config::{
-    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Place, Rules, RunSpec, Setting,
-    TestSpec, param::Param, toml, validate,
+    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Setting,
+    TestSpec, ValueSource, param::Param, toml, validate,
 };
 use crate::machine::launcher_rank;
 use crate::machine::starter::Ranks;
@@ -204,7 +204,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
     let path = args.out.as_deref().unwrap_or(Path::new(default_name));
     if path != Path::new("-") && Format::of(path) != format {
         return Err(ConfigError::BadText {
-            at: At::named("--out", &Place::Flag),
+            at: At::named("--out", &ValueSource::Flag),
             what: format!(
                 "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
                 path.display()
@@ -225,7 +225,7 @@ fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
     } else {
         return Ok(());
     };
-    Err(ConfigError::BadText { at: At::named("--tune", &Place::Flag), what: what.to_owned() })
+    Err(ConfigError::BadText { at: At::named("--tune", &ValueSource::Flag), what: what.to_owned() })
 }
 
 /// Runs the shell command `command`, which tunes the file that was written.
@@ -328,7 +328,7 @@ fn command_line(
 
 fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
     let out_of_range = |flag: &str, value: String, legal: &str| ConfigError::OutOfRange {
-        at: At::named(flag, &Place::Flag),
+        at: At::named(flag, &ValueSource::Flag),
         value,
         legal: legal.to_owned(),
     };
@@ -446,7 +446,7 @@ fn protection(
     let method = settings.method_for(ranks);
     if method != Method::None && ranks < 2 {
         return Err(ConfigError::OutOfRange {
-            at: Setting::Method.at(&Place::Flag),
+            at: Setting::Method.at(&ValueSource::Flag),
             value: method.to_string(),
             legal: "none, with one rank".to_owned(),
         });
@@ -458,7 +458,7 @@ fn protection(
     };
     if let Some(parities) = args.parities.filter(|parities| is_too_many(*parities)) {
         return Err(ConfigError::OutOfRange {
-            at: Setting::Parities.at(&Place::Flag),
+            at: Setting::Parities.at(&ValueSource::Flag),
             value: parities.to_string(),
             legal: match settings.method {
                 Method::None => "none, without checkpoints".to_owned(),

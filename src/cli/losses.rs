@@ -29,7 +29,7 @@ use crate::run::protect::{OnLoss, RankInRun, Settings};
 
 /// What a process keeps of its job from one attempt to the next.
 #[derive(Default)]
-pub(super) struct Job {
+pub(super) struct KeptJob {
     /// The run; `None` before rank 0 has distributed it.
     pub order: Option<(RunSpec, Settings)>,
     /// When this process noticed the last loss that it has survived.
@@ -106,10 +106,10 @@ impl Verdict {
 /// Any error that is not the loss of a rank.
 pub fn outlive(
     ulfm: &Ulfm,
-    mut run_on: impl FnMut(&MpiComm, &mut Job) -> Result<Finished, JobError>,
+    mut run_on: impl FnMut(&MpiComm, &mut KeptJob) -> Result<Finished, JobError>,
 ) -> Result<Exit, JobError> {
     let mask = affinity::current_mask().ok();
-    let (mut job, mut ranks) = (Job::default(), usize::MAX);
+    let (mut job, mut ranks) = (KeptJob::default(), usize::MAX);
     loop {
         let comm = ulfm.survivors();
         if comm.size() == ranks {

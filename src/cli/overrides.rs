@@ -5,7 +5,7 @@ use clap::Args;
 use super::flags::Names;
 use crate::config::param::{Kind, Param};
 use crate::config::value::Value;
-use crate::config::{At, ConfigError, Draft, Output, Place};
+use crate::config::{At, ConfigError, Draft, Output, ValueSource};
 
 const PROBLEM: &str = "Problem (a list replaces the file's list)";
 const PANEL: &str = "Panel factorization";
@@ -92,7 +92,7 @@ impl Overrides {
     pub fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {
-            let at = At::named("--out", &Place::Flag);
+            let at = At::named("--out", &ValueSource::Flag);
             let named = Output::from_name(name);
             let output =
                 named.map_err(|what| ConfigError::BadText { at, what: what.to_owned() })?;

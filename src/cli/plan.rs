@@ -25,7 +25,7 @@ use crate::machine::team::Team;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::path::{self, Changes};
-use crate::model::plan::{Candidate, Encoder, Machine, Plan, networked};
+use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, networked};
 use crate::model::tang::memory::Protocol;
 use crate::report::measured;
 use crate::report::output;
@@ -157,13 +157,13 @@ const HOSTFILE: &str = "hosts";
 
 /// The command that runs the configuration, with flags for what HPL.dat cannot hold.
 fn how_to_run(
-    machine: &Machine,
+    machine: &PlannedMachine,
     choice: &Candidate,
     table: &CheckpointDraft,
     args: &PlanArgs,
     format: Format,
 ) -> String {
-    let Machine { nodes, ranks_per_node: each, threads, helper_cores, .. } = *machine;
+    let PlannedMachine { nodes, ranks_per_node: each, threads, helper_cores, .. } = *machine;
     let mut flags = String::new();
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
         flags.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
@@ -218,7 +218,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
     };
     network.validate()?;
     let rate_over_model = rate_over_model(args, &reports, &core, &network, &mut notes)?;
-    let machine = Machine {
+    let machine = PlannedMachine {
         nodes: args.nodes,
         spares: args.spares,
         ranks_per_node: solver_cores / args.threads,
@@ -362,7 +362,7 @@ fn measure_copy_gbs() -> f64 {
 /// The configuration as text. HPL.dat holds comments only in its title, TOML holds all settings.
 fn configuration(
     args: &PlanArgs,
-    machine: &Machine,
+    machine: &PlannedMachine,
     plan: &Plan,
     table: &CheckpointDraft,
     format: Format,
@@ -392,7 +392,11 @@ fn configuration(
 }
 
 /// The `[checkpoint]` table of the chosen candidate, with its levels of images.
-fn protection_table(machine: &Machine, plan: &Plan, level: Option<String>) -> CheckpointDraft {
+fn protection_table(
+    machine: &PlannedMachine,
+    plan: &Plan,
+    level: Option<String>,
+) -> CheckpointDraft {
     let choice = plan.choice();
     let Candidate { job, .. } = choice;
     let mut table = CheckpointDraft::from([(Setting::Method, Value::text(job.protocol.name()))]);

@@ -10,7 +10,7 @@ use super::ranges::above_zero;
 use super::study_error::StudyError;
 use crate::model::bosilca::Validity;
 use crate::model::levels::{PlannedLevel, Storage, StoredIn};
-use crate::model::plan::{Machine, Plan};
+use crate::model::plan::{Plan, PlannedMachine};
 use crate::model::{HOUR_SECONDS, ModelError};
 use crate::run::protect::{IMAGES_MTBF_SECONDS, Levels};
 
@@ -41,7 +41,7 @@ impl LevelArgs {
     /// See [`Storage::plan`].
     pub(super) fn plan(
         &self,
-        machine: &Machine,
+        machine: &PlannedMachine,
         plan: &Plan,
     ) -> Result<Option<Vec<PlannedLevel>>, ModelError> {
         if self.local_gbs.is_none() && self.global_gbs.is_none() {

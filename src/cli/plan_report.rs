@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::model::inmemory::{Expectation, InMemoryJob};
-use crate::model::plan::{Candidate, Encoder, Machine, Plan, WhatIf};
+use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, WhatIf};
 use crate::model::tang::memory::Protocol;
 use crate::model::{HOUR_SECONDS, ModelError};
 
 /// What a plan is based on: a machine, and the sources of its numbers.
 pub(super) struct Basis {
-    pub machine: Machine,
+    pub machine: PlannedMachine,
     pub notes: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn describe(
     Ok(words)
 }
 
-fn machine_line(machine: &Machine) -> String {
+fn machine_line(machine: &PlannedMachine) -> String {
     let mtbf_hours = machine.node_mtbf_seconds / HOUR_SECONDS;
     format!(
         "Machine: {} node(s) of {} rank(s) x {} thread(s), {:.1} GiB for the run and {:.0} Gflop/s \
@@ -63,7 +63,7 @@ const TABLE_FOOT: &str = "  n, m: ranks and parities of a group; N: the matrix t
 
 /// The table of candidates: the chosen one with a star, the fastest, and the best of each other
 /// protocol; or all of them.
-fn table(machine: &Machine, plan: &Plan, all: bool) -> String {
+fn table(machine: &PlannedMachine, plan: &Plan, all: bool) -> String {
     let mut shown: Vec<usize> = if all {
         (0..plan.candidates.len()).collect()
     } else {
@@ -155,7 +155,7 @@ pub(super) fn protection(candidate: &Candidate) -> String {
 ///
 /// # Errors
 /// See [`Machine::plan`].
-fn encoders(machine: &Machine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, ModelError> {
+fn encoders(machine: &PlannedMachine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, ModelError> {
     let all = [
         ("at_once", Encoder::AtOnce),
         ("overlapped", Encoder::Overlapped),
@@ -173,7 +173,7 @@ fn encoders(machine: &Machine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, 
 }
 
 /// Describes the gain by the cores that are kept from the solver; empty if there are none.
-fn encoders_line(machine: &Machine, plan: &Plan) -> Result<String, ModelError> {
+fn encoders_line(machine: &PlannedMachine, plan: &Plan) -> Result<String, ModelError> {
     let [(_, at_once), (_, overlapped), (_, helped)] = encoders(machine, plan)?[..] else {
         return Ok(String::new());
     };
@@ -188,7 +188,7 @@ fn encoders_line(machine: &Machine, plan: &Plan) -> Result<String, ModelError> {
 }
 
 /// Describes the chosen candidate, line by line.
-fn answer(machine: &Machine, plan: &Plan) -> String {
+fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
     let choice = plan.choice();
     let Candidate { job, expected, memory, .. } = choice;
     let gib = f64::from(1u32 << 30);
@@ -250,7 +250,7 @@ fn answer(machine: &Machine, plan: &Plan) -> String {
 }
 
 /// Justifies the choice by what the other choice, with checkpoints or without, would give.
-fn why_line(machine: &Machine, plan: &Plan) -> String {
+fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let choice = plan.choice();
     let other = match choice.job.protocol {
         Protocol::None => Protocol::SelfCheckpoint,
@@ -290,7 +290,7 @@ fn failures_line(job: &InMemoryJob, expected: &Expectation) -> String {
     )
 }
 
-fn finish_line(machine: &Machine, plan: &Plan) -> String {
+fn finish_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let choice = plan.choice();
     let Candidate { job, expected, fewest_spares, .. } = choice;
     let wanted = 100.0 * machine.finish_probability;
@@ -344,7 +344,7 @@ fn larger_group_line(plan: &Plan) -> String {
 }
 
 /// Describes what checksums in the elimination would give.
-fn checksums_line(machine: &Machine, plan: &Plan) -> String {
+fn checksums_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let best = plan.best_of(Protocol::Abft, machine.finish_probability);
     let Some(other) = best.map(|index| &plan.candidates[index]) else { return String::new() };
     let ((p, q), parities) = (other.grid, other.job.group.parities());
@@ -357,7 +357,7 @@ fn checksums_line(machine: &Machine, plan: &Plan) -> String {
     )
 }
 
-fn uncertain(plan: &Plan, machine: &Machine) -> Result<String, ModelError> {
+fn uncertain(plan: &Plan, machine: &PlannedMachine) -> Result<String, ModelError> {
     let mut words = String::from(
         "Uncertain: E(N) is a model that was checked on two ranks of one machine, not on a network",
     );

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
-use super::losses::{self, Job};
+use super::losses::{self, KeptJob};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
@@ -127,7 +127,7 @@ pub fn execute(args: &RunArgs) -> ExitCode {
     let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
         let exit = match world.ulfm() {
             Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,
-            Err(_) => run_on(&world, &world.comm()?, args, &mut Job::default())?.exit,
+            Err(_) => run_on(&world, &world.comm()?, args, &mut KeptJob::default())?.exit,
         };
         // This is sent before MPI is shut down, which may hang when all is done.
         heartbeat::done(exit);
@@ -160,7 +160,7 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
 fn tell_order<'j>(
     comm: &MpiComm,
     args: &RunArgs,
-    job: &'j mut Job,
+    job: &'j mut KeptJob,
 ) -> Result<Option<&'j (RunSpec, Settings)>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
@@ -189,7 +189,7 @@ fn run_on(
     world: &MpiWorld,
     comm: &MpiComm,
     args: &RunArgs,
-    job: &mut Job,
+    job: &mut KeptJob,
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::speak(comm.rank() == 0);

@@ -8,7 +8,7 @@ use crate::config::{ConfigError, Launching};
 use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::supervisor::report;
-use crate::supervisor::state::{Folder, State, StateError, Status};
+use crate::supervisor::state::{Folder, StateError, Status, SupervisorState};
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
@@ -49,7 +49,7 @@ pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     Ok(output::print(text(&state, folder.is_locked(), now_unix()).as_bytes())?)
 }
 
-fn text(state: &State, is_supervised: bool, now_unix: f64) -> String {
+fn text(state: &SupervisorState, is_supervised: bool, now_unix: f64) -> String {
     let mut lines = vec![format!("run {}: {}", state.run_id, report::status_line(state, now_unix))];
     let job_runs = state.launcher.as_ref().is_some_and(|launcher| launcher.runs());
     if state.status == Status::Running && !is_supervised {

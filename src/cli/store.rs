@@ -12,7 +12,7 @@ use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_im
 use crate::checkpoint::store::{
     Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
-use crate::config::{ConfigError, Place, Setting};
+use crate::config::{ConfigError, Setting, ValueSource};
 use crate::machine::environment::host::this_host;
 use crate::machine::launcher_rank;
 use crate::report::output;
@@ -171,7 +171,7 @@ fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandEr
     match arg.store.parse::<StoreKind>() {
         Ok(kind) => Ok(kind.open()),
         Err(_) => Err(StoreCommandError::Kind(ConfigError::NotUnderstood {
-            at: Setting::Store.at(&Place::Flag),
+            at: Setting::Store.at(&ValueSource::Flag),
             value: arg.store.clone(),
             wanted: "understood",
             legal: Setting::Store.info().legal(),

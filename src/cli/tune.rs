@@ -13,7 +13,7 @@ use super::run::{self, RunArgs, load_checked};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::methods::Method;
-use crate::config::{At, Checked, ConfigError, Format, Place, RunSpec};
+use crate::config::{At, Checked, ConfigError, Format, RunSpec, ValueSource};
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
@@ -22,7 +22,7 @@ use crate::report::{outfile, output};
 use crate::run::job::{JobError, Options};
 use crate::run::protect::{OnLoss, Settings, parse_seconds, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
-use crate::run::tune::{LEAST_N, Plan, TuneError, Tuning, table, tune};
+use crate::run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
 
 const TUNING: &str = "Tuning";
 /// The shortest budget that holds the setup of a job and a comparison.
@@ -80,7 +80,7 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
 /// What rank 0 knows of the tuning.
 struct Order {
     checked: Checked,
-    plan: Plan,
+    plan: TuningTask,
     settings: Settings,
 }
 
@@ -95,7 +95,7 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
     let Some((base, settings)) = tell(comm, order.as_ref())? else {
         return Ok(Exit::BadInput);
     };
-    let told = Plan { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
+    let told = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
     let plan = order.as_ref().map_or(&told, |order| &order.plan);
     let options = Options {
         progress: args.progress,
@@ -177,14 +177,14 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     }
     if args.budget < LEAST_BUDGET_SECONDS {
         return Err(ConfigError::OutOfRange {
-            at: At::named("--budget", &Place::Flag),
+            at: At::named("--budget", &ValueSource::Flag),
             value: format!("{}s", args.budget),
             legal: format!("{LEAST_BUDGET_SECONDS}s or more"),
         });
     }
     if let Some(inject) = args.protect.inject.first() {
         let what = format!("{inject}: trials have no faults; give it to a run");
-        return Err(ConfigError::BadText { at: At::named("--inject", &Place::Flag), what });
+        return Err(ConfigError::BadText { at: At::named("--inject", &ValueSource::Flag), what });
     }
     let with_n = RunArgs {
         config: args.config.clone(),
@@ -214,7 +214,7 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);
     let parameters = Parameter::ALL.into_iter().filter(is_asked).collect();
     let base = checked.spec.clone();
-    let plan = Plan { base, parameters, n, budget_seconds: args.budget };
+    let plan = TuningTask { base, parameters, n, budget_seconds: args.budget };
     Ok(Order { checked, plan, settings })
 }
 
@@ -223,7 +223,7 @@ fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     match given[..] {
         [n] if n >= LEAST_N => Ok(n),
         _ => Err(ConfigError::OutOfRange {
-            at: At::named("--n", &Place::Flag),
+            at: At::named("--n", &ValueSource::Flag),
             value: given.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             legal: format!("one order for all trials, {LEAST_N} or more"),
         }),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use skt_terms::choice::{OnLoss, Overlap, Region};
 
-use super::error::{At, Place};
+use super::error::{At, ValueSource};
 use super::value::{Row, Value, Written, settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::CodecKind;
@@ -171,9 +171,9 @@ impl Setting {
     }
 
     /// The setting, named as it is called at `place`.
-    pub fn at(self, place: &Place) -> At {
+    pub fn at(self, place: &ValueSource) -> At {
         match place {
-            Place::Flag => At::named(&self.flag(), place),
+            ValueSource::Flag => At::named(&self.flag(), place),
             _ => At::named(&format!("checkpoint.{}", self.info().key), place),
         }
     }

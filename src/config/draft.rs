@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::{CheckpointDraft, Setting};
-use super::error::{Place, Warning};
+use super::error::{ValueSource, Warning};
 use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
@@ -48,12 +48,13 @@ impl Draft {
         const REFUSED: [Setting; 4] =
             [Setting::Level, Setting::HelperCores, Setting::CheckEvery, Setting::OnLoss];
         let method = self.checkpoint.get(&Setting::Method);
-        if !method.is_some_and(|v| v.place == Place::Flag && v.text == Method::None.name()) {
+        if !method.is_some_and(|v| v.place == ValueSource::Flag && v.text == Method::None.name()) {
             return Vec::new();
         }
         let mut warnings = Vec::new();
         for setting in REFUSED {
-            let value = self.checkpoint.get(&setting).filter(|value| value.place != Place::Flag);
+            let value =
+                self.checkpoint.get(&setting).filter(|value| value.place != ValueSource::Flag);
             if let Some(at) = value.map(|value| setting.at(&value.place)) {
                 warnings.push(Warning { at, what: "is not used with --ft none".to_owned() });
                 self.checkpoint.remove(&setting);
@@ -63,10 +64,10 @@ impl Draft {
     }
 
     /// Where the parameter `param` was given.
-    pub fn place(&self, param: Param) -> Place {
+    pub fn place(&self, param: Param) -> ValueSource {
         match self.values.get(&param).and_then(|v| v.first()) {
             Some(value) => value.place.clone(),
-            None => Place::Default,
+            None => ValueSource::Default,
         }
     }
 }

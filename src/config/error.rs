@@ -7,7 +7,7 @@ use super::param::{Param, ParamInfo};
 
 /// Where a value was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ValueSource {
     /// A line of an HPL.dat, counted from 1.
     Dat {
         /// The file, as the user named it.
@@ -33,25 +33,25 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {
     /// Where the parameter was given.
-    pub place: Place,
+    pub place: ValueSource,
     /// The parameter's name at that place.
     pub name: String,
 }
 
 impl At {
     /// A parameter of the table, named as it is called at this place.
-    pub fn param(param: Param, place: &Place) -> At {
+    pub fn param(param: Param, place: &ValueSource) -> At {
         let info: &ParamInfo = param.info();
         let name = match place {
-            Place::Dat { .. } => info.dat_name.to_owned(),
-            Place::Toml { .. } | Place::Default => info.key.to_owned(),
-            Place::Flag => info.flag(),
+            ValueSource::Dat { .. } => info.dat_name.to_owned(),
+            ValueSource::Toml { .. } | ValueSource::Default => info.key.to_owned(),
+            ValueSource::Flag => info.flag(),
         };
         At { place: place.clone(), name }
     }
 
     /// Something that the table of parameters does not contain.
-    pub fn named(name: &str, place: &Place) -> At {
+    pub fn named(name: &str, place: &ValueSource) -> At {
         At { place: place.clone(), name: name.to_owned() }
     }
 }
@@ -59,10 +59,10 @@ impl At {
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Dat { file, line } | Place::Toml { file, line } => {
+            ValueSource::Dat { file, line } | ValueSource::Toml { file, line } => {
                 write!(f, "{file}:{line}: {}", self.name)
             }
-            Place::Flag | Place::Default => f.write_str(&self.name),
+            ValueSource::Flag | ValueSource::Default => f.write_str(&self.name),
         }
     }
 }

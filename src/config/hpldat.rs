@@ -10,7 +10,7 @@ use std::sync::Arc;
 use skt_terms::shown::shown;
 
 use super::draft::Draft;
-use super::error::{At, ConfigError, Place, Warning};
+use super::error::{At, ConfigError, ValueSource, Warning};
 use super::param::{MAX_LIST, Param, ParamInfo};
 use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
@@ -132,7 +132,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Takes the next line and its place; `name` is the parameter of that line.
-    fn line(&mut self, name: &str) -> Result<(&'a [u8], Place), ConfigError> {
+    fn line(&mut self, name: &str) -> Result<(&'a [u8], ValueSource), ConfigError> {
         let Some(&line) = self.lines.get(self.next) else {
             return Err(ConfigError::Short {
                 file: self.file.to_string(),
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
             });
         };
         self.next += 1;
-        Ok((line, Place::Dat { file: self.file.clone(), line: self.next }))
+        Ok((line, ValueSource::Dat { file: self.file.clone(), line: self.next }))
     }
 
     /// Lines 1 to 4: two free lines, the output file and the device.
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     fn too_short(
         &self,
         info: &ParamInfo,
-        place: &Place,
+        place: &ValueSource,
         count: Count,
         got: usize,
         found: &str,
@@ -299,7 +299,7 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     };
     if name.is_empty() || name.bytes().any(|b| is_blank(&b)) {
         let what = format!("`{}` has blanks, which HPL.dat cannot hold", shown(name));
-        let at = At::named("output file name", &Place::Default);
+        let at = At::named("output file name", &ValueSource::Default);
         return Err(ConfigError::BadText { at, what });
     }
     let mut out = format!("{}\n{}\n", spec.title[0], spec.title[1]);

@@ -32,7 +32,7 @@ use std::path::Path;
 
 pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
-pub use error::{At, ConfigError, Place, Warning};
+pub use error::{At, ConfigError, ValueSource, Warning};
 pub use launch::{LaunchDraft, Launching};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 pub use validate::{Checked, Rules, validate};

@@ -13,7 +13,7 @@ use skt_terms::shown::shown;
 
 use super::checkpoint::{CheckpointDraft, SETTINGS, Setting};
 use super::draft::Draft;
-use super::error::{At, ConfigError, Place};
+use super::error::{At, ConfigError, ValueSource};
 use super::launch::{LAUNCH, LaunchDraft, Launching};
 use super::param::{PARAMS, Param};
 use super::spec::{Output, RunSpec, clean_title};
@@ -73,8 +73,8 @@ impl Reader {
         1 + self.ends.partition_point(|&end| end < offset)
     }
 
-    fn place(&self, offset: usize) -> Place {
-        Place::Toml { file: self.file.clone(), line: self.line(offset) }
+    fn place(&self, offset: usize) -> ValueSource {
+        ValueSource::Toml { file: self.file.clone(), line: self.line(offset) }
     }
 
     /// The error for a key that does not exist at the top level.
@@ -98,7 +98,7 @@ impl Reader {
     fn checkpoint(
         &self,
         value: &Spanned<DeValue<'_>>,
-        place: &Place,
+        place: &ValueSource,
     ) -> Result<CheckpointDraft, ConfigError> {
         let keys: Vec<&str> = SETTINGS.iter().map(|info| info.key).collect();
         let table = sub_table("checkpoint", &keys, value, place)?;
@@ -133,7 +133,7 @@ impl Reader {
     fn launch(
         &self,
         value: &Spanned<DeValue<'_>>,
-        place: &Place,
+        place: &ValueSource,
     ) -> Result<LaunchDraft, ConfigError> {
         let keys: Vec<&str> = LAUNCH.iter().map(|info| info.key).collect();
         let mut draft = LaunchDraft::new();
@@ -207,7 +207,7 @@ impl Reader {
     fn title(
         &self,
         value: &Spanned<DeValue<'_>>,
-        place: &Place,
+        place: &ValueSource,
     ) -> Result<[String; 2], ConfigError> {
         let wrong = || ConfigError::BadText {
             at: At::named("title", place),
@@ -231,7 +231,11 @@ impl Reader {
         }
     }
 
-    fn output(&self, value: &Spanned<DeValue<'_>>, place: &Place) -> Result<Output, ConfigError> {
+    fn output(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        place: &ValueSource,
+    ) -> Result<Output, ConfigError> {
         let named = match value.get_ref().as_str() {
             Some(name) => Output::from_name(name),
             None => Err("must be \"stdout\", \"stderr\" or the name of a file"),
@@ -248,7 +252,7 @@ fn sub_table<'a, 'i>(
     name: &str,
     keys: &[&str],
     value: &'a Spanned<DeValue<'i>>,
-    place: &Place,
+    place: &ValueSource,
 ) -> Result<&'a DeTable<'i>, ConfigError> {
     match value.get_ref() {
         DeValue::Table(table) => Ok(table),

@@ -5,7 +5,7 @@ use skt_terms::shown::shown;
 
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
-use super::error::{At, ConfigError, Place, Warning};
+use super::error::{At, ConfigError, ValueSource, Warning};
 use super::launch::LaunchDraft;
 use super::param::{Kind, MAX_LIST, Param, ParamInfo};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
@@ -40,7 +40,7 @@ pub struct Checked {
     /// The settings of the launcher as given; checked by `skt-hpl launch`.
     pub launch: LaunchDraft,
     /// Where the grids were given, see [`Checked::require_ranks`].
-    grid_place: Place,
+    grid_place: ValueSource,
 }
 
 impl Checked {
@@ -137,7 +137,7 @@ impl Checker<'_> {
             }
             None => {
                 let text = info.default.to_owned();
-                vec![Value { text, form: Form::Token, place: Place::Default }]
+                vec![Value { text, form: Form::Token, place: ValueSource::Default }]
             }
         };
         let at = || At::param(param, &self.draft.place(param));
@@ -268,7 +268,7 @@ impl Checker<'_> {
         if !(self.draft.values.contains_key(&Param::P) && self.draft.values.contains_key(&Param::Q))
         {
             let what = format!("P x Q is not given; {} x {} is used", ps[0], qs[0]);
-            let at = At::named("grid", &Place::Default);
+            let at = At::named("grid", &ValueSource::Default);
             self.warnings.push(Warning { at, what });
         }
         Ok(ps.into_iter().zip(qs).collect())
@@ -340,7 +340,7 @@ fn leading_real(text: &str) -> f64 {
 
 /// Whether a value is from HPL.dat, whose form the reference defines.
 fn is_of_dat(value: &Value) -> bool {
-    matches!(value.place, Place::Dat { .. })
+    matches!(value.place, ValueSource::Dat { .. })
 }
 
 /// Whether a number is beyond a C `int`: the reference's behaviour is then undefined, so leniency
@@ -355,7 +355,7 @@ fn is_above(info: &ParamInfo, text: &str) -> bool {
 }
 
 fn out_of_range(info: &ParamInfo, value: &Value) -> ConfigError {
-    let names = !matches!(value.place, Place::Dat { .. });
+    let names = !matches!(value.place, ValueSource::Dat { .. });
     let mut legal = info.legal(names);
     if let (Kind::Whole { min, max }, true) = (info.kind, is_above(info, &value.text)) {
         legal = format!("{min} to {max}");
@@ -365,7 +365,7 @@ fn out_of_range(info: &ParamInfo, value: &Value) -> ConfigError {
 }
 
 fn not_understood(info: &ParamInfo, value: &Value, wanted: &'static str) -> ConfigError {
-    let names = !matches!(value.place, Place::Dat { .. });
+    let names = !matches!(value.place, ValueSource::Dat { .. });
     ConfigError::NotUnderstood {
         at: At::param(info.param, &value.place),
         value: shown(&value.text),
@@ -389,7 +389,7 @@ fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
         Some(number) if (min..=max).contains(&number) => Ok(number as usize),
         Some(_) => Err(out_of_range(info, value)),
         None => match info.kind {
-            Kind::Choice(choices) if !matches!(value.place, Place::Dat { .. }) => {
+            Kind::Choice(choices) if !matches!(value.place, ValueSource::Dat { .. }) => {
                 let is_named = |c: &[&str]| c.iter().any(|n| n.eq_ignore_ascii_case(&value.text));
                 let wanted = "one of the choices";
                 choices

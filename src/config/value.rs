@@ -1,6 +1,6 @@
 //! A value as written, and the description of a setting in a table of TOML.
 
-use super::error::Place;
+use super::error::ValueSource;
 
 /// How a value was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,23 +25,23 @@ pub struct Value {
     /// The kind of the text.
     pub form: Form,
     /// Where the value was given.
-    pub place: Place,
+    pub place: ValueSource,
 }
 
 impl Value {
     /// A whole number that is not from a file or flag.
     pub fn number(number: usize) -> Self {
-        Self { text: number.to_string(), form: Form::Integer, place: Place::Default }
+        Self { text: number.to_string(), form: Form::Integer, place: ValueSource::Default }
     }
 
     /// A text that is not from a file or flag.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), form: Form::Quoted, place: Place::Default }
+        Self { text: text.into(), form: Form::Quoted, place: ValueSource::Default }
     }
 
     /// The value of a flag.
     pub fn flag(text: impl Into<String>) -> Self {
-        Self { text: text.into(), form: Form::Token, place: Place::Flag }
+        Self { text: text.into(), form: Form::Token, place: ValueSource::Flag }
     }
 }
 

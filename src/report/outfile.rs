@@ -66,7 +66,7 @@ const LINKS_MAX: usize = 40;
 const OTHERS_WRITE: u32 = 0o022;
 
 /// What a path leads to.
-struct Found {
+struct Destination {
     /// The path after the links at its end.
     path: PathBuf,
     /// What is at the path, opened without access; `None` if nothing is there.
@@ -78,7 +78,7 @@ struct Found {
 /// # Errors
 /// The existing file belongs to another user, see the module, or the system refuses.
 pub fn create(path: &Path) -> io::Result<File> {
-    let Found { path, there } = find(path)?;
+    let Destination { path, there } = find(path)?;
     let Some(there) = there else { return create_new(&path) };
     let metadata = there.metadata()?;
     if metadata.is_file() && metadata.nlink() > 1 && folder(&path)?.is_shared() {
@@ -116,7 +116,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The path exists and is not a regular file, it belongs to another user, or the system refuses.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
-    let Found { path, there } = find(path)?;
+    let Destination { path, there } = find(path)?;
     match there.map(|file| file.metadata()).transpose()? {
         Some(metadata) if !metadata.is_file() => {
             Err(io::Error::other("it is there and no regular file"))
@@ -155,7 +155,7 @@ pub fn replace(
 }
 
 /// Follows the links at the end of `path`, as far as the rule allows.
-fn find(path: &Path) -> io::Result<Found> {
+fn find(path: &Path) -> io::Result<Destination> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let mut options = OpenOptions::new();
@@ -163,7 +163,7 @@ fn find(path: &Path) -> io::Result<Found> {
         let there = match options.read(true).custom_flags(flags.bits()).open(&path) {
             Ok(there) => there,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Found { path, there: None });
+                return Ok(Destination { path, there: None });
             }
             Err(error) => return Err(error),
         };
@@ -177,14 +177,14 @@ fn find(path: &Path) -> io::Result<Found> {
             return Err(refused(&path, &why));
         }
         if !metadata.is_symlink() {
-            return Ok(Found { path, there: Some(there) });
+            return Ok(Destination { path, there: Some(there) });
         }
         // Links of /proc, such as the target of /dev/stdout, lead to what is open and not to the
         // path that they read as.
         if fstatfs(&there)?.filesystem_type() == PROC_SUPER_MAGIC {
             let mut options = OpenOptions::new();
             let there = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(&path)?;
-            return Ok(Found { path, there: Some(there) });
+            return Ok(Destination { path, there: Some(there) });
         }
         let to = readlinkat(&there, "")?;
         path = parent(&path).join(to);

@@ -15,7 +15,7 @@ pub struct Ending {
     /// Whether the job's report was whole.
     pub is_reported: bool,
     /// Why the job refused the checkpoint that it found, if it did.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<RefusedResume>,
     /// Whether the job stopped because its time is up.
     pub is_time_up: bool,
     /// Whether the launcher was asked to end.
@@ -25,7 +25,7 @@ pub struct Ending {
 /// Why a job does not continue from the checkpoint that it found, where the supervisor can do
 /// something about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RefusedResume {
     /// More ranks are lost or damaged than the code can rebuild.
     Lost,
     /// A process of an earlier start was still running.
@@ -69,9 +69,9 @@ pub fn next(ending: &Ending) -> Next {
         Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => Next::Finished(exit),
         Some(Exit::BadInput) if ending.is_reported => Next::Finished(Exit::BadInput),
         Some(Exit::BadInput) => match ending.refusal {
-            Some(Refusal::Lost) => Next::Lost,
-            Some(Refusal::Changed) if ending.stop_requested => Next::Stopped,
-            Some(Refusal::Changed) => Next::Restart,
+            Some(RefusedResume::Lost) => Next::Lost,
+            Some(RefusedResume::Changed) if ending.stop_requested => Next::Stopped,
+            Some(RefusedResume::Changed) => Next::Restart,
             None => Next::Declined,
         },
         Some(Exit::Interrupted) if ending.is_time_up => Next::Stopped,
@@ -147,8 +147,8 @@ mod tests {
     fn what_was_not_reported_is_not_finished() {
         let declined = |refusal| next(&Ending { refusal, ..ending(Some(2)) });
         assert_eq!(declined(None), Next::Declined);
-        assert_eq!(declined(Some(Refusal::Lost)), Next::Lost);
-        assert_eq!(declined(Some(Refusal::Changed)), Next::Restart);
+        assert_eq!(declined(Some(RefusedResume::Lost)), Next::Lost);
+        assert_eq!(declined(Some(RefusedResume::Changed)), Next::Restart);
         let skipped = Ending { is_reported: true, ..ending(Some(2)) };
         assert_eq!(next(&skipped), Next::Finished(Exit::BadInput));
     }

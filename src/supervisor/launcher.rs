@@ -56,7 +56,7 @@ impl Template {
 
 /// What a launcher is to start.
 #[derive(Debug, Clone)]
-pub struct Job<'a> {
+pub struct JobSpec<'a> {
     /// Number of MPI ranks.
     pub ranks: usize,
     /// Threads per rank.
@@ -81,7 +81,7 @@ pub struct Job<'a> {
 
 /// How a launcher is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct LauncherCommand {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Variables to add to the environment.
@@ -91,7 +91,7 @@ pub struct Plan {
 }
 
 /// Makes the plan for a job.
-pub fn plan(launcher: &Launcher, job: &Job) -> Plan {
+pub fn plan(launcher: &Launcher, job: &JobSpec) -> LauncherCommand {
     let mut plan = match launcher {
         Launcher::Openmpi => openmpi(job),
         Launcher::Mpich => mpich(job),
@@ -108,7 +108,7 @@ fn words(text: &str) -> Vec<String> {
 
 /// The launcher's flags that give each rank cores for its threads; none where the user's flags say
 /// where ranks run.
-fn cores(starter: Starter, job: &Job) -> Vec<String> {
+fn cores(starter: Starter, job: &JobSpec) -> Vec<String> {
     if starter.is_told(job.extra) {
         Vec::new()
     } else {
@@ -116,7 +116,7 @@ fn cores(starter: Starter, job: &Job) -> Vec<String> {
     }
 }
 
-fn openmpi(job: &Job) -> Plan {
+fn openmpi(job: &JobSpec) -> LauncherCommand {
     let mut argv = vec![job.program.unwrap_or("mpirun").to_owned()];
     if let Some(agent) = job.agent {
         argv.extend(["--mca".into(), "plm_rsh_agent".into(), agent.into()]);
@@ -132,10 +132,10 @@ fn openmpi(job: &Job) -> Plan {
     argv.extend(cores(Starter::Openmpi, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
-    Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
+    LauncherCommand { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
 }
 
-fn mpich(job: &Job) -> Plan {
+fn mpich(job: &JobSpec) -> LauncherCommand {
     let mut argv = vec![job.program.unwrap_or("mpiexec.hydra").to_owned()];
     if let Some(agent) = job.agent {
         // Not as `ssh`: Hydra would add a flag before the host's name.
@@ -148,12 +148,12 @@ fn mpich(job: &Job) -> Plan {
     argv.extend(cores(Starter::Mpich, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
-    Plan { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
+    LauncherCommand { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
 }
 
 /// The plan for `srun`. With `arbitrary` distribution it takes the nodes in the order of the host
 /// file, which has one line per rank.
-fn slurm(job: &Job) -> Plan {
+fn slurm(job: &JobSpec) -> LauncherCommand {
     let mut argv = vec![job.program.unwrap_or("srun").to_owned()];
     argv.extend([
         format!("--nodes={}", job.hosts.len()),
@@ -168,10 +168,10 @@ fn slurm(job: &Job) -> Plan {
     let lines = job.hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots));
     let hostfile = lines.take(job.ranks).map(|name| format!("{name}\n")).collect();
     let env = vec![("SLURM_HOSTFILE".to_owned(), job.hostfile.display().to_string())];
-    Plan { argv, env, hostfile }
+    LauncherCommand { argv, env, hostfile }
 }
 
-fn filled_in(template: &Template, job: &Job) -> Plan {
+fn filled_in(template: &Template, job: &JobSpec) -> LauncherCommand {
     let names: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).collect();
     let slots = job.hosts.iter().map(|host| host.slots).max().unwrap_or(1);
     let command: Vec<String> = job.command.iter().map(|word| shell_quoted(word)).collect();
@@ -184,7 +184,7 @@ fn filled_in(template: &Template, job: &Job) -> Plan {
         .replace("{hosts}", &names.join(","))
         .replace("{command}", &command.join(" "));
     let argv = vec!["/bin/sh".into(), "-c".into(), line];
-    Plan { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
+    LauncherCommand { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
 }
 
 /// The shell command for a node: runs `words`, a program and its arguments, in `folder`. A missing
@@ -239,15 +239,20 @@ mod tests {
         Host { name: name.to_owned(), slots }
     }
 
-    fn lines(launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> Plan {
+    fn lines(launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> LauncherCommand {
         lines_of(1, launcher, agent, extra)
     }
 
-    fn lines_of(threads: usize, launcher: &Launcher, agent: Option<&str>, extra: &[&str]) -> Plan {
+    fn lines_of(
+        threads: usize,
+        launcher: &Launcher,
+        agent: Option<&str>,
+        extra: &[&str],
+    ) -> LauncherCommand {
         let hosts = [host("n1", 2), host("s1", 2)];
         let command = ["/opt/skt-hpl", "--n", "2000", "--out", "my report"].map(str::to_owned);
         let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
-        let job = Job {
+        let job = JobSpec {
             ranks: 4,
             threads,
             helper_cores: 0,

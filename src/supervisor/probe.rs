@@ -12,7 +12,7 @@ use skt_terms::named;
 use skt_terms::shown::shown_message;
 
 use super::links::addresses::{self, Address};
-use super::links::{Found, Link, Partner, exchange};
+use super::links::{Link, LinkState, Partner, exchange};
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
@@ -227,8 +227,8 @@ impl Answer {
         let texts = texts.chain(answer.addresses.iter_mut().map(|address| &mut address.interface));
         let texts = texts.chain(answer.links.iter_mut().flat_map(|link| {
             let why = match &mut link.found {
-                Found::Alive => None,
-                Found::Dead(why) | Found::Unknown(why) => Some(why),
+                LinkState::Alive => None,
+                LinkState::Dead(why) | LinkState::Unknown(why) => Some(why),
             };
             why.into_iter().chain([&mut link.to])
         }));

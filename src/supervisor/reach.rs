@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::hosts::Host;
-use super::links::{Found, Partner, exchange};
+use super::links::{LinkState, Partner, exchange};
 use crate::doctor::finding::{Finding, Kind};
 use crate::doctor::names::{self, View};
 use crate::doctor::rules::names as rules;
@@ -30,8 +30,10 @@ pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
     let mut alive = Vec::new();
     for link in links {
         match link.found {
-            Found::Dead(why) => found.push(out_of_reach(&link.to, "no packet comes back", &why)),
-            Found::Alive | Found::Unknown(_) => alive.push(link.to),
+            LinkState::Dead(why) => {
+                found.push(out_of_reach(&link.to, "no packet comes back", &why))
+            }
+            LinkState::Alive | LinkState::Unknown(_) => alive.push(link.to),
         }
     }
     let (mut views, lost) = ask_all(&alive, &names, agent);

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::state::{State, Status};
+use super::state::{Status, SupervisorState};
 
 /// The state of the run in one line.
-pub fn status_line(state: &State, now_unix: f64) -> String {
+pub fn status_line(state: &SupervisorState, now_unix: f64) -> String {
     let elapsed = now_unix - state.started_unix;
     let what = match (&state.last_beat, state.status) {
         (_, Status::Finished) => "finished".to_owned(),
@@ -29,7 +29,7 @@ pub fn status_line(state: &State, now_unix: f64) -> String {
 }
 
 /// The timelines of all failures as a table; empty if there was no failure.
-pub fn timelines(state: &State) -> Vec<String> {
+pub fn timelines(state: &SupervisorState) -> Vec<String> {
     if state.failures.is_empty() {
         return Vec::new();
     }
@@ -60,7 +60,7 @@ pub fn timelines(state: &State) -> Vec<String> {
 }
 
 /// The whole record of a run as JSON.
-pub fn account(state: &State) -> Value {
+pub fn account(state: &SupervisorState) -> Value {
     let failures: Vec<Value> = state
         .failures
         .iter()

@@ -12,11 +12,11 @@ use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Event, Inquiry, Machine, Rules, Start};
 use super::job::{self, Job};
-use super::launcher::{self, Launcher, Plan};
+use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::Lines;
 use super::probe::Purpose;
 use super::process::{self, Process};
-use super::state::{Folder, State, StateError, Status};
+use super::state::{Folder, StateError, Status, SupervisorState};
 use super::survey::{self, Limits};
 use super::terminal::Terminal;
 use super::watch::Watch;
@@ -80,7 +80,7 @@ impl Shell {
                 folder.tidy();
                 let _ = fs::remove_file(folder.file("events.jsonl"));
                 let pool = options.pool.clone();
-                State::new(&options.run_id, &options.command, options.ranks, pool, me)
+                SupervisorState::new(&options.run_id, &options.command, options.ranks, pool, me)
             }
             Some(old) if old.command != options.command || old.ranks != options.ranks => {
                 let command = old.command.join(" ");
@@ -365,7 +365,7 @@ impl Shell {
         Ok(Job::new(launcher, Some(child), outputs))
     }
 
-    fn plan(&self, start: &Start, hostfile: &std::path::Path) -> Plan {
+    fn plan(&self, start: &Start, hostfile: &std::path::Path) -> LauncherCommand {
         let options = &self.options;
         let mut command = vec![options.program_file.display().to_string(), "run".into()];
         command.extend_from_slice(&options.command);
@@ -376,7 +376,7 @@ impl Shell {
             // The limit is a point in time, so that a new job does not start it again.
             command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
         }
-        let job = launcher::Job {
+        let job = launcher::JobSpec {
             ranks: options.ranks,
             threads: options.threads,
             helper_cores: options.helper_cores,

@@ -136,7 +136,7 @@ pub fn survey(
 
 /// What became of a probe.
 #[derive(Debug)]
-enum Outcome {
+enum ProbeOutcome {
     /// The node's answer.
     Answer(Box<Answer>),
     /// It failed, and how.
@@ -147,7 +147,7 @@ enum Outcome {
 
 /// A survey in progress.
 struct Asking<'a> {
-    outcomes: BTreeMap<String, Outcome>,
+    outcomes: BTreeMap<String, ProbeOutcome>,
     agent_fault: Option<(String, io::Error)>,
     /// What a rank's segments take on the nodes that have some.
     held_bytes: u64,
@@ -216,7 +216,7 @@ impl<'a> Asking<'a> {
             }
             Err(error) => {
                 // It says nothing of the node.
-                self.outcomes.insert(name.to_owned(), Outcome::Unknown);
+                self.outcomes.insert(name.to_owned(), ProbeOutcome::Unknown);
                 self.agent_fault = Some((argv[0].clone(), error));
             }
         }
@@ -235,11 +235,11 @@ impl<'a> Asking<'a> {
                     let ranks = host.map_or(1, |host| host.slots as u64).max(1);
                     self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
                     self.lines.keep(&probe.name, probe.line);
-                    Outcome::Answer(answer)
+                    ProbeOutcome::Answer(answer)
                 }
-                Heard::End(why) if probe.is_new => Outcome::Failed(why),
+                Heard::End(why) if probe.is_new => ProbeOutcome::Failed(why),
                 Heard::Nothing if waited >= limit => {
-                    Outcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
+                    ProbeOutcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
                 }
                 Heard::Nothing
                     if probe.is_new || waited < RENEW_AFTER || limits.purpose == Purpose::Links =>
@@ -259,15 +259,15 @@ impl<'a> Asking<'a> {
     /// Whether a node can take part, as far as it has answered.
     fn health(&self, host: &Host) -> Health {
         match self.outcomes.get(&host.name) {
-            None | Some(Outcome::Unknown) => Health::Unknown,
-            Some(Outcome::Failed(why)) => Health::Ill(why.clone()),
+            None | Some(ProbeOutcome::Unknown) => Health::Unknown,
+            Some(ProbeOutcome::Failed(why)) => Health::Ill(why.clone()),
             // These ask for a sign of life, or of others.
-            Some(Outcome::Answer(_))
+            Some(ProbeOutcome::Answer(_))
                 if matches!(self.limits.purpose, Purpose::Look | Purpose::Links) =>
             {
                 Health::Well
             }
-            Some(Outcome::Answer(answer)) => {
+            Some(ProbeOutcome::Answer(answer)) => {
                 let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
                 match fault::of(answer, host.slots as u64, held_bytes, rank_bytes) {
                     None => Health::Well,
@@ -291,7 +291,7 @@ impl<'a> Asking<'a> {
                     let waited = probe.started.elapsed().as_secs_f64();
                     let why =
                         format!("no answer in {waited:.1} s, and no packet comes back from it");
-                    self.outcomes.insert(probe.name, Outcome::Failed(why));
+                    self.outcomes.insert(probe.name, ProbeOutcome::Failed(why));
                 } else {
                     self.under_way.push(probe);
                 }
@@ -373,8 +373,8 @@ impl<'a> Asking<'a> {
         }
         if self.judged.0 != self.outcomes.len() {
             let findings = { &self.outcomes }.iter().filter_map(|(name, outcome)| match outcome {
-                Outcome::Answer(answer) => Some((name.clone(), answer.links.clone())),
-                Outcome::Failed(_) | Outcome::Unknown => None,
+                ProbeOutcome::Answer(answer) => Some((name.clone(), answer.links.clone())),
+                ProbeOutcome::Failed(_) | ProbeOutcome::Unknown => None,
             });
             let dead = verdict::dead(&findings.collect(), &[], &[]);
             let are_dead = silent.iter().all(|name| dead.contains_key(*name));
@@ -393,7 +393,7 @@ impl<'a> Asking<'a> {
     /// lost; others were not waited for.
     fn stop(mut self, silence_counts: bool) -> Survey {
         // A look ends with the first that is ill: the others' time was not up.
-        let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+        let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
         let is_look = self.limits.purpose == Purpose::Look;
         let is_cut_short = is_look && self.outcomes.values().any(is_failed);
         for probe in std::mem::take(&mut self.under_way) {
@@ -402,21 +402,21 @@ impl<'a> Asking<'a> {
                 let waited = probe.started.elapsed().as_secs_f64();
                 let is_suspect = self.limits.suspects.contains(&probe.name);
                 let broke = if is_suspect { ", and a connection to it broke" } else { "" };
-                Outcome::Failed(format!(
+                ProbeOutcome::Failed(format!(
                     "no answer in {waited:.1} s, after all others had \
                          answered{broke}"
                 ))
             } else {
                 self.lines.keep(&probe.name, probe.line);
-                Outcome::Unknown
+                ProbeOutcome::Unknown
             };
             self.outcomes.insert(probe.name, outcome);
         }
         let asked = self.pool.active.iter().chain(&self.pool.spares);
         let health = asked.map(|host| (host.name.clone(), self.health(host))).collect();
         let answers = self.outcomes.into_iter().filter_map(|(name, outcome)| match outcome {
-            Outcome::Answer(answer) => Some((name, *answer)),
-            Outcome::Failed(_) | Outcome::Unknown => None,
+            ProbeOutcome::Answer(answer) => Some((name, *answer)),
+            ProbeOutcome::Failed(_) | ProbeOutcome::Unknown => None,
         });
         let slowest = self.slowest.max(self.slowest_opening);
         Survey { answers: answers.collect(), health, agent_fault: self.agent_fault, slowest }
@@ -559,7 +559,7 @@ mod tests {
         asking.slowest_opening = Duration::from_secs(200);
         let answers = well.iter().map(|name| {
             let answer = Answer { links: Vec::new(), ..answer() };
-            ((*name).to_owned(), Outcome::Answer(Box::new(answer)))
+            ((*name).to_owned(), ProbeOutcome::Answer(Box::new(answer)))
         });
         asking.outcomes = answers.collect();
         asking.is_enough()

@@ -18,7 +18,7 @@ use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::group;
 use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::{CheckpointError, Found};
+use skt_hpl::checkpoint::protocol::{CheckpointError, FoundRun};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store, SysV};
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::comm::threads::{ThreadComm, run};
@@ -128,7 +128,7 @@ pub struct Ran {
 
 /// The work of a start.
 pub struct Work {
-    pub found: Found,
+    pub found: FoundRun,
     pub resumed: bool,
     pub protection: Protection,
     /// Seconds of the run, and the first value that an observer was told.

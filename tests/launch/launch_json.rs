@@ -11,7 +11,7 @@ use serde_json::Value;
 use skt_hpl::supervisor::hosts::{Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::process::Process;
 use skt_hpl::supervisor::report::account;
-use skt_hpl::supervisor::state::{Failure, State, Status};
+use skt_hpl::supervisor::state::{Failure, Status, SupervisorState};
 
 /// Flags with which the job starts on any number of cores.
 const LOCAL: &str = "--launcher openmpi --launcher-arg=--oversubscribe --launcher-arg=--bind-to \
@@ -73,7 +73,7 @@ fn a_run_with_failures_satisfies_the_schema() {
     let out = OutOfUse { host: host("n2"), why: "no answer".into() };
     let pool = Pool { active: vec![host("n1"), host("n3")], spares: Vec::new(), out: vec![out] };
     let me = Process::of(std::process::id() as i32).expect("this process");
-    let mut state = State::new("r", &["--n".into(), "8".into()], 4, pool, me);
+    let mut state = SupervisorState::new("r", &["--n".into(), "8".into()], 4, pool, me);
     published().check(&account(&state));
     let known = Failure {
         start: 1,

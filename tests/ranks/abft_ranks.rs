@@ -14,7 +14,8 @@ use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, At, CheckEvery, Checked, Flip, GoOn, Hook, Refusal, Watcher, Weights, image_doubles,
+    AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, Hook, Watcher, Weights,
+    image_doubles,
 };
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
@@ -350,7 +351,9 @@ fn assert_refused(
 ) {
     for result in results {
         match result {
-            Err(AbftError::Refused(Refusal::Lost { row: at, ranks: lost, most: of, .. })) => {
+            Err(AbftError::Refused(AbftRefusal::Lost {
+                row: at, ranks: lost, most: of, ..
+            })) => {
                 assert_eq!((*at, &lost[..], *of), (row, ranks, most), "{what}");
             }
             other => panic!("{what}: {other:?}"),
@@ -381,7 +384,7 @@ fn more_losses_than_checksums_are_refused_by_all() {
                     assert!([None, Some(panels)].contains(&solution.resumed), "{what}");
                     accepted += 1;
                 }
-                Err(AbftError::Refused(Refusal::Lost { ranks, .. })) => {
+                Err(AbftError::Refused(AbftRefusal::Lost { ranks, .. })) => {
                     assert!(gone.iter().all(|rank| ranks.contains(rank)), "{what}: {ranks:?}");
                     let torn = ranks.iter().filter(|&rank| !gone.contains(rank));
                     assert!(torn.clone().all(|&rank| left.trails[rank].is_torn()), "{what}");
@@ -453,7 +456,8 @@ fn memory_of_another_system_is_refused() {
         memory[0] = left.memory[0].clone();
         memory[0].resize(doubles, 0.0);
         for result in other.start(&memory, &patient(3, 1), 2).outcome.results {
-            let refused = matches!(result, Err(AbftError::Refused(Refusal::Foreign { rank: 0 })));
+            let refused =
+                matches!(result, Err(AbftError::Refused(AbftRefusal::Foreign { rank: 0 })));
             assert!(refused, "{result:?}");
         }
     }
@@ -796,14 +800,14 @@ fn images_of_each_cut_lead_to_x() {
 }
 
 /// Why the ranks cannot continue from what is in memory.
-fn refusal(job: &Job, memory: &mut Memory) -> Option<Refusal> {
+fn refusal(job: &Job, memory: &mut Memory) -> Option<AbftRefusal> {
     let own: Vec<Mutex<Vec<f64>>> = memory.drain(..).map(Mutex::new).collect();
     let said = run(job.ranks(), |comm| {
         let mut memory = own[comm.rank()].lock().expect("one thread has it");
         job.on(&comm, &mut memory, |system, memory| system.refusal(memory))
     });
     memory.extend(own.into_iter().map(|memory| memory.into_inner().expect("not poisoned")));
-    let said: Vec<Option<Refusal>> = said.into_iter().map(|said| said.expect("told")).collect();
+    let said: Vec<Option<AbftRefusal>> = said.into_iter().map(|said| said.expect("told")).collect();
     assert!(said.iter().all(|other| *other == said[0]), "{said:?}");
     said[0].clone()
 }
@@ -850,7 +854,10 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let is_told =
         |ended: &Result<_, AbftError>| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_))));
     assert!(results.iter().all(is_told), "{results:?}");
-    assert!(matches!(refusal(&job, &mut without(&told.memory, &[3])), Some(Refusal::Wrong { .. })));
+    assert!(matches!(
+        refusal(&job, &mut without(&told.memory, &[3])),
+        Some(AbftRefusal::Wrong { .. })
+    ));
     // Until the other ranks learn of it, only the rank of the checksums has noticed it. The first
     // time, each rank writes that nothing is wrong.
     let of_3 = |line: &String| line.ends_with(" rank 3: wrong 0");
@@ -858,20 +865,20 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let (noticed, _): (u64, _) = written.nth(1).expect("noticed");
     let is_known_to_3_alone = |memory: &Memory| {
         let is_wrong = |left: &Memory| {
-            matches!(refusal(&job, &mut left.clone()), Some(Refusal::Wrong { rank: 3 }))
+            matches!(refusal(&job, &mut left.clone()), Some(AbftRefusal::Wrong { rank: 3 }))
         };
         is_wrong(memory) && !is_wrong(&without(memory, &[3]))
     };
     let mut left = (noticed + 1..).map(|step| start(vec![Kill { step, rank: 0 }]).memory).take(9);
     let mut memory = left.find(is_known_to_3_alone).expect("a death before it is told");
-    assert!(matches!(refusal(&job, &mut memory), Some(Refusal::Wrong { rank: 3 })));
+    assert!(matches!(refusal(&job, &mut memory), Some(AbftRefusal::Wrong { rank: 3 })));
     for rank in 0..job.ranks() {
         let left = refusal(&job, &mut without(&memory, &[rank]));
-        assert!(matches!(left, Some(Refusal::Wrong { .. })), "without rank {rank}: {left:?}");
+        assert!(matches!(left, Some(AbftRefusal::Wrong { .. })), "without rank {rank}: {left:?}");
     }
-    assert_eq!(refusal(&job, &mut job.untouched()), Some(Refusal::Nothing));
+    assert_eq!(refusal(&job, &mut job.untouched()), Some(AbftRefusal::Nothing));
     let mut lost = without(&images(&job, cut), &[0, 1]);
-    assert!(matches!(refusal(&job, &mut lost), Some(Refusal::Lost { .. })));
+    assert!(matches!(refusal(&job, &mut lost), Some(AbftRefusal::Lost { .. })));
     assert_eq!(refusal(&job, &mut without(&images(&job, cut), &[2])), None);
 }
 

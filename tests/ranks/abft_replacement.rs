@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use crate::abft::{self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, spec};
 use skt_hpl::config::{Swap, TestSpec};
-use skt_hpl::hpl::pgesv::abft::{AbftError, CheckEvery, Refusal, Weights};
+use skt_hpl::hpl::pgesv::abft::{AbftError, AbftRefusal, CheckEvery, Weights};
 use skt_sim::fibers::{Kill, Linger, Options};
 
 /// The bound of the residual.
@@ -237,11 +237,11 @@ fn a_further_death_is_told_and_never_gives_a_wrong_x() {
                             assert_solves(&job, &solution.x, &what);
                             assert!(is_solved || !is_replaced, "{}, {what}", job.name());
                         }
-                        Err(AbftError::Refused(Refusal::Replaced { column, .. })) => {
+                        Err(AbftError::Refused(AbftRefusal::Replaced { column, .. })) => {
                             assert_eq!(*column, first % job.width());
                             assert!(is_replaced && !is_solved, "{}, {what}", job.name());
                         }
-                        Err(AbftError::Refused(Refusal::Lost { .. })) => {
+                        Err(AbftError::Refused(AbftRefusal::Lost { .. })) => {
                             assert!(is_torn, "{}, {what}", job.name());
                         }
                         Err(error) => panic!("{}, {what}: {error}", job.name()),
@@ -298,7 +298,7 @@ fn losses_of_two_process_columns_are_refused() {
     let options = deadly(job.ranks() - 1, 1, Vec::new(), Linger::UntilBlocked);
     let start = job.start_without(&[0], &memory, &options, 2);
     for result in &start.outcome.results {
-        let refusal = Refusal::Scattered { column: 0, ranks: vec![4] };
+        let refusal = AbftRefusal::Scattered { column: 0, ranks: vec![4] };
         assert!(matches!(result, Err(AbftError::Refused(why)) if *why == refusal), "{result:?}");
     }
     let x = job.finish(&start.memory, 1, 3).x;

@@ -11,7 +11,7 @@ use skt_hpl::config::TestSpec;
 use skt_hpl::hpl::comm::CommError;
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, Beginning, CheckEvery, Checked, Flip, MendedRank, Refusal, Unverified, Watcher,
+    AbftError, AbftRefusal, Beginning, CheckEvery, Checked, Flip, MendedRank, Unverified, Watcher,
     Weights, image_doubles,
 };
 use skt_hpl::hpl::pgesv::wrong::NotMended;
@@ -129,7 +129,7 @@ fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
         Err(AbftError::Solve(SolveError::Wrong(wrong))) => {
             Some(Fate::Wrong { process_row: wrong.process_row, ranks: wrong.suspects.clone() })
         }
-        Err(AbftError::Refused(Refusal::Wrong { .. } | Refusal::Lost { .. })) => {
+        Err(AbftError::Refused(AbftRefusal::Wrong { .. } | AbftRefusal::Lost { .. })) => {
             Some(Fate::Refused)
         }
         Err(AbftError::Solve(SolveError::Pivot { .. })) => Some(Fate::NoPivot),

@@ -11,7 +11,7 @@ use lapack::dgesv;
 use ndarray::Array2;
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::comm::threads::{ThreadComm, run};
-use skt_hpl::hpl::comm::{Comm, CommError, PanelBuf, SendRequest, Tag, collect};
+use skt_hpl::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
 use skt_hpl::hpl::pgesv::steps::Final;
@@ -397,7 +397,7 @@ impl Comm for Counting {
 
     fn isend(
         &self,
-        buf: Arc<PanelBuf>,
+        buf: Arc<PageBuf>,
         range: Range<usize>,
         dest: usize,
         tag: Tag,
@@ -408,7 +408,7 @@ impl Comm for Counting {
 
     fn irecv(
         &self,
-        buf: PanelBuf,
+        buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,

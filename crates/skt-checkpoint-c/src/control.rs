@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
-use skt_checkpoint::comm::{Comm as _, CommError, PanelBuf, SendRequest as _, Tag};
+use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _, Tag};
 
 use crate::code::{Code, Result, Stop};
 
@@ -248,7 +248,7 @@ impl Control {
     /// Sends without waiting for the receiver, who may never come.
     fn send(&self, word: &Word, rank: usize, tag: Tag) -> Result<()> {
         let doubles = WORD_BYTES / size_of::<f64>();
-        let mut buffer = PanelBuf::for_messages(doubles).map_err(|why| lost(&why))?;
+        let mut buffer = PageBuf::for_messages(doubles).map_err(|why| lost(&why))?;
         bytemuck::cast_slice_mut(&mut buffer[..]).copy_from_slice(&word.encode());
         let sent =
             self.comm.isend(buffer.into(), 0..doubles, rank, tag).map_err(|why| lost(&why))?;

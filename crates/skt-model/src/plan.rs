@@ -61,7 +61,7 @@ pub enum Encoder {
 
 /// A machine, and what is asked of a run on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Machine {
+pub struct PlannedMachine {
     /// Number of nodes that compute.
     pub nodes: usize,
     /// Number of nodes that wait; `None` for as many as it takes.
@@ -210,7 +210,7 @@ impl Plan {
     }
 }
 
-impl Machine {
+impl PlannedMachine {
     /// Checks the machine.
     ///
     /// # Errors
@@ -563,7 +563,7 @@ struct EfficiencyCurve {
 
 impl EfficiencyCurve {
     /// The curve over all orders from `least` to `most`, both multiples of NB.
-    fn walked(machine: &Machine, least: usize, most: usize) -> Result<Self, ModelError> {
+    fn walked(machine: &PlannedMachine, least: usize, most: usize) -> Result<Self, ModelError> {
         const POINTS: i32 = 4;
         let ratio = most as f64 / least as f64;
         let mut orders: Vec<usize> = (0..POINTS)
@@ -640,8 +640,8 @@ mod tests {
     use crate::path::{Changes, predict};
     use crate::{HOUR_SECONDS, YEAR_SECONDS};
 
-    fn cluster(nodes: usize, node_mtbf_seconds: f64) -> Machine {
-        Machine {
+    fn cluster(nodes: usize, node_mtbf_seconds: f64) -> PlannedMachine {
+        PlannedMachine {
             nodes,
             spares: Some(50),
             ranks_per_node: 2,
@@ -673,9 +673,9 @@ mod tests {
         let at_once = cluster(64, YEAR_SECONDS);
         let overlapped = at_once.encoding(Encoder::Overlapped);
         // 8 cores, of which the solver has 4.
-        let helped = Machine { helper_cores: 4, ranks_per_node: 1, ..at_once };
+        let helped = PlannedMachine { helper_cores: 4, ranks_per_node: 1, ..at_once };
         let helped = helped.encoding(Encoder::Helpers);
-        let best = |machine: &Machine| {
+        let best = |machine: &PlannedMachine| {
             let plan = machine.plan().unwrap();
             plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()]
         };
@@ -692,7 +692,8 @@ mod tests {
         assert!(beside.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
         assert_eq!(helped.encoding(Encoder::AtOnce), at_once);
         // Of 12 cores, 3 helper cores leave 2 ranks of 4 threads, with one core idle.
-        let uneven = Machine { cores_per_node: 12, helper_cores: 3, ranks_per_node: 2, ..at_once };
+        let uneven =
+            PlannedMachine { cores_per_node: 12, helper_cores: 3, ranks_per_node: 2, ..at_once };
         assert_eq!(uneven.encoding(Encoder::AtOnce).ranks_per_node, 3);
         let parts = beside.time_parts();
         let all = parts.work_seconds
@@ -718,7 +719,7 @@ mod tests {
     #[test]
     fn memory_for_checkpoints_that_are_never_taken_is_the_matrix() {
         // Nodes of five years of MTBF; 1.2 h with self, in which no checkpoint is due.
-        let machine = Machine {
+        let machine = PlannedMachine {
             ranks_per_node: 8,
             threads: 16,
             cores_per_node: 128,
@@ -777,7 +778,7 @@ mod tests {
 
     #[test]
     fn spares_follow_from_the_choice_and_do_not_decide_it() {
-        let with = |spares| Machine { spares, ..cluster(1_000, 1.0 * YEAR_SECONDS) };
+        let with = |spares| PlannedMachine { spares, ..cluster(1_000, 1.0 * YEAR_SECONDS) };
         let free = with(None).plan().unwrap();
         let fewest = free.choice().fewest_spares.unwrap();
         assert!(fewest > 0);
@@ -800,10 +801,10 @@ mod tests {
         };
         assert!(at(0.01e9) < 0.2 * at(10e9), "{} {}", at(0.01e9), at(10e9));
         // One node has no network.
-        let alone = Machine { nodes: 1, ..cluster(1, YEAR_SECONDS) };
+        let alone = PlannedMachine { nodes: 1, ..cluster(1, YEAR_SECONDS) };
         let mut slow = alone;
         slow.network.transfer_seconds_per_byte = 1e-6;
-        let efficiency = |machine: Machine| machine.plan().unwrap().choice().hpl_efficiency;
+        let efficiency = |machine: PlannedMachine| machine.plan().unwrap().choice().hpl_efficiency;
         assert_eq!(efficiency(alone), efficiency(slow));
     }
 
@@ -833,7 +834,7 @@ mod tests {
 
     #[test]
     fn a_measured_rate_takes_the_place_of_the_computed_checkpoint() {
-        let machine = Machine {
+        let machine = PlannedMachine {
             checkpoint_bytes_per_second: Some(1e9),
             ..cluster(1_000, 1.0 * YEAR_SECONDS)
         };
@@ -914,9 +915,9 @@ mod tests {
 
     #[test]
     fn bad_machines_are_refused() {
-        let bad = Machine { node_mtbf_seconds: -1.0, ..cluster(4, 1.0) };
+        let bad = PlannedMachine { node_mtbf_seconds: -1.0, ..cluster(4, 1.0) };
         assert!(bad.plan().unwrap_err().to_string().starts_with("node_mtbf_seconds = -1"));
-        let tiny = Machine { node_memory_bytes: 1e5, ..cluster(4, YEAR_SECONDS) };
+        let tiny = PlannedMachine { node_memory_bytes: 1e5, ..cluster(4, YEAR_SECONDS) };
         assert!(matches!(tiny.plan(), Err(ModelError::Plan { .. })));
     }
 }

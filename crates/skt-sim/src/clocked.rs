@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
-use skt_checkpoint::comm::{Comm, CommError, PanelBuf, Result, SendRequest, Tag};
+use skt_checkpoint::comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
 
 /// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
 /// depend on the order.
@@ -557,7 +557,7 @@ impl Comm for ClockedComm {
 
     fn isend(
         &self,
-        buf: Arc<PanelBuf>,
+        buf: Arc<PageBuf>,
         range: Range<usize>,
         dest: usize,
         tag: Tag,
@@ -568,7 +568,7 @@ impl Comm for ClockedComm {
 
     fn irecv(
         &self,
-        buf: PanelBuf,
+        buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,
@@ -657,8 +657,8 @@ mod tests {
         (comm.now() - comm.world.epoch).as_secs_f64()
     }
 
-    fn buffer(doubles: usize) -> PanelBuf {
-        PanelBuf::new(doubles).expect("memory")
+    fn buffer(doubles: usize) -> PageBuf {
+        PageBuf::new(doubles).expect("memory")
     }
 
     #[test]

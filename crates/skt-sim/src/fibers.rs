@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
-use skt_checkpoint::comm::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_checkpoint::comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
@@ -754,7 +754,7 @@ pub struct Sending {
     tag: Tag,
     is_taken: bool,
     /// Kept, so that it is not free before the send is complete.
-    _buf: Arc<PanelBuf>,
+    _buf: Arc<PageBuf>,
 }
 
 impl SendRequest for Sending {
@@ -805,7 +805,7 @@ impl RecvRequest for Coming {
         Ok(is_here)
     }
 
-    fn wait(self) -> Result<PanelBuf> {
+    fn wait(self) -> Result<PageBuf> {
         self.receiving.wait()
     }
 }
@@ -877,7 +877,7 @@ impl Comm for SimComm {
 
     fn isend(
         &self,
-        buf: Arc<PanelBuf>,
+        buf: Arc<PageBuf>,
         range: Range<usize>,
         dest: usize,
         tag: Tag,
@@ -896,7 +896,7 @@ impl Comm for SimComm {
         Ok(Sending { comm: self.again(), id, dest, tag, is_taken, _buf: buf })
     }
 
-    fn irecv(&self, buf: PanelBuf, range: Range<usize>, source: usize, tag: Tag) -> Result<Coming> {
+    fn irecv(&self, buf: PageBuf, range: Range<usize>, source: usize, tag: Tag) -> Result<Coming> {
         let receive = (self.me(), self.group, self.members[source], tag);
         let mut state = self.world.lock();
         state.begun.push(receive);
@@ -1122,7 +1122,7 @@ mod tests {
                 receiver(&comm)?;
                 return Ok(true);
             }
-            let buf = Arc::new(PanelBuf::for_messages(1).expect("memory"));
+            let buf = Arc::new(PageBuf::for_messages(1).expect("memory"));
             let mut send = comm.isend(buf.clone(), 0..1, 1, 7)?;
             for _ in 0..20 {
                 assert_eq!(send.test()?, !rendezvous, "its receive has not begun");
@@ -1140,7 +1140,7 @@ mod tests {
     fn a_send_is_under_way_until_its_receive_begins() {
         let begins = |comm: &SimComm| {
             comm.recv(&mut [0u8], 0, 8)?;
-            let buf = PanelBuf::for_messages(1).expect("memory");
+            let buf = PageBuf::for_messages(1).expect("memory");
             let receive = comm.irecv(buf, 0..1, 0, 7)?;
             comm.send(&[0u8], 0, 9)?;
             receive.wait().map(drop)
@@ -1163,7 +1163,7 @@ mod tests {
     fn a_send_whose_receiver_dies_is_complete_if_the_receive_had_begun() {
         let dies = |comm: &SimComm| {
             comm.recv(&mut [0u8], 0, 8)?;
-            let buf = PanelBuf::for_messages(1).expect("memory");
+            let buf = PageBuf::for_messages(1).expect("memory");
             let receive = comm.irecv(buf, 0..1, 0, 7)?;
             comm.send(&[0u8], 0, 9)?;
             comm.point().step(&"the death")?;

@@ -10,7 +10,7 @@ use crate::checkpoint::store::{SegmentInfo, Store, StoreError};
 
 /// What was done with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum CleanOutcome {
     /// The segment is removed.
     Removed,
     /// The segment is kept.
@@ -40,14 +40,14 @@ pub fn outcome(
     store: &dyn Store,
     segment: &SegmentInfo,
     options: &CleanOptions,
-) -> Result<Outcome, StoreError> {
+) -> Result<CleanOutcome, StoreError> {
     if let Some(reason) = reason_to_keep(segment, options) {
-        return Ok(Outcome::Kept(reason));
+        return Ok(CleanOutcome::Kept(reason));
     }
     let name = &segment.name;
     // A segment that a process has begun to use meanwhile is kept.
     let is_removed = if options.force { store.remove(name)? } else { store.remove_unused(name)? };
-    Ok(if is_removed { Outcome::Removed } else { Outcome::Changed })
+    Ok(if is_removed { CleanOutcome::Removed } else { CleanOutcome::Changed })
 }
 
 fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Reason> {
@@ -62,16 +62,16 @@ fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Reaso
 }
 
 /// Counts and bytes of what was done with segments.
-pub fn sum(outcomes: &[(&SegmentInfo, Outcome)]) -> Cleaned {
+pub fn sum(outcomes: &[(&SegmentInfo, CleanOutcome)]) -> Cleaned {
     let mut sum = Cleaned::default();
     for (segment, outcome) in outcomes {
         match outcome {
-            Outcome::Removed => {
+            CleanOutcome::Removed => {
                 sum.removed += 1;
                 sum.removed_bytes += segment.bytes as u64;
             }
-            Outcome::Kept(_) => sum.kept += 1,
-            Outcome::Changed => {}
+            CleanOutcome::Kept(_) => sum.kept += 1,
+            CleanOutcome::Changed => {}
         }
     }
     sum
@@ -87,14 +87,15 @@ impl AddAssign for Cleaned {
 
 /// Writes what was done with the segments of one run: one line per outcome, or one per segment.
 pub fn write(
-    outcomes: &[(&SegmentInfo, Outcome)],
+    outcomes: &[(&SegmentInfo, CleanOutcome)],
     lines: Lines,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if lines == Lines::Segments {
         return outcomes.iter().try_for_each(|(segment, outcome)| line(segment, *outcome, out));
     }
-    let mut kinds: Vec<Outcome> = outcomes.iter().map(|(_, outcome)| of_run(*outcome)).collect();
+    let mut kinds: Vec<CleanOutcome> =
+        outcomes.iter().map(|(_, outcome)| of_run(*outcome)).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
@@ -103,8 +104,8 @@ pub fn write(
         let (what, sum) = (segments(of_kind().count()), units::bytes(bytes));
         let run = outcomes[0].0.name.run();
         match kind {
-            Outcome::Removed => writeln!(out, "removed {what} of run {run}, {sum}")?,
-            Outcome::Kept(reason) => {
+            CleanOutcome::Removed => writeln!(out, "removed {what} of run {run}, {sum}")?,
+            CleanOutcome::Kept(reason) => {
                 let why = match reason {
                     Reason::Attached | Reason::Live => "its processes are running",
                     Reason::Unseen => "its processes are in another container",
@@ -116,7 +117,7 @@ pub fn write(
                     "kept {what} of run {run}, {sum}: {why} ({by} removes them all the same)"
                 )?;
             }
-            Outcome::Changed => {}
+            CleanOutcome::Changed => {}
         }
     }
     Ok(())
@@ -124,20 +125,20 @@ pub fn write(
 
 /// The outcome under which a line of a run counts a segment: attached to a live process or created
 /// by one is the same there.
-fn of_run(outcome: Outcome) -> Outcome {
+fn of_run(outcome: CleanOutcome) -> CleanOutcome {
     match outcome {
-        Outcome::Kept(Reason::Live) => Outcome::Kept(Reason::Attached),
+        CleanOutcome::Kept(Reason::Live) => CleanOutcome::Kept(Reason::Attached),
         outcome => outcome,
     }
 }
 
 /// Writes what was done with a segment.
-fn line(segment: &SegmentInfo, outcome: Outcome, out: &mut dyn Write) -> io::Result<()> {
+fn line(segment: &SegmentInfo, outcome: CleanOutcome, out: &mut dyn Write) -> io::Result<()> {
     let SegmentInfo { name, creator_pid: pid, bytes, .. } = segment;
     let reason = match outcome {
-        Outcome::Removed => return writeln!(out, "removed {name}: {bytes} bytes"),
-        Outcome::Changed => return Ok(()),
-        Outcome::Kept(reason) => reason,
+        CleanOutcome::Removed => return writeln!(out, "removed {name}: {bytes} bytes"),
+        CleanOutcome::Changed => return Ok(()),
+        CleanOutcome::Kept(reason) => reason,
     };
     let why = match reason {
         Reason::Attached => "a process is attached".to_owned(),

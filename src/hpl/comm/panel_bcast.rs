@@ -22,7 +22,7 @@ use skt_terms::choice::Bcast;
 use skt_terms::rings::{self, long_members, ring_heads};
 use skt_terms::tree;
 
-use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 const TAG_PANEL: Tag = 0x100;
 const TAG_SPREAD: Tag = 0x101;
@@ -90,7 +90,7 @@ fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
 
 enum Piece<C: Comm> {
     Coming(C::Recv),
-    Here(Arc<PanelBuf>),
+    Here(Arc<PageBuf>),
     /// An error has ended the transfer.
     Lost,
 }
@@ -130,7 +130,7 @@ pub struct PanelBcast<C: Comm> {
     /// In a cell, as sends are progressed while the message is read.
     sends: RefCell<Vec<C::Send>>,
     /// The unused end of the buffer.
-    rest: Vec<PanelBuf>,
+    rest: Vec<PageBuf>,
 }
 
 impl<C: Comm> PanelBcast<C> {
@@ -140,7 +140,7 @@ impl<C: Comm> PanelBcast<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn start(row: &C, topology: Bcast, root: usize, buf: PanelBuf, len: usize) -> Result<Self> {
+    pub fn start(row: &C, topology: Bcast, root: usize, buf: PageBuf, len: usize) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
         let count = rings::pieces(topology, size, len * size_of::<f64>());
@@ -251,7 +251,7 @@ impl<C: Comm> PanelBcast<C> {
     /// # Panics
     /// Before [`Self::finish`].
     pub fn data(&self) -> &[f64] {
-        PanelBuf::whole(self.pieces.iter().map(|piece| match piece {
+        PageBuf::whole(self.pieces.iter().map(|piece| match piece {
             Piece::Here(buf) => &**buf,
             _ => panic!("a panel used before it has arrived"),
         }))
@@ -264,13 +264,13 @@ impl<C: Comm> PanelBcast<C> {
     ///
     /// # Panics
     /// Before [`Self::finish`].
-    pub fn reclaim(self) -> Result<PanelBuf> {
+    pub fn reclaim(self) -> Result<PageBuf> {
         self.sends.into_inner().into_iter().try_for_each(|send| send.wait())?;
         let pieces = self.pieces.into_iter().map(|piece| match piece {
             Piece::Here(buf) => Arc::into_inner(buf).expect("all its sends are complete"),
             _ => panic!("a panel released before it has arrived"),
         });
-        Ok(PanelBuf::join(pieces.chain(self.rest)))
+        Ok(PageBuf::join(pieces.chain(self.rest)))
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
         for (topology, size) in Bcast::ALL.iter().flat_map(|&it| (1..9).map(move |size| (it, size)))
         {
             run(size, |comm| {
-                let mut buf = PanelBuf::new(long + 40).expect("memory");
+                let mut buf = PageBuf::new(long + 40).expect("memory");
                 for (root, len) in
                     (0..size).flat_map(|root| [1, 3, 37, long].map(|len| (root, len)))
                 {
@@ -319,7 +319,7 @@ mod tests {
         for &topology in Bcast::ALL {
             run(6, |comm| {
                 // The pieces have different lengths.
-                let mut buf = PanelBuf::new(605).expect("memory");
+                let mut buf = PageBuf::new(605).expect("memory");
                 if comm.rank() == 2 {
                     buf.iter_mut().enumerate().for_each(|(i, x)| *x = i as f64);
                 }

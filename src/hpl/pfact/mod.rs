@@ -67,7 +67,7 @@ impl From<CommError> for PfactError {
 
 /// The position of this rank's rows of the panel in the matrix.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct PanelPosition {
     /// Global index of the panel's first column, and of its first row.
     pub j: usize,
     /// How rows are dealt out.
@@ -91,7 +91,7 @@ pub struct PanelWork<'a, C: Comm> {
     /// Global pivot row of each column, as doubles (exact below 2^53).
     pub ipiv: &'a mut [f64],
     /// The position of the rows in the matrix.
-    pub place: Place,
+    pub place: PanelPosition,
     /// The ranks of the process column.
     pub col: &'a C,
     /// Threads that may help.
@@ -107,7 +107,7 @@ impl<C: Comm> PanelWork<'_, C> {
 
     /// First active row of W when `done` pivots are done.
     fn active(&self, done: usize) -> usize {
-        let Place { j, rows, myrow, top } = self.place;
+        let PanelPosition { j, rows, myrow, top } = self.place;
         first_own_row(self.jb()) + rows.count_before(j + done, myrow) - top
     }
 
@@ -181,7 +181,7 @@ mod tests {
             let mut panel = PanelWork {
                 w: MatMut::col_major(&mut w, first + own, jb, first + own),
                 ipiv: &mut ipiv,
-                place: Place { j: 0, rows, myrow, top: 0 },
+                place: PanelPosition { j: 0, rows, myrow, top: 0 },
                 col: &col,
                 team: &Team::solo(),
                 offers: &mut pivot::Offers::new(jb, None),

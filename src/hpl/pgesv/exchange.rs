@@ -15,7 +15,7 @@ use super::half::Half;
 use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
-use crate::hpl::comm::{Comm, PanelBuf};
+use crate::hpl::comm::{Comm, PageBuf};
 use crate::hpl::swap;
 use crate::hpl::swap::node::NodeRows;
 use crate::hpl::update;
@@ -47,7 +47,7 @@ impl<C: Comm> RowExchange<C> {
         cols: usize,
         shared: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
-        let by_messages = || Self::with_u(p, nb, cols, || PanelBuf::new(nb * cols));
+        let by_messages = || Self::with_u(p, nb, cols, || PageBuf::new(nb * cols));
         shared.map_or_else(by_messages, |rows| Ok(Self::Node(rows)))
     }
 
@@ -60,7 +60,7 @@ impl<C: Comm> RowExchange<C> {
         p: usize,
         nb: usize,
         cols: usize,
-        u: impl FnOnce() -> std::io::Result<PanelBuf>,
+        u: impl FnOnce() -> std::io::Result<PageBuf>,
     ) -> Result<Self, SolveError> {
         if p == 1 {
             return Ok(Self::InPlace);
@@ -148,7 +148,7 @@ impl<C: Comm> RowExchange<C> {
         let arrived = match self {
             Self::InPlace => None,
             Self::Messages(buffers) => {
-                let way = swap::Way { swap: params.swap, threshold: params.swap_threshold };
+                let way = swap::SwapChoice { swap: params.swap, threshold: params.swap_threshold };
                 Some(swap::exchange(&grid.col, plan(), way, columns(), buffers)?)
             }
             // SAFETY: the caller's promise.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::steps::Final;
 use super::{LocalShape, SolveError};
-use crate::hpl::comm::PanelBuf;
+use crate::hpl::comm::PageBuf;
 use crate::machine::blas::MatMut;
 use crate::machine::blas::view::SharedMat;
 
@@ -83,7 +83,7 @@ pub trait Guard {
 
 /// A guard without checkpoints: plain memory, one cut at the end.
 pub struct Unguarded {
-    memory: PanelBuf,
+    memory: PageBuf,
     background: Nothing,
     start: Instant,
 }
@@ -94,7 +94,7 @@ impl Unguarded {
     /// # Errors
     /// When the system has no such memory.
     pub fn new(doubles: usize) -> std::io::Result<Self> {
-        Ok(Self { memory: PanelBuf::new(doubles)?, background: Nothing, start: Instant::now() })
+        Ok(Self { memory: PageBuf::new(doubles)?, background: Nothing, start: Instant::now() })
     }
 }
 

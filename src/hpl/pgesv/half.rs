@@ -8,20 +8,20 @@ use std::sync::Arc;
 use super::SolveError;
 use super::local::Local;
 use super::panel::Panel;
-use crate::hpl::comm::{Comm, PanelBuf};
+use crate::hpl::comm::{Comm, PageBuf};
 use crate::hpl::swap::direct::{Flight, Landed};
 use crate::hpl::swap::{Arrived, RowBuffers};
 
 /// The row exchange of one half, with its work space.
 pub(super) struct Half<C: Comm> {
     rows: Rows<C>,
-    u: PanelBuf,
+    u: PageBuf,
 }
 
 /// The state of the exchange.
 enum Rows<C: Comm> {
     /// The rows are in A.
-    Idle(PanelBuf),
+    Idle(PageBuf),
     /// The rows of a panel, by number, are being exchanged.
     UnderWay(usize, Flight<C>),
     /// The rows have arrived. Sends of this rank's rows may still be in progress.
@@ -36,8 +36,8 @@ impl<C: Comm> Half<C> {
     /// # Errors
     /// When there is no memory.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
-        let rows = Rows::Idle(PanelBuf::new(RowBuffers::rows_doubles(nb, cols))?);
-        Ok(Self { rows, u: PanelBuf::new(nb * cols)? })
+        let rows = Rows::Idle(PageBuf::new(RowBuffers::rows_doubles(nb, cols))?);
+        Ok(Self { rows, u: PageBuf::new(nb * cols)? })
     }
 
     /// Starts to exchange the rows of `panel` on the columns `cols`, unless the exchange is in
@@ -125,7 +125,7 @@ impl<C: Comm> Half<C> {
         Ok(())
     }
 
-    fn take_buffer(&mut self) -> Result<PanelBuf, SolveError> {
+    fn take_buffer(&mut self) -> Result<PageBuf, SolveError> {
         match mem::replace(&mut self.rows, Rows::Failed) {
             Rows::Idle(buffer) => Ok(buffer),
             Rows::Landed(landed) => Ok(landed.into_buffer()?),

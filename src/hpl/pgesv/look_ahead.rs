@@ -15,7 +15,7 @@ use super::product::{Unrecorded, multiply_narrow};
 use super::slots::PanelBuffers;
 use super::steps::Reached;
 use super::{Params, memory_error};
-use crate::hpl::comm::{Comm, PanelBuf};
+use crate::hpl::comm::{Comm, PageBuf};
 use crate::hpl::grid::Grid;
 use crate::hpl::pfact::pivot::SharedOffers;
 use crate::hpl::pfact::{self, PfactError};
@@ -29,7 +29,7 @@ pub(super) struct LookAhead<C: Comm> {
     panels: VecDeque<Panel<C>>,
     buffers: PanelBuffers,
     /// W, the work space of the panel that is being factored.
-    w: PanelBuf,
+    w: PageBuf,
     pivot_offers: pfact::pivot::Offers,
     /// The row exchange on the columns of one panel.
     exchange: RowExchange<C>,
@@ -52,7 +52,7 @@ impl<C: Comm> LookAhead<C> {
         // The panels of the look-ahead, and the one that is being applied.
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
         let exchange = RowExchange::new(grid.p, nb, nb, rows)?;
-        let w = PanelBuf::new(w).map_err(memory_error("the panel"))?;
+        let w = PageBuf::new(w).map_err(memory_error("the panel"))?;
         Ok(Self::with_buffers(params, buffers, w, offers, exchange))
     }
 
@@ -61,7 +61,7 @@ impl<C: Comm> LookAhead<C> {
     pub fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,
-        w: PanelBuf,
+        w: PageBuf,
         offers: Option<SharedOffers>,
         exchange: RowExchange<C>,
     ) -> Self {
@@ -246,7 +246,7 @@ impl<C: Comm> LookAhead<C> {
         let mut panel = pfact::PanelWork {
             w: w.rb(),
             ipiv,
-            place: pfact::Place { j: layout.j, rows, myrow, top: layout.top },
+            place: pfact::PanelPosition { j: layout.j, rows, myrow, top: layout.top },
             col: &local.grid.col,
             team: local.team,
             offers: &mut self.pivot_offers,

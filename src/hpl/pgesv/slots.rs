@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::{SolveError, memory_error};
 use crate::hpl::comm::node::NodeMemory;
-use crate::hpl::comm::{Comm, PanelBuf, Result};
+use crate::hpl::comm::{Comm, PageBuf, Result};
 use crate::hpl::grid::Grid;
 
 const READY: usize = 0;
@@ -29,7 +29,7 @@ const PAGE_DOUBLES: usize = 512;
 /// The memory of the panels of the look-ahead.
 pub enum PanelBuffers {
     /// Free buffers of this rank, which messages fill.
-    Messages(VecDeque<PanelBuf>),
+    Messages(VecDeque<PageBuf>),
     /// Slots in the owners' memory.
     Shared(SharedPanels),
 }
@@ -53,7 +53,7 @@ impl PanelBuffers {
                 return Ok(Self::Shared(SharedPanels { slots, taken: 0..0 }));
             }
         }
-        let buffers = (0..count).map(|_| PanelBuf::new(doubles)).collect::<std::io::Result<_>>();
+        let buffers = (0..count).map(|_| PageBuf::new(doubles)).collect::<std::io::Result<_>>();
         buffers.map(Self::Messages).map_err(memory_error("panels"))
     }
 
@@ -133,7 +133,7 @@ impl SharedPanels {
 /// The memory of one panel.
 pub enum PanelBuffer {
     /// A buffer of this rank.
-    Message(PanelBuf),
+    Message(PageBuf),
     /// A slot in the owner's memory.
     Shared(Slot),
 }

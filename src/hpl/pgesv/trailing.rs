@@ -159,20 +159,20 @@ impl<C: Comm> TrailingExchange<C> {
         index: usize,
         parts: &[Range<usize>],
         next: &[Range<usize>],
-    ) -> (&'e mut RowExchange<C>, Other<'e, C>) {
+    ) -> (&'e mut RowExchange<C>, OtherHalf<'e, C>) {
         match (&mut self.halves, parts, index) {
             (Some([left, right]), [_, cols], 0) => (
                 left,
-                Other { half: Some(right), leaving: Some((NeededIn::ThisStep, cols.clone())) },
+                OtherHalf { half: Some(right), leaving: Some((NeededIn::ThisStep, cols.clone())) },
             ),
             (Some([left, right]), [_, now], 1) => {
                 let leaving = match next {
                     [cols, right] if right == now => Some((NeededIn::NextStep, cols.clone())),
                     _ => None,
                 };
-                (right, Other { half: Some(left), leaving })
+                (right, OtherHalf { half: Some(left), leaving })
             }
-            _ => (&mut self.whole, Other { half: None, leaving: None }),
+            _ => (&mut self.whole, OtherHalf { half: None, leaving: None }),
         }
     }
 
@@ -192,13 +192,13 @@ enum NeededIn {
 }
 
 /// The half that is not being multiplied.
-pub(super) struct Other<'e, C: Comm> {
+pub(super) struct OtherHalf<'e, C: Comm> {
     half: Option<&'e mut RowExchange<C>>,
     /// The columns of this half, until their rows have been sent.
     leaving: Option<(NeededIn, Range<usize>)>,
 }
 
-impl<C: Comm> Other<'_, C> {
+impl<C: Comm> OtherHalf<'_, C> {
     /// Starts to send the rows of this half as soon as the panel with their pivots, of this step or
     /// the next one, has arrived; progresses their messages. Never waits for a message of this
     /// step. Returns whether the rows were sent by this call.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::{Plan, gather};
-use crate::hpl::comm::{Comm, PanelBuf, RecvRequest as _, Result, SendRequest as _, Tag};
+use crate::hpl::comm::{Comm, PageBuf, RecvRequest as _, Result, SendRequest as _, Tag};
 use crate::machine::blas::{MatMut, MatRef};
 
 const TAG_U: Tag = 0x124;
@@ -22,28 +22,28 @@ pub struct Flight<C: Comm> {
     plan: Arc<Plan>,
     width: usize,
     /// This rank's rows of U, and its displaced rows that leave it; other ranks still receive them.
-    own: [Arc<PanelBuf>; 2],
+    own: [Arc<PageBuf>; 2],
     sends: Vec<C::Send>,
     /// For each rank in order: its rows of U, and its displaced rows that come to this rank.
     coming: Vec<Coming<C>>,
     /// The unused end of the buffer.
-    rest: PanelBuf,
+    rest: PageBuf,
 }
 
 /// A message to this rank.
 enum Coming<C: Comm> {
     UnderWay(C::Recv),
     /// A message without rows, or from this rank to itself.
-    Nothing(PanelBuf),
+    Nothing(PageBuf),
 }
 
 /// An exchange whose rows have all arrived. Sends of this rank's rows may still be in progress.
 pub struct Landed<C: Comm> {
-    own: [Arc<PanelBuf>; 2],
+    own: [Arc<PageBuf>; 2],
     sends: Vec<C::Send>,
     /// For each rank in order: its rows of U, and its displaced rows that came to this rank.
-    coming: Vec<PanelBuf>,
-    rest: PanelBuf,
+    coming: Vec<PageBuf>,
+    rest: PageBuf,
     plan: Arc<Plan>,
     width: usize,
 }
@@ -55,7 +55,7 @@ impl<C: Comm> Flight<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PanelBuf) -> Result<Self> {
+    pub fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PageBuf) -> Result<Self> {
         let (me, ranks, width) = (plan.me, 0..col.size(), a.cols());
         let own = [plan.mine.len(), plan.leaving(me).len()];
         let of_rank = |rank: usize| {
@@ -126,7 +126,7 @@ impl<C: Comm> Flight<C> {
     pub fn land(self, mut a: MatMut) -> Result<Landed<C>> {
         let Self { plan, width, own, sends, coming, rest } = self;
         assert_eq!(a.cols(), width, "the columns that were exchanged");
-        let coming: Result<Vec<PanelBuf>> = coming.into_iter().map(Coming::wait).collect();
+        let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Coming::wait).collect();
         let coming = coming?;
         plan.move_staying(&mut a);
         for (rank, rows) in coming.iter().skip(1).step_by(2).enumerate() {
@@ -140,7 +140,7 @@ impl<C: Comm> Flight<C> {
 }
 
 impl<C: Comm> Coming<C> {
-    fn wait(self) -> Result<PanelBuf> {
+    fn wait(self) -> Result<PageBuf> {
         match self {
             Self::UnderWay(message) => message.wait(),
             Self::Nothing(part) => Ok(part),
@@ -164,9 +164,9 @@ impl<C: Comm> Landed<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn into_buffer(self) -> Result<PanelBuf> {
+    pub fn into_buffer(self) -> Result<PageBuf> {
         self.sends.into_iter().try_for_each(|message| message.wait())?;
         let own = self.own.map(|part| Arc::try_unwrap(part).ok().expect("all messages are sent"));
-        Ok(PanelBuf::join(own.into_iter().chain(self.coming).chain([self.rest])))
+        Ok(PageBuf::join(own.into_iter().chain(self.coming).chain([self.rest])))
     }
 }

@@ -26,7 +26,7 @@ pub use local::exchange as exchange_local;
 use std::ops::Range;
 
 use crate::config::Swap;
-use crate::hpl::comm::{Comm, PanelBuf, Result};
+use crate::hpl::comm::{Comm, PageBuf, Result};
 use crate::hpl::grid::Cyclic;
 use crate::machine::blas::view::SharedMat;
 use crate::machine::blas::{MatMut, MatRef, Rows};
@@ -200,8 +200,8 @@ impl Moves {
 
 /// Work space of an exchange by messages.
 pub struct RowBuffers {
-    rows: PanelBuf,
-    u: PanelBuf,
+    rows: PageBuf,
+    u: PageBuf,
 }
 
 impl RowBuffers {
@@ -213,9 +213,9 @@ impl RowBuffers {
     ///
     /// # Panics
     /// When `u` has another length.
-    pub fn new(nb: usize, cols: usize, u: PanelBuf) -> std::io::Result<Self> {
+    pub fn new(nb: usize, cols: usize, u: PageBuf) -> std::io::Result<Self> {
         assert_eq!(u.len(), nb * cols, "the place for U");
-        Ok(Self { rows: PanelBuf::new(Self::rows_doubles(nb, cols))?, u })
+        Ok(Self { rows: PageBuf::new(Self::rows_doubles(nb, cols))?, u })
     }
 
     /// Doubles of both buffers: the rows, and the solved U.
@@ -231,7 +231,7 @@ impl RowBuffers {
 
 /// How rows are exchanged by messages.
 #[derive(Debug, Clone, Copy)]
-pub struct Way {
+pub struct SwapChoice {
     /// Which messages carry the rows.
     pub swap: Swap,
     /// Columns above which [`Swap::Mix`] takes spread-roll, where P > 2.
@@ -258,7 +258,7 @@ pub struct Way {
 pub fn exchange<'r, C: Comm>(
     col: &C,
     plan: &Plan,
-    way: Way,
+    way: SwapChoice,
     a: MatMut,
     buffers: &'r mut RowBuffers,
 ) -> Result<Arrived<'r>> {
@@ -403,7 +403,7 @@ mod tests {
                 .flat_map(|l| (0..width).map(move |c| value(map.global(l, me), c)))
                 .collect();
             let plan = Arc::new(Plan::new(j, &ipiv, map, me));
-            let memory = |doubles| PanelBuf::new(doubles).expect("memory");
+            let memory = |doubles| PageBuf::new(doubles).expect("memory");
             let mut buffers = RowBuffers::new(nb, width, memory(nb * width)).expect("memory");
             let (rows, u) = (NodeRows::rows_doubles(nb, width), NodeRows::u_doubles(nb, width));
             let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
@@ -423,7 +423,7 @@ mod tests {
                     Arrived::on_this_rank(rows, &mut u, width)
                 }
                 How::Messages(swap) => {
-                    let way = Way { swap, threshold: 4 };
+                    let way = SwapChoice { swap, threshold: 4 };
                     exchange(&comm, &plan, way, view, &mut buffers)?
                 }
                 How::Node => node_rows.exchange(&comm, &plan, &Team::solo(), view)?,

@@ -22,7 +22,7 @@ pub fn copy(source: MatRef, mut target: MatMut) {
     } else {
         (source.rows(), source.cols())
     };
-    let job = Job {
+    let job = Transposition {
         from: source.as_ptr(),
         from_ld: source.ld(),
         to: target.as_mut_ptr(),
@@ -44,7 +44,7 @@ pub fn copy(source: MatRef, mut target: MatMut) {
 }
 
 /// A copy of element (line, at) of `from` to (at, line) of `to`, for all of both.
-struct Job {
+struct Transposition {
     from: *const f64,
     from_ld: usize,
     to: *mut f64,
@@ -77,7 +77,7 @@ macro_rules! block_of_squares {
     };
 }
 
-impl Job {
+impl Transposition {
     /// Copies a block with the best instructions of this CPU.
     ///
     /// # Safety

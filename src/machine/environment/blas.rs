@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use serde::Serialize;
-use skt_checkpoint::comm::PanelBuf;
+use skt_checkpoint::comm::PageBuf;
 use skt_terms::units;
 
 use crate::machine::tuning::TUNING;
@@ -222,7 +222,7 @@ pub struct NoWorkSpace {
 pub(super) fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
     // Mapped, never touched.
-    let mapped = PanelBuf::new(bytes / size_of::<f64>());
+    let mapped = PageBuf::new(bytes / size_of::<f64>());
     mapped.map(drop).map_err(|why| NoWorkSpace { threads, bytes, why })
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use skt_checkpoint::comm::PanelBuf;
+use skt_checkpoint::comm::PageBuf;
 
 use super::BlasInfo;
 use super::blas::{self, NoWorkSpace};
@@ -90,7 +90,7 @@ fn dgemm_by(
     const DEPTH: usize = 256;
     const ONE: usize = ROWS * COLS + DEPTH * (ROWS + COLS);
     let threads = team.threads();
-    let mut memory = PanelBuf::new(ONE * threads).map_err(|why| NoWorkSpace {
+    let mut memory = PageBuf::new(ONE * threads).map_err(|why| NoWorkSpace {
         threads,
         bytes: ONE * threads * size_of::<f64>(),
         why,

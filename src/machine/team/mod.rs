@@ -38,17 +38,17 @@ mod sync {
 }
 
 /// A job of the workers: called with the worker's number, `1..threads`.
-type Job = *const (dyn Fn(usize) + Sync);
+type Task = *const (dyn Fn(usize) + Sync);
 
 #[derive(Clone, Copy)]
-struct SendJob(Job);
+struct SendTask(Task);
 
 // SAFETY: the closure is Sync, and `Team::fork` keeps it alive until all workers are done.
-unsafe impl Send for SendJob {}
+unsafe impl Send for SendTask {}
 
 struct Shared {
     /// Passes jobs on; `None` ends a worker.
-    gate: Gate<Option<SendJob>>,
+    gate: Gate<Option<SendTask>>,
     panicked: AtomicBool,
 }
 
@@ -121,10 +121,10 @@ impl Team {
         }
         // SAFETY: `Join` waits for all workers before this frame ends, even on a panic, so the
         // closure outlives its erased lifetime.
-        let erased: Job =
-            unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(job) };
+        let erased: Task =
+            unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Task>(job) };
         self.out.set(true);
-        self.shared.gate.post(Some(SendJob(erased)), self.workers.len());
+        self.shared.gate.post(Some(SendTask(erased)), self.workers.len());
         let join = Join(self);
         let result = meanwhile();
         job(0);

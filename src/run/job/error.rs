@@ -53,7 +53,7 @@ pub enum JobError {
     Solve(#[from] SolveError),
     /// Too many ranks are lost for the checksums.
     #[error("{0}")]
-    Abft(abft::Refusal),
+    Abft(abft::AbftRefusal),
     /// Numbers of the matrix are wrong, and have not been mended.
     #[error(transparent)]
     Wrong(Wrong),
@@ -98,7 +98,7 @@ impl JobError {
     /// The sign of life for the supervisor, if this is a refusal that the supervisor can act on.
     pub(super) fn sign(&self) -> Option<&'static str> {
         let refusal = match self {
-            Self::Abft(abft::Refusal::Scattered { .. }) => return None,
+            Self::Abft(abft::AbftRefusal::Scattered { .. }) => return None,
             Self::Abft(_) => return Some(heartbeat::REFUSED),
             // The run cannot continue from anything.
             Self::Wrong(Wrong { goes_back: false, .. }) => return Some(heartbeat::REFUSED),
@@ -143,7 +143,7 @@ impl JobError {
         match self {
             Self::Ended(exit) => *exit,
             Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
-            | Self::Abft(abft::Refusal::Scattered { .. })
+            | Self::Abft(abft::AbftRefusal::Scattered { .. })
             | Self::Wrong(Wrong { goes_back: true, .. }) => Exit::Interrupted,
             _ if self.is_time_up() => Exit::Interrupted,
             _ => Exit::BadInput,

@@ -3,7 +3,7 @@
 use super::error::JobError;
 use super::watcher::Watcher;
 use crate::checkpoint::level::Load;
-use crate::checkpoint::protocol::Found;
+use crate::checkpoint::protocol::FoundRun;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
@@ -62,7 +62,12 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
 }
 
 /// Prints on rank 0 which levels a start has given up.
-fn warn_of_levels<C: Comm>(ranks: &C, settings: &Settings, found: &Found, watcher: &mut Watcher) {
+fn warn_of_levels<C: Comm>(
+    ranks: &C,
+    settings: &Settings,
+    found: &FoundRun,
+    watcher: &mut Watcher,
+) {
     if ranks.rank() != 0 {
         return;
     }
@@ -86,7 +91,7 @@ fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
 }
 
 /// Says what the loss of nodes would mean to a test with checksums.
-fn placement_line(test: &TestSpec, found: &Found) -> String {
+fn placement_line(test: &TestSpec, found: &FoundRun) -> String {
     let many = if test.checksums == 1 { "rank" } else { "ranks" };
     let bears = format!("each process row bears the loss of {} {many}", test.checksums);
     if found.single_domain {
@@ -114,7 +119,7 @@ fn run_protected<'a, C: Comm>(
 }
 
 /// Says what a start has found.
-fn opening_lines<C: Comm>(guard: &Protected<C>, found: &Found, resumed: bool) -> Vec<String> {
+fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun, resumed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
         lines.push(format!(

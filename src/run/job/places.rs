@@ -12,7 +12,7 @@ use crate::machine::environment::preflight::HostShare;
 
 /// A rank's host, and what it has there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Place {
+pub struct RankLocation {
     /// The rank's host.
     pub host: String,
     /// CPUs that the rank may use.
@@ -36,9 +36,9 @@ pub fn gather<C: Comm>(
     mask: Vec<usize>,
     store: Option<StoreId>,
     held_bytes: u64,
-) -> Result<Vec<Place>, CommError> {
+) -> Result<Vec<RankLocation>, CommError> {
     let memory = memory::this_process();
-    let place = Place {
+    let place = RankLocation {
         host: world.host(),
         mask,
         store,
@@ -51,7 +51,7 @@ pub fn gather<C: Comm>(
 }
 
 /// The ranks on the host of `rank`, in order, and the index of `rank` among them.
-pub fn neighbours(places: &[Place], rank: usize) -> (Vec<usize>, usize) {
+pub fn neighbours(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
     let here: Vec<usize> =
         (0..places.len()).filter(|&other| places[other].host == places[rank].host).collect();
     let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
@@ -59,15 +59,15 @@ pub fn neighbours(places: &[Place], rank: usize) -> (Vec<usize>, usize) {
 }
 
 /// The index of `rank` among the ranks that see the same segments.
-pub fn index_in_store(places: &[Place], rank: usize) -> usize {
-    let memory = |place: &Place| place.store.as_ref().map(|store| store.memory.clone());
+pub fn index_in_store(places: &[RankLocation], rank: usize) -> usize {
+    let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
     let own = memory(&places[rank]);
     places[..rank].iter().filter(|place| memory(place) == own).count()
 }
 
 /// Why ranks must not share their store, if hosts with different kernels share it: memory of one
 /// machine into which files are mapped is not visible to another machine.
-pub fn store_of_several_kernels(places: &[Place], store: &str) -> Option<String> {
+pub fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<String> {
     let stores = || places.iter().filter_map(|place| Some((&place.host, place.store.as_ref()?)));
     let (host, other) = stores().find_map(|(host, id)| {
         let is_shared = |other: &StoreId| other.memory == id.memory && other.kernel != id.kernel;
@@ -83,10 +83,11 @@ pub fn store_of_several_kernels(places: &[Place], store: &str) -> Option<String>
 
 /// Hosts that see the same segments as another host: a failure of one of them may destroy the
 /// segments of all.
-pub fn hosts_of_one_store(places: &[Place]) -> Vec<String> {
+pub fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
     let mut hosts = BTreeSet::new();
     for place in places.iter().filter(|place| place.store.is_some()) {
-        let is_other = |other: &&Place| other.store == place.store && other.host != place.host;
+        let is_other =
+            |other: &&RankLocation| other.store == place.store && other.host != place.host;
         if places.iter().any(|other| is_other(&other)) {
             hosts.insert(place.host.clone());
         }
@@ -95,7 +96,7 @@ pub fn hosts_of_one_store(places: &[Place]) -> Vec<String> {
 }
 
 /// The hosts in the order of their first ranks, each with its memory and its number of ranks.
-pub fn shares(places: &[Place]) -> Vec<HostShare> {
+pub fn shares(places: &[RankLocation]) -> Vec<HostShare> {
     let mut shares: Vec<HostShare> = Vec::new();
     for place in places {
         match shares.iter_mut().find(|share| share.host == place.host) {
@@ -112,7 +113,7 @@ pub fn shares(places: &[Place]) -> Vec<HostShare> {
 }
 
 /// The hosts in the order of their first ranks, for the report.
-pub fn hosts(places: &[Place]) -> Vec<HostRanks> {
+pub fn hosts(places: &[RankLocation]) -> Vec<HostRanks> {
     shares(places)
         .into_iter()
         .map(|share| HostRanks { host: share.host, ranks: share.ranks })
@@ -123,10 +124,10 @@ pub fn hosts(places: &[Place]) -> Vec<HostRanks> {
 mod tests {
     use super::*;
 
-    fn place(host: &str, memory: &str, kernel: &str) -> Place {
+    fn place(host: &str, memory: &str, kernel: &str) -> RankLocation {
         let store = Some(StoreId { memory: memory.into(), kernel: kernel.into() });
         let (host, mask) = (host.into(), Vec::new());
-        Place { host, mask, store, available_bytes: None, limit_bytes: None }
+        RankLocation { host, mask, store, available_bytes: None, limit_bytes: None }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::error::JobError;
 use super::options::Options;
 use super::outlook;
 use super::pinning::Pinning;
-use super::places::{self, Place};
+use super::places::{self, RankLocation};
 use super::traps;
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::host::ending_processes;
@@ -69,7 +69,7 @@ pub struct Setup<'a> {
     /// The time of each part of the setup on this rank, in words.
     pub steps: String,
     /// The places of all ranks.
-    places: Vec<Place>,
+    places: Vec<RankLocation>,
 }
 
 /// The time that each part of the setup takes.
@@ -103,7 +103,7 @@ fn all_places<C: Comm>(
     world: &C,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-) -> Result<Vec<Place>, JobError> {
+) -> Result<Vec<RankLocation>, JobError> {
     let mask = affinity::current_mask().unwrap_or_default();
     let (mut id, mut held_bytes) = (None, 0);
     if settings.is_on() {
@@ -115,7 +115,7 @@ fn all_places<C: Comm>(
     Ok(places::gather(world, mask, id, held_bytes)?)
 }
 
-fn environment(options: &Options, places: &[Place], pinning: &Pinning) -> Environment {
+fn environment(options: &Options, places: &[RankLocation], pinning: &Pinning) -> Environment {
     Environment {
         host: host::this_host(),
         memory: memory::this_process(),
@@ -134,7 +134,7 @@ fn lack_of_memory<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    places: &[Place],
+    places: &[RankLocation],
 ) -> Result<Option<String>, JobError> {
     let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
     let run = settings.is_on().then_some(settings.run_id.as_str());
@@ -154,10 +154,10 @@ fn wait_for_memory<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    places: &mut Vec<Place>,
+    places: &mut Vec<RankLocation>,
 ) -> Result<(), JobError> {
     const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-    let lacking_bytes = |places: &[Place]| {
+    let lacking_bytes = |places: &[RankLocation]| {
         check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
     };
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
@@ -210,7 +210,7 @@ pub fn warn(lines: &[String]) {
 }
 
 /// Warns on the first rank of hosts that share one memory, and so fail together.
-fn warn_of_one_store(places: &[Place], rank: usize) {
+fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     let hosts = places::hosts_of_one_store(places);
     if rank == 0 && !hosts.is_empty() {
         eprintln!(
@@ -330,7 +330,7 @@ impl Setup<'_> {
 /// out if that `is_told` already. Collective.
 fn findings<C: Comm>(
     world: &C,
-    places: &[Place],
+    places: &[RankLocation],
     threads: usize,
     is_told: bool,
 ) -> Result<Vec<Finding>, CommError> {
@@ -398,7 +398,11 @@ fn self_test<C: Comm>(
 
 /// The host with the largest lack of memory, if any host has one; why the job does not fit, and
 /// what would.
-fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<(String, String)> {
+fn memory_lack(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<(String, String)> {
     let why = check_memory(spec, settings, places)?;
     let plain = check_memory(spec, &Settings::none(), places);
     // Without checkpoints, or with too few ranks for any.
@@ -414,7 +418,11 @@ fn memory_lack(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<
 
 /// Checks all tests against the memory of all hosts. Returns why the one with the largest lack does
 /// not fit.
-fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<DoesNotFit> {
+fn check_memory(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<DoesNotFit> {
     let lacking = spec.tests().into_iter().filter_map(|test| {
         // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a
         // loss may be missing.
@@ -429,13 +437,17 @@ fn check_memory(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option
     lacking.max_by_key(|why| why.need_bytes)
 }
 
-fn smallest_group(spec: &TestSpec, settings: &Settings, places: &[Place]) -> Option<Geometry> {
+fn smallest_group(
+    spec: &TestSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<Geometry> {
     protect::smallest_group(spec, settings, places.iter().map(|place| place.host.as_str()))
 }
 
 /// The memory that protection takes in the test with the largest memory, in words; `None` without
 /// checkpoints.
-fn memory_note(spec: &RunSpec, settings: &Settings, places: &[Place]) -> Option<String> {
+fn memory_note(spec: &RunSpec, settings: &Settings, places: &[RankLocation]) -> Option<String> {
     let splits = spec.tests().into_iter().filter_map(|test| {
         let geometry = smallest_group(&test, settings, places.get(..test.ranks())?)?;
         Some((geometry, protect::memory_split(&test, settings, Some(geometry))))

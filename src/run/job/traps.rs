@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::places::Place;
+use super::places::RankLocation;
 use super::setup::warn;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
@@ -13,7 +13,7 @@ use crate::run::protect::{self, NodeStore, Settings};
 
 /// The report of one process of each store; those of other processes are empty.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Told {
+struct HostReport {
     host: String,
     /// Why the store cannot keep the segments.
     lack: Option<String>,
@@ -31,7 +31,7 @@ pub fn look<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    (places, index): (&[Place], usize),
+    (places, index): (&[RankLocation], usize),
 ) -> Result<Option<String>, CommError> {
     let needs = needs(spec, settings, places, world.rank());
     // No test is protected, which all ranks know.
@@ -43,14 +43,14 @@ pub fn look<C: Comm>(
         Some(kind) => {
             let node = NodeStore::ask(&kind, store, &settings.run_id);
             let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
-            Told { host: world.host(), lack, warnings: node.warnings }
+            HostReport { host: world.host(), lack, warnings: node.warnings }
         }
-        None => Told::default(),
+        None => HostReport::default(),
     };
     let bytes = serde_json::to_vec(&told).expect("text becomes JSON");
     let all = collect::all_gather_bytes(world, &bytes)?;
     let all = all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"));
-    let all: Vec<Told> = all.collect();
+    let all: Vec<HostReport> = all.collect();
     if world.rank() == 0 {
         warn(&warnings(&all));
     }
@@ -60,8 +60,13 @@ pub fn look<C: Comm>(
 
 /// For each test: the number of its ranks that see the store of `rank`, and the bytes of the
 /// largest segment.
-fn needs(spec: &RunSpec, settings: &Settings, places: &[Place], rank: usize) -> Vec<(u64, u64)> {
-    let memory = |place: &Place| place.store.as_ref().map(|store| store.memory.clone());
+fn needs(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+    rank: usize,
+) -> Vec<(u64, u64)> {
+    let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
     let own = memory(&places[rank]);
     let of_test = |test: TestSpec| {
         // Ranks of a job that continues after a loss may be missing.
@@ -74,7 +79,7 @@ fn needs(spec: &RunSpec, settings: &Settings, places: &[Place], rank: usize) -> 
 }
 
 /// Each warning once, with the hosts that it applies to.
-fn warnings(all: &[Told]) -> Vec<String> {
+fn warnings(all: &[HostReport]) -> Vec<String> {
     const HOSTS: usize = 3;
     let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for told in all {
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_warning_of_many_hosts_is_one_line() {
-        let told = |host: &str, warnings: &[&str]| Told {
+        let told = |host: &str, warnings: &[&str]| HostReport {
             host: host.into(),
             lack: None,
             warnings: warnings.iter().map(|&text| text.to_owned()).collect(),
@@ -110,7 +115,7 @@ mod tests {
             told("c", &[]),
             told("d", &["x"]),
             told("e", &["x"]),
-            Told::default(),
+            HostReport::default(),
         ];
         assert_eq!(warnings(&all), ["a, b, d and 1 more: x", "b: y"]);
     }

@@ -31,7 +31,7 @@ use super::split::{
 use super::wrong::{Images, Wrong, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
-use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, Found};
+use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, FoundRun};
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -69,7 +69,7 @@ pub enum Unsolved {
 /// A test with checksums, after it is opened.
 pub enum Opened<'a, C: Comm> {
     /// There is work to do.
-    Ready(Box<Carried<'a, C>>, Found),
+    Ready(Box<Carried<'a, C>>, FoundRun),
     /// An earlier start has finished the test.
     Done(Done<'a, C>),
 }
@@ -210,8 +210,8 @@ fn recover<'a, C: Comm>(
         let are_these = |restart: &Restart| {
             restart.level.is_some() && newest.is_some_and(|newest| restart.epoch == newest.epoch)
         };
-        let is_suspect =
-            matches!(refusal, abft::Refusal::Wrong { .. }) && state.restarts.iter().any(are_these);
+        let is_suspect = matches!(refusal, abft::AbftRefusal::Wrong { .. })
+            && state.restarts.iter().any(are_these);
         (checkpointer, recovered) = checkpointer.recover_without(&refusal.what(), is_suspect)?;
     }
     Ok((checkpointer, recovered))
@@ -223,7 +223,7 @@ fn refusal<C: Comm>(
     spec: &TestSpec,
     settings: &Settings,
     team: &Team,
-) -> Result<Option<abft::Refusal>, CheckpointError> {
+) -> Result<Option<abft::AbftRefusal>, CheckpointError> {
     let &TestSpec { p, q, checksums, pmap, n, generator, .. } = spec;
     let grid = Grid::with_checksums(checkpointer.comm(), (p, q), checksums, pmap)?;
     let (grid, weights) = (grid.expect("a place for each"), Weights::new(q, checksums));

@@ -28,7 +28,7 @@ use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::{Load, StateSeconds, Writer};
 use crate::checkpoint::protocol::{
-    self, CheckpointError, Checkpointer, Config, Found, Polled, Stats,
+    self, CheckpointError, Checkpointer, Config, FoundRun, Polled, Stats,
 };
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
@@ -141,7 +141,7 @@ pub enum Opened<'a, C: Comm> {
         /// The guard.
         guard: Box<Protected<'a, C>>,
         /// The data that earlier starts have left.
-        found: Found,
+        found: FoundRun,
         /// Whether the matrix comes from a checkpoint.
         resumed: bool,
     },

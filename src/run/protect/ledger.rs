@@ -268,11 +268,15 @@ fn number(role: &str, kind: &str) -> Option<u64> {
     role.strip_prefix(kind)?.parse().ok().filter(|number| *number < NUMBERS_MAX)
 }
 
-pub(super) type Found = (SegmentName, u64, Option<Content>);
+pub(super) type FoundNote = (SegmentName, u64, Option<Content>);
 
 /// The segments of `run` of this role on this node. A segment whose writing a death has interrupted
 /// has no content.
-pub(super) fn found(store: &dyn Store, run: &str, role: &str) -> Result<Vec<Found>, StoreError> {
+pub(super) fn found(
+    store: &dyn Store,
+    run: &str,
+    role: &str,
+) -> Result<Vec<FoundNote>, StoreError> {
     let mut found = Vec::new();
     for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
         let Some(number) = number(info.name.role(), role) else { continue };

@@ -19,7 +19,7 @@ use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::checkpoint::MOST_CHECKSUMS;
 use crate::config::validate::parse_whole;
 use crate::config::value::{Form, Value, Written};
-use crate::config::{CheckpointDraft, ConfigError, Place, RunSpec, Setting};
+use crate::config::{CheckpointDraft, ConfigError, RunSpec, Setting, ValueSource};
 use crate::hpl::pgesv::abft::CheckEvery;
 
 /// The most members that a group may have: GF(2^8) has no more points.
@@ -132,7 +132,7 @@ impl Reader<'_> {
 
     fn out_of_range(&self, setting: Setting, value: &dyn ToString, legal: String) -> ConfigError {
         let place =
-            self.0.get(&setting).map_or(Place::Default, |value: &Value| value.place.clone());
+            self.0.get(&setting).map_or(ValueSource::Default, |value: &Value| value.place.clone());
         ConfigError::OutOfRange { at: setting.at(&place), value: value.to_string(), legal }
     }
 

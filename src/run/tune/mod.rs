@@ -24,7 +24,7 @@ use crate::report::progress::Progress;
 
 /// The task of a tuning.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct TuningTask {
     /// The run. The first value of each list is the default.
     pub base: RunSpec,
     /// The parameters to tune.
@@ -37,7 +37,7 @@ pub struct Plan {
 
 /// The outcome of one parameter.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum ParameterOutcome {
     /// Its values were raced.
     Raced(Race),
     /// Its values make no difference.
@@ -54,7 +54,7 @@ pub struct Tuned {
     /// Its values, the default first.
     pub candidates: Vec<TestSpec>,
     /// The outcome of its race.
-    pub outcome: Outcome,
+    pub outcome: ParameterOutcome,
 }
 
 /// The result of a tuning.
@@ -135,7 +135,7 @@ const THRESHOLD: f64 = 16.0;
 /// On all ranks when the job is refused or a rank is lost; on rank 0 when a trial is wrong.
 pub fn tune<C: Comm>(
     world: &C,
-    plan: &Plan,
+    plan: &TuningTask,
     settings: &Settings,
     options: &Options,
 ) -> Result<Option<Tuning>, TuneError> {
@@ -180,7 +180,7 @@ fn order_for(operations: f64) -> usize {
 /// caches, frequencies and connections.
 fn size<C: Comm>(
     search: &mut Search<OnRanks<C>>,
-    plan: &Plan,
+    plan: &TuningTask,
     default: &TestSpec,
     ranks: usize,
 ) -> Result<TestSpec, TuneError> {
@@ -224,7 +224,7 @@ fn size<C: Comm>(
 }
 
 /// A run of tests at the order of `test` that need at least as much memory as any trial.
-fn most_memory(plan: &Plan, test: &TestSpec, ranks: usize) -> RunSpec {
+fn most_memory(plan: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
     let of = |parameter: Parameter| parameter.candidates(test, &plan.base, ranks);
     let is_tuned = |parameter: &Parameter| plan.parameters.contains(parameter);
     let mut spec = RunSpec { n: vec![test.n], ..with_values(&plan.base, test) };
@@ -243,7 +243,7 @@ fn most_memory(plan: &Plan, test: &TestSpec, ranks: usize) -> RunSpec {
 /// Races one parameter after the other.
 fn race_all<C: Comm>(
     search: &mut Search<OnRanks<C>>,
-    plan: &Plan,
+    plan: &TuningTask,
     default: TestSpec,
     ranks: usize,
 ) -> Result<Tuning, TuneError> {
@@ -254,14 +254,18 @@ fn race_all<C: Comm>(
         let candidates = parameter.candidates(&chosen, &plan.base, ranks);
         let idle = parameter.is_idle(&chosen, search.bench.by_messages(&chosen));
         let outcome = match idle {
-            Some(why) => Outcome::Idle(why),
-            None if candidates.len() < 2 => Outcome::Idle("there is one value"),
+            Some(why) => ParameterOutcome::Idle(why),
+            None if candidates.len() < 2 => ParameterOutcome::Idle("there is one value"),
             None => {
                 search.bench.now(parameter.name());
                 let race = search.race(&candidates)?;
                 changed += usize::from(race.verdict == Verdict::Better);
                 chosen = candidates[race.chosen].clone();
-                if race.gflops[0].is_empty() { Outcome::NotReached } else { Outcome::Raced(race) }
+                if race.gflops[0].is_empty() {
+                    ParameterOutcome::NotReached
+                } else {
+                    ParameterOutcome::Raced(race)
+                }
             }
         };
         parameters.push(Tuned { parameter, candidates, outcome });

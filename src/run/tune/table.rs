@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::parameter::Parameter;
 use super::search::{Comparison, LEAST_PAIRS, Race, Verdict, median};
-use super::{Outcome, Tuned, Tuning};
+use super::{ParameterOutcome, Tuned, Tuning};
 
 const HEAD: &str =
     "parameter  value            trials  median Gflop/s  spread %  chosen  gain %  noise %";
@@ -32,9 +32,9 @@ fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
     let name = tuned.parameter.name();
     let kept = tuned.parameter.shown(&tuning.chosen);
     match &tuned.outcome {
-        Outcome::Idle(why) => format!("# {name}: {kept} stays, as {why}\n"),
-        Outcome::NotReached => format!("# {name}: {kept} stays, as no time was left\n"),
-        Outcome::Raced(race) => {
+        ParameterOutcome::Idle(why) => format!("# {name}: {kept} stays, as {why}\n"),
+        ParameterOutcome::NotReached => format!("# {name}: {kept} stays, as no time was left\n"),
+        ParameterOutcome::Raced(race) => {
             let mut rows = String::new();
             for index in 0..tuned.candidates.len() {
                 rows += &row(tuned, race, index);
@@ -133,13 +133,13 @@ mod tests {
                 chosen.clone(),
                 TestSpec { nb: 96, ..default.clone() },
             ],
-            outcome: Outcome::Raced(race),
+            outcome: ParameterOutcome::Raced(race),
         };
         let late = |parameter, outcome| Tuned { parameter, candidates: Vec::new(), outcome };
         let parameters = vec![
             nb,
-            late(Parameter::Depth, Outcome::NotReached),
-            late(Parameter::Bcast, Outcome::Idle("panels are not sent by messages")),
+            late(Parameter::Depth, ParameterOutcome::NotReached),
+            late(Parameter::Bcast, ParameterOutcome::Idle("panels are not sent by messages")),
         ];
         let (trials, seconds) = (3, 1.25);
         let together = Some(Comparison { gain: 0.05, noise: 0.01, pairs: 6 });
@@ -170,7 +170,9 @@ exchanges and broadcasts weigh less; --n chooses another
     #[test]
     fn what_was_not_decided_is_told() {
         let mut tuning = tuning();
-        let Outcome::Raced(race) = &mut tuning.parameters[0].outcome else { unreachable!() };
+        let ParameterOutcome::Raced(race) = &mut tuning.parameters[0].outcome else {
+            unreachable!()
+        };
         (race.chosen, race.verdict) = (0, Verdict::Unfinished);
         race.challenger = Some((1, Comparison { gain: 0.1, noise: f64::INFINITY, pairs: 2 }));
         tuning.chosen = tuning.default.clone();

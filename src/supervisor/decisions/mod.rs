@@ -31,12 +31,12 @@ use exclusion::Trials;
 use running::Running;
 
 use super::SupervisorError;
-use super::after_ending::{self, Ending, Next, Past, Refusal};
+use super::after_ending::{self, Ending, Next, Past, RefusedResume};
 use super::hosts::{Health, Host, Pool, Replacement, SparesSpent};
 use super::links::addresses::Networks;
 use super::probe::Purpose;
 use super::process::Process;
-use super::state::{Failure, State, StateError};
+use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
 use super::watch::Watch;
 use crate::report::heartbeat::{CHANGED, DONE};
@@ -105,7 +105,7 @@ enum Then {
 pub struct Machine {
     rules: Rules,
     /// What must not be forgotten.
-    pub state: State,
+    pub state: SupervisorState,
     watch: Watch,
     phase: Phase,
     /// Of the present launcher, or the last one.
@@ -120,14 +120,14 @@ pub struct Machine {
     links: links::Known,
     /// Nodes are left out on trial.
     trials: Option<Trials>,
-    told: Told,
+    told: AlreadyTold,
     /// What the present event leads to.
     actions: Vec<Action>,
 }
 
 /// What the user was told, and is not to be told again.
 #[derive(Debug, Default)]
-struct Told {
+struct AlreadyTold {
     /// Warnings, each with a node that has it.
     warnings: BTreeSet<(String, String)>,
     /// The start whose report was printed last.
@@ -140,7 +140,7 @@ struct Told {
 
 impl Machine {
     /// The decisions for the run of `state`, of which nothing runs yet.
-    pub fn new(rules: Rules, state: State, watch: Watch) -> Self {
+    pub fn new(rules: Rules, state: SupervisorState, watch: Watch) -> Self {
         Self {
             rules,
             state,
@@ -152,7 +152,7 @@ impl Machine {
             health: BTreeMap::new(),
             links: links::Known::default(),
             trials: None,
-            told: Told::default(),
+            told: AlreadyTold::default(),
             actions: Vec::new(),
         }
     }
@@ -515,8 +515,8 @@ impl Machine {
             completion: last.and_then(|beat| beat.exit).filter(|_| !is_cut),
             is_reported: state.is_reported,
             refusal: match (state.is_refused, state.is_changed) {
-                (true, _) => Some(Refusal::Lost),
-                (_, true) => Some(Refusal::Changed),
+                (true, _) => Some(RefusedResume::Lost),
+                (_, true) => Some(RefusedResume::Changed),
                 _ => None,
             },
             is_time_up: state.is_time_up,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::report::heartbeat::Beat;
 use crate::supervisor::hosts::Host;
-use crate::supervisor::links::{Found, Link, Partner};
+use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;
 use crate::supervisor::state::Status;
 use crate::supervisor::watch::Floors;
@@ -31,9 +31,9 @@ fn hosts(names: &[&str]) -> Vec<Host> {
     names.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 }).collect()
 }
 
-fn state(spares: &[&str]) -> State {
+fn state(spares: &[&str]) -> SupervisorState {
     let me = Process::of(std::process::id() as i32).unwrap();
-    State::new(
+    SupervisorState::new(
         "run",
         &["--n".into(), "1000".into()],
         3,
@@ -116,7 +116,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(rules: Rules, state: State) -> Self {
+    fn new(rules: Rules, state: SupervisorState) -> Self {
         let machine = Machine::new(rules, state, Watch::new(Floors::from_columns(30.0)));
         Self { machine, now: 1000.0, is_full: false, asked: None }
     }
@@ -158,9 +158,9 @@ impl Play {
             let link = |partner: &Partner| Link {
                 to: partner.name.clone(),
                 found: if dead.iter().any(|dead| *dead == *name || *dead == partner.name) {
-                    Found::Dead("no answer".into())
+                    LinkState::Dead("no answer".into())
                 } else {
-                    Found::Alive
+                    LinkState::Alive
                 },
             };
             answer.links = partners[name].iter().map(link).collect();
@@ -577,7 +577,7 @@ fn a_job_that_cannot_start_is_given_up() {
     assert_eq!(lines[2..], [why, "Save", "Account", "end 2"]);
     // A user who gives the command again has resolved the reason; a supervisor that is killed has
     // not.
-    let asked_again = |state: State| {
+    let asked_again = |state: SupervisorState| {
         let (pool, me) = (state.pool.clone(), state.supervisor.clone());
         let mut next = Play::new(rules(), state.taken_over(&pool, me));
         next.on(Event::Begin);
@@ -1012,9 +1012,9 @@ impl World {
                     let link = |(index, partner): (usize, &Partner)| Link {
                         to: partner.name.clone(),
                         found: if (what >> (index % 8)) & 1 == 1 && how.is_multiple_of(5) {
-                            Found::Dead("no answer".to_owned())
+                            LinkState::Dead("no answer".to_owned())
                         } else {
-                            Found::Alive
+                            LinkState::Alive
                         },
                     };
                     let links = partners.enumerate().map(link).collect();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::{Found, Link, Partner};
+use super::{Link, LinkState, Partner};
 
 /// The port that is tried. It is above the ports that Linux assigns automatically, so nothing
 /// listens there: the other node's kernel refuses at once, without a process, and that packet shows
@@ -34,19 +34,19 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
             let tell = |found| drop(sender.send((index, found)));
             match address_of(&partner, port) {
                 Ok(address) => {
-                    tell(Found::Dead("no answer in time".into()));
+                    tell(LinkState::Dead("no answer in time".into()));
                     tell(reach(address));
                 }
-                Err(why) => tell(Found::Unknown(why)),
+                Err(why) => tell(LinkState::Unknown(why)),
             }
         });
     }
     drop(sender);
     let begun = Instant::now();
-    let mut found: Vec<Option<Found>> = vec![None; partners.len()];
+    let mut found: Vec<Option<LinkState>> = vec![None; partners.len()];
     let mut slowest = Duration::ZERO;
     loop {
-        let alive = found.iter().flatten().filter(|found| **found == Found::Alive).count();
+        let alive = found.iter().flatten().filter(|found| **found == LinkState::Alive).count();
         let limit = match 2 * alive > partners.len() {
             true => LONGEST.min(2 * slowest + PATIENCE),
             // Resolving a name may take as long as reaching its partner.
@@ -55,7 +55,7 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
         let left = limit.saturating_sub(begun.elapsed());
         match receiver.recv_timeout(left) {
             Ok((index, of_partner)) => {
-                if of_partner == Found::Alive {
+                if of_partner == LinkState::Alive {
                     slowest = begun.elapsed();
                 }
                 found[index] = Some(of_partner);
@@ -63,8 +63,8 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
-    let nameless = || Found::Unknown("its name was not found in time".into());
-    let link = |(partner, found): (&Partner, Option<Found>)| Link {
+    let nameless = || LinkState::Unknown("its name was not found in time".into());
+    let link = |(partner, found): (&Partner, Option<LinkState>)| Link {
         to: partner.name.clone(),
         found: found.unwrap_or_else(nameless),
     };
@@ -82,20 +82,20 @@ fn address_of(partner: &Partner, port: u16) -> Result<SocketAddr, String> {
 }
 
 /// Sends a packet and waits for the answer.
-fn reach(address: SocketAddr) -> Found {
+fn reach(address: SocketAddr) -> LinkState {
     match TcpStream::connect_timeout(&address, LONGEST) {
-        Ok(_) => Found::Alive,
+        Ok(_) => LinkState::Alive,
         Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Found::Alive,
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => LinkState::Alive,
             ErrorKind::TimedOut => {
-                Found::Dead(format!("no answer of {} in {LONGEST:?}", address.ip()))
+                LinkState::Dead(format!("no answer of {} in {LONGEST:?}", address.ip()))
             }
             ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
             | ErrorKind::NetworkDown
-            | ErrorKind::AddrNotAvailable => Found::Dead(format!("{}: {error}", address.ip())),
+            | ErrorKind::AddrNotAvailable => LinkState::Dead(format!("{}: {error}", address.ip())),
             // This machine has too few files or ports: nothing was sent.
-            _ => Found::Unknown(format!("{}: {error}", address.ip())),
+            _ => LinkState::Unknown(format!("{}: {error}", address.ip())),
         },
     }
 }
@@ -116,16 +116,16 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let partners = [partner("n1", "127.0.0.1"), partner("n2", "127.0.0.2")];
         let found = with_port(&partners, port);
-        let all: Vec<(&str, &Found)> =
+        let all: Vec<(&str, &LinkState)> =
             found.iter().map(|link| (link.to.as_str(), &link.found)).collect();
-        assert_eq!(all, [("n1", &Found::Alive), ("n2", &Found::Alive)]);
+        assert_eq!(all, [("n1", &LinkState::Alive), ("n2", &LinkState::Alive)]);
     }
 
     #[test]
     fn a_name_that_is_not_known_says_nothing_of_the_link() {
         let nobody = Partner { name: "no.such.name.invalid".into(), address: None };
         let found = with_port(&[nobody, partner("n1", "127.0.0.1")], PORT);
-        assert!(!matches!(found[0].found, Found::Alive), "{found:?}");
-        assert_eq!(found[1].found, Found::Alive);
+        assert!(!matches!(found[0].found, LinkState::Alive), "{found:?}");
+        assert_eq!(found[1].found, LinkState::Alive);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{self, Receiver};
 
-use super::{Found, Link, Partner, exchange};
+use super::{Link, LinkState, Partner, exchange};
 
 /// Tries in progress.
 #[derive(Debug)]
@@ -34,10 +34,10 @@ impl FromHere {
 fn gone(links: &[Link], silent: &[String]) -> Vec<String> {
     let (of_silent, others): (Vec<&Link>, Vec<&Link>) =
         links.iter().partition(|link| silent.contains(&link.to));
-    if others.is_empty() || others.iter().any(|link| link.found != Found::Alive) {
+    if others.is_empty() || others.iter().any(|link| link.found != LinkState::Alive) {
         return Vec::new();
     }
-    let is_gone = |link: &&&Link| matches!(link.found, Found::Dead(_));
+    let is_gone = |link: &&&Link| matches!(link.found, LinkState::Dead(_));
     of_silent.iter().filter(is_gone).map(|link| link.to.clone()).collect()
 }
 
@@ -47,16 +47,16 @@ mod tests {
 
     #[test]
     fn silence_counts_where_all_others_are_reached() {
-        let link = |to: &str, found: &Found| Link { to: to.into(), found: found.clone() };
-        let (dead, unknown) = (Found::Dead("no".into()), Found::Unknown("no".into()));
+        let link = |to: &str, found: &LinkState| Link { to: to.into(), found: found.clone() };
+        let (dead, unknown) = (LinkState::Dead("no".into()), LinkState::Unknown("no".into()));
         let silent = ["n1".to_owned(), "n2".to_owned()];
-        let of = |n1: &Found, n2: &Found, n3: &[&Found]| {
+        let of = |n1: &LinkState, n2: &LinkState, n3: &[&LinkState]| {
             let mut links = vec![link("n1", n1), link("n2", n2)];
             links.extend(n3.iter().map(|found| link("n3", found)));
             gone(&links, &silent)
         };
-        assert_eq!(of(&dead, &Found::Alive, &[&Found::Alive]), ["n1"]);
-        assert_eq!(of(&dead, &unknown, &[&Found::Alive]), ["n1"]);
+        assert_eq!(of(&dead, &LinkState::Alive, &[&LinkState::Alive]), ["n1"]);
+        assert_eq!(of(&dead, &unknown, &[&LinkState::Alive]), ["n1"]);
         assert_eq!(of(&dead, &dead, &[&dead]), [""; 0], "this machine has no way there");
         assert_eq!(of(&dead, &dead, &[]), [""; 0]);
     }

@@ -57,13 +57,13 @@ pub struct Link {
     /// The partner's name.
     pub to: String,
     /// What the try found.
-    pub found: Found,
+    pub found: LinkState,
 }
 
 /// The result of a try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum LinkState {
     /// A packet was sent, and one came back.
     Alive,
     /// No packet came back, for this reason.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, Link};
+use super::{Link, LinkState};
 
 /// What each node that answered has found.
 pub type Findings = BTreeMap<String, Vec<Link>>;
@@ -54,9 +54,9 @@ fn tries(findings: &Findings) -> Vec<Try<'_>> {
     for (from, links) in findings {
         for link in links.iter().filter(|link| link.to != *from) {
             let why = match &link.found {
-                Found::Alive => None,
-                Found::Dead(why) => Some(why.as_str()),
-                Found::Unknown(_) => continue,
+                LinkState::Alive => None,
+                LinkState::Dead(why) => Some(why.as_str()),
+                LinkState::Unknown(_) => continue,
             };
             all.push(Try { ends: [from, &link.to], why });
         }
@@ -109,9 +109,9 @@ mod tests {
         let link = |from: &str, to: &str| Link {
             to: to.to_owned(),
             found: if is_dead(index(from), index(to)) {
-                Found::Dead("no answer".into())
+                LinkState::Dead("no answer".into())
             } else {
-                Found::Alive
+                LinkState::Alive
             },
         };
         let all = partners(&nodes).into_iter().filter(|(name, _)| !silent.contains(&index(name)));
@@ -200,8 +200,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_says_nothing() {
-        let unknown = |to: &str| Link { to: to.into(), found: Found::Unknown("no name".into()) };
-        let alive = |to: &str| Link { to: to.into(), found: Found::Alive };
+        let unknown =
+            |to: &str| Link { to: to.into(), found: LinkState::Unknown("no name".into()) };
+        let alive = |to: &str| Link { to: to.into(), found: LinkState::Alive };
         let found: Findings = [
             ("n0".to_owned(), vec![unknown("n1"), unknown("n2")]),
             ("n1".to_owned(), vec![alive("n2")]),

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 
-use super::{FORMAT_VERSION, State};
+use super::{FORMAT_VERSION, SupervisorState};
 use crate::report::clock::now_unix;
 use crate::report::outfile;
 use skt_terms::shown::shown_message;
@@ -158,7 +158,7 @@ impl Folder {
     ///
     /// # Errors
     /// The file cannot be read, or others could have written it.
-    pub fn load(&self) -> Result<Option<State>, StateError> {
+    pub fn load(&self) -> Result<Option<SupervisorState>, StateError> {
         self.read(check)
     }
 
@@ -166,14 +166,14 @@ impl Folder {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn look(&self) -> Result<Option<State>, StateError> {
+    pub fn look(&self) -> Result<Option<SupervisorState>, StateError> {
         self.read(|_, _| Ok(()))
     }
 
     fn read(
         &self,
         check: fn(&Path, &Metadata) -> Result<(), StateError>,
-    ) -> Result<Option<State>, StateError> {
+    ) -> Result<Option<SupervisorState>, StateError> {
         let path = self.file("state.json");
         let failed = |source| StateError::File { path: path.clone(), source };
         let mut file = match unfollowed().read(true).open(&path) {
@@ -184,7 +184,7 @@ impl Folder {
         check(&path, &file.metadata().map_err(failed)?)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
-        match serde_json::from_slice::<State>(&bytes) {
+        match serde_json::from_slice::<SupervisorState>(&bytes) {
             Ok(state) if state.format_version == FORMAT_VERSION => Ok(Some(state)),
             Ok(state) => {
                 let why = format!("version {}", state.format_version);
@@ -198,7 +198,7 @@ impl Folder {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&self, state: &mut State) -> Result<(), StateError> {
+    pub fn save(&self, state: &mut SupervisorState) -> Result<(), StateError> {
         state.written_unix = state.written_unix.max(now_unix());
         let bytes = serde_json::to_vec_pretty(state).expect("text and numbers become JSON");
         let path = self.file("state.json");
@@ -268,10 +268,10 @@ mod tests {
     use crate::supervisor::hosts::{Host, Pool};
     use crate::supervisor::process::Process;
 
-    fn state() -> State {
+    fn state() -> SupervisorState {
         let me = Process::of(std::process::id() as i32).unwrap();
         let pool = Pool::new(vec![Host { name: "n1".into(), slots: 2 }], vec![]);
-        State::new("hpl-1", &["--n".into(), "100".into()], 2, pool, me)
+        SupervisorState::new("hpl-1", &["--n".into(), "100".into()], 2, pool, me)
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Failure {
 
 /// All that the next supervisor needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct SupervisorState {
     format_version: u32,
     /// A name that no other run has; the first part of each token.
     pub run: String,
@@ -144,7 +144,7 @@ pub struct State {
     pub pardoned: usize,
 }
 
-impl State {
+impl SupervisorState {
     /// The state of a run that begins now.
     pub fn new(run_id: &str, command: &[String], ranks: usize, pool: Pool, me: Process) -> Self {
         let now = now_unix();

@@ -35,7 +35,7 @@ use offer::{
     refuse_other_shapes,
 };
 pub(super) use plan::ranks;
-pub use plan::{Decision, Finished, Plan, Resume, Rules};
+pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
 use resume::{resume, this_attempt};
 
 use super::group;
@@ -72,7 +72,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
         choose::refuse_without(&given_up, rules, "--resume never is to remove what is there")?;
     }
     if rules.levels.is_empty() || rules.resume == Resume::Never {
-        return memory.map(|plan| Decision::Work(Plan { given_up, ..plan }));
+        return memory.map(|plan| Decision::Work(OpeningPlan { given_up, ..plan }));
     }
     let sealed = |level| choose::generations(offers, level).into_iter().collect();
     let sealed = (0..rules.levels.len()).map(sealed).collect();
@@ -82,7 +82,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
         plan.lacking = restorable.collect();
         plan.has_rotten_images = true;
     }
-    Ok(Decision::Work(Plan { sealed, given_up, ..plan }))
+    Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
 }
 
 /// The plan if there are levels: resumes from memory if that suffices, else from images. A start
@@ -92,14 +92,14 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
-    memory: Result<Plan, Refusal>,
+    memory: Result<OpeningPlan, Refusal>,
     given_up: &[Option<String>],
-) -> Result<Plan, Refusal> {
+) -> Result<OpeningPlan, Refusal> {
     choose::refuse_other_shapes(offers)?;
     let (restorable, lacking) = choose::restorable(offers, rules);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
-        Ok(plan) if plan.epoch > 0 => return Ok(Plan { restorable, lacking, ..memory? }),
+        Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, lacking, ..memory? }),
         Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
         }
@@ -109,14 +109,14 @@ fn with_images(
     }
     let why = why.join("; ");
     if let Some(plan) = choose::from_images(offers, rules, &restorable, &why) {
-        return Ok(Plan { restorable, lacking, ..plan });
+        return Ok(OpeningPlan { restorable, lacking, ..plan });
     }
     choose::refuse_without(given_up, rules, &why)?;
     match rules.rotten.last() {
         Some(last) => Err(last.refusal.clone()),
         None => memory.map(|plan| {
             let unusable = plan.unusable + choose::images(offers);
-            Plan { restorable, lacking, unusable, ..plan }
+            OpeningPlan { restorable, lacking, unusable, ..plan }
         }),
     }
 }
@@ -150,7 +150,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
 }
 
 /// The plan to begin or resume a run that has not ended, from memory.
-fn plan(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
+fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
     let base = lineage(offers);
     let attempt = this_attempt(offers, rules);
     let current = match rules.resume {
@@ -204,7 +204,7 @@ fn name_torn(
 }
 
 /// The plan to start from the beginning, with new segments.
-fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<OpeningPlan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
     let own: Vec<usize> = (0..offers.len()).collect();
@@ -226,7 +226,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<Plan, Refu
     let discard = discards(offers, &attach);
     let base = lineage(offers);
     let is_missed = current_segments(offers, base).len() < offers.len();
-    Ok(Plan {
+    Ok(OpeningPlan {
         left: left(offers, base, is_missed),
         attempt,
         epoch: 0,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::codec::Codec;
 use super::config::Config;
-use super::encode::{Band, Encoder, Place, Scratch};
+use super::encode::{Band, CellPosition, Encoder, Scratch};
 use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
 use super::header::SegmentId;
@@ -25,7 +25,7 @@ use crate::tuning::TUNING;
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 
 /// The damaged cells of a group: for each cell, the members on which it is damaged.
-pub(super) type Damaged = BTreeMap<Place, BTreeSet<usize>>;
+pub(super) type Damaged = BTreeMap<CellPosition, BTreeSet<usize>>;
 
 /// An [`Active`] as the members send it.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -227,7 +227,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     pub fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
         let mut places = Vec::with_capacity(listed.len());
         for DamagedCell { place, .. } in listed {
-            let Place { region, band, stripe, row, cell } = *place;
+            let CellPosition { region, band, stripe, row, cell } = *place;
             places.push(PlaceWords {
                 region: region as u64,
                 band: band as u64,
@@ -241,7 +241,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         for (member, bytes) in of_all.iter().enumerate() {
             for words in bytes.chunks_exact(size_of::<PlaceWords>()) {
                 let words: PlaceWords = bytemuck::pod_read_unaligned(words);
-                let place = Place {
+                let place = CellPosition {
                     region: words.region as usize,
                     band: words.band as usize,
                     stripe: words.stripe as usize,

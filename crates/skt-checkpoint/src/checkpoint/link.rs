@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::codec::{self, Codec};
 use crate::comm::collect::all_max;
-use crate::comm::{Comm, PanelBuf, Result, Tag};
+use crate::comm::{Comm, PageBuf, Result, Tag};
 use crate::tuning::TUNING;
 
 const TAG_LINK: Tag = 5;
@@ -32,7 +32,7 @@ impl Link {
     /// # Errors
     /// When a rank dies.
     pub fn measure<C: Comm>(comm: &C, code: &Codec) -> Result<Self> {
-        let buffer = || PanelBuf::for_messages(TUNING.link_long_bytes / size_of::<f64>());
+        let buffer = || PageBuf::for_messages(TUNING.link_long_bytes / size_of::<f64>());
         let (mut out, mut into) = (buffer()?, buffer()?);
         let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {
             let (me, n) = (comm.rank(), comm.size());

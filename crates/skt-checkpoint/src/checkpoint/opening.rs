@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::agree::{
-    Content, Decision, Finished, FoundSegment, Holder, Offer, Plan, Refusal, Rules, decide,
+    Content, Decision, Finished, FoundSegment, Holder, Offer, OpeningPlan, Refusal, Rules, decide,
 };
 use super::config::Config;
 use super::error::{CheckpointError, Result, memory_error};
@@ -31,7 +31,7 @@ use skt_terms::units;
 
 /// What a start has found of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundRun {
     /// Epoch to resume from; 0 for the beginning.
     pub epoch: u64,
     /// Number of this start within the run.
@@ -56,9 +56,9 @@ pub struct Found {
     pub given_up: Vec<Option<String>>,
 }
 
-impl Found {
+impl FoundRun {
     /// What was found, according to the plan that all have agreed on.
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &OpeningPlan) -> Self {
         Self {
             epoch: plan.epoch,
             attempt: plan.attempt.number,
@@ -164,14 +164,14 @@ impl<M: Memory> Opening<M> {
         let (offer, rules) = (this.offer(config, held), this.rules(config));
         let mut decision = decide_on_all(comm, &offer, &rules)?;
         match &mut decision {
-            Decision::Work(Plan { load: Some(load), state, .. }) => {
+            Decision::Work(OpeningPlan { load: Some(load), state, .. }) => {
                 *state = this.state_of_image(comm, load.level, load.holder)?;
             }
-            Decision::Work(Plan { holder: Some(holder), state, .. })
+            Decision::Work(OpeningPlan { holder: Some(holder), state, .. })
             | Decision::Finished(Finished { holder, result: state, .. }) => {
                 *state = this.state_of(comm, *holder)?;
             }
-            Decision::Work(Plan { holder: None, .. }) => {}
+            Decision::Work(OpeningPlan { holder: None, .. }) => {}
         }
         Ok((this, decision))
     }
@@ -248,7 +248,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// The files that this process manages, by level; none of a level that is given up.
-    pub fn seen_files(&self, plan: &Plan) -> Vec<Vec<FileId>> {
+    pub fn seen_files(&self, plan: &OpeningPlan) -> Vec<Vec<FileId>> {
         let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
             Some(_) => Vec::new(),
             None => seen.files.clone(),
@@ -257,7 +257,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// Removes all image files that this process manages.
-    pub fn discard_all_images(&self, plan: &Plan) -> Result<()> {
+    pub fn discard_all_images(&self, plan: &OpeningPlan) -> Result<()> {
         let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
         for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
             remove_images(level, &files, &before)?;

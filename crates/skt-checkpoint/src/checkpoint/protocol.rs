@@ -34,7 +34,7 @@ use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
-pub use super::opening::Found;
+pub use super::opening::FoundRun;
 use super::opening::{Earlier, Opening};
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};

@@ -114,10 +114,10 @@ pub(super) struct Schedule<C: Comm> {
     pub begun: usize,
     /// The first units, this many, are final here.
     pub ready: usize,
-    pub way: Way<C>,
+    pub way: Encoding<C>,
 }
 
-pub(super) enum Way<C: Comm> {
+pub(super) enum Encoding<C: Comm> {
     Tokens(Tokens<C>),
     Rounds(Rounds<C>),
     /// Everything at once, in `complete`.

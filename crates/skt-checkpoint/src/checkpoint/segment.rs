@@ -10,7 +10,7 @@ use std::time::Instant;
 
 pub(super) use damage::{DamagedCell, Findings};
 
-use super::agree::Plan;
+use super::agree::OpeningPlan;
 use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
@@ -64,7 +64,7 @@ impl<M: Memory> OwnSegment<M> {
         mut opening: Opening<M>,
         taken: Option<M::Segment>,
         process: usize,
-        plan: &Plan,
+        plan: &OpeningPlan,
         config: &Config,
         layout: SegmentLayout,
     ) -> Result<Self> {
@@ -231,7 +231,7 @@ impl<M: Memory> OwnSegment<M> {
 /// Transitions of the record, each written at the step that its name says.
 impl<M: Memory> OwnSegment<M> {
     /// Joins this start; nothing that a later start could need has changed yet.
-    pub fn join(&mut self, plan: &Plan, is_new: bool) -> Result<()> {
+    pub fn join(&mut self, plan: &OpeningPlan, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, plan.epoch);
         if !is_new {
             let header = self.vault.bytes(0..self.header.bytes());
@@ -254,8 +254,8 @@ impl<M: Memory> OwnSegment<M> {
 
     /// All have joined: from here on segments follow this start's decision, and a segment that has
     /// not joined is stale.
-    pub fn confirm(&mut self, plan: &Plan) -> Result<()> {
-        let (method, Plan { attempt, epoch, state, load, .. }) = (self.method, plan);
+    pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
+        let (method, OpeningPlan { attempt, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
         // record that (A, D) counts.

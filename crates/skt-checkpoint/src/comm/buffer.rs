@@ -13,7 +13,7 @@ use crate::tuning::TUNING;
 
 /// Zero-filled doubles, page-aligned, on huge pages if the system grants them. Allocated once and
 /// reused; moves without copying.
-pub struct PanelBuf {
+pub struct PageBuf {
     ptr: NonNull<f64>,
     len: usize,
     memory: Memory,
@@ -28,15 +28,15 @@ enum Memory {
     /// Memory of another owner.
     Given,
     /// A part of a buffer that was cut; the buffer lives as long as its parts.
-    Part(Arc<PanelBuf>),
+    Part(Arc<PageBuf>),
 }
 
 // SAFETY: a PanelBuf is the only user of its memory, like a Vec<f64>.
-unsafe impl Send for PanelBuf {}
+unsafe impl Send for PageBuf {}
 // SAFETY: shared access only reads.
-unsafe impl Sync for PanelBuf {}
+unsafe impl Sync for PageBuf {}
 
-impl PanelBuf {
+impl PageBuf {
     /// A buffer of `len` zeros. The pages of a buffer of some MiB exist then: lack of memory shows
     /// now, not at the first write.
     ///
@@ -158,7 +158,7 @@ impl PanelBuf {
     }
 }
 
-impl Drop for PanelBuf {
+impl Drop for PageBuf {
     fn drop(&mut self) {
         match &self.memory {
             // SAFETY: the mapping made in `new`, unmapped once.
@@ -170,7 +170,7 @@ impl Drop for PanelBuf {
     }
 }
 
-impl Deref for PanelBuf {
+impl Deref for PageBuf {
     type Target = [f64];
     fn deref(&self) -> &[f64] {
         // SAFETY: `len` doubles exist, zero-filled or given.
@@ -178,7 +178,7 @@ impl Deref for PanelBuf {
     }
 }
 
-impl DerefMut for PanelBuf {
+impl DerefMut for PageBuf {
     fn deref_mut(&mut self) -> &mut [f64] {
         // SAFETY: as in `deref`, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
@@ -213,7 +213,7 @@ mod tests {
         // A pointer to the whole range: a pointer to one element is valid for that element only.
         let start = NonNull::from(&mut memory[2..]).cast();
         // SAFETY: four doubles, which nothing else reads before the buffer is gone.
-        let mut buffer = unsafe { PanelBuf::within(start, 4) };
+        let mut buffer = unsafe { PageBuf::within(start, 4) };
         buffer.fill(2.0);
         drop(buffer);
         assert_eq!(memory, [1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
@@ -221,60 +221,60 @@ mod tests {
 
     #[test]
     fn parts_of_a_buffer_are_its_own_again_when_all_are_back() {
-        let whole = PanelBuf::new(10).unwrap();
+        let whole = PageBuf::new(10).unwrap();
         let mut parts = whole.cut([4, 0, 3]);
         assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [4, 0, 3, 0]);
         parts[0].fill(1.0);
         parts[2].fill(2.0);
-        let whole = PanelBuf::join(parts);
+        let whole = PageBuf::join(parts);
         assert_eq!(whole[..], [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0]);
-        assert_eq!(PanelBuf::join(whole.cut([])).len(), 10);
+        assert_eq!(PageBuf::join(whole.cut([])).len(), 10);
     }
 
     #[test]
     fn parts_that_follow_one_another_are_read_as_one() {
-        let mut whole = PanelBuf::new(10).unwrap();
+        let mut whole = PageBuf::new(10).unwrap();
         (0..10).for_each(|i| whole[i] = i as f64);
         let parts: Vec<_> = whole.cut([4, 0, 3]).into_iter().map(Arc::new).collect();
-        let read = PanelBuf::whole(parts.iter().take(3).map(|part| &**part));
+        let read = PageBuf::whole(parts.iter().take(3).map(|part| &**part));
         assert_eq!(read, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        assert_eq!(PanelBuf::whole(parts.iter().take(1).map(|part| &**part)).len(), 4);
+        assert_eq!(PageBuf::whole(parts.iter().take(1).map(|part| &**part)).len(), 4);
     }
 
     #[test]
     #[should_panic(expected = "do not follow one another")]
     fn parts_with_a_gap_are_not_read_as_one() {
-        let parts = PanelBuf::new(10).unwrap().cut([4, 1, 3]);
-        PanelBuf::whole([&parts[0], &parts[2]]);
+        let parts = PageBuf::new(10).unwrap().cut([4, 1, 3]);
+        PageBuf::whole([&parts[0], &parts[2]]);
     }
 
     #[test]
     #[should_panic(expected = "do not follow one another")]
     fn parts_of_two_buffers_are_not_read_as_one() {
-        let parts = [0, 1].map(|_| PanelBuf::new(10).unwrap().cut([4]));
-        PanelBuf::whole([&parts[0][0], &parts[1][1]]);
+        let parts = [0, 1].map(|_| PageBuf::new(10).unwrap().cut([4]));
+        PageBuf::whole([&parts[0][0], &parts[1][1]]);
     }
 
     #[test]
     #[should_panic(expected = "all parts of one buffer")]
     fn a_part_that_is_missing_is_noticed() {
-        let mut parts = PanelBuf::new(10).unwrap().cut([5, 5]);
+        let mut parts = PageBuf::new(10).unwrap().cut([5, 5]);
         let _under_way = parts.remove(1);
-        PanelBuf::join(parts);
+        PageBuf::join(parts);
     }
 
     #[test]
     #[should_panic(expected = "beyond the end")]
     fn parts_beyond_the_end_are_refused() {
-        PanelBuf::new(10).unwrap().cut([5, 6]);
+        PageBuf::new(10).unwrap().cut([5, 6]);
     }
 
     #[test]
     fn what_no_machine_has_is_refused() {
         for len in [usize::MAX, usize::MAX / 8, usize::MAX / 8 - 1, 1 << 61, 1 << 50] {
-            assert!(PanelBuf::new(len).is_err(), "{len}");
+            assert!(PageBuf::new(len).is_err(), "{len}");
         }
-        let error = PanelBuf::for_messages(1 << 50).err().expect("no such memory").to_string();
+        let error = PageBuf::for_messages(1 << 50).err().expect("no such memory").to_string();
         assert!(error.contains("9007199254740992 bytes") && error.contains("ulimit"), "{error}");
     }
 }

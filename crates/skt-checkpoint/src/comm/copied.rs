@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A send that was complete at once.
 pub struct Sent;
@@ -21,7 +21,7 @@ impl SendRequest for Sent {
 /// A receive in progress: the message is copied when the receiver tests or waits.
 pub struct Receiving<C> {
     comm: C,
-    buf: PanelBuf,
+    buf: PageBuf,
     range: Range<usize>,
     source: usize,
     tag: Tag,
@@ -33,7 +33,7 @@ impl<C: Comm> Receiving<C> {
     ///
     /// # Panics
     /// When the buffer is shorter.
-    pub fn new(comm: C, buf: PanelBuf, range: Range<usize>, source: usize, tag: Tag) -> Self {
+    pub fn new(comm: C, buf: PageBuf, range: Range<usize>, source: usize, tag: Tag) -> Self {
         assert!(range.end <= buf.len(), "receive beyond the buffer");
         Self { comm, buf, range, source, tag, arrived: false }
     }
@@ -53,7 +53,7 @@ impl<C: Comm> RecvRequest for Receiving<C> {
         Ok(self.arrived)
     }
 
-    fn wait(mut self) -> Result<PanelBuf> {
+    fn wait(mut self) -> Result<PageBuf> {
         if !self.arrived {
             self.receive()?;
         }

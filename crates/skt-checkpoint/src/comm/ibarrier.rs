@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 const TAG_BARRIER: Tag = 0x7e00;
 
@@ -17,10 +17,10 @@ const TAG_BARRIER: Tag = 0x7e00;
 /// arrive in order: those of one barrier cannot be taken for those of the next.
 pub struct IBarrier<C: Comm> {
     /// The two messages: no request, as far as this rank has heard, or a request.
-    words: [Arc<PanelBuf>; 2],
+    words: [Arc<PageBuf>; 2],
     is_asked: bool,
     /// The receive buffer, while no receive has it.
-    heard: Option<PanelBuf>,
+    heard: Option<PageBuf>,
     /// They may still be in progress when all have entered, since receivers poll.
     sends: Vec<C::Send>,
     recv: Option<C::Recv>,
@@ -34,10 +34,10 @@ impl<C: Comm> IBarrier<C> {
     /// # Errors
     /// When there is no memory for their messages.
     pub fn new() -> Result<Self> {
-        let (nobody, mut somebody) = (PanelBuf::for_messages(1)?, PanelBuf::for_messages(1)?);
+        let (nobody, mut somebody) = (PageBuf::for_messages(1)?, PageBuf::for_messages(1)?);
         somebody[0] = 1.0;
         let words = [nobody, somebody].map(Arc::new);
-        let (heard, sends) = (Some(PanelBuf::for_messages(1)?), Vec::with_capacity(64));
+        let (heard, sends) = (Some(PageBuf::for_messages(1)?), Vec::with_capacity(64));
         Ok(Self { words, is_asked: false, heard, sends, recv: None, distance: None })
     }
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-pub use buffer::{PanelBuf, disjoint_ranges};
+pub use buffer::{PageBuf, disjoint_ranges};
 
 /// The time between two polls of a rank that has nothing to do.
 const NAP: Duration = Duration::from_millis(1);
@@ -95,7 +95,7 @@ pub trait RecvRequest: Sized {
     /// [`RecvRequest::wait`] returns at once.
     fn test(&mut self) -> Result<bool>;
     /// Blocks until the message has arrived, and returns the buffer.
-    fn wait(self) -> Result<PanelBuf>;
+    fn wait(self) -> Result<PageBuf>;
 }
 
 /// A group of ranks that can send each other messages.
@@ -139,7 +139,7 @@ pub trait Comm: Sized + Send {
     /// Starts to send `buf[range]`; the request keeps `buf` alive.
     fn isend(
         &self,
-        buf: Arc<PanelBuf>,
+        buf: Arc<PageBuf>,
         range: Range<usize>,
         dest: usize,
         tag: Tag,
@@ -150,7 +150,7 @@ pub trait Comm: Sized + Send {
     /// it are complete: a transport may give a message to the first that asks.
     fn irecv(
         &self,
-        buf: PanelBuf,
+        buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use mpi::ffi;
 use skt_terms::exit::Exit;
 
-use super::{Comm, CommError, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 mod adopt;
 mod part;
@@ -459,7 +459,7 @@ impl Comm for MpiComm {
 
     fn isend(
         &self,
-        buf: Arc<PanelBuf>,
+        buf: Arc<PageBuf>,
         range: Range<usize>,
         dest: usize,
         tag: Tag,
@@ -475,7 +475,7 @@ impl Comm for MpiComm {
 
     fn irecv(
         &self,
-        mut buf: PanelBuf,
+        mut buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,
@@ -552,7 +552,7 @@ impl<B> Drop for UnderWay<B> {
 }
 
 /// A send over MPI in progress.
-pub type MpiSend = UnderWay<Arc<PanelBuf>>;
+pub type MpiSend = UnderWay<Arc<PageBuf>>;
 
 impl SendRequest for MpiSend {
     fn test(&mut self) -> Result<bool> {
@@ -565,14 +565,14 @@ impl SendRequest for MpiSend {
 }
 
 /// A receive over MPI in progress.
-pub type MpiRecv = UnderWay<PanelBuf>;
+pub type MpiRecv = UnderWay<PageBuf>;
 
 impl RecvRequest for MpiRecv {
     fn test(&mut self) -> Result<bool> {
         self.requests.test()
     }
 
-    fn wait(mut self) -> Result<PanelBuf> {
+    fn wait(mut self) -> Result<PageBuf> {
         self.requests.wait()?;
         Ok(self.buf.take().expect("handed out here alone"))
     }

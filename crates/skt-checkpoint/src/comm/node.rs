@@ -294,7 +294,7 @@ impl Part {
     /// Maps a file of `bytes`, on a range for huge pages if one fits.
     fn map(file: &File, bytes: usize) -> io::Result<Self> {
         let has_huge_pages = bytes >= pages::HUGE_PAGE_BYTES;
-        let place = has_huge_pages.then(|| pages::Place::new(bytes)).transpose()?;
+        let place = has_huge_pages.then(|| pages::Reservation::new(bytes)).transpose()?;
         let at = place.as_ref().map_or(ptr::null_mut(), |place| place.base().as_ptr());
         let fixed = if has_huge_pages { libc::MAP_FIXED } else { 0 };
         let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);

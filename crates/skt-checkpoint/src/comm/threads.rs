@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::collect::{all_gather_bytes, broadcast};
 use super::copied::{Receiving, Sent, copy_message, new_group};
-use super::{Comm, CommError, PanelBuf, Result, Tag};
+use super::{Comm, CommError, PageBuf, Result, Tag};
 
 /// A receive that waits longer than this counts as a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
@@ -221,20 +221,14 @@ impl Comm for ThreadComm {
         Ok(())
     }
 
-    fn isend(
-        &self,
-        buf: Arc<PanelBuf>,
-        range: Range<usize>,
-        dest: usize,
-        tag: Tag,
-    ) -> Result<Sent> {
+    fn isend(&self, buf: Arc<PageBuf>, range: Range<usize>, dest: usize, tag: Tag) -> Result<Sent> {
         self.send(&buf[range], dest, tag)?;
         Ok(Sent)
     }
 
     fn irecv(
         &self,
-        buf: PanelBuf,
+        buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,

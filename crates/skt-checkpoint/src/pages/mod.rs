@@ -82,12 +82,12 @@ const MADV_COLLAPSE: libc::c_int = 25;
 /// A mapping on pages of the pool ends where such a page does, whatever length it was asked to
 /// have, and replaces everything there.
 #[derive(Debug)]
-pub struct Place {
+pub struct Reservation {
     base: NonNull<c_void>,
     bytes: usize,
 }
 
-impl Place {
+impl Reservation {
     /// Reserves a place for a mapping of `bytes` on ordinary pages, rounded up to whole pages.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: the range is ours; no mapping has replaced it.
         unsafe { libc::munmap(self.base.as_ptr(), self.bytes) };
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn a_place_begins_on_a_huge_page_and_is_given_up() {
         for bytes in [1, 4096, 10_000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 1] {
-            let place = Place::new(bytes).expect("addresses");
+            let place = Reservation::new(bytes).expect("addresses");
             assert_eq!(place.base().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
             assert!(place.bytes >= bytes && place.bytes < bytes + system_page_bytes());
-            let place = Place::for_any_pages(bytes).expect("addresses");
+            let place = Reservation::for_any_pages(bytes).expect("addresses");
             assert!(place.bytes >= bytes && place.bytes.is_multiple_of(pool_page_bytes()));
             assert_eq!(place.base().as_ptr() as usize % pool_page_bytes(), 0);
         }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn collapsing_keeps_what_is_there() {
         let bytes = 2 * HUGE_PAGE_BYTES + 8192;
-        let place = Place::new(bytes).expect("addresses");
+        let place = Reservation::new(bytes).expect("addresses");
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         // SAFETY: replaces our own place; unmapped at the end, used in between.

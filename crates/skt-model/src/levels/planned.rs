@@ -11,7 +11,7 @@ use crate::bosilca::Validity;
 use crate::error::positive;
 use crate::inmemory::InMemoryJob;
 use crate::levels::Levels;
-use crate::plan::{Candidate, Machine};
+use crate::plan::{Candidate, PlannedMachine};
 use crate::tang::memory::Protocol;
 
 /// The rate at which a core passes an image on to the page cache, in bytes per second: the time
@@ -93,7 +93,7 @@ impl Storage {
     /// See [`Storage::validate`] and [`InMemoryJob::validate`].
     pub fn plan(
         &self,
-        machine: &Machine,
+        machine: &PlannedMachine,
         candidate: &Candidate,
     ) -> Result<Vec<PlannedLevel>, ModelError> {
         self.validate()?;
@@ -123,7 +123,7 @@ impl Storage {
 
     fn planned(
         &self,
-        machine: &Machine,
+        machine: &PlannedMachine,
         candidate: &Candidate,
         stored_in: StoredIn,
         node_bytes_per_second: f64,
@@ -183,8 +183,8 @@ mod tests {
     use crate::plan::Encoder;
     use crate::{HOUR_SECONDS, YEAR_SECONDS, path};
 
-    fn machine() -> Machine {
-        Machine {
+    fn machine() -> PlannedMachine {
+        PlannedMachine {
             nodes: 1_000,
             spares: None,
             ranks_per_node: 4,
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn helper_cores_take_over_what_images_cost() {
         let with = |helper_cores| {
-            let machine = Machine { helper_cores, ..machine() };
+            let machine = PlannedMachine { helper_cores, ..machine() };
             let plan = machine.plan().unwrap();
             let disk = Storage { global_bytes_per_second: None, ..BOTH };
             disk.plan(&machine, plan.choice()).unwrap()[0]
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn without_checkpoints_there_are_no_images_and_bad_storage_is_refused() {
-        let reliable = Machine { node_mtbf_seconds: 1e6 * YEAR_SECONDS, ..machine() };
+        let reliable = PlannedMachine { node_mtbf_seconds: 1e6 * YEAR_SECONDS, ..machine() };
         let plan = reliable.plan().unwrap();
         assert_eq!(plan.choice().job.protocol, Protocol::None);
         assert_eq!(BOTH.plan(&reliable, plan.choice()).unwrap(), []);

@@ -77,7 +77,7 @@ pub(super) fn arrivals(
 ) -> Arrivals {
     let q = windows.len();
     let mut all = Arrivals { here: vec![from; q], sent: vec![Moment::default(); q] };
-    let mut way = Way { wire, root, bytes, windows, all: &mut all };
+    let mut way = Route { wire, root, bytes, windows, all: &mut all };
     let heads = ring_heads(topology, q);
     let mut sending = from;
     let members = long_members(topology, q);
@@ -94,7 +94,7 @@ pub(super) fn arrivals(
     all
 }
 
-struct Way<'a> {
+struct Route<'a> {
     wire: &'a Wire,
     root: usize,
     bytes: f64,
@@ -102,7 +102,7 @@ struct Way<'a> {
     all: &'a mut Arrivals,
 }
 
-impl Way<'_> {
+impl Route<'_> {
     fn column(&self, relative: usize) -> usize {
         (relative + self.root) % self.windows.len()
     }

@@ -242,7 +242,7 @@ pub(super) fn check<C: Comm>(
     let grid = local.grid;
     let equations = Equations::new(weights, scope.lost);
     let look = |time| look(local, places, &equations, scope, time);
-    let Found { wrong, units, unit } = look(0)?;
+    let RowCheck { wrong, units, unit } = look(0)?;
     let hopeless = wrong.iter().filter(|wrong| wrong.column.is_none()).count();
     let was_decoded = f64::from(u8::from(scope.decoded.has_been));
     let mut most = [units, wrong.len() as f64, hopeless as f64, was_decoded];
@@ -268,7 +268,7 @@ pub(super) fn check<C: Comm>(
         relay.sum(sum, (wrong.row..wrong.row + 1, 0..columns_of(local, target)))?;
     }
     let (mended_rows, mended) = mended_ranks(local, scope, &wrong, doubt)?;
-    let Found { wrong, units, .. } = look(1)?;
+    let RowCheck { wrong, units, .. } = look(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
     let [units, most_wrong] = most;
@@ -579,7 +579,7 @@ pub(super) fn check_left_over<C: Comm>(
 }
 
 /// The result of comparing a process row with its checksums.
-struct Found {
+struct RowCheck {
     /// Rows that are wrong.
     wrong: Vec<Wrong>,
     /// The largest delta of the other rows, in units.
@@ -595,10 +595,10 @@ fn look<C: Comm>(
     equations: &Equations,
     scope: &Scope,
     time: u64,
-) -> Result<Found, SolveError> {
+) -> Result<RowCheck, SolveError> {
     let (grid, m) = (local.grid, equations.checksums);
     if equations.left == 0 {
-        return Ok(Found { wrong: Vec::new(), units: 0.0, unit: f64::INFINITY });
+        return Ok(RowCheck { wrong: Vec::new(), units: 0.0, unit: f64::INFINITY });
     }
     let (mine, mut largest) = if scope.lost[grid.mycol] {
         (vec![0.0; local.shape.rows], [0.0])
@@ -635,7 +635,7 @@ fn look<C: Comm>(
         let is_sure = equations.left > 1 && !scope.decoded.is_unchecked;
         wrong.push(Wrong { row, units, column: column.filter(|_| is_sure) });
     }
-    Ok(Found { wrong, units: most, unit })
+    Ok(RowCheck { wrong, units: most, unit })
 }
 
 /// What the checksums of a process row can say about it when some of its ranks are lost: m

@@ -23,7 +23,7 @@ use super::super::panel;
 use super::super::product::{Parts, most_parts};
 use super::super::{Params, SolveError};
 use crate::checkpoint::codec::checksum;
-use crate::hpl::comm::PanelBuf;
+use crate::hpl::comm::PageBuf;
 use crate::hpl::grid::Cyclic;
 use crate::hpl::swap::RowBuffers;
 use crate::machine::blas::view::SharedMat;
@@ -97,7 +97,7 @@ impl Hook for GoOn {
 
 /// The content of a rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum MemoryState {
     /// Nothing, or data that is being rebuilt for the cut before this panel.
     Hollow(usize),
     /// A at the cut before this panel; before panel 0 it need not have been generated.
@@ -119,7 +119,7 @@ pub(super) enum State {
 const KIND_BITS: u32 = 3;
 const PANEL_BITS: u32 = 33;
 
-impl State {
+impl MemoryState {
     /// The word of this state, written in start `start`. The word of untouched memory is 0.
     fn word(self, start: u64) -> u64 {
         let (kind, k) = match self {
@@ -449,16 +449,16 @@ impl<'a> Places<'a> {
     /// # Safety
     /// The buffer does not outlive `self`; nothing else writes to the area, and nothing reads there
     /// while the buffer is written to.
-    unsafe fn buffer(&self, area: Area) -> PanelBuf {
+    unsafe fn buffer(&self, area: Area) -> PageBuf {
         // SAFETY: the caller's promise.
-        unsafe { PanelBuf::within(area.start, area.len) }
+        unsafe { PageBuf::within(area.start, area.len) }
     }
 
     /// Buffers for two panels, that of panel `k` first.
     ///
     /// # Safety
     /// The conditions of [`Self::buffer`].
-    pub unsafe fn panel_buffers(&self, k: usize) -> [PanelBuf; 2] {
+    pub unsafe fn panel_buffers(&self, k: usize) -> [PageBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
     }
@@ -467,7 +467,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// The conditions of [`Self::buffer`]; no sums are stored there.
-    pub unsafe fn w_buffer(&self) -> PanelBuf {
+    pub unsafe fn w_buffer(&self) -> PageBuf {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(self.w) }
     }
@@ -476,7 +476,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// The conditions of [`Self::buffer`].
-    pub unsafe fn u_buffers(&self) -> [PanelBuf; 2] {
+    pub unsafe fn u_buffers(&self) -> [PageBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [self.u_next, self.u_rest].map(|area| unsafe { self.buffer(area) })
     }
@@ -601,14 +601,14 @@ impl Journal<'_> {
     }
 
     /// Writes the state of the memory.
-    pub fn set(&self, state: State) -> Result<(), SolveError> {
+    pub fn set(&self, state: MemoryState) -> Result<(), SolveError> {
         let (name, k) = match state {
-            State::Hollow(k) => ("hollow", k),
-            State::Rest(k) => ("rest", k),
-            State::Logged(k) => ("logged", k),
-            State::Exchanged(k) => ("exchanged", k),
-            State::Solved => ("solved", 0),
-            State::Replaced(column) => ("replaced", column),
+            MemoryState::Hollow(k) => ("hollow", k),
+            MemoryState::Rest(k) => ("rest", k),
+            MemoryState::Logged(k) => ("logged", k),
+            MemoryState::Exchanged(k) => ("exchanged", k),
+            MemoryState::Solved => ("solved", 0),
+            MemoryState::Replaced(column) => ("replaced", column),
         };
         self.step(name, k)?;
         self.write(STATE, state.word(self.start));
@@ -711,7 +711,7 @@ impl Journal<'_> {
     /// Whether the memory is torn: a part was being changed in place.
     pub fn is_torn(&self) -> bool {
         let is_torn = |part| matches!(self.part(part).1, Part::Begun | Part::Undoing);
-        matches!(State::of_word(self.state_word()).0, State::Exchanged(_))
+        matches!(MemoryState::of_word(self.state_word()).0, MemoryState::Exchanged(_))
             && (0..self.parts(false).end).any(is_torn)
     }
 }
@@ -812,17 +812,22 @@ mod tests {
     fn states_come_back_from_their_words() {
         let states = [0, 1, 7, u32::MAX as usize];
         let states = states.into_iter().flat_map(|k| {
-            let solved = [State::Solved, State::Replaced(k)];
-            [State::Hollow(k), State::Rest(k), State::Logged(k), State::Exchanged(k)]
-                .into_iter()
-                .chain(solved)
+            let solved = [MemoryState::Solved, MemoryState::Replaced(k)];
+            [
+                MemoryState::Hollow(k),
+                MemoryState::Rest(k),
+                MemoryState::Logged(k),
+                MemoryState::Exchanged(k),
+            ]
+            .into_iter()
+            .chain(solved)
         });
         for state in states {
             for start in [0, 1, (1 << 28) - 1] {
-                assert_eq!(State::of_word(state.word(start)), (state, start));
+                assert_eq!(MemoryState::of_word(state.word(start)), (state, start));
             }
         }
-        assert_eq!(State::of_word(0), (State::Hollow(0), 0));
+        assert_eq!(MemoryState::of_word(0), (MemoryState::Hollow(0), 0));
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod weights;
 pub use check::{CheckEvery, Checked, MendedRank};
 pub use memory::{At, GoOn, Hook, RankMemory, RelayMessages, work_doubles};
 pub use replacement::{Absent, grid_without, work_doubles_after_replacement};
-pub use standing::Refusal;
+pub use standing::AbftRefusal;
 pub use system::{Solution, System, doubles, image_doubles};
 pub use watcher::{Beginning, Flip, Unverified, Watcher};
 pub use weights::{MOST_CHECKSUMS, Weights};
@@ -74,7 +74,7 @@ pub enum AbftError {
     Solve(#[from] SolveError),
     /// The memory of the ranks is not enough to resume from.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(AbftRefusal),
 }
 
 impl From<CommError> for AbftError {

@@ -15,7 +15,7 @@ use super::check::Noticed;
 use super::groups::{columns_of, dead_columns};
 use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
-use crate::hpl::comm::{Comm, CommError, PanelBuf, RecvRequest as _, SendRequest as _, Tag};
+use crate::hpl::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::machine::blas::kernels;
 use crate::pages;
 
@@ -85,15 +85,15 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
 
 /// The messages of a rank that are not being filled or received.
 struct Messages<C: Comm> {
-    free: Vec<PanelBuf>,
+    free: Vec<PageBuf>,
     /// The messages being sent, the oldest first.
-    leaving: VecDeque<(Arc<PanelBuf>, C::Send)>,
+    leaving: VecDeque<(Arc<PageBuf>, C::Send)>,
 }
 
 impl<C: Comm> Messages<C> {
     /// Takes a message to be filled: a free one, else the oldest one once it is sent. `None` if
     /// that would wait and not `waits`.
-    fn take(&mut self, waits: bool) -> Result<Option<PanelBuf>, CommError> {
+    fn take(&mut self, waits: bool) -> Result<Option<PageBuf>, CommError> {
         if let Some(message) = self.free.pop() {
             return Ok(Some(message));
         }
@@ -101,7 +101,7 @@ impl<C: Comm> Messages<C> {
         if waits || send.test()? { self.settle_one().map(Some) } else { Ok(None) }
     }
 
-    fn settle_one(&mut self) -> Result<PanelBuf, CommError> {
+    fn settle_one(&mut self) -> Result<PageBuf, CommError> {
         let (message, send) = self.leaving.pop_front().expect("one leaves");
         send.wait()?;
         Ok(Arc::try_unwrap(message).ok().expect("it has left"))
@@ -159,7 +159,7 @@ impl<C: Comm> Passing<C> {
 
     /// The next message: a received one or, where the sum begins on this rank, a free one of any
     /// content. `None` if that would wait and not `waits`.
-    fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PanelBuf>, CommError> {
+    fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PageBuf>, CommError> {
         if self.before.is_none() {
             return room.take(waits);
         }
@@ -175,7 +175,7 @@ impl<C: Comm> Passing<C> {
         &self,
         row: &C,
         room: &mut Messages<C>,
-        message: PanelBuf,
+        message: PageBuf,
         len: usize,
     ) -> Result<(), CommError> {
         let Some(behind) = self.behind else {
@@ -207,7 +207,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         let cols = columns_of(local, 0);
         let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
         // One piece of memory, as that has its pages from the beginning.
-        let mut free = PanelBuf::for_messages(messages.all(cols))?.cut(lengths);
+        let mut free = PageBuf::for_messages(messages.all(cols))?.cut(lengths);
         // The rest after the last message is empty.
         free.truncate(messages.count);
         let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };

@@ -21,7 +21,7 @@
 use super::super::SolveError;
 use super::super::local::Local;
 use super::groups::{is_group_end, of_group};
-use super::memory::{Journal, Places, State};
+use super::memory::{Journal, MemoryState, Places};
 use super::relay::{Relay, Sum};
 use super::weights::Weights;
 use crate::hpl::comm::Comm;
@@ -65,8 +65,8 @@ pub(super) fn have_passed<C: Comm>(
 /// Whether this rank has exchanged the rows of a panel before which a group of Q = `q` panels ends,
 /// and not all sums of the group have passed it.
 pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
-    match State::of_word(journal.state_word()).0 {
-        State::Exchanged(end) => is_group_end(end, q) && journal.summed() != Some(end),
+    match MemoryState::of_word(journal.state_word()).0 {
+        MemoryState::Exchanged(end) => is_group_end(end, q) && journal.summed() != Some(end),
         _ => false,
     }
 }

@@ -32,7 +32,7 @@ use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, SolveError, Solver, Workspace};
-use super::memory::{DECODE, Hook, Journal, Places, RankMemory, RelayMessages, State};
+use super::memory::{DECODE, Hook, Journal, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::system::{Lost, Solution, System, back_substitute, keep_x, note_wrong};
@@ -209,7 +209,7 @@ impl<C: Comm> System<'_, C> {
         // it a rank without a part in the rest is no longer needed.
         let replace = || -> Result<(), SolveError> {
             grid.all.barrier()?;
-            journal.set(State::Replaced(lost))
+            journal.set(MemoryState::Replaced(lost))
         };
         let finished = self.params.columns_before(cut);
         let columns = Columns { n, cols: grid.cols(self.params.nb), lost, finished };
@@ -261,7 +261,7 @@ impl<C: Comm> System<'_, C> {
             restore::go_to(&local, places, (journal, &pace), *cut, action)?;
             return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
         }
-        journal.set(State::Rest(0))?;
+        journal.set(MemoryState::Rest(0))?;
         self.generate(&local);
         Ok((0, 0))
     }

@@ -12,7 +12,7 @@ use super::super::pace::Pace;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
 use super::groups::{StepColumns, columns_of, columns_of_group, first_of_last_group};
-use super::memory::{Decoded, Journal, PUT_BACK, Part, Places, REBUILD, Recorded, State};
+use super::memory::{Decoded, Journal, MemoryState, PUT_BACK, Part, Places, REBUILD, Recorded};
 use super::relay::{Relay, Sum};
 use super::renewal;
 use super::standing::Action;
@@ -208,13 +208,13 @@ pub(super) fn go_to<C: Comm>(
             let step = step(cut);
             step.undo(local, places, journal, pace)?;
             // Rows go back only once no part is marked as done.
-            journal.set(State::Logged(cut))?;
+            journal.set(MemoryState::Logged(cut))?;
             step.put_back(local, places, journal)?;
         }
         Action::PutBack => step(cut).put_back(local, places, journal)?,
     }
     if action != Action::Stay {
-        journal.set(State::Rest(cut))?;
+        journal.set(MemoryState::Rest(cut))?;
     }
     renewal::store(local, places, journal, cut)
 }
@@ -227,7 +227,7 @@ pub(super) fn go_to<C: Comm>(
 /// So the remaining ranks of a lost rank's process column also take the values of the checksums, as
 /// long as enough checksums are left. Else each process row rebuilds only its own losses.
 #[derive(Debug, PartialEq, Eq)]
-struct Anew {
+struct Recomputation {
     /// Process columns of the matrix, in order.
     columns: Vec<usize>,
     /// The checksums that may be used to decode them.
@@ -238,7 +238,7 @@ struct Anew {
     is_alike: bool,
 }
 
-impl Anew {
+impl Recomputation {
     /// The plan of process row `row`. `lost` marks the lost ranks, by process row and column; `q`
     /// process columns hold the matrix.
     fn new(lost: &[Vec<bool>], row: usize, q: usize) -> Self {
@@ -284,7 +284,7 @@ pub(super) fn to_be_decoded(
     is_checked: bool,
 ) {
     for (row, decoded) in decoded.iter_mut().enumerate() {
-        let Anew { columns, checksums, .. } = Anew::new(lost, row, q);
+        let Recomputation { columns, checksums, .. } = Recomputation::new(lost, row, q);
         if columns.is_empty() && checksums.is_empty() {
             continue;
         }
@@ -312,7 +312,7 @@ pub(super) fn rebuild<C: Comm>(
 ) -> Result<Vec<usize>, SolveError> {
     let (Local { grid, cols, .. }, q) = (local, local.grid.q);
     let lost_here = &lost[grid.myrow];
-    let anew = Anew::new(lost, grid.myrow, q);
+    let anew = Recomputation::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
     let panels = anew.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
@@ -346,7 +346,7 @@ pub(super) fn rebuild<C: Comm>(
         relay.sum(sum, (rows.clone(), first(q + s)..columns_of(local, q + s)))?;
     }
     if lost_here[grid.mycol] {
-        journal.set(State::Rest(cut))?;
+        journal.set(MemoryState::Rest(cut))?;
     }
     Ok(panels)
 }
@@ -359,7 +359,7 @@ mod tests {
     fn anew(rows: &[&str], row: usize) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let lost: Vec<Vec<bool>> =
             rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
-        let Anew { columns, from, checksums, .. } = Anew::new(&lost, row, 2);
+        let Recomputation { columns, from, checksums, .. } = Recomputation::new(&lost, row, 2);
         (columns, from, checksums)
     }
 

@@ -18,17 +18,17 @@ use super::super::slots::PanelBuffers;
 use super::super::steps::Reached;
 use super::super::{SolveError, memory_error};
 use super::check::{self, Checks, Doubt, Noticed, Scope};
-use super::memory::{Decoded, Journal, Places, Recorded, State};
+use super::memory::{Decoded, Journal, MemoryState, Places, Recorded};
 use super::relay::Relay;
 use super::restore::Step;
 use super::watcher::{Flip, Watcher};
 use super::weights::Weights;
 use super::{groups, renewal};
 use crate::hpl::comm::ibarrier::IBarrier;
-use crate::hpl::comm::{Comm, PanelBuf, collect};
+use crate::hpl::comm::{Comm, PageBuf, collect};
 
 /// The factorization on one rank, and its work space outside the memory that outlives the process.
-pub(super) struct Run<'r, C: Comm> {
+pub(super) struct Elimination<'r, C: Comm> {
     local: &'r Local<'r, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
@@ -48,7 +48,7 @@ pub(super) struct Run<'r, C: Comm> {
     pub costs: ChecksumCosts,
 }
 
-impl<'r, C: Comm> Run<'r, C> {
+impl<'r, C: Comm> Elimination<'r, C> {
     /// Prepares to factor from panel `from` on.
     pub fn new(
         local: &'r Local<'r, C>,
@@ -64,7 +64,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let (panels, [u_next, u_rest]) =
             unsafe { (places.panel_buffers(from), places.u_buffers()) };
         let w = match grid.is_checksum() {
-            true => PanelBuf::new(0).map_err(memory_error("the panel"))?,
+            true => PageBuf::new(0).map_err(memory_error("the panel"))?,
             // SAFETY: the same, and ranks with data receive no sums.
             false => unsafe { places.w_buffer() },
         };
@@ -138,7 +138,7 @@ impl<'r, C: Comm> Run<'r, C> {
             let keeps_image = self.barrier.wait(&local.grid.all)?;
             self.journal.step("u1", k)?;
             local.store_u1(k, step.panel.l1);
-            self.journal.set(State::Rest(k + 1))?;
+            self.journal.set(MemoryState::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
             self.arrive(k + 1, keeps_image, watcher)?;
             watcher.columns(local.params.columns_before(k + 1));
@@ -272,7 +272,7 @@ impl<'r, C: Comm> Run<'r, C> {
         let start = Instant::now();
         step.log_rows(local, places);
         costs.log_seconds += start.elapsed().as_secs_f64();
-        journal.set(State::Logged(k))?;
+        journal.set(MemoryState::Logged(k))?;
         let columns = [&step.columns.next, &step.columns.rest];
         for (exchange, cols) in self.exchanges.iter_mut().zip(columns) {
             if !cols.is_empty() {
@@ -313,7 +313,7 @@ impl<'r, C: Comm> Run<'r, C> {
         };
         let narrow_rows = if columns.next.is_empty() { 0 } else { rows };
         journal.list_parts(narrow_parts(narrow_rows, threads), product.parts())?;
-        journal.set(State::Exchanged(panel.k))?;
+        journal.set(MemoryState::Exchanged(panel.k))?;
         let mut asks = Some(wants_image || noticed.is_some());
         let mut enter_once = |relay: &Relay<C>, barrier: &mut IBarrier<C>| {
             if let Some(asks) = asks.take_if(|_| relay.is_idle()) {

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use super::memory::{Decoded, State};
+use super::memory::{Decoded, MemoryState};
 
 /// A rank's report about its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) struct MemoryReport {
     /// The last start that the rank has joined, and the last one that it has followed.
     pub joined: u64,
     pub confirmed: u64,
-    pub state: State,
+    pub state: MemoryState,
     /// The start in which the state was written.
     pub start: u64,
     /// Whether checksum sums must still pass this rank before it may leave the panel whose rows it
@@ -64,7 +64,7 @@ impl MemoryReport {
     /// # Panics
     /// In debug builds, when the state is of a later start than the rank has followed.
     pub fn of_words(words: &ReportWords) -> Self {
-        let (state, start) = State::of_word(words.state);
+        let (state, start) = MemoryState::of_word(words.state);
         let report = Self {
             row: words.row as usize,
             col: words.col as usize,
@@ -90,7 +90,7 @@ impl MemoryReport {
             is_foreign: false,
             joined: 0,
             confirmed: 0,
-            state: State::Hollow(0),
+            state: MemoryState::Hollow(0),
             start: 0,
             is_summing: false,
             is_torn: false,
@@ -109,14 +109,14 @@ impl MemoryReport {
     /// unusable.
     fn last_cut(&self) -> Option<usize> {
         match self.state {
-            State::Rest(k) | State::Logged(k) => Some(k),
-            State::Exchanged(k) => Some(k + usize::from(!self.is_summing)),
-            State::Hollow(_) | State::Solved | State::Replaced(_) => None,
+            MemoryState::Rest(k) | MemoryState::Logged(k) => Some(k),
+            MemoryState::Exchanged(k) => Some(k + usize::from(!self.is_summing)),
+            MemoryState::Hollow(_) | MemoryState::Solved | MemoryState::Replaced(_) => None,
         }
     }
 
     fn is_lost(&self, newest: u64) -> bool {
-        let is_hollow = matches!(self.state, State::Hollow(_));
+        let is_hollow = matches!(self.state, MemoryState::Hollow(_));
         is_hollow || self.is_torn || !self.is_current(newest)
     }
 }
@@ -149,7 +149,7 @@ pub(super) enum Decision {
 
 /// Why a job cannot resume from what is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AbftRefusal {
     /// More ranks of a process row are lost than it has checksums.
     Lost {
         /// Process row.
@@ -198,7 +198,7 @@ fn list(ranks: &[usize]) -> String {
     ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-impl Refusal {
+impl AbftRefusal {
     /// The problem, without what to do about it.
     pub fn what(&self) -> String {
         match self {
@@ -240,7 +240,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AbftRefusal {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}: ", self.what())?;
         f.write_str(match self {
@@ -286,28 +286,29 @@ pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
 ///
 /// # Errors
 /// When too much is lost.
-pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decision, Refusal> {
+pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decision, AbftRefusal> {
     if let Some(rank) = reports.iter().position(|report| report.is_foreign) {
-        return Err(Refusal::Foreign { rank });
+        return Err(AbftRefusal::Foreign { rank });
     }
     let lost = lost(reports);
     if let Some(rank) = (0..reports.len()).find(|&rank| reports[rank].is_wrong && !lost[rank]) {
-        return Err(Refusal::Wrong { rank });
+        return Err(AbftRefusal::Wrong { rank });
     }
     let left = || reports.iter().zip(&lost).filter(|(_, lost)| !**lost).map(|(report, _)| report);
-    let is_solved = |(report, lost): (&MemoryReport, &bool)| !lost && report.state == State::Solved;
+    let is_solved =
+        |(report, lost): (&MemoryReport, &bool)| !lost && report.state == MemoryState::Solved;
     if let Some(from) = reports.iter().zip(&lost).position(is_solved) {
         return Ok(Decision::Solved { from });
     }
     for (rank, (report, lost)) in reports.iter().zip(&lost).enumerate() {
-        if let (State::Replaced(column), false) = (report.state, lost) {
-            return Err(Refusal::Replaced { rank, column });
+        if let (MemoryState::Replaced(column), false) = (report.state, lost) {
+            return Err(AbftRefusal::Replaced { rank, column });
         }
     }
     let cut = left().filter_map(MemoryReport::last_cut).min();
     // Some rank has not exchanged a row yet, so none has exchanged more than those of panel 0:
     // nothing is lost by beginning. Likewise where no rank has ever had anything.
-    let had_something = |report: &MemoryReport| !matches!(report.state, State::Hollow(0));
+    let had_something = |report: &MemoryReport| !matches!(report.state, MemoryState::Hollow(0));
     if cut == Some(0) || (cut.is_none() && !reports.iter().any(had_something)) {
         return Ok(Decision::Begin);
     }
@@ -316,11 +317,11 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
     refuse_mixtures(&left().copied().collect::<Vec<_>>())?;
     let action = |(report, &lost): (&MemoryReport, &bool)| match report.state {
         _ if lost => Ok(Action::Rebuild),
-        State::Rest(k) if k == cut => Ok(Action::Stay),
-        State::Logged(k) if k == cut => Ok(Action::PutBack),
-        State::Exchanged(k) if k + 1 == cut => Ok(Action::Finish),
-        State::Exchanged(k) if k == cut => Ok(Action::Undo),
-        state => Err(Refusal::Mixture { what: format!("{state:?} and a rank at cut {cut}") }),
+        MemoryState::Rest(k) if k == cut => Ok(Action::Stay),
+        MemoryState::Logged(k) if k == cut => Ok(Action::PutBack),
+        MemoryState::Exchanged(k) if k + 1 == cut => Ok(Action::Finish),
+        MemoryState::Exchanged(k) if k == cut => Ok(Action::Undo),
+        state => Err(AbftRefusal::Mixture { what: format!("{state:?} and a rank at cut {cut}") }),
     };
     let actions = reports.iter().zip(&lost).map(action).collect::<Result<_, _>>()?;
     Ok(Decision::GoTo { cut, actions })
@@ -335,15 +336,15 @@ pub(super) fn refuse_elsewhere(
     reports: &[MemoryReport],
     decision: &Decision,
     column: usize,
-) -> Result<(), Refusal> {
+) -> Result<(), AbftRefusal> {
     let Decision::GoTo { actions, .. } = decision else { return Ok(()) };
     let is_elsewhere =
         |&rank: &usize| actions[rank] == Action::Rebuild && reports[rank].col != column;
     let ranks: Vec<usize> = (0..reports.len()).filter(is_elsewhere).collect();
-    if ranks.is_empty() { Ok(()) } else { Err(Refusal::Scattered { column, ranks }) }
+    if ranks.is_empty() { Ok(()) } else { Err(AbftRefusal::Scattered { column, ranks }) }
 }
 
-fn refuse_losses(reports: &[MemoryReport], lost: &[bool], most: usize) -> Result<(), Refusal> {
+fn refuse_losses(reports: &[MemoryReport], lost: &[bool], most: usize) -> Result<(), AbftRefusal> {
     let rows = reports.iter().map(|report| report.row).max().map_or(0, |row| row + 1);
     for row in 0..rows {
         let is_here = |&rank: &usize| lost[rank] && reports[rank].row == row;
@@ -351,7 +352,7 @@ fn refuse_losses(reports: &[MemoryReport], lost: &[bool], most: usize) -> Result
         if ranks.len() > most {
             let is_torn = |&rank: &usize| reports[rank].is_torn;
             let torn = ranks.iter().copied().filter(is_torn).collect();
-            return Err(Refusal::Lost { row, ranks, torn, most });
+            return Err(AbftRefusal::Lost { row, ranks, torn, most });
         }
     }
     Ok(())
@@ -359,16 +360,16 @@ fn refuse_losses(reports: &[MemoryReport], lost: &[bool], most: usize) -> Result
 
 /// Refuses to combine what was computed for a panel in one start with what was computed for it in
 /// another: after a rebuilding, other bits may choose other pivots.
-fn refuse_mixtures(left: &[MemoryReport]) -> Result<(), Refusal> {
+fn refuse_mixtures(left: &[MemoryReport]) -> Result<(), AbftRefusal> {
     let exchanged = |report: &MemoryReport| match report.state {
-        State::Exchanged(k) => Some((k, report.start)),
+        MemoryState::Exchanged(k) => Some((k, report.start)),
         _ => None,
     };
     let all: Vec<(usize, u64)> = left.iter().filter_map(exchanged).collect();
     for &(k, start) in &all {
         if let Some((_, other)) = all.iter().find(|&&(other, at)| other == k && at != start) {
             let what = format!("panel {k} as of start {start} and as of start {other}");
-            return Err(Refusal::Mixture { what });
+            return Err(AbftRefusal::Mixture { what });
         }
     }
     Ok(())
@@ -379,8 +380,8 @@ mod tests {
     use super::*;
 
     /// The reports of ranks of one process row, in these states.
-    fn reports(states: &[State]) -> Vec<MemoryReport> {
-        let report = |(col, &state): (usize, &State)| MemoryReport {
+    fn reports(states: &[MemoryState]) -> Vec<MemoryReport> {
+        let report = |(col, &state): (usize, &MemoryState)| MemoryReport {
             row: 0,
             col,
             is_foreign: false,
@@ -396,7 +397,7 @@ mod tests {
         states.iter().enumerate().map(report).collect()
     }
 
-    fn actions(states: &[State], checksums: usize) -> (usize, Vec<Action>) {
+    fn actions(states: &[MemoryState], checksums: usize) -> (usize, Vec<Action>) {
         match decide(&reports(states), checksums) {
             Ok(Decision::GoTo { cut, actions }) => (cut, actions),
             other => panic!("{other:?}"),
@@ -406,7 +407,7 @@ mod tests {
     #[test]
     fn all_go_to_the_cut_behind_the_last_panel_that_all_have_exchanged() {
         use Action::*;
-        use State::*;
+        use MemoryState::*;
         let states = [Exchanged(4), Exchanged(3), Logged(4), Rest(4), Hollow(0)];
         assert_eq!(actions(&states, 1), (4, vec![Undo, Finish, PutBack, Stay, Rebuild]));
         let states = [Exchanged(4), Hollow(3), Exchanged(4), Hollow(0)];
@@ -419,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_not_begun_begins_however_much_is_lost() {
-        use State::*;
+        use MemoryState::*;
         for states in [
             vec![Hollow(0), Hollow(0), Hollow(0)],
             vec![Hollow(0), Rest(0), Hollow(0)],
@@ -431,17 +432,17 @@ mod tests {
 
     #[test]
     fn x_is_taken_from_whoever_has_it() {
-        use State::*;
+        use MemoryState::*;
         let states = [Hollow(9), Rest(9), Solved, Hollow(0)];
         assert_eq!(decide(&reports(&states), 1), Ok(Decision::Solved { from: 2 }));
     }
 
     #[test]
     fn more_losses_than_checksums_are_refused() {
-        use State::*;
-        let refused = |states: &[State], ranks: &[usize]| {
+        use MemoryState::*;
+        let refused = |states: &[MemoryState], ranks: &[usize]| {
             let refusal =
-                Refusal::Lost { row: 0, ranks: ranks.to_vec(), torn: Vec::new(), most: 1 };
+                AbftRefusal::Lost { row: 0, ranks: ranks.to_vec(), torn: Vec::new(), most: 1 };
             assert_eq!(decide(&reports(states), 1), Err(refusal));
         };
         refused(&[Hollow(0), Exchanged(0), Hollow(0)], &[0, 2]);
@@ -450,7 +451,7 @@ mod tests {
         let mut torn = reports(&[Exchanged(3), Exchanged(3), Exchanged(3)]);
         torn[0].is_torn = true;
         torn[1].is_torn = true;
-        let refusal = Refusal::Lost { row: 0, ranks: vec![0, 1], torn: vec![0, 1], most: 1 };
+        let refusal = AbftRefusal::Lost { row: 0, ranks: vec![0, 1], torn: vec![0, 1], most: 1 };
         assert_eq!(decide(&torn, 1), Err(refusal.clone()));
         let text = refusal.to_string();
         assert!(
@@ -463,12 +464,12 @@ mod tests {
 
     #[test]
     fn what_was_absent_in_a_start_that_others_followed_is_lost() {
-        let mut all = reports(&[State::Rest(5), State::Rest(3), State::Rest(5)]);
+        let mut all = reports(&[MemoryState::Rest(5), MemoryState::Rest(3), MemoryState::Rest(5)]);
         (all[1].joined, all[1].confirmed) = (6, 6);
         let actions = vec![Action::Stay, Action::Rebuild, Action::Stay];
         assert_eq!(decide(&all, 1), Ok(Decision::GoTo { cut: 5, actions }));
         // No rank has followed start 8: nothing has changed since start 7.
-        let mut all = reports(&[State::Rest(5); 3]);
+        let mut all = reports(&[MemoryState::Rest(5); 3]);
         all[1].joined = 8;
         assert!(matches!(decide(&all, 0), Ok(Decision::GoTo { cut: 5, .. })));
         // It joined start 7, which other ranks have followed.
@@ -478,9 +479,9 @@ mod tests {
 
     #[test]
     fn what_has_gone_on_without_checksums_is_no_cut() {
-        use State::*;
-        let refused = |states: &[State], rank| {
-            let refusal = Refusal::Replaced { rank, column: 1 };
+        use MemoryState::*;
+        let refused = |states: &[MemoryState], rank| {
+            let refusal = AbftRefusal::Replaced { rank, column: 1 };
             assert_eq!(decide(&reports(states), 1), Err(refusal));
         };
         refused(&[Replaced(1), Hollow(0), Rest(4)], 0);
@@ -495,7 +496,7 @@ mod tests {
 
     #[test]
     fn ranks_go_on_without_one_process_column() {
-        use State::*;
+        use MemoryState::*;
         let mut two_rows = reports(&[Rest(4), Hollow(0), Rest(4), Rest(4), Hollow(3), Rest(4)]);
         two_rows
             .iter_mut()
@@ -505,10 +506,16 @@ mod tests {
             refuse_elsewhere(reports, &decide(reports, 1).unwrap(), column)
         };
         assert_eq!(refused(&two_rows, 1), Ok(()));
-        assert_eq!(refused(&two_rows, 0), Err(Refusal::Scattered { column: 0, ranks: vec![1, 4] }));
+        assert_eq!(
+            refused(&two_rows, 0),
+            Err(AbftRefusal::Scattered { column: 0, ranks: vec![1, 4] })
+        );
         two_rows.swap(3, 4);
         (two_rows[3].col, two_rows[4].col) = (0, 1);
-        assert_eq!(refused(&two_rows, 1), Err(Refusal::Scattered { column: 1, ranks: vec![3] }));
+        assert_eq!(
+            refused(&two_rows, 1),
+            Err(AbftRefusal::Scattered { column: 1, ranks: vec![3] })
+        );
         // A system that begins is generated on all ranks.
         two_rows[0].state = Rest(0);
         two_rows.iter_mut().skip(2).for_each(|report| report.state = Rest(0));
@@ -520,7 +527,12 @@ mod tests {
     fn what_was_decoded_is_known_from_any_rank_that_has_something_left() {
         let [unchecked, unverified] = [(true, None), (false, Some((4, 4)))]
             .map(|(is_unchecked, unverified)| Decoded { is_unchecked, unverified, has_been: true });
-        let mut all = reports(&[State::Rest(5), State::Rest(5), State::Hollow(5), State::Rest(5)]);
+        let mut all = reports(&[
+            MemoryState::Rest(5),
+            MemoryState::Rest(5),
+            MemoryState::Hollow(5),
+            MemoryState::Rest(5),
+        ]);
         (all[0].decoded, all[2].decoded) = (unchecked, unverified);
         // The word of lost memory does not count.
         all[3].row = 1;
@@ -533,15 +545,15 @@ mod tests {
     fn what_does_not_belong_together_is_refused() {
         let is_mixture = |reports: &[MemoryReport]| {
             let decided = decide(reports, 1);
-            assert!(matches!(decided, Err(Refusal::Mixture { .. })), "{decided:?}");
+            assert!(matches!(decided, Err(AbftRefusal::Mixture { .. })), "{decided:?}");
         };
-        is_mixture(&reports(&[State::Rest(6), State::Rest(5)]));
-        is_mixture(&reports(&[State::Exchanged(6), State::Exchanged(4)]));
-        let mut two_histories = reports(&[State::Exchanged(5), State::Exchanged(5)]);
+        is_mixture(&reports(&[MemoryState::Rest(6), MemoryState::Rest(5)]));
+        is_mixture(&reports(&[MemoryState::Exchanged(6), MemoryState::Exchanged(4)]));
+        let mut two_histories = reports(&[MemoryState::Exchanged(5), MemoryState::Exchanged(5)]);
         two_histories[0].start = 3;
         is_mixture(&two_histories);
-        let mut foreign = reports(&[State::Rest(5); 2]);
+        let mut foreign = reports(&[MemoryState::Rest(5); 2]);
         foreign[1].is_foreign = true;
-        assert_eq!(decide(&foreign, 1), Err(Refusal::Foreign { rank: 1 }));
+        assert_eq!(decide(&foreign, 1), Err(AbftRefusal::Foreign { rank: 1 }));
     }
 }

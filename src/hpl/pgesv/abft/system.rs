@@ -7,13 +7,13 @@ use super::super::pace::{CallLimit, Pace};
 use super::super::{Params, SolveError, back};
 use super::check::{self, CheckEvery, Checks, Scope};
 use super::memory::{
-    self, Decoded, GoOn, Hook, Journal, LOOK, Places, RankMemory, RelayMessages, Sizes, State,
+    self, Decoded, GoOn, Hook, Journal, LOOK, MemoryState, Places, RankMemory, RelayMessages, Sizes,
 };
 use super::relay::Relay;
 use super::replacement::Absent;
-use super::run::Run;
+use super::run::Elimination;
 use super::standing::{
-    Action, Decision, MemoryReport, Refusal, ReportWords, decide, decoded, lost, newest_start,
+    AbftRefusal, Action, Decision, MemoryReport, ReportWords, decide, decoded, lost, newest_start,
     refuse_elsewhere,
 };
 use super::watcher::{Beginning, Unverified, Watcher};
@@ -180,7 +180,7 @@ impl<'s, C: Comm> System<'s, C> {
                 solution.rebuilt.clone_from(&lost.ranks);
                 solution.unverified = lost.unverified(&self.params);
             } else {
-                journal.set(State::Rest(0))?;
+                journal.set(MemoryState::Rest(0))?;
                 self.generate(&local);
             }
             // No rank continues while another may still have data of an earlier start.
@@ -190,7 +190,7 @@ impl<'s, C: Comm> System<'s, C> {
                 Beginning { panel: from, rebuilt, undone, unverified, ..Beginning::default() };
             let checks = Checks::new(self.check, from, solution.resumed.is_none());
             let (words, checks) = ((&journal, &pace), (self.weights, checks));
-            let mut run = Run::new(&local, &places, words, relay, checks, from)?;
+            let mut run = Elimination::new(&local, &places, words, relay, checks, from)?;
             // All memory is allocated: the clock may start.
             watcher.begins(&beginning)?;
             let factored = run.factor_or_tell(from, watcher);
@@ -216,15 +216,15 @@ impl<'s, C: Comm> System<'s, C> {
     ///
     /// # Panics
     /// When the memory does not have [`Self::doubles`].
-    pub fn refusal(&self, memory: &mut RankMemory<'_>) -> Result<Option<Refusal>, SolveError> {
+    pub fn refusal(&self, memory: &mut RankMemory<'_>) -> Result<Option<AbftRefusal>, SolveError> {
         let places = Places::new(memory, &self.sizes(), self.shape());
         let journal = places.journal(&GoOn);
         let (reports, _) = self.tell(&journal, 0, &[])?;
         match decide(&reports, self.grid.checksums) {
-            Ok(Decision::Begin) => Ok(Some(Refusal::Nothing)),
+            Ok(Decision::Begin) => Ok(Some(AbftRefusal::Nothing)),
             Ok(Decision::GoTo { .. } | Decision::Solved { .. }) => Ok(None),
             Err(refusal) => {
-                if matches!(refusal, Refusal::Wrong { .. }) {
+                if matches!(refusal, AbftRefusal::Wrong { .. }) {
                     journal.set_wrong(true)?;
                 }
                 Ok(Some(refusal))
@@ -377,7 +377,7 @@ impl<'s, C: Comm> System<'s, C> {
                 Decision::GoTo { cut, .. } => cut,
                 Decision::Solved { .. } => self.params.panels(),
             };
-            journal.set(State::Hollow(cut))?;
+            journal.set(MemoryState::Hollow(cut))?;
             journal.set_wrong(false)?;
             journal.set_summed(None)?;
             journal.set_form(self.form())?;
@@ -447,5 +447,5 @@ pub(super) fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, Sol
 pub(super) fn keep_x(places: &mut Places, journal: &Journal, x: &[f64]) -> Result<(), SolveError> {
     journal.step("x", x.len())?;
     places.x_mut().copy_from_slice(x);
-    journal.set(State::Solved)
+    journal.set(MemoryState::Solved)
 }

@@ -91,7 +91,7 @@ impl Rules {
 
 /// The decision to begin or resume a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct OpeningPlan {
     /// This start of the job.
     pub attempt: StartId,
     /// Epoch that all resume from; 0 for the beginning.
@@ -134,7 +134,7 @@ pub struct Plan {
     pub given_up: Vec<Option<String>>,
 }
 
-impl Plan {
+impl OpeningPlan {
     /// The index and the ranks of the group of `rank`.
     pub(in super::super) fn group_of(&self, rank: usize) -> (usize, Vec<usize>) {
         let group = self.groups.iter().position(|members| members.contains(&rank));
@@ -167,7 +167,7 @@ pub struct Finished {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
     /// Begin or resume the run.
-    Work(Plan),
+    Work(OpeningPlan),
     /// Report the result once more, and remove what is left of the run.
     Finished(Finished),
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::assign::{assign, discards, give_lost_ranks};
 use super::found::Content;
 use super::offer::{Offer, holder, left, lineage, newest_attempt, newest_start};
-use super::plan::{Plan, Rules};
+use super::plan::{OpeningPlan, Rules};
 use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
@@ -26,7 +26,7 @@ pub(in super::super) fn resume(
     rules: &Rules,
     epoch: u64,
     usable: &BTreeMap<usize, &Content>,
-) -> Result<Plan, Refusal> {
+) -> Result<OpeningPlan, Refusal> {
     let (size, processes) = (rules.ranks(offers.len()), offers.len());
     let taken = assign(found, usable);
     let mut ranks = vec![usize::MAX; processes];
@@ -49,7 +49,7 @@ pub(in super::super) fn resume(
     let nothing = vec![None; processes];
     let discard = discards(offers, if is_memory { &attach } else { &nothing });
     let holder = usable.values().next().map(|content| holder(found, content));
-    Ok(Plan {
+    Ok(OpeningPlan {
         left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
         attempt: this_attempt(offers, rules),
         epoch,

@@ -69,7 +69,7 @@ fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
 }
 
 /// The plan of a run that is not done.
-fn planned(offers: &[Offer], rules: &Rules) -> Result<Plan, Refusal> {
+fn planned(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
     match decide(offers, rules)? {
         Decision::Work(plan) => Ok(plan),
         Decision::Finished(finished) => panic!("not marked, and yet {finished:?}"),

@@ -35,9 +35,9 @@ use super::hook::Step;
 use super::layout::{Part, RegionParts, Stripes, Summed};
 use super::memory::{Memory, Peer};
 use super::vault::Vault;
-use crate::comm::{Comm, PanelBuf, Result, SendRequest, Tag};
+use crate::comm::{Comm, PageBuf, Result, SendRequest, Tag};
 use crate::tuning::TUNING;
-pub use rebuild::Place;
+pub use rebuild::CellPosition;
 pub use scratch::Scratch;
 use scratch::{bytes_of, bytes_of_mut};
 use tile::{Tile, tiles};
@@ -283,7 +283,7 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
     }
 
     /// Waits for a send and takes its buffer back.
-    pub(super) fn sent(&mut self, sent: Option<(C::Send, Arc<PanelBuf>)>) -> Result<()> {
+    pub(super) fn sent(&mut self, sent: Option<(C::Send, Arc<PageBuf>)>) -> Result<()> {
         if let Some((send, buffer)) = sent {
             send.wait()?;
             self.scratch.buffers.extend(Arc::into_inner(buffer));

@@ -17,7 +17,7 @@ const TAG_REBUILD: Tag = 4;
 /// The position of a cell within a stripe: one cell of the same row of each of its blocks, data and
 /// parities alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CellPosition {
     /// The region.
     pub region: usize,
     /// The band of the region.
@@ -58,7 +58,7 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
         &mut self,
         lost: &[usize],
         settled: (usize, usize),
-        place: &Place,
+        place: &CellPosition,
         step: Step,
     ) -> Result<usize> {
         let start = place.cell * self.parts.cell_bytes;

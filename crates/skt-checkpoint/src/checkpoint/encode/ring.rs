@@ -24,7 +24,7 @@ use super::{Band, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
-use crate::comm::{Comm, PanelBuf, RecvRequest, Result, SendRequest, Tag};
+use crate::comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A tile on its way round the ring, with one partial sum per parity.
 pub(in super::super) struct Round<C: Comm> {
@@ -34,8 +34,8 @@ pub(in super::super) struct Round<C: Comm> {
     /// The slot of its next turn.
     pub due: usize,
     turn: usize,
-    sums: Vec<PanelBuf>,
-    sent: Vec<(C::Send, Arc<PanelBuf>)>,
+    sums: Vec<PageBuf>,
+    sent: Vec<(C::Send, Arc<PageBuf>)>,
     coming: Vec<C::Recv>,
 }
 

@@ -13,14 +13,14 @@ use crate::checkpoint::gathered::shared_block;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
-use crate::checkpoint::schedule::{Polled, Schedule, Stats, Tokens, Unit, Way, units_of};
+use crate::checkpoint::schedule::{Encoding, Polled, Schedule, Stats, Tokens, Unit, units_of};
 use crate::checkpoint::segment::OwnSegment;
-use crate::comm::{Comm, PanelBuf, RecvRequest, SendRequest, Tag};
+use crate::comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
 
 /// A buffer for a token, one number.
-fn word() -> crate::comm::Result<PanelBuf> {
-    PanelBuf::for_messages(1)
+fn word() -> crate::comm::Result<PageBuf> {
+    PageBuf::for_messages(1)
 }
 
 impl<C: Comm, M: Memory> Encoding<C, M> {
@@ -59,9 +59,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         self.gathered.clear(self.group.size());
         let at_once = stages.is_none();
         let way = match self.encoder {
-            Encoder::Direct => Way::Tokens(self.start_tokens(units.len())?),
+            Encoder::Direct => Encoding::Tokens(self.start_tokens(units.len())?),
             Encoder::Ring if at_once && !mirrors => {
-                Way::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
+                Encoding::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
             }
             Encoder::Ring if !at_once => {
                 // More messages in transit need progressing less often; shorter messages make a
@@ -69,9 +69,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 let in_flight_bytes = self.in_flight_bytes;
                 let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
                 let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
-                Way::Rounds(Rounds::new(window, message_bytes))
+                Encoding::Rounds(Rounds::new(window, message_bytes))
             }
-            _ => Way::Whole,
+            _ => Encoding::Whole,
         };
         let ready = if at_once { units.len() } else { 0 };
         Ok(Schedule { epoch, units, begun: 0, ready, way })
@@ -104,11 +104,15 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         if all_ready {
             schedule.ready = schedule.units.len();
         }
-        let mut way = mem::replace(&mut schedule.way, Way::Whole);
+        let mut way = mem::replace(&mut schedule.way, Encoding::Whole);
         let done = match &mut way {
-            Way::Tokens(tokens) => self.advance_tokens(segment, schedule, tokens, all_ready)?,
-            Way::Rounds(rounds) => self.advance_rounds(segment, schedule, rounds, all_ready)?,
-            Way::Whole => {
+            Encoding::Tokens(tokens) => {
+                self.advance_tokens(segment, schedule, tokens, all_ready)?
+            }
+            Encoding::Rounds(rounds) => {
+                self.advance_rounds(segment, schedule, rounds, all_ready)?
+            }
+            Encoding::Whole => {
                 if all_ready {
                     self.encode_units(segment, schedule, schedule.units.len())?;
                     Polled::Done
@@ -155,8 +159,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     /// the group.
     fn exchange_sums(&mut self, segment: &mut OwnSegment<M>, schedule: &Schedule<C>) -> Result<()> {
         let is_read_by_others = match (&schedule.way, self.encoder) {
-            (Way::Tokens(_), _) | (Way::Whole, Encoder::Ring) => true,
-            (Way::Rounds(_), _) | (Way::Whole, _) => false,
+            (Encoding::Tokens(_), _) | (Encoding::Whole, Encoder::Ring) => true,
+            (Encoding::Rounds(_), _) | (Encoding::Whole, _) => false,
         };
         if !is_read_by_others {
             return Ok(());
@@ -221,7 +225,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(Tokens { told: 0, sent: Vec::new(), theirs })
     }
 
-    fn listen(&self, buffer: Option<PanelBuf>, member: usize) -> Result<C::Recv> {
+    fn listen(&self, buffer: Option<PageBuf>, member: usize) -> Result<C::Recv> {
         let buffer = buffer.map_or_else(word, Ok)?;
         Ok(self.group.irecv(buffer, 0..1, member, TAG_READY)?)
     }

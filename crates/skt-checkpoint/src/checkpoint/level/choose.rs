@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::agree::found::{Content, FoundSegment};
 use super::super::agree::offer::Offer;
-use super::super::agree::plan::{Plan, Rules};
+use super::super::agree::plan::{OpeningPlan, Rules};
 use super::super::agree::resume::resume;
 use super::super::header::SegmentId;
 use super::super::record::Holds;
@@ -43,7 +43,7 @@ pub fn from_images(
     rules: &Rules,
     restorable: &[Vec<Generation>],
     why: &str,
-) -> Option<Plan> {
+) -> Option<OpeningPlan> {
     let newest = |level: &usize| restorable[*level].first().copied();
     let with_any = (0..rules.levels.len()).filter(|level| newest(level).is_some());
     let level = with_any.rev().max_by_key(newest)?;
@@ -137,7 +137,7 @@ fn restore(
     rules: &Rules,
     level: usize,
     generation: Generation,
-) -> Result<Plan, Refusal> {
+) -> Result<OpeningPlan, Refusal> {
     let as_segment = |image: &FoundImage| FoundSegment {
         id: SegmentId { rank: image.id.rank, attempt: generation.start.number },
         content: image.content.clone(),

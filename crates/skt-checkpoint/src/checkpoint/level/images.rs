@@ -5,7 +5,7 @@ mod load;
 
 use std::time::Instant;
 
-use super::super::agree::Plan;
+use super::super::agree::OpeningPlan;
 use super::super::config::Config;
 use super::super::error::Result;
 use super::super::hook::Hook;
@@ -42,7 +42,7 @@ impl Images {
     pub fn start<C: Comm, M: Memory>(
         comm: &C,
         opening: &Opening<M>,
-        plan: &Plan,
+        plan: &OpeningPlan,
         config: &Config,
         slots: &[Slot],
     ) -> Result<Self> {
@@ -235,7 +235,7 @@ impl Images {
 fn newest_seconds<C: Comm>(
     comm: &C,
     config: &Config,
-    plan: &Plan,
+    plan: &OpeningPlan,
     seen: &[Seen],
 ) -> Result<Vec<f64>> {
     let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::checkpoint::agree::Plan;
+use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::config::Config;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::encoding::Encoding;
@@ -11,7 +11,7 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::level::{Images, LevelReport, Rotten};
 use crate::checkpoint::memory::Memory;
-use crate::checkpoint::opening::Found;
+use crate::checkpoint::opening::FoundRun;
 use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
 use crate::checkpoint::segment::OwnSegment;
 use crate::comm::Comm;
@@ -25,7 +25,7 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) images: Images,
     /// Sources that this start has found rotten, before it resumed from the present one.
     pub(super) rotten: Vec<Rotten>,
-    pub(super) plan: Plan,
+    pub(super) plan: OpeningPlan,
     /// How this rank's group computes parities; a field before the segment, so that the others'
     /// segments are released before the hold on the run.
     pub(super) encoding: Encoding<C, M>,
@@ -53,8 +53,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 
     /// What this start resumes from.
-    pub fn found(&self) -> Found {
-        Found::of(&self.plan)
+    pub fn found(&self) -> FoundRun {
+        FoundRun::of(&self.plan)
     }
 
     /// The communicator of all processes, in the order of their ranks in the run.

@@ -3,7 +3,7 @@
 use std::mem;
 
 use super::checkpointer::Checkpointer;
-use crate::checkpoint::agree::Plan;
+use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::codec::{Codec, CodecError};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::encoding::Encoding;
@@ -24,7 +24,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         comm: &C,
         mut opening: Opening<M>,
         segment: Option<M::Segment>,
-        plan: Plan,
+        plan: OpeningPlan,
         config: Config,
         shapes: &[RegionShape],
         slots: &[Slot],
@@ -66,7 +66,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 pub(super) fn slots_of_levels<C: Comm, M: Memory>(
     comm: &C,
     opening: &Opening<M>,
-    plan: &mut Plan,
+    plan: &mut OpeningPlan,
     config: &Config,
     shapes: &[RegionShape],
 ) -> Result<Vec<Slot>> {

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use super::OwnSegment;
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::encode::Place;
+use crate::checkpoint::encode::CellPosition;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::record::Holds;
 
 /// A damaged cell of this rank: its position in the group's stripes and in this rank's parts.
 pub struct DamagedCell {
-    pub place: Place,
+    pub place: CellPosition,
     pub part: &'static str,
     pub row: usize,
 }
@@ -64,13 +64,13 @@ impl<M: Memory> OwnSegment<M> {
                 bands += 1;
                 for block in 0..geometry.data() {
                     let stripe = geometry.stripe_of(me, block);
-                    let at = Place { region, band, stripe, row: 0, cell: 0 };
+                    let at = CellPosition { region, band, stripe, row: 0, cell: 0 };
                     let rows = stripes.block(band, block);
                     self.look_at(data, rows, at, "data", &mut found);
                 }
                 for parity in 0..geometry.parities {
                     let stripe = geometry.parity_stripe(me, parity);
-                    let at = Place { region, band, stripe, row: 0, cell: 0 };
+                    let at = CellPosition { region, band, stripe, row: 0, cell: 0 };
                     let rows = stripes.parity(band, parity);
                     self.look_at(parities, rows, at, "parities", &mut found);
                 }
@@ -85,7 +85,7 @@ impl<M: Memory> OwnSegment<M> {
         &self,
         part: Summed,
         rows: Range<usize>,
-        at: Place,
+        at: CellPosition,
         name: &'static str,
         found: &mut Findings,
     ) {
@@ -93,7 +93,7 @@ impl<M: Memory> OwnSegment<M> {
             for cell in part.cells(&(0..part.part.pitch_bytes)) {
                 let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
                 if checksum(bytes) != self.vault.sum(&part, row, cell) {
-                    let place = Place { row: offset, cell, ..at };
+                    let place = CellPosition { row: offset, cell, ..at };
                     found.add(DamagedCell { place, part: name, row });
                 }
             }

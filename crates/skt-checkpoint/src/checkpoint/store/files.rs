@@ -375,7 +375,7 @@ fn map_on_huge_page(
     size: NonZeroUsize,
     access: ProtFlags,
 ) -> nix::Result<NonNull<c_void>> {
-    if let Ok(place) = pages::Place::new(size.get()) {
+    if let Ok(place) = pages::Reservation::new(size.get()) {
         let at = NonZeroUsize::new(place.base().as_ptr() as usize);
         let how = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         // SAFETY: replaces only the mapping of our own place, which is as long.

@@ -23,7 +23,7 @@ pub struct Stub {
     /// Why it is no segment.
     pub flaw: Flaw,
     /// By which the store finds it again.
-    pub(super) place: Place,
+    pub(super) place: StubLocation,
 }
 
 /// Why memory is no segment.
@@ -41,7 +41,7 @@ pub enum Flaw {
 
 /// Where a store finds a stub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StubLocation {
     /// Id of a System V segment.
     SysV(i32),
     /// A file.

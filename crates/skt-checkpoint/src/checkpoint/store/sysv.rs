@@ -14,7 +14,7 @@ use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, remove_id};
 use super::host::{self, Host, Trap};
 use super::segment::{Mapped, NewSegment, Segment, Touch, View};
-use super::stub::{Flaw, Place, Stub};
+use super::stub::{Flaw, Stub, StubLocation};
 use super::{
     LOOK_PAUSE, LOOKS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
     check_bytes,
@@ -39,14 +39,14 @@ pub struct SysV {
 }
 
 /// A segment that a search has found.
-struct Found {
+struct FoundSegment {
     shmid: i32,
     identity: Identity,
     attached: u64,
     key: i32,
 }
 
-impl Found {
+impl FoundSegment {
     fn location(&self) -> String {
         location(self.shmid, self.key)
     }
@@ -68,16 +68,16 @@ impl SysV {
 
     /// The segments of that name. There is one, except for the instant in which two creations find
     /// each other.
-    fn find_all(name: &SegmentName) -> Result<Vec<Found>> {
+    fn find_all(name: &SegmentName) -> Result<Vec<FoundSegment>> {
         // Searches all keys, even past a free one: the foreign segment that was in the way when
         // ours was created may be gone by now.
         let found = own_rows(name)?.into_iter().filter_map(|row| inspect(row.shmid).transpose());
-        let is_of_name = |found: &Found| found.identity.name == *name;
+        let is_of_name = |found: &FoundSegment| found.identity.name == *name;
         found.filter(|found| found.as_ref().map_or(true, is_of_name)).collect()
     }
 
     /// The segment of that name, complete or not; a complete one if there is any.
-    fn find(&self, name: &SegmentName) -> Result<Option<Found>> {
+    fn find(&self, name: &SegmentName) -> Result<Option<FoundSegment>> {
         Ok(Self::find_all(name)?.into_iter().min_by_key(|found| !found.identity.is_ready))
     }
 
@@ -325,7 +325,7 @@ impl Store for SysV {
     }
 
     fn look(&self) -> Result<Vec<SegmentInfo>> {
-        let info = |found: Found| SegmentInfo {
+        let info = |found: FoundSegment| SegmentInfo {
             location: found.location(),
             bytes: found.identity.data_bytes,
             is_ready: found.identity.is_ready,
@@ -359,7 +359,7 @@ impl Store for SysV {
     }
 
     fn remove_stub(&self, stub: &Stub) -> Result<bool> {
-        let Place::SysV(shmid) = stub.place else { return Ok(false) };
+        let StubLocation::SysV(shmid) = stub.place else { return Ok(false) };
         // It may have become a segment since, or have got a process.
         let is_as_it_was = |now: &Stub| now.flaw == stub.flaw && (stub.in_use || !now.in_use);
         match stub::table()?.iter().find(|row| row.shmid == shmid).and_then(Row::stub) {
@@ -445,7 +445,7 @@ fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
 /// Maps a segment at the beginning of a huge page: only then does this process see the huge pages
 /// that the segment has in memory.
 fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>> {
-    let Ok(place) = pages::Place::for_any_pages(bytes) else { return map(shmid, flags) };
+    let Ok(place) = pages::Reservation::for_any_pages(bytes) else { return map(shmid, flags) };
     // SAFETY: replaces only the mapping of our own place, which is long enough for ordinary pages
     // and for those of the pool: which of them the segment has is not known here.
     let base = unsafe { libc::shmat(shmid, place.base().as_ptr(), flags | libc::SHM_REMAP) };
@@ -471,7 +471,7 @@ fn is_segment(stat: &libc::shmid_ds) -> bool {
 /// # Errors
 /// When the system refuses for a reason that is not the segment's: it may be one of ours, and to
 /// ignore it would give its name to two segments.
-fn inspect(shmid: i32) -> Result<Option<Found>> {
+fn inspect(shmid: i32) -> Result<Option<FoundSegment>> {
     let Some(stat) = within_reach(stat(shmid))?.filter(is_segment) else { return Ok(None) };
     let header = within_reach(read_header(shmid))?;
     let Some(identity) = header.and_then(|header| header.identity(stat.shm_segsz)) else {
@@ -479,7 +479,7 @@ fn inspect(shmid: i32) -> Result<Option<Found>> {
     };
     let key = stat.shm_perm.__key;
     // The count was read before our own look.
-    Ok(Some(Found { shmid, identity, attached: stat.shm_nattch, key }))
+    Ok(Some(FoundSegment { shmid, identity, attached: stat.shm_nattch, key }))
 }
 
 /// Reads the header of a segment of at least one page.
@@ -601,7 +601,7 @@ mod tests {
     fn a_passing_look_is_no_use() {
         let (store, name) = (SysV::new(false), own_name(4));
         let mut segment = store.create(&name, 64).unwrap();
-        let Found { shmid, .. } = store.find(&name).unwrap().unwrap();
+        let FoundSegment { shmid, .. } = store.find(&name).unwrap().unwrap();
         let _ours = Ids(vec![shmid]);
         segment.as_mut_slice().fill(9);
         drop(segment);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{
-    Comm, CommError, MpiComm, MpiRecv, MpiSend, PanelBuf, RecvRequest, Requests, Result,
+    Comm, CommError, MpiComm, MpiRecv, MpiSend, PageBuf, RecvRequest, Requests, Result,
     SendRequest, Tag, ulfm,
 };
 use crate::comm::ibarrier::IBarrier;
@@ -109,7 +109,7 @@ impl RecvRequest for Watched<MpiRecv> {
         self.request.test()
     }
 
-    fn wait(mut self) -> Result<PanelBuf> {
+    fn wait(mut self) -> Result<PageBuf> {
         poll(&self.watch, || self.request.test())?;
         self.request.wait()
     }
@@ -163,7 +163,7 @@ impl Comm for WatchedComm {
 
     fn isend(
         &self,
-        buf: Arc<PanelBuf>,
+        buf: Arc<PageBuf>,
         range: Range<usize>,
         dest: usize,
         tag: Tag,
@@ -174,7 +174,7 @@ impl Comm for WatchedComm {
 
     fn irecv(
         &self,
-        buf: PanelBuf,
+        buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,

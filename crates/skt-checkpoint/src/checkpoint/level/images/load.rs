@@ -6,7 +6,7 @@ use super::super::disk::{FileId, Generation, ImageFile, ImageId};
 use super::super::failed::remove_images;
 use super::super::format::{ImageLayout, Said, Seal, read_seal};
 use super::{Images, Level};
-use crate::checkpoint::agree::Plan;
+use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::{Step, StepName};
@@ -80,9 +80,9 @@ impl Images {
     pub fn discard_superfluous<M: Memory>(
         &mut self,
         segment: &OwnSegment<M>,
-        plan: &Plan,
+        plan: &OpeningPlan,
     ) -> Result<()> {
-        let Plan { restorable, sealed, epoch, .. } = plan;
+        let OpeningPlan { restorable, sealed, epoch, .. } = plan;
         let step = Step::new(StepName::Discard, *epoch);
         for (number, files) in mem::take(&mut self.seen_files).iter().enumerate() {
             let level = &self.levels[number];

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::fcntl::{AT_FDCWD, AtFlags, FlockArg};
 
 use super::super::host::{self, Process};
-use super::super::stub::{Flaw, Place, Stub};
+use super::super::stub::{Flaw, Stub, StubLocation};
 use super::lock;
 use crate::checkpoint::codec::checksum;
 
@@ -106,7 +106,7 @@ pub fn stub(path: &Path) -> Option<Stub> {
         creator: creator.liveness(),
         created_unix_seconds: u64::try_from(meta.mtime()).unwrap_or(0),
         flaw: Flaw::Unnamed,
-        place: Place::File(path.to_owned()),
+        place: StubLocation::File(path.to_owned()),
     })
 }
 

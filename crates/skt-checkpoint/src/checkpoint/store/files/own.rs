@@ -12,7 +12,7 @@ use nix::fcntl::FlockArg;
 use super::super::header::{Header, Identity};
 use super::super::hold::{unlink, unlink_locked};
 use super::super::host::{self, Liveness};
-use super::super::stub::{Flaw, Place, Stub};
+use super::super::stub::{Flaw, Stub, StubLocation};
 use super::super::{Result, SegmentName};
 use super::{ELSEWHERE, lock, refused};
 
@@ -144,13 +144,13 @@ pub fn damaged(path: &Path) -> Option<Stub> {
             Some(why) => Flaw::Damaged(why),
             None => Flaw::Damaged("its first page is damaged, or of another name".into()),
         },
-        place: Place::File(path.to_owned()),
+        place: StubLocation::File(path.to_owned()),
     })
 }
 
 /// Frees a stub that is a file; see [`super::super::Store::remove_stub`].
 pub fn remove_stub(stub: &Stub) -> Result<bool> {
-    let Place::File(path) = &stub.place else { return Ok(false) };
+    let StubLocation::File(path) = &stub.place else { return Ok(false) };
     // Removed by force, even if a process holds it.
     if stub.in_use || stub.flaw == Flaw::Unnamed {
         return unlink(path);

@@ -17,7 +17,7 @@
 
 use super::super::header::PAGE_BYTES;
 use super::super::host::{self, Liveness};
-use super::super::stub::{Flaw, Place, Stub};
+use super::super::stub::{Flaw, Stub, StubLocation};
 use super::super::{Result, StoreError};
 use super::{SHM_DEST, inspect, location, read_header, within_reach};
 use crate::checkpoint::codec::checksum;
@@ -180,7 +180,7 @@ impl Row {
                 pid => host::liveness_at(pid, self.changed_unix_seconds),
             },
             created_unix_seconds: self.changed_unix_seconds,
-            place: Place::SysV(self.shmid),
+            place: StubLocation::SysV(self.shmid),
         })
     }
 }

@@ -69,7 +69,12 @@ fn lock(control: &Mutex<Control>) -> std::sync::MutexGuard<'_, Control> {
 /// What an error of the checkpoints means to the program.
 fn stop_of(error: CheckpointError) -> Stop {
     match &error {
-        CheckpointError::Refused(refusal) => Stop::new(Code::Refused, refusal.to_string()),
+        CheckpointError::Refused(refusal) => {
+            // What the program skt-hpl has as a flag is an option here.
+            let text = refusal.to_string();
+            let text = text.replace("--resume never", "the option resume = \"never\"");
+            Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
+        }
         CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
         CheckpointError::Comm(why) => lost(why),
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {

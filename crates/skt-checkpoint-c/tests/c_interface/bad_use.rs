@@ -144,7 +144,7 @@ fn wrong_arguments_of_init_are_told_to_all() {
             (
                 "skt_init(MPI_COMM_WORLD, 8000, \"resume = \\\"require\\\"\")",
                 Refused,
-                "no checkpoint of this run was found",
+                "resume = \"require\", but no checkpoint of this run was found",
             ),
         ];
         if rank == 0 {
@@ -229,7 +229,8 @@ fn other_sizes_after_a_restart() {
             (
                 "skt_init(MPI_COMM_WORLD, 8000, \"application = \\\"other\\\"\")",
                 Refused,
-                "made with other settings: application  there, other here",
+                "made with other settings: application  there, other here. Restart with the settings of \
+                 the run, or start afresh with the option resume = \"never\"",
             ),
             (
                 "skt_restore()",

@@ -20,6 +20,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use common::{Block, Client, Drilled, Failure, Flags};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::client::Region;
 use skt_checkpoint::comm::mpi::MpiComm;
 use skt_checkpoint::comm::{Comm as _, CommError, Tag, collect};
@@ -81,15 +83,12 @@ impl Solved {
     }
 }
 
-/// A sequence of numbers in 0..1 (SplitMix64).
-struct Noise(u64);
+/// A sequence of numbers in 0..1.
+struct Noise(SplitMix64);
 
 impl Noise {
     fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A vector of this length in a random direction.
@@ -104,7 +103,7 @@ impl Noise {
 /// it has 99 % of its mass (Aarseth, Henon and Wielen, 1974, "A comparison of numerical methods for
 /// the study of star cluster dynamics"). Each body has random numbers of its own.
 fn plummer(body: usize) -> (Vector, Vector) {
-    let mut noise = Noise((body as u64) << 32);
+    let mut noise = Noise(SplitMix64::seed_from_u64((body as u64) << 32));
     let radius = ((0.99 * noise.next()).powf(-2.0 / 3.0) - 1.0).powf(-0.5);
     let escape = 2f64.sqrt() * (1.0 + radius * radius).powf(-0.25);
     let share = loop {

@@ -10,7 +10,7 @@ use super::names::{self, View};
 use super::trial::{self, Trial};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::counters::{Counters, Root};
-use crate::machine::environment::affinity::{self, Pinning};
+use crate::machine::environment::affinity::{self, CpuPlacement};
 use crate::machine::environment::blas;
 use crate::machine::team::Team;
 
@@ -80,8 +80,8 @@ pub fn gather<C: Comm>(
     let index = here.iter().position(|&rank| rank == world.rank()).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
     let cpus = match affinity::plan(&counters.cpus, &masks, index, threads) {
-        Pinning::Pin(cpus) => cpus,
-        Pinning::Leave(_) => Vec::new(),
+        CpuPlacement::Pin(cpus) => cpus,
+        CpuPlacement::Leave(_) => Vec::new(),
     };
     let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
     pin(0);

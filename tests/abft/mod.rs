@@ -9,6 +9,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_hpl::config::{TestSpec, Transport};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
@@ -35,16 +37,16 @@ pub struct Matrix {
     pub x: Vec<f64>,
 }
 
-/// Numbers from a seed (SplitMix64).
-pub struct Random(pub u64);
+/// Numbers from a seed.
+pub struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
+        (self.0.next_u64() % bound as u64) as usize
     }
 }
 
@@ -53,7 +55,7 @@ impl Matrix {
     /// of -1, 0, 1 with 1 or -1 on its diagonal. So each pivot is known, as the one element of
     /// magnitude 1, and all numbers on the way to an integer x are small and exact.
     pub fn exact(n: usize, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut lower = vec![vec![0.0; n]; n];
         let mut upper = vec![vec![0.0; n]; n];
         for i in 0..n {
@@ -79,7 +81,7 @@ impl Matrix {
 
     /// Makes random numbers between -1/2 and 1/2; x is not known.
     pub fn random(n: usize, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut number = || random.below(1 << 40) as f64 / (1u64 << 40) as f64 - 0.5;
         let rows = (0..n).map(|_| (0..=n).map(|_| number()).collect()).collect();
         Self { rows, x: Vec::new() }

@@ -9,6 +9,8 @@ use crate::large_machine;
 use crate::supervised;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
 /// A box for Open MPI.
 fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
@@ -160,14 +162,9 @@ fn slow_ranks(cluster: &Alone) -> String {
 
 impl Case {
     /// The case of a seed: a dead link in three of five cases.
-    fn of(mut seed: u64, kind: Kind) -> Self {
-        let mut below = |most: u64| {
-            // SplitMix64 (Steele, Lea, Flood 2014).
-            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((mixed ^ (mixed >> 31)) % most) as usize
-        };
+    fn of(seed: u64, kind: Kind) -> Self {
+        let mut random = SplitMix64::seed_from_u64(seed);
+        let mut below = |most: u64| (random.next_u64() % most) as usize;
         let (flags, most) = METHODS[below(6)];
         let loss = [Loss::PowerOff, Loss::SilentPowerOff, Loss::StoppedRank]
             .get(below(8))

@@ -264,7 +264,7 @@ fn losses_in_recoveries_lose_nothing() {
     let (jobs, mut runs, mut resumed) = (small_jobs(), 0, 0);
     for seed in 0..1500 {
         let job = &jobs[seed % jobs.len()];
-        let (ranks, mut random) = (job.ranks(), Random(seed as u64));
+        let (ranks, mut random) = (job.ranks(), Random::new(seed as u64));
         let steps = steps(job, seed as u64);
         let (mut memory, mut lost) = (job.untouched(), HashSet::new());
         for start_id in 1..7 {
@@ -410,7 +410,7 @@ fn more_losses_than_checksums_are_refused_by_all() {
 /// taken for current data, also not if the node dies again while it is rebuilt.
 #[test]
 fn memory_of_an_older_start_is_not_believed() {
-    let (mut rebuilt, mut random) = (0, Random(8));
+    let (mut rebuilt, mut random) = (0, Random::new(8));
     for job in small_jobs() {
         let (ranks, seed) = (job.ranks(), 6);
         let all = steps(&job, seed);
@@ -485,7 +485,7 @@ fn residuals_after_a_loss_are_of_the_same_size() {
             residuals
         };
         let undisturbed = sorted((0..31).map(undisturbed).collect());
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let after = |seed| {
             let job = job(seed % 31);
             let (ranks, rank) = (job.ranks(), random.below(job.ranks()));
@@ -950,7 +950,7 @@ fn print_outcomes(outcomes: &Outcomes) {
 #[test]
 fn a_flipped_bit_is_told_or_mended() {
     let flips = std::env::var("SKT_FLIPS").map_or(250, |flips| flips.parse().expect("a number"));
-    let (mut random, mut outcomes) = (Random(11), Outcomes::default());
+    let (mut random, mut outcomes) = (Random::new(11), Outcomes::default());
     let every = |panels| CheckEvery::Panels(NonZeroUsize::new(panels).expect("not 0"));
     let kinds = [(2, 2, 1, 0, 3), (1, 3, 1, 1, 100), (2, 2, 2, 0, 1), (1, 3, 2, 1, 3)];
     for number in 0..flips {

@@ -117,7 +117,7 @@ fn a_run_goes_on_without_any_rank_from_any_step() {
 /// All ranks of a process column are lost, and no others.
 #[test]
 fn a_run_goes_on_without_several_ranks_of_a_process_column() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for (number, spec) in specs().into_iter().enumerate().filter(|(_, spec)| spec.p > 1) {
         let job = job(spec.clone(), Matrix::random(spec.n, 7));
         let (seed, width) = (number as u64, job.width());
@@ -176,7 +176,7 @@ fn residuals_are_of_the_same_size() {
             job.matrix.residual(&job.finish(&job.untouched(), seed, 1).x)
         };
         let (median, most) = sorted((0..31).map(undisturbed).collect());
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let after = |seed| {
             let job = job(seed % 31);
             let rank = random.below(job.ranks() / p - 1);

@@ -692,7 +692,7 @@ fn a_flip_and_a_loss_end_right_or_by_name() {
     let mut ends = [[[0; ENDS.len()]; PLACES.len()]; 3];
     let (mut done, mut number) = (0, 0);
     while done < pairs {
-        let mut random = Random(seed << 32 | number);
+        let mut random = Random::new(seed << 32 | number);
         let m = 1 + number as usize % 3;
         let (p, q) = (1 + random.below(3), 1 + random.below(3));
         let (depth, check) = (random.below(2), every([1, 3, 1000][random.below(3)]));

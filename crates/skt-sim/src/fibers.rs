@@ -18,6 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
 use skt_checkpoint::comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
@@ -156,7 +158,7 @@ struct Meeting {
 
 struct State {
     steps: u64,
-    rng: u64,
+    rng: SplitMix64,
     switches_of_256: u8,
     rendezvous: bool,
     as_numbers: bool,
@@ -199,12 +201,7 @@ unsafe impl Sync for World {}
 
 impl State {
     fn random(&mut self) -> u64 {
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.rng;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.rng.next_u64()
     }
 
     /// Ranks that can continue, one bit each.
@@ -576,7 +573,7 @@ impl World {
         let size = options.hosts.len();
         let state = State {
             steps: 0,
-            rng: options.seed,
+            rng: SplitMix64::seed_from_u64(options.seed),
             switches_of_256: options.switches_of_256,
             rendezvous: options.rendezvous,
             as_numbers: options.as_numbers,

@@ -11,7 +11,7 @@ use crate::machine::counters::{Root, topology};
 
 /// The placement of a rank's threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pinning {
+pub enum CpuPlacement {
     /// Thread `t` is pinned to the `t`-th of these CPUs.
     Pin(Vec<usize>),
     /// Nothing is pinned.
@@ -60,28 +60,28 @@ pub enum WhyNot {
 ///
 /// # Panics
 /// When `index` is no rank of this host.
-pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) -> Pinning {
+pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) -> CpuPlacement {
     let mask = &masks[index];
     let cores = cores_in(cpus, mask);
     let restricted = cpus.iter().any(|cpu| !mask.contains(&cpu.id));
     let sharers: Vec<usize> = (0..masks.len()).filter(|&rank| masks[rank] == *mask).collect();
     let alone = sharers.len() == 1;
     if restricted && alone && cores.len() == threads {
-        return Pinning::Leave(WhyNot::LauncherDid(cores.len()));
+        return CpuPlacement::Leave(WhyNot::LauncherDid(cores.len()));
     }
     if restricted && cores.len() < threads {
-        return Pinning::Leave(WhyNot::LauncherTooTight { cores: cores.len(), threads });
+        return CpuPlacement::Leave(WhyNot::LauncherTooTight { cores: cores.len(), threads });
     }
     let overlaps = |other: &Vec<usize>| other != mask && other.iter().any(|id| mask.contains(id));
     if masks.iter().any(overlaps) {
-        return Pinning::Leave(WhyNot::Overlap);
+        return CpuPlacement::Leave(WhyNot::Overlap);
     }
     let ranks = sharers.len();
     if ranks * threads > cores.len() {
-        return Pinning::Leave(WhyNot::Oversubscribed { ranks, threads, cores: cores.len() });
+        return CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores: cores.len() });
     }
     let place = sharers.iter().position(|&rank| rank == index).expect("a rank shares its mask");
-    Pinning::Pin(share(&cores, place, ranks, threads).to_vec())
+    CpuPlacement::Pin(share(&cores, place, ranks, threads).to_vec())
 }
 
 /// The first `wanted` cores in the share of rank `place` of `ranks`, which divide `cores` evenly,
@@ -199,8 +199,8 @@ pub(super) mod tests {
     fn ranks_spread_over_sockets_and_threads_take_whole_cores() {
         let cpus = machine(2, 4);
         let masks = vec![all(&cpus); 2];
-        assert_eq!(plan(&cpus, &masks, 0, 3), Pinning::Pin(vec![0, 1, 2]));
-        assert_eq!(plan(&cpus, &masks, 1, 3), Pinning::Pin(vec![4, 5, 6]));
+        assert_eq!(plan(&cpus, &masks, 0, 3), CpuPlacement::Pin(vec![0, 1, 2]));
+        assert_eq!(plan(&cpus, &masks, 1, 3), CpuPlacement::Pin(vec![4, 5, 6]));
     }
 
     #[test]
@@ -213,11 +213,11 @@ pub(super) mod tests {
                     let mut used = Vec::new();
                     for rank in 0..ranks {
                         match plan(&cpus, &masks, rank, threads) {
-                            Pinning::Pin(pinned) => {
+                            CpuPlacement::Pin(pinned) => {
                                 assert_eq!(pinned.len(), threads);
                                 used.extend(pinned.iter().map(|id| cpus[*id].core));
                             }
-                            Pinning::Leave(why) => {
+                            CpuPlacement::Leave(why) => {
                                 assert!(ranks * threads > sockets * cores);
                                 assert!(matches!(why, WhyNot::Oversubscribed { .. }));
                             }
@@ -236,14 +236,14 @@ pub(super) mod tests {
     fn numbering_that_alternates_between_sockets_is_understood() {
         let cpus: Vec<Cpu> = (0..8).map(|id| Cpu { id, core: id, package: id % 2 }).collect();
         let masks = vec![all(&cpus); 2];
-        assert_eq!(plan(&cpus, &masks, 1, 4), Pinning::Pin(vec![1, 3, 5, 7]));
+        assert_eq!(plan(&cpus, &masks, 1, 4), CpuPlacement::Pin(vec![1, 3, 5, 7]));
     }
 
     #[test]
     fn the_launchers_binding_is_left_alone() {
         let cpus = machine(1, 8);
         let masks = vec![vec![0, 1, 8, 9], vec![2, 3, 10, 11]];
-        assert_eq!(plan(&cpus, &masks, 1, 2), Pinning::Leave(WhyNot::LauncherDid(2)));
+        assert_eq!(plan(&cpus, &masks, 1, 2), CpuPlacement::Leave(WhyNot::LauncherDid(2)));
     }
 
     #[test]
@@ -251,7 +251,10 @@ pub(super) mod tests {
         let cpus = machine(1, 8);
         // A core and its sibling are one core.
         let why = WhyNot::LauncherTooTight { cores: 1, threads: 2 };
-        assert_eq!(plan(&cpus, &[vec![3, 11], vec![4, 12]], 0, 2), Pinning::Leave(why.clone()));
+        assert_eq!(
+            plan(&cpus, &[vec![3, 11], vec![4, 12]], 0, 2),
+            CpuPlacement::Leave(why.clone())
+        );
     }
 
     #[test]
@@ -261,17 +264,17 @@ pub(super) mod tests {
             cpus.iter().filter(|cpu| cpu.package == s).map(|cpu| cpu.id).collect()
         };
         let masks = [socket(0), socket(1), socket(0), socket(1)];
-        assert_eq!(plan(&cpus, &masks, 0, 2), Pinning::Pin(vec![0, 1]));
-        assert_eq!(plan(&cpus, &masks, 3, 2), Pinning::Pin(vec![6, 7]));
+        assert_eq!(plan(&cpus, &masks, 0, 2), CpuPlacement::Pin(vec![0, 1]));
+        assert_eq!(plan(&cpus, &masks, 3, 2), CpuPlacement::Pin(vec![6, 7]));
         let why = WhyNot::Oversubscribed { ranks: 2, threads: 3, cores: 4 };
-        assert_eq!(plan(&cpus, &masks, 3, 3), Pinning::Leave(why));
+        assert_eq!(plan(&cpus, &masks, 3, 3), CpuPlacement::Leave(why));
     }
 
     #[test]
     fn overlapping_bindings_are_left_alone() {
         let cpus = machine(1, 8);
         let masks = [vec![0, 1, 2, 3], vec![2, 3, 4, 5]];
-        assert_eq!(plan(&cpus, &masks, 0, 1), Pinning::Leave(WhyNot::Overlap));
+        assert_eq!(plan(&cpus, &masks, 0, 1), CpuPlacement::Leave(WhyNot::Overlap));
     }
 
     #[test]

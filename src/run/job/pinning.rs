@@ -1,7 +1,7 @@
 //! The cores of a rank's threads.
 
 use super::places::{self, RankLocation};
-use crate::machine::environment::affinity::{self, Pinning, WhyNot};
+use crate::machine::environment::affinity::{self, CpuPlacement, WhyNot};
 use crate::machine::environment::helper_cores::{self, HelperCores};
 use crate::machine::starter::Starter;
 use crate::machine::team::Team;
@@ -10,7 +10,7 @@ use crate::machine::team::Team;
 #[derive(Debug)]
 pub struct Pinning {
     /// The plan of the solver's threads; `None` where the system does not list its processors.
-    solver: Option<Pinning>,
+    solver: Option<CpuPlacement>,
     /// The CPU of the other threads, if one is kept for them.
     helper_cpu: Option<usize>,
     /// The CPUs of this host that are kept from the solver.
@@ -39,7 +39,7 @@ impl Pinning {
         };
         match helper_cores::plan(&cpus, &masks, index, threads, helper_cores) {
             Ok(HelperCores { solver, helper, kept }) => {
-                let solver = Some(Pinning::Pin(solver));
+                let solver = Some(CpuPlacement::Pin(solver));
                 Self { solver, helper_cpu: Some(helper), kept, refusal: None }
             }
             Err(why) => refused(why.to_string()),
@@ -62,7 +62,7 @@ impl Pinning {
     /// When the system starts no more threads.
     pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
         let cpus = match &self.solver {
-            Some(Pinning::Pin(cpus)) => cpus.clone(),
+            Some(CpuPlacement::Pin(cpus)) => cpus.clone(),
             _ => Vec::new(),
         };
         let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
@@ -74,11 +74,11 @@ impl Pinning {
     /// empty if they have enough.
     pub fn lack(&self, host: &str) -> String {
         match &self.solver {
-            Some(Pinning::Leave(WhyNot::LauncherTooTight { cores, threads })) => format!(
+            Some(CpuPlacement::Leave(WhyNot::LauncherTooTight { cores, threads })) => format!(
                 "on {host} a rank of {threads} threads may use {cores} core(s): {}",
                 Starter::advice(Starter::of_this_process(), *threads)
             ),
-            Some(Pinning::Leave(WhyNot::Oversubscribed { ranks, threads, cores })) => format!(
+            Some(CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores })) => format!(
                 "on {host} {ranks} rank(s) of {threads} thread(s) share {cores} core(s): start \
                  fewer ranks or threads there, or, if the host has more cores, let the job have \
                  them"
@@ -91,11 +91,11 @@ impl Pinning {
     pub fn words(&self) -> String {
         match &self.solver {
             None => "not pinned: the system does not tell which processors there are".into(),
-            Some(Pinning::Pin(cpus)) => {
+            Some(CpuPlacement::Pin(cpus)) => {
                 let list = affinity::list(cpus);
                 format!("each thread to a core of its own; rank 0 to cpu {list}")
             }
-            Some(Pinning::Leave(why)) => why.to_string(),
+            Some(CpuPlacement::Leave(why)) => why.to_string(),
         }
     }
 }

@@ -114,10 +114,10 @@ pub(super) struct Schedule<C: Comm> {
     pub begun: usize,
     /// The first units, this many, are final here.
     pub ready: usize,
-    pub way: Encoding<C>,
+    pub way: EncodeMode<C>,
 }
 
-pub(super) enum Encoding<C: Comm> {
+pub(super) enum EncodeMode<C: Comm> {
     Tokens(Tokens<C>),
     Rounds(Rounds<C>),
     /// Everything at once, in `complete`.

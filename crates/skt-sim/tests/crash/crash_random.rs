@@ -9,6 +9,9 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
 use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
@@ -16,15 +19,11 @@ use skt_checkpoint::checkpoint::layout::RegionShape;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::{Kill, Linger};
 
-struct Dice(u64);
+struct Dice(SplitMix64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
+        self.0.next_u64() % sides
     }
 
     fn between(&mut self, low: usize, high: usize) -> usize {
@@ -113,7 +112,7 @@ fn shuffle(dice: &mut Dice, cluster: &mut Cluster) {
 }
 
 fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice(SplitMix64::seed_from_u64(seed));
     let (setup, per_node) = setup(&mut dice, method);
     let mut cluster = Cluster::new(&setup, per_node);
     // Without deaths first, to learn how many steps such a job has.
@@ -203,7 +202,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
 /// Plays many starts that die while they decide, or just after: nodes drop out with their knowledge
 /// of the decision, and return one by one.
 fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice(SplitMix64::seed_from_u64(seed));
     let parities = dice.between(1, 2);
     let setup = Setup::small(dice.between(2 * parities, 6), parities);
     let mut cluster = Cluster::new(&setup, 1);

@@ -20,6 +20,8 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
 use serde::{Deserialize, Serialize};
 
 use super::super::SolveError;
@@ -770,12 +772,11 @@ fn products<C: Comm>(
     products.into_inner().expect("no thread panics with it")
 }
 
-/// A pseudo-random 1 or -1 (SplitMix64; Steele, Lea, Flood 2014).
+/// A pseudo-random 1 or -1: from number `seed 2^40 + index` of one sequence of SplitMix64, whose
+/// state grows by a constant from number to number.
 fn sign(seed: u64, index: u64) -> f64 {
-    let mut z = (seed << 40 ^ index).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    if (z ^ (z >> 31)) & 1 == 0 { 1.0 } else { -1.0 }
+    let state = (seed << 40 ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    if SplitMix64::seed_from_u64(state).next_u64() & 1 == 0 { 1.0 } else { -1.0 }
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@
 
 use std::f64::consts::PI;
 
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
 pub use crate::config::checkpoint::MOST_CHECKSUMS;
 
 /// Weights are multiples of 1 / GRAIN.
@@ -272,18 +275,10 @@ fn round(value: f64) -> f64 {
 
 /// Nearly normally distributed numbers: sums of twelve uniform ones.
 fn normal_numbers(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed;
+    let mut random = SplitMix64::seed_from_u64(seed);
     move || {
-        let mut sum = -6.0;
-        for _ in 0..12 {
-            // SplitMix64 (Steele, Lea, Flood 2014).
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            sum += ((z ^ (z >> 31)) >> 32) as f64 / (1u64 << 32) as f64;
-        }
-        sum
+        let mut uniform = || (random.next_u64() >> 32) as f64 / (1u64 << 32) as f64;
+        (0..12).fold(-6.0, |sum, _| sum + uniform())
     }
 }
 

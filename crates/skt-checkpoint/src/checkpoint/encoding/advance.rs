@@ -13,7 +13,7 @@ use crate::checkpoint::gathered::shared_block;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
-use crate::checkpoint::schedule::{Encoding, Polled, Schedule, Stats, Tokens, Unit, units_of};
+use crate::checkpoint::schedule::{EncodeMode, Polled, Schedule, Stats, Tokens, Unit, units_of};
 use crate::checkpoint::segment::OwnSegment;
 use crate::comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -59,9 +59,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         self.gathered.clear(self.group.size());
         let at_once = stages.is_none();
         let way = match self.encoder {
-            Encoder::Direct => Encoding::Tokens(self.start_tokens(units.len())?),
+            Encoder::Direct => EncodeMode::Tokens(self.start_tokens(units.len())?),
             Encoder::Ring if at_once && !mirrors => {
-                Encoding::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
+                EncodeMode::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
             }
             Encoder::Ring if !at_once => {
                 // More messages in transit need progressing less often; shorter messages make a
@@ -69,9 +69,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 let in_flight_bytes = self.in_flight_bytes;
                 let message_bytes = self.message_bytes.min(in_flight_bytes / 16).max(1);
                 let window = (in_flight_bytes / message_bytes).max(TUNING.tiles_in_flight);
-                Encoding::Rounds(Rounds::new(window, message_bytes))
+                EncodeMode::Rounds(Rounds::new(window, message_bytes))
             }
-            _ => Encoding::Whole,
+            _ => EncodeMode::Whole,
         };
         let ready = if at_once { units.len() } else { 0 };
         Ok(Schedule { epoch, units, begun: 0, ready, way })
@@ -104,15 +104,15 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         if all_ready {
             schedule.ready = schedule.units.len();
         }
-        let mut way = mem::replace(&mut schedule.way, Encoding::Whole);
+        let mut way = mem::replace(&mut schedule.way, EncodeMode::Whole);
         let done = match &mut way {
-            Encoding::Tokens(tokens) => {
+            EncodeMode::Tokens(tokens) => {
                 self.advance_tokens(segment, schedule, tokens, all_ready)?
             }
-            Encoding::Rounds(rounds) => {
+            EncodeMode::Rounds(rounds) => {
                 self.advance_rounds(segment, schedule, rounds, all_ready)?
             }
-            Encoding::Whole => {
+            EncodeMode::Whole => {
                 if all_ready {
                     self.encode_units(segment, schedule, schedule.units.len())?;
                     Polled::Done
@@ -159,8 +159,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     /// the group.
     fn exchange_sums(&mut self, segment: &mut OwnSegment<M>, schedule: &Schedule<C>) -> Result<()> {
         let is_read_by_others = match (&schedule.way, self.encoder) {
-            (Encoding::Tokens(_), _) | (Encoding::Whole, Encoder::Ring) => true,
-            (Encoding::Rounds(_), _) | (Encoding::Whole, _) => false,
+            (EncodeMode::Tokens(_), _) | (EncodeMode::Whole, Encoder::Ring) => true,
+            (EncodeMode::Rounds(_), _) | (EncodeMode::Whole, _) => false,
         };
         if !is_read_by_others {
             return Ok(());

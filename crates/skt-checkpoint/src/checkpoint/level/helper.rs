@@ -21,10 +21,10 @@ pub struct Free(());
 
 /// Writes the images of one rank.
 pub struct Helper {
-    way: Writer,
+    way: WriterKind,
 }
 
-enum Writer {
+enum WriterKind {
     /// No levels: there is never anything to write.
     None,
     Caller(Option<Writing>),
@@ -61,7 +61,7 @@ const PAUSE_SECONDS_MAX: f64 = 1.0;
 impl Helper {
     /// A helper that never has anything to write.
     pub fn none() -> Self {
-        Self { way: Writer::None }
+        Self { way: WriterKind::None }
     }
 
     /// Starts a writer.
@@ -70,8 +70,8 @@ impl Helper {
     /// When the system cannot start another thread.
     pub fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
-            Writer::Caller => Self { way: Writer::Caller(None) },
-            Writer::Thread(begin) => Self { way: Writer::Thread(Thread::start(begin)?) },
+            Writer::Caller => Self { way: WriterKind::Caller(None) },
+            Writer::Thread(begin) => Self { way: WriterKind::Thread(Thread::start(begin)?) },
         })
     }
 
@@ -81,15 +81,17 @@ impl Helper {
     /// When the images before were not taken back, or there is no writer.
     pub fn write(&mut self, writing: Writing, _: Free) {
         match &mut self.way {
-            Writer::None => unreachable!("there are no images without levels"),
-            Writer::Caller(busy) => assert!(busy.replace(writing).is_none(), "taken back first"),
-            Writer::Thread(thread) => thread.write(writing),
+            WriterKind::None => unreachable!("there are no images without levels"),
+            WriterKind::Caller(busy) => {
+                assert!(busy.replace(writing).is_none(), "taken back first")
+            }
+            WriterKind::Thread(thread) => thread.write(writing),
         }
     }
 
     /// Does one operation, if the caller writes the images itself.
     pub fn advance(&mut self) {
-        if let Writer::Caller(Some(writing)) = &mut self.way {
+        if let WriterKind::Caller(Some(writing)) = &mut self.way {
             writing.advance();
         }
     }
@@ -103,9 +105,9 @@ impl Helper {
     /// The results of the images that were being written, if they are done.
     pub fn done(&mut self) -> Option<Vec<Written>> {
         match &mut self.way {
-            Writer::Thread(thread) => thread.done(),
+            WriterKind::Thread(thread) => thread.done(),
             // The caller writes only when it is asked to.
-            Writer::None | Writer::Caller(_) => None,
+            WriterKind::None | WriterKind::Caller(_) => None,
         }
     }
 
@@ -118,8 +120,8 @@ impl Helper {
             hook.waits(&Wait { seconds, operations, expected_seconds });
         };
         let written = match &mut self.way {
-            Writer::None => Vec::new(),
-            Writer::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
+            WriterKind::None => Vec::new(),
+            WriterKind::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
                 match when_busy {
                     WhenBusy::Wait => loop {
                         tell(writing.progress());
@@ -131,7 +133,7 @@ impl Helper {
                 }
                 writing.into_written()
             }),
-            Writer::Thread(thread) => thread.take_back(when_busy, tell),
+            WriterKind::Thread(thread) => thread.take_back(when_busy, tell),
         };
         (written, Free(()))
     }

@@ -251,8 +251,8 @@ impl PlannedMachine {
     /// Makes all candidates, and chooses one.
     ///
     /// # Errors
-    /// See [`Machine::validate`]; also, [`ModelError::Plan`] if the memory does not hold one block
-    /// per rank.
+    /// See [`PlannedMachine::validate`]; also, [`ModelError::Plan`] if the memory does not hold one
+    /// block per rank.
     pub fn plan(&self) -> Result<Plan, ModelError> {
         self.validate()?;
         let usable_bytes = self.node_memory_bytes * (1.0 - WORKSPACE_FRACTION);

@@ -2,8 +2,9 @@
 //!
 //! The help, the man page and the shell completions all follow from [`Cli`]. Help texts of
 //! parameters are in `overrides`, those of protection and of `launch` in the tables of
-//! `config::checkpoint` and `config::launch`, and all others in the doc comment of the flag. To add a subcommand, add a file with its `Args` struct
-//! and an `execute` function, a variant of [`Command`], and a line in `dispatch`.
+//! `config::checkpoint` and `config::launch`, and all others in the doc comment of the flag. To add
+//! a subcommand, add a file with its `Args` struct and an `execute` function, a variant of
+//! [`Command`], and a line in `dispatch`.
 
 mod by_hand;
 pub mod completions;

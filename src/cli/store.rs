@@ -244,8 +244,8 @@ pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), 
     Ok(())
 }
 
-/// Writes one line per segment: run, rank, part, bytes, attached processes, its state in a word, its
-/// age and its location.
+/// Writes one line per segment: run, rank, part, bytes, attached processes, its state in a word,
+/// its age and its location.
 fn list_segments(
     segments: Vec<SegmentInfo>,
     stubs: Vec<Stub>,

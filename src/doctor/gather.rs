@@ -58,8 +58,8 @@ struct First {
 }
 
 /// The facts of all ranks, on rank 0, and what the hosts know of each other's names; `None` on the
-/// other ranks. `threads` is the number of threads of a rank; `None` stands for all cores that it may
-/// use. Collective.
+/// other ranks. `threads` is the number of threads of a rank; `None` stands for all cores that it
+/// may use. Collective.
 ///
 /// # Errors
 /// When a rank is lost or cannot measure; on each rank, or on rank 0.

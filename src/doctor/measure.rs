@@ -45,9 +45,9 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<Measured, NoWorkSpace> {
     })
 }
 
-/// The clock of the cores in GHz, as the mean over the threads of the highest in many short windows;
-/// with `vectors`, each window follows others with vector instructions. `None` where this program
-/// has no loop for it.
+/// The clock of the cores in GHz, as the mean over the threads of the highest in many short
+/// windows; with `vectors`, each window follows others with vector instructions. `None` where this
+/// program has no loop for it.
 fn clock(team: &Team, vectors: bool) -> Option<f64> {
     /// Windows that are timed: some milliseconds, so that the clock has risen.
     const WINDOWS: usize = 300;
@@ -69,8 +69,8 @@ fn clock(team: &Team, vectors: bool) -> Option<f64> {
     Some(sum.into_inner().expect("no thread panics") / team.threads() as f64)
 }
 
-/// Runs a chain of additions, each of which waits for the one before, for some microseconds. Returns
-/// its cycles: one for each addition, on all processors of these kinds.
+/// Runs a chain of additions, each of which waits for the one before, for some microseconds.
+/// Returns its cycles: one for each addition, on all processors of these kinds.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn cycles() -> Option<f64> {
     const LINKS: usize = 64;

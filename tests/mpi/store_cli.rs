@@ -176,8 +176,8 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
 fn are_gone(ranks: &[String]) {
     let (start, is_there) = (Instant::now(), |pid: &String| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        // Z: the main thread has ended, and nobody has waited for it yet. Locks are held, and memory
-        // is torn down, until the last of the other threads has ended, too.
+        // Z: the main thread has ended, and nobody has waited for it yet. Locks are held, and
+        // memory is torn down, until the last of the other threads has ended, too.
         let is_zombie = |state: String| state.rsplit(") ").next().unwrap().starts_with('Z');
         let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
         state.is_ok_and(|state| !is_zombie(state) || threads() > 1)

@@ -1,4 +1,5 @@
-//! Every suite is part of a test program, and what `scripts/test` says of programs and suites holds.
+//! Every suite is part of a test program, and what `scripts/test` says of programs and suites
+//! holds.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -175,8 +175,8 @@ impl Control {
         &self.comm
     }
 
-    /// Returns when all ranks have made this call, and none with something wrong. Collective, as far
-    /// as the ranks are right.
+    /// Returns when all ranks have made this call, and none with something wrong. Collective, as
+    /// far as the ranks are right.
     ///
     /// # Errors
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does

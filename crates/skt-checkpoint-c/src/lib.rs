@@ -1,5 +1,5 @@
-//! The checkpoints of `skt-checkpoint` for C and Fortran: what `include/skt.h` and `fortran/skt.f90`
-//! declare. docs/c-interface.md explains the calls.
+//! The checkpoints of `skt-checkpoint` for C and Fortran: what `include/skt.h` and
+//! `fortran/skt.f90` declare. docs/c-interface.md explains the calls.
 //!
 //! | module | what |
 //! |---|---|

@@ -90,7 +90,8 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
     let into = Box::leak(Box::new(comm));
     // SAFETY: a constant of the library.
     let request = Box::leak(Box::new(unsafe { ffi::RSMPI_REQUEST_NULL }));
-    // SAFETY: the communicator is alive; both are written to while MPI runs, and never freed before.
+    // SAFETY: the communicator is alive; both are written to while MPI runs, and never freed
+    // before.
     refused("MPI_Comm_idup", unsafe { ffi::MPI_Comm_idup(comm, into, request) })?;
     let (deadline, mut spins) = (Instant::now() + timeout, 0);
     loop {
@@ -122,8 +123,8 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
     unsafe { MpiComm::owning(raw) }.map_err(|why| crate::control::lost(&why))
 }
 
-/// A communicator of the program's ranks, in the order of `rank`, with the program's own handling of
-/// errors. Collective.
+/// A communicator of the program's ranks, in the order of `rank`, with the program's own handling
+/// of errors. Collective.
 ///
 /// # Errors
 /// MPI refuses.

@@ -1,8 +1,8 @@
 //! The table of regions at the beginning of a rank's protected memory, and where each region lies.
 //!
 //! Regions of the library's own memory ("ours") keep their place from the call that gives them to
-//! the end of the run. Copies of the program's memory ("yours") are written anew at each checkpoint,
-//! behind them.
+//! the end of the run. Copies of the program's memory ("yours") are written anew at each
+//! checkpoint, behind them.
 
 use std::collections::BTreeMap;
 
@@ -102,8 +102,8 @@ impl Table {
         Ok(entry)
     }
 
-    /// Places copies of these regions (number, items, bytes of an item) behind the library's memory,
-    /// in place of all copies that were there.
+    /// Places copies of these regions (number, items, bytes of an item) behind the library's
+    /// memory, in place of all copies that were there.
     ///
     /// # Errors
     /// They do not fit into `memory_bytes`, or there are too many regions.

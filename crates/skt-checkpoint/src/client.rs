@@ -188,9 +188,9 @@ impl<'a, C: Comm> Saved<'a, C> {
         bytes.map(bytemuck::cast_slice_mut)
     }
 
-    /// Whether it is time for a checkpoint, the same on all ranks: at once in each start, to measure
-    /// what one takes, then at the interval that loses least, `sqrt(2 M d)` for checkpoints of d
-    /// seconds and a mean time between failures of M (Young, 1974). Collective.
+    /// Whether it is time for a checkpoint, the same on all ranks: at once in each start, to
+    /// measure what one takes, then at the interval that loses least, `sqrt(2 M d)` for checkpoints
+    /// of d seconds and a mean time between failures of M (Young, 1974). Collective.
     ///
     /// # Errors
     /// A rank died.
@@ -221,8 +221,8 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// Collective.
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died: the next start continues from the last checkpoint,
-    /// or is told the result. [`CheckpointError::StateTooLarge`] on all ranks.
+    /// [`CheckpointError::Comm`] when a rank died: the next start continues from the last
+    /// checkpoint, or is told the result. [`CheckpointError::StateTooLarge`] on all ranks.
     pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
         Ok(Ended { run, options: self.options })
@@ -287,7 +287,8 @@ pub fn on_mpi(
     })
 }
 
-/// Says why the application fails on this rank, and ends the job unless all ranks end by themselves.
+/// Says why the application fails on this rank, and ends the job unless all ranks end by
+/// themselves.
 fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
     let of_checkpoint = error.downcast_ref::<CheckpointError>();
     if let Some(CheckpointError::Refused(_)) = of_checkpoint {

@@ -1,5 +1,5 @@
-//! The client's interface over MPI: what becomes of a job in which the application fails, and a code
-//! that initialises MPI itself.
+//! The client's interface over MPI: what becomes of a job in which the application fails, and a
+//! code that initialises MPI itself.
 
 #[path = "../../../tests/mpirun/mod.rs"]
 mod mpirun;

@@ -29,7 +29,8 @@ fn block(tag: &str) -> &'static str {
     block.split("```").next().expect("its end")
 }
 
-/// Writes a file unless it is there with this text: what is older than its build is not built again.
+/// Writes a file unless it is there with this text: what is older than its build is not built
+/// again.
 fn write(path: &Path, text: &str) {
     if fs::read_to_string(path).ok().as_deref() != Some(text) {
         fs::create_dir_all(path.parent().expect("a folder")).unwrap();

@@ -7,8 +7,8 @@ use super::super::finding::{Finding, Kind};
 use super::super::names::View;
 
 /// Compares what hosts know of the names of all. With `is_listed` the names are those of a list for
-/// a launcher, which needs each of them; otherwise a job runs already, and a name that no host knows
-/// harms nothing.
+/// a launcher, which needs each of them; otherwise a job runs already, and a name that no host
+/// knows harms nothing.
 pub fn findings(views: &[View], is_listed: bool) -> Vec<Finding> {
     let names: BTreeSet<&String> = views.iter().flat_map(|view| view.names.keys()).collect();
     names.into_iter().flat_map(|name| of_name(name, views, is_listed)).collect()

@@ -1,5 +1,6 @@
 //! Wrong uses of the calls: each returns a code and a text, on all ranks that are concerned, and
-//! nothing crashes, hangs or is printed by the library. The cases are in `tests/c_sources/bad_use.c`.
+//! nothing crashes, hangs or is printed by the library. The cases are in
+//! `tests/c_sources/bad_use.c`.
 
 use std::path::PathBuf;
 use std::process::Stdio;

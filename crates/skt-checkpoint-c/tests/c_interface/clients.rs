@@ -26,8 +26,8 @@ use crate::build::{checkout, compile_c, compile_fortran};
 pub const RANKS: usize = 4;
 /// A job that says nothing for longer hangs.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The longest time from a checkpoint of a job to the kill, as a part of an undisturbed run: that of
-/// some checkpoints.
+/// The longest time from a checkpoint of a job to the kill, as a part of an undisturbed run: that
+/// of some checkpoints.
 const PAUSE_PART: u32 = 8;
 
 /// A run of a client; its segments go with it.
@@ -159,7 +159,8 @@ pub fn survives(program: &Path, name: &str, steps: u64) -> String {
         let victims = if is_last { Vec::new() } else { victims(&mut dice) };
         let pause = longest_pause * dice.roll(1000) as u32 / 1000;
         let ended = run.start(&victims, 1 + dice.roll(3), pause);
-        // A start whose result is printed may be killed before it ends: the next one has nothing to do.
+        // A start whose result is printed may be killed before it ends: the next one has nothing to
+        // do.
         let is_over = is_printed && ended.ok && ended.out.is_empty();
         assert!(is_over || ended.err.contains("continues from step ") == is_open, "{}", ended.err);
         let is_right = ended.out == undisturbed.out || ended.out.is_empty();

@@ -35,7 +35,7 @@ struct ActiveWords {
     byte: u64,
 }
 
-/// A [`Place`] as the members send it.
+/// A [`CellPosition`] as the members send it.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct PlaceWords {

@@ -32,8 +32,8 @@ pub trait Watcher {
 
     /// Called when all ranks are at the cut before panel `cut`, some rank wants it to be kept, and
     /// the checksums do not contradict the matrix (or are never compared). The first
-    /// [`super::image_doubles`] of the memory of each rank are to be kept; nothing writes to them before
-    /// this returns. Collective.
+    /// [`super::image_doubles`] of the memory of each rank are to be kept; nothing writes to them
+    /// before this returns. Collective.
     ///
     /// # Errors
     /// When a rank is lost.

@@ -58,9 +58,9 @@ fn open_sealed(
 
 impl Images {
     /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
-    /// The segment is hollow until they are verified. What cannot be read, the whole image or a part, stays zero and
-    /// differs from its checksums. Returns the bytes loaded; 0 with method `abft` if the image's
-    /// single checksum differs.
+    /// The segment is hollow until they are verified. What cannot be read, the whole image or a
+    /// part, stays zero and differs from its checksums. Returns the bytes loaded; 0 with method
+    /// `abft` if the image's single checksum differs.
     pub fn load<M: Memory>(
         &self,
         number: usize,

@@ -119,7 +119,10 @@ pub fn open<'a, C: Comm>(
 ) -> Result<Next<'a, C>> {
     let Options { store, config, hook, .. } = options;
     let memory = RunSegments::new(&**store, &config.run_id, 0, Plain);
-    let of_store = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
+    let of_store = |source| CheckpointError::Memory {
+        what: format!("looking at the store of rank {}", comm.rank()),
+        source,
+    };
     let config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
     match Checkpointer::open(comm, memory, config, &shapes, hook.clone())? {

@@ -322,7 +322,7 @@ fn ranks_in_different_calls_are_told_and_the_run_stays_open() {
 fn a_rank_that_fails_alone_within_a_call_is_told_of() {
     case("alone", |rank| {
         let call = "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"store = \\\"file:/nowhere/at/all\\\"\" : NULL)";
-        let told = if rank == 1 { "rank 1's segment" } else { "rank 1: " };
+        let told = if rank == 1 { "the store of rank 1" } else { "rank 1: " };
         vec![(call, System, told), (INIT, System, told)]
     });
 }

@@ -26,9 +26,8 @@ use crate::build::{checkout, compile_c, compile_fortran};
 pub const RANKS: usize = 4;
 /// A job that says nothing for longer hangs.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The longest time from a checkpoint of a job to the kill, as a part of an undisturbed run: that
-/// of some checkpoints.
-const PAUSE_PART: u32 = 8;
+/// The longest time from a checkpoint of a job to the kill, in times between two checkpoints.
+const PAUSE_CHECKPOINTS: u32 = 3;
 
 /// A run of a client; its segments go with it.
 pub struct Run {
@@ -42,6 +41,8 @@ struct Ended {
     ok: bool,
     out: String,
     err: String,
+    /// The time between two checkpoints; zero without two.
+    between: Duration,
 }
 
 impl Run {
@@ -64,7 +65,7 @@ impl Run {
         let (sender, lines) = mpsc::channel();
         let said = BufReader::new(job.stderr.take().expect("piped"));
         std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
-        let (mut told, mut err) = (0, String::new());
+        let (mut told, mut err, mut at) = (0, String::new(), Vec::new());
         loop {
             let line = match lines.recv_timeout(LIMIT) {
                 Ok(line) => line,
@@ -75,22 +76,28 @@ impl Run {
                     panic!("{}: hangs: {err}", self.name);
                 }
             };
-            told += usize::from(line.starts_with("checkpoint at step "));
+            if line.starts_with("checkpoint at step ") {
+                at.push(Instant::now());
+                told += 1;
+            }
             if told == after && line.starts_with("checkpoint at step ") {
+                let victims: Vec<i32> =
+                    victims.iter().filter_map(|&victim| self.process_of(victim)).collect();
                 std::thread::sleep(pause);
-                for &victim in victims {
+                for victim in victims {
                     // It may have ended in the meantime.
-                    let _ = kill(
-                        Pid::from_raw(self.process_of(victim).unwrap_or(i32::MAX)),
-                        Signal::SIGKILL,
-                    );
+                    let _ = kill(Pid::from_raw(victim), Signal::SIGKILL);
                 }
             }
             err += &(line + "\n");
         }
         let mut out = String::new();
         job.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
-        Ended { ok: job.wait().expect("our child").success(), out, err }
+        let between = match at[..] {
+            [first, .., last] => (last - first) / (at.len() as u32 - 1),
+            _ => Duration::ZERO,
+        };
+        Ended { ok: job.wait().expect("our child").success(), out, err, between }
     }
 
     /// The process of a rank, by the launcher's order.
@@ -142,9 +149,8 @@ fn number(variable: &str, usual: usize) -> usize {
 /// Kills a client again and again, then lets it end. Returns its result.
 pub fn survives(program: &Path, name: &str, steps: u64) -> String {
     let mut dice = Dice(seed("SKT_C_SEED"));
-    let begin = Instant::now();
     let undisturbed = Run::new(program, &format!("{name}-undisturbed"), steps).start(&[], 0, LIMIT);
-    let longest_pause = begin.elapsed() / PAUSE_PART;
+    let longest_pause = undisturbed.between * PAUSE_CHECKPOINTS;
     assert!(
         undisturbed.ok && undisturbed.out.starts_with("sum of squares "),
         "{}",
@@ -159,10 +165,10 @@ pub fn survives(program: &Path, name: &str, steps: u64) -> String {
         let victims = if is_last { Vec::new() } else { victims(&mut dice) };
         let pause = longest_pause * dice.roll(1000) as u32 / 1000;
         let ended = run.start(&victims, 1 + dice.roll(3), pause);
-        // A start whose result is printed may be killed before it ends: the next one has nothing to
-        // do.
-        let is_over = is_printed && ended.ok && ended.out.is_empty();
-        assert!(is_over || ended.err.contains("continues from step ") == is_open, "{}", ended.err);
+        // A start whose result is printed may be killed before, within or after the end of the run:
+        // the next one continues, has nothing to do, or begins anew.
+        let continues = ended.err.contains("continues from step ");
+        assert!(is_printed || continues == is_open, "{}", ended.err);
         let is_right = ended.out == undisturbed.out || ended.out.is_empty();
         assert!(is_right, "the result has other bits: {}{}", ended.out, ended.err);
         is_printed |= !ended.out.is_empty();

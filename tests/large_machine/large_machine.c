@@ -1,20 +1,30 @@
-/* A small machine that feels like a large one: preloaded into the ranks of a job, this
- * library gives the BLAS, the disk and the end of a process the times of a large node.
+/* A small machine that feels like a large one, or like one with a fault: preloaded into the ranks
+ * of a job, this library gives the BLAS, the disk and the end of a process the times of a large
+ * node, slows the BLAS of a rank, or makes it compute wrong.
  *
  *   SKT_LARGE_GFLOPS=R          the BLAS of a thread computes at most R * 10^9 operations a second
  *   SKT_LARGE_SYNC_SECONDS=S    fsync, fdatasync: S seconds more
  *   SKT_LARGE_WRITE_RATE=R      write, pwrite to a file: at most R bytes a second
  *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
+ *   SKT_LARGE_TIMES=F           each call of the BLAS takes F times as long, with the core at work
+ *   SKT_LARGE_FLIP=N            about every N-th product of this rank has one wrong number
+ *   SKT_LARGE_SEED=S            which numbers these are
+ *   SKT_LARGE_LOG=PATH          a line for each wrong number is added to this file
  *   SKT_LARGE_RANK=R            only rank R of the job
+ *   SKT_LARGE_HOST=NAME         only ranks on the host of this name
  *   SKT_LARGE_FROM=PATH         only from when a file is there
+ *   SKT_LARGE_AFTER_GFLOP=G     only after a thread has done G * 10^9 operations in the BLAS
  *
  * Processes that are no ranks (launchers, a supervisor) are left alone.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -23,9 +33,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static double gflops, sync_seconds, write_rate, linger_seconds;
-static const char *from_path;
+static double gflops, sync_seconds, write_rate, linger_seconds, times, after_operations;
+static uint64_t flip_every, flip_seed;
+static const char *from_path, *log_path;
 static int is_meant;
+/* The operations of this thread in the BLAS. */
+static _Thread_local double done_operations;
 
 extern char **environ;
 
@@ -37,16 +50,29 @@ static double number(const char *name) {
 __attribute__((constructor)) static void begin(void) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) rank = getenv("SLURM_PROCID");
     const char *only = getenv("SKT_LARGE_RANK");
-    is_meant = rank && (!only || atoi(only) == atoi(rank));
+    const char *only_host = getenv("SKT_LARGE_HOST");
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    is_meant = rank && (!only || atoi(only) == atoi(rank)) &&
+               (!only_host || strcmp(only_host, host) == 0);
     from_path = getenv("SKT_LARGE_FROM");
     gflops = number("SKT_LARGE_GFLOPS");
     sync_seconds = number("SKT_LARGE_SYNC_SECONDS");
     write_rate = number("SKT_LARGE_WRITE_RATE");
     linger_seconds = number("SKT_LARGE_LINGER_SECONDS");
+    times = number("SKT_LARGE_TIMES");
+    after_operations = 1e9 * number("SKT_LARGE_AFTER_GFLOP");
+    flip_every = (uint64_t)number("SKT_LARGE_FLIP");
+    flip_seed = (uint64_t)number("SKT_LARGE_SEED");
+    log_path = getenv("SKT_LARGE_LOG");
 }
 
-static int is_now(void) { return is_meant && (!from_path || access(from_path, F_OK) == 0); }
+static int is_now(void) {
+    return is_meant && done_operations >= after_operations &&
+           (!from_path || access(from_path, F_OK) == 0);
+}
 
 static double now(void) {
     struct timespec time;
@@ -87,6 +113,11 @@ static void stay_behind(void) {
 /* A call of so many operations has begun then. */
 static void compute(double operations, double begun) {
     stay_behind();
+    done_operations += operations;
+    if (times > 1 && is_now()) {
+        double end = begun + times * (now() - begun);
+        while (now() < end) {}
+    }
     if (gflops <= 0 || !is_now()) return;
     /* Short calls are paid for together. */
     static _Thread_local double debt;
@@ -96,6 +127,33 @@ static void compute(double operations, double begun) {
         debt = 0;
     } else if (debt < 0) {
         debt = 0;
+    }
+}
+
+/* SplitMix64. */
+static uint64_t dice(void) {
+    static atomic_uint_fast64_t state;
+    uint64_t z = atomic_fetch_add(&state, 0x9e3779b97f4a7c15) + flip_seed * 0xda942042e4dd58b5;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+/* Flips one of the high bits of one number of a product, as a core or a memory cell may do. Bit 62
+ * is left alone: it would make infinities of most numbers. */
+static void flip(double *c, int m, int n, int ldc) {
+    if (!flip_every || !is_now() || m < 1 || n < 1 || dice() % flip_every != 0) return;
+    int i = dice() % m, j = dice() % n, bit = 44 + dice() % 18;
+    uint64_t *word = (uint64_t *)(c + i + (size_t)j * ldc);
+    *word ^= 1ull << bit;
+    if (!log_path) return;
+    char line[128];
+    int bytes = snprintf(line, sizeof line, "pid %d: bit %d of (%d, %d) of %d x %d\n", (int)getpid(),
+                         bit, i, j, m, n);
+    int fd = open(log_path, O_CREAT | O_WRONLY | O_APPEND, 0600);
+    if (fd >= 0) {
+        syscall(SYS_write, fd, line, bytes);
+        close(fd);
     }
 }
 
@@ -110,6 +168,7 @@ void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
     double begun = now();
     real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, la, lb);
     compute(2.0 * *m * *n * *k, begun);
+    flip(c, *m, *n, *ldc);
 }
 
 void dtrsm_(const char *side, const char *uplo, const char *ta, const char *diag, const int *m,

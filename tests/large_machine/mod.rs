@@ -1,6 +1,7 @@
-//! Makes a small machine behave like a large one: a library that is preloaded into the ranks of a
-//! job gives the BLAS, the disk and the end of a process the times of a large node.
-//! `large_machine.c` documents its environment variables.
+//! Makes a small machine behave like a large one, or like one with a fault: a library that is
+//! preloaded into the ranks of a job gives the BLAS, the disk and the end of a process the times of
+//! a large node, slows the BLAS of a rank, or makes it compute wrong. `large_machine.c` documents
+//! its environment variables.
 //!
 //! The library is compiled when the first test asks for it. `cc` is there: without it
 //! `scripts/needs.sh` fails, and so does the build of any Rust program.

@@ -22,6 +22,7 @@ use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
 use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _, Tag};
 
 use crate::code::{Code, Result, Stop};
+use crate::raw;
 
 /// Messages to rank 0.
 const TAG_UP: Tag = 1;
@@ -35,9 +36,6 @@ const WORD_BYTES: usize = 512;
 const TEXT_BYTES: usize = WORD_BYTES - 16;
 /// The most ranks that a text names.
 const NAMED: usize = 8;
-/// Tests of a message before the rank naps between two.
-const SPINS: u32 = 2000;
-const NAP: Duration = Duration::from_micros(50);
 
 /// The collective calls, as messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,7 +268,7 @@ impl Control {
                 return Ok(None);
             }
             spins += 1;
-            if spins < SPINS { std::thread::yield_now() } else { std::thread::sleep(NAP) }
+            raw::rest(spins);
         }
         self.take(rank, tag).map(Some)
     }

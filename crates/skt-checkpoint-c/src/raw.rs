@@ -8,14 +8,20 @@ use skt_checkpoint::comm::mpi::MpiComm;
 
 use crate::code::{Code, Result, Stop};
 
-/// Tests of a request before the rank naps between two.
+/// Tests of a message before the rank naps between two.
 const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
+/// Rests between two tests of a message, after `spins` of them.
+pub fn rest(spins: u32) {
+    if spins < SPINS { std::thread::yield_now() } else { std::thread::sleep(NAP) }
+}
+
 fn refused(call: &str, code: c_int) -> Result<()> {
-    match code == ffi::MPI_SUCCESS as c_int {
-        true => Ok(()),
-        false => Err(Stop::over(Code::Mpi, format!("{call} returns {code}"))),
+    if code == ffi::MPI_SUCCESS as c_int {
+        Ok(())
+    } else {
+        Err(Stop::over(Code::Mpi, format!("{call} returns {code}")))
     }
 }
 
@@ -111,7 +117,7 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
             return Err(Stop::over(Code::Timeout, text));
         }
         spins += 1;
-        if spins < SPINS { std::thread::yield_now() } else { std::thread::sleep(NAP) }
+        rest(spins);
     }
     let raw = *into;
     // SAFETY: made by `Box::leak` above; MPI is done with them.

@@ -6,6 +6,7 @@ pub mod counters;
 pub mod environment;
 pub mod grace;
 pub mod launcher_rank;
+pub mod power;
 pub mod starter;
 pub mod team;
 pub mod tuning;

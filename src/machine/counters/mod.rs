@@ -12,6 +12,7 @@ pub mod huge_pages;
 pub mod load;
 pub mod memory_errors;
 pub mod numa;
+pub mod power;
 pub mod processor;
 pub mod quota;
 pub(crate) mod root;
@@ -52,6 +53,8 @@ pub struct Counters {
     pub huge_pages: Option<String>,
     /// Errors of the memory since the machine was started.
     pub memory_errors: MemoryErrors,
+    /// Counters of energy and sensors of power.
+    pub power: power::Found,
     /// CPUs that the control groups leave to the job, whatever its launcher makes of them.
     pub usable_cpus: Vec<usize>,
     /// CPUs on which this process may run.
@@ -76,6 +79,7 @@ impl Counters {
             usable_cpus: cpuset::read(root).unwrap_or_else(|| ids.clone()),
             huge_pages: huge_pages::read(root),
             memory_errors: memory_errors::read(root),
+            power: power::find(root),
             allowed_cpus: if allowed_cpus.is_empty() { ids } else { allowed_cpus },
             allowed_nodes,
             cpus,

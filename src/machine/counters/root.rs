@@ -1,6 +1,7 @@
 //! The folder in place of `/`.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The folder under which the files of a machine are.
@@ -26,9 +27,17 @@ impl Root {
     /// The text of the file `path`, which is relative, without white space at its ends. `None` if
     /// it cannot be read.
     pub fn text(&self, path: &str) -> Option<String> {
+        self.read(path).ok()
+    }
+
+    /// The text of the file `path`, as [`Root::text`], or why it cannot be read.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn read(&self, path: &str) -> io::Result<String> {
         // Some files of other systems hold bytes that are no UTF-8.
-        let bytes = fs::read(self.0.join(path)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+        let bytes = fs::read(self.0.join(path))?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
     /// The number that is alone in the file `path`.

@@ -307,7 +307,7 @@ fn reports_for_people() {
         let run = |name: &str| NamedRun { name: name.into(), report: report.clone() };
         let runs = [run("a"), run("b")];
         html::page(&runs);
-        let given = Given { rpeak_gflops: Some(1.0), power_kilowatts: Some(1.0) };
+        let given = Given { rpeak_gflops: Some(1.0), power_kilowatts: None, power_level: None };
         let _ = top500::sheet(&runs, &given);
     });
 }

@@ -12,6 +12,11 @@ pub(super) fn above_zero(text: &str) -> Result<f64, String> {
     parse(text, "a number above 0", |value| value > 0.0 && value.is_finite())
 }
 
+/// Parses a finite number, of either sign.
+pub(super) fn finite(text: &str) -> Result<f64, String> {
+    parse(text, "a finite number", f64::is_finite)
+}
+
 /// Parses a number above 0, or `inf`.
 pub(super) fn above_zero_or_infinite(text: &str) -> Result<f64, String> {
     parse(text, "a number above 0, or inf", |value| value > 0.0)

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::ranges::above_zero;
+use super::ranges::{above_zero, finite};
 use super::study_error::StudyError;
 use crate::report::html::{self, NamedRun};
 use crate::report::output;
+use crate::report::power::LEAST_SECONDS;
+use crate::report::power_log::LogFile;
 use crate::report::reader::RunReport;
 use crate::report::top500::{self, Given};
 
@@ -30,6 +32,18 @@ pub struct ReportArgs {
     /// Mean power over the core phase, in kW
     #[arg(long, value_parser = above_zero, value_name = "KW", requires = "top500")]
     pub power_kw: Option<f64>,
+    /// Log of the site's power meter, from which the power of the timed parts follows: lines with
+    /// seconds since 1970 and watts
+    #[arg(long, value_name = "FILE", conflicts_with = "power_kw")]
+    pub power_csv: Option<PathBuf>,
+    /// Seconds to add to the times of that log, to have those of the clock of rank 0
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = finite,
+        allow_negative_numbers = true, requires = "power_csv")]
+    pub power_clock_offset: f64,
+    /// Level of the measurement in the methodology of the Green500, which nobody but you can know
+    #[arg(long, value_name = "1|2|3", value_parser = clap::value_parser!(u8).range(1..=3),
+        requires = "top500")]
+    pub power_level: Option<u8>,
     /// Overwrite the file if it exists
     #[arg(long, short)]
     pub force: bool,
@@ -40,7 +54,7 @@ pub struct ReportArgs {
 /// # Errors
 /// A report cannot be read or has no test to submit, or the output cannot be written.
 pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
-    let runs = args
+    let mut runs = args
         .reports
         .iter()
         .map(|path| {
@@ -48,6 +62,10 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
             Ok(NamedRun { name: path.display().to_string(), report })
         })
         .collect::<Result<Vec<_>, StudyError>>()?;
+    if let Some(path) = &args.power_csv {
+        let log = LogFile::read(path, args.power_clock_offset).map_err(usage)?;
+        add_power(&mut runs, &log)?;
+    }
     let (text, default_out) = if args.top500 {
         (submission(args, &runs)?, "-")
     } else {
@@ -63,6 +81,33 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
 }
 
 fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, StudyError> {
-    let given = Given { rpeak_gflops: args.rpeak_gflops, power_kilowatts: args.power_kw };
-    top500::sheet(runs, &given).map_err(|error| StudyError::Usage(error.to_string()))
+    let ReportArgs { rpeak_gflops, power_kw: power_kilowatts, power_level, .. } = *args;
+    top500::sheet(runs, &Given { rpeak_gflops, power_kilowatts, power_level }).map_err(usage)
+}
+
+/// Adds what the log says to all completed tests that are long enough to be measured, in place of
+/// what a meter has said during the run.
+fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), StudyError> {
+    for run in runs {
+        for (number, test) in (1..).zip(&mut run.report.tests) {
+            let (Some(seconds @ LEAST_SECONDS..), Some(gflops)) = (test.time_seconds, test.gflops)
+            else {
+                continue;
+            };
+            let name = format!("test {number} of {}", run.name);
+            let end = test.end_unix_seconds.ok_or_else(|| {
+                usage(format!(
+                    "{name}: the report has no end_unix_seconds, as it is of an older version"
+                ))
+            })?;
+            let reading = log.over(&name, end, seconds).map_err(usage)?;
+            test.power.retain(|reading| !reading.is_of_meter());
+            test.power.insert(0, reading.rated(gflops, seconds));
+        }
+    }
+    Ok(())
+}
+
+fn usage(why: impl ToString) -> StudyError {
+    StudyError::Usage(why.to_string())
 }

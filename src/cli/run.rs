@@ -51,6 +51,14 @@ pub struct RunArgs {
     /// When to show progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
     pub progress: ProgressMode,
+    /// Command on rank 0's host that prints the readings of the site's power meter, started once: a
+    /// line `SECONDS WATTS` again and again, the time in seconds since 1970
+    #[arg(long, value_name = "COMMAND", help_heading = FILES)]
+    pub power_command: Option<String>,
+    /// Level of that measurement in the methodology of the Green500, which nobody but you can know
+    #[arg(long, value_name = "1|2|3", value_parser = clap::value_parser!(u8).range(1..=3),
+        requires = "power_command", help_heading = FILES)]
+    pub power_level: Option<u8>,
     /// Flags that override the configuration.
     #[command(flatten)]
     pub overrides: Overrides,
@@ -203,6 +211,8 @@ fn run_on(
         json: args.json.clone(),
         progress: args.progress,
         verbose: args.verbose,
+        power_command: args.power_command.clone(),
+        power_level: args.power_level,
         mpi_library: Some(world.library_version()),
         lost_at,
         rank_in_run,

@@ -8,8 +8,14 @@ use crate::machine::counters::{Counters, Root};
 
 /// Kinds that a run does not tell by itself: its own setup tells of ranks that share cores, a short
 /// test may leave cores idle on purpose, and the others cost little or nothing in most runs.
-const LEFT_OUT: [Kind; 5] =
-    [Kind::SharedCores, Kind::TooFewCores, Kind::IdleCores, Kind::HugePages, Kind::NoBoost];
+const LEFT_OUT: [Kind; 6] = [
+    Kind::SharedCores,
+    Kind::TooFewCores,
+    Kind::IdleCores,
+    Kind::HugePages,
+    Kind::NoBoost,
+    Kind::PowerCounters,
+];
 
 /// Findings on this host, whose ranks may use the CPUs `masks` with `threads` threads each. Called
 /// before this thread is pinned.

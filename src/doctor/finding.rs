@@ -44,6 +44,8 @@ pub enum Kind {
     HugePages,
     /// The memory has errors.
     MemoryErrors,
+    /// Counters of energy that only root may read.
+    PowerCounters,
     /// A rank is slower than the others.
     SlowRank,
     /// The name of a host is not known.

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::facts::HostFacts;
-use super::finding::{Finding, Gain};
+use super::finding::{Finding, Gain, Kind};
+use crate::machine::counters::power::Found;
 use crate::machine::environment::blas;
 
 /// The version of the JSON report.
@@ -57,6 +58,8 @@ pub struct HostSummary {
     pub cpu_share: Option<f64>,
     /// The BLAS, in words.
     pub blas: Option<String>,
+    /// The counters that a run reads its energy from, in words; `None` if there are none.
+    pub power: Option<String>,
 }
 
 impl Report {
@@ -95,6 +98,7 @@ fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
         let _ = write!(text, " ({})", host_words(&finding.hosts));
     }
     let gain = match finding.gain {
+        None if finding.kind == Kind::PowerCounters => "none of speed".to_owned(),
         None => "cannot be told beforehand".to_owned(),
         Some(Gain { times, is_measured: true }) => format!("{times:.1} times the rate, measured"),
         Some(Gain { times, is_measured: false }) => {
@@ -143,6 +147,10 @@ impl HostSummary {
             blas: host.trial.as_ref().map(|trial| {
                 blas::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
             }),
+            power: match &host.counters.power {
+                Found::Readable(source) => Some(format!("{}, {}", source.name, source.covers)),
+                Found::Forbidden(_) | Found::Nothing => None,
+            },
         }
     }
 
@@ -176,6 +184,9 @@ impl HostSummary {
             });
             let blas = self.blas.as_deref().unwrap_or("unknown BLAS");
             let _ = writeln!(text, "  DGEMM: {mean:.1} Gflop/s over a second{of_units}, {blas}");
+        }
+        if let Some(power) = &self.power {
+            let _ = writeln!(text, "  power: {power}");
         }
         text
     }

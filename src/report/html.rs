@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::power::Reading;
 use super::reader::{RunReport, TestReport};
 use super::record::Event;
 use crate::machine::environment::affinity;
@@ -422,36 +423,77 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
         let over = |f: fn(&super::reader::ProgressPart) -> f64| {
             test.progress.iter().map(move |p| (p.elapsed_seconds, f(p)))
         };
-        let chart = |title: &str, y: Axis, series: Series| Lines {
+        let chart = |title: &str, y: Axis, series: Vec<Series>| Lines {
             title: title.into(),
             x: Axis::linear("time since the start (s)", "elapsed_seconds"),
             y,
-            series: vec![series],
+            series,
         };
+        let mut panels = vec![
+            chart(
+                "progress",
+                Axis::linear("work done (%)", "work_done_percent").between(0.0, 100.0),
+                vec![Series::line("work done", over(|p| 100.0 * p.fraction))],
+            ),
+            chart(
+                "rate from the start",
+                Axis::linear("performance (Gflop/s)", "performance_gflops"),
+                vec![Series::line("rate", over(|p| p.gflops))],
+            ),
+        ];
+        let power = power_series(test);
+        if !power.is_empty() {
+            panels.push(chart("power", Axis::linear("power (W)", "power_watts"), power));
+        }
         let figure = Figure {
             id: "progress",
             title: heading.to_owned(),
-            caption: "Progress and rate over time.".into(),
-            body: Body::Panels {
-                columns: 2,
-                panels: vec![
-                    chart(
-                        "progress",
-                        Axis::linear("work done (%)", "work_done_percent").between(0.0, 100.0),
-                        Series::line("work done", over(|p| 100.0 * p.fraction)),
-                    ),
-                    chart(
-                        "rate from the start",
-                        Axis::linear("performance (Gflop/s)", "performance_gflops"),
-                        Series::line("rate", over(|p| p.gflops)),
-                    ),
-                ],
-            },
+            caption: "Progress, rate and power over time.".into(),
+            body: Body::Panels { columns: panels.len(), panels },
         };
         embed(page, &figure);
     }
+    power_table(page, heading, test);
     events_table(page, heading, test);
     memory_table(page, heading, test);
+}
+
+/// A line for each source of power with samples.
+fn power_series(test: &TestReport) -> Vec<Series> {
+    let line = |reading: &Reading| {
+        let points = reading.samples.iter().map(|sample| (sample.elapsed_seconds, sample.watts));
+        Series::line(format!("power by {}", reading.source), points)
+    };
+    let readings = test.power.iter().filter(|reading| !reading.samples.is_empty());
+    readings.map(line).collect()
+}
+
+/// Shows the energy of a test, a row for each source.
+fn power_table(page: &mut String, heading: &str, test: &TestReport) {
+    if test.power.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "<h3>Energy, {}</h3>\n<table class=\"words\"><tr><th>measured by</th><th>kJ</th><th>W</th>\
+         <th>Gflop/s/W</th><th>of the time (s)</th><th>covers</th></tr>",
+        escape(heading)
+    );
+    for reading in &test.power {
+        let level = reading.level.map_or(String::new(), |level| format!(", level {level}"));
+        let _ = writeln!(
+            page,
+            "<tr><td>{}{level}</td><td>{:.3}</td><td>{:.1}</td><td>{}</td><td>{:.1}</td>\
+             <td>{}</td></tr>",
+            escape(&reading.source),
+            reading.joules / 1000.0,
+            reading.mean_watts,
+            number(reading.gflops_per_watt, 4),
+            reading.measured_seconds,
+            escape(&reading.covers)
+        );
+    }
+    page.push_str("</table>\n");
 }
 
 /// Shows the events of a test as a table.

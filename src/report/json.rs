@@ -16,6 +16,7 @@ use crate::report::outfile;
 
 use super::clock;
 use super::phases;
+use super::power::Reading;
 use super::progress::{fraction, gflop_done};
 use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
 use super::text::{Counts, variant};
@@ -148,6 +149,7 @@ struct Test {
     efficiency: Option<f64>,
     start: Option<String>,
     end: Option<String>,
+    end_unix_seconds: Option<f64>,
     generate_seconds: Option<f64>,
     check_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
@@ -158,6 +160,7 @@ struct Test {
     x_fingerprint: Option<String>,
     by_messages: Vec<String>,
     protection: Option<Protection>,
+    power: Vec<Reading>,
 }
 
 /// A [`Sample`] with values derived from it.
@@ -222,6 +225,7 @@ impl Test {
                 .map(|per_core| phases::efficiency(record, per_core)),
             start: ran.then(|| clock::rfc3339(record.start_unix_seconds)),
             end: ran.then(|| clock::rfc3339(record.end_unix_seconds)),
+            end_unix_seconds: record.end_unix.filter(|_| ran),
             generate_seconds: ran.then_some(record.generate_seconds),
             check_seconds: ran.then_some(record.check_seconds),
             phases_seconds: ran.then_some(record.phases),
@@ -232,6 +236,7 @@ impl Test {
             by_messages: record.by_messages.clone(),
             x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
             protection: record.protection.clone(),
+            power: record.power.clone(),
         }
     }
 }

@@ -10,6 +10,8 @@ pub mod measured;
 pub mod outfile;
 pub mod output;
 pub mod phases;
+pub mod power;
+pub mod power_log;
 pub mod progress;
 pub mod reader;
 pub mod record;

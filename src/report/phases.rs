@@ -5,6 +5,7 @@
 use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
+use super::power;
 use super::record::{
     Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
 };
@@ -40,6 +41,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         ));
     }
     lines.extend(messages_line(record));
+    lines.extend(power::lines(record));
     if let Some(protection) = &record.protection {
         lines.extend(protection_lines(protection));
         let clocks = protection.restarts.iter().filter_map(Restart::clock_note);

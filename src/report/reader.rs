@@ -12,6 +12,7 @@ use serde::Deserialize;
 use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
+use super::power::Reading;
 use super::record::Event;
 
 /// Why a report cannot be read.
@@ -145,6 +146,8 @@ pub struct TestReport {
     pub start: Option<String>,
     /// End of the timed part, in RFC 3339.
     pub end: Option<String>,
+    /// End of the timed part, in seconds since 1970 with their fraction.
+    pub end_unix_seconds: Option<f64>,
     /// Seconds to generate the matrix.
     pub generate_seconds: Option<f64>,
     /// Seconds to check the result.
@@ -157,6 +160,8 @@ pub struct TestReport {
     pub events: Vec<Event>,
     /// Bytes of a rank's memory, by part.
     pub memory_bytes: BTreeMap<String, u64>,
+    /// The energy of the timed part, by each source that measured it.
+    pub power: Vec<Reading>,
 }
 
 /// A point of the progress of a test.

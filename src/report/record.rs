@@ -7,6 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
+use super::power::Reading;
 use crate::config::TestSpec;
 
 /// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
@@ -458,6 +459,13 @@ pub struct TestRecord {
     pub by_messages: Vec<String>,
     /// How the test was protected, and what that cost; `None` without protection.
     pub protection: Option<Protection>,
+    /// End of the back substitution on rank 0, in seconds since 1970 with their fraction; `None` if
+    /// it is not known.
+    #[serde(default)]
+    pub end_unix: Option<f64>,
+    /// The energy of the timed part, by each source that measured it.
+    #[serde(default)]
+    pub power: Vec<Reading>,
     /// How the test ended.
     pub outcome: Outcome,
 }
@@ -481,6 +489,8 @@ impl TestRecord {
             x_fingerprint: 0,
             by_messages: Vec::new(),
             protection: None,
+            end_unix: None,
+            power: Vec::new(),
             outcome: Outcome::NotChecked,
         }
     }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use super::html::NamedRun;
+use super::power::Reading;
 use super::reader::{EnvironmentPart, RunReport, TestReport};
 use crate::machine::environment::blas;
 use crate::model::tang::efficiency::Efficiency;
@@ -17,6 +18,8 @@ pub struct Given {
     pub rpeak_gflops: Option<f64>,
     /// Mean power over the core phase of the run that gave Rmax, in kW.
     pub power_kilowatts: Option<f64>,
+    /// Level of that measurement in the methodology of the Green500.
+    pub power_level: Option<u8>,
 }
 
 /// Why there is nothing to submit.
@@ -142,21 +145,38 @@ impl Sheet {
             best.time_seconds.map(|seconds| format!("{seconds:.3}")),
             "power is averaged over the whole of it",
         );
+        let meter = best.power.iter().find(|reading| reading.is_of_meter());
+        // An incomplete measurement is none.
+        let measured = meter.filter(|reading| reading.gflops_per_watt.is_some());
+        let by_meter = measured.map(|reading| reading.mean_watts / 1000.0);
+        let kilowatts = given.power_kilowatts.or(by_meter);
         self.field(
             "Average power (kW)",
-            given.power_kilowatts.map(|power| format!("{power:.3}")),
-            "over the whole core phase of this very run; --power-kw",
+            kilowatts.map(|power| format!("{power:.3}")),
+            "over the whole core phase of this very run, of all that the level asks for; \
+             --power-kw, --power-csv, or run --power-command",
         );
+        let level = given.power_level.or(measured.and_then(|reading| reading.level));
         self.field(
             "Power quality level",
-            None,
-            "1, 2 or 3 of the EE HPC WG methodology, which says how much of the machine to measure",
+            level.map(|level| format!("{level} (as the site says)")),
+            "1, 2 or 3 of the EE HPC WG methodology, which says how much of the machine to measure; \
+             --power-level",
         );
         self.field(
             "Gflops/W",
-            given.power_kilowatts.map(|power| format!("{:.4}", rate(best) / (1000.0 * power))),
+            kilowatts.map(|power| format!("{:.4}", rate(best) / (1000.0 * power))),
             "Rmax over average power",
         );
+        for reading in best.power.iter().filter(|reading| !reading.is_of_meter()) {
+            let Reading { source, covers, mean_watts, .. } = reading;
+            self.field(
+                "Counters of the nodes",
+                Some(format!("{mean_watts:.1} W by {source}: {covers}")),
+                "not at the wall: without the rest of the machine and the losses of its supplies, \
+                 so this is no power to submit",
+            );
+        }
     }
 }
 

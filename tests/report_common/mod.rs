@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
+use skt_hpl::report::power::{METER, NodeWatts, Nodes, PowerSample, Reading};
 use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample, Stall};
 use skt_hpl::report::{Norms, Outcome, TestRecord};
 use skt_terms::phases::{PhaseTable, Phases};
@@ -151,7 +152,39 @@ pub fn record(spec: TestSpec) -> TestRecord {
         x_fingerprint: 0x0123_4567_89ab_cdef,
         by_messages: Vec::new(),
         protection: Some(protection()),
+        end_unix: Some(END as f64 + 0.25),
+        power: vec![power(METER, None), power("RAPL", Some(nodes()))],
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
+    }
+}
+
+/// What a source says of a test of 5 s at 92.125 Gflop/s: 921.25 W.
+pub fn power(source: &str, nodes: Option<Nodes>) -> Reading {
+    let reading = Reading {
+        source: source.to_string(),
+        covers: "2 processor package(s)".to_string(),
+        level: nodes.is_none().then_some(1),
+        joules: 4606.25,
+        mean_watts: 921.25,
+        measured_seconds: 5.0,
+        gflops_per_watt: None,
+        nodes,
+        samples: vec![
+            PowerSample { elapsed_seconds: 1.25, watts: 900.0 },
+            PowerSample { elapsed_seconds: 3.75, watts: 942.5 },
+        ],
+    };
+    reading.rated(92.125, 5.0)
+}
+
+fn nodes() -> Nodes {
+    let node = |host: &str, watts: f64| NodeWatts { host: host.to_string(), watts };
+    Nodes {
+        all: 3,
+        measured: 3,
+        least: node("n2", 300.0),
+        median_watts: 310.0,
+        largest: node("n1", 311.25),
     }
 }
 

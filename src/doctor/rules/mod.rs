@@ -5,6 +5,7 @@ pub mod frequency;
 pub mod kernel;
 pub mod memory;
 pub mod names;
+pub mod power;
 pub mod rate;
 pub mod sharing;
 pub mod uneven;
@@ -29,6 +30,7 @@ pub fn of_settings(host: &HostFacts) -> Vec<Finding> {
     found.extend(cores::findings(host));
     found.extend(frequency::settings(host));
     found.extend(memory::findings(host));
+    found.extend(power::unreadable(host));
     found
 }
 

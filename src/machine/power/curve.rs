@@ -92,11 +92,6 @@ impl Curve {
         (0..parts).map(part).collect()
     }
 
-    /// Forgets what ended before `seconds`.
-    pub fn forget_before(&mut self, seconds: f64) {
-        self.0.retain(|piece| piece.to >= seconds);
-    }
-
     /// Joins each second piece with its neighbour, if nothing is unknown between them.
     fn thin(&mut self) {
         let mut kept: Vec<Piece> = Vec::with_capacity(self.0.len() / 2 + 1);
@@ -139,8 +134,6 @@ mod tests {
         assert_eq!(curve.over(5.0, 25.0), Energy { joules: 1125.0, seconds: 10.0 });
         assert_eq!(curve.over(12.0, 18.0), Energy::default());
         assert_eq!(curve.watts(0.0, 30.0, 3), [Some(150.0), None, Some(50.0)]);
-        curve.forget_before(15.0);
-        assert_eq!(curve.over(0.0, 40.0), Energy { joules: 500.0, seconds: 10.0 });
     }
 
     proptest! {

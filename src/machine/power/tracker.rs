@@ -49,11 +49,6 @@ impl Tracker {
         &self.curve
     }
 
-    /// Forgets what ended before `seconds`.
-    pub fn forget_before(&mut self, seconds: f64) {
-        self.curve.forget_before(seconds);
-    }
-
     /// The source that is read.
     pub fn source(&self) -> &Source {
         &self.source

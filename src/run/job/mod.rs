@@ -2,11 +2,13 @@
 
 mod error;
 mod interrupt;
+mod meter;
 mod one_test;
 mod options;
 pub mod outlook;
 mod pinning;
 mod places;
+mod power;
 mod reports;
 mod series;
 mod setup;
@@ -15,7 +17,9 @@ mod trials;
 mod watcher;
 
 pub use error::JobError;
+use meter::Meter;
 pub use options::Options;
+use power::JobPower;
 use reports::Reports;
 use series::{Ran, Tests, remove_images};
 use setup::{Refused, Setup};
@@ -30,6 +34,7 @@ use crate::checkpoint::store::StoreKind;
 use crate::config::RunSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
+use crate::machine::counters::Root;
 use crate::report::clock::now_unix_seconds;
 use crate::report::json::RunFacts;
 use crate::report::progress::Progress;
@@ -82,6 +87,10 @@ pub fn run<C: Comm>(
         }
         return Ok(refused(world, why, Exit::BadInput));
     }
+    let (meter, why) = start_meter(world, options)?;
+    if let Some(why) = why {
+        return Ok(refused(world, &why, Exit::BadInput));
+    }
     let (are_open, reports) =
         open_reports(world, spec, settings, options, &setup, start_unix_seconds)?;
     if !are_open {
@@ -97,6 +106,8 @@ pub fn run<C: Comm>(
     let mut tests = Tests::new(spec, settings, &setup);
     (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());
     (tests.progress, tests.reports) = (progress, reports);
+    let host = setup.is_first_on_host.then(|| world.host());
+    tests.power = JobPower::start(Root::of_this_machine(), host, meter);
     let ran = match tests.run(world) {
         Err(why) if !why.is_known_here_alone() => {
             // Rank 0 itself says what becomes of the memory.
@@ -191,6 +202,22 @@ fn open_reports<C: Comm>(
     let mut opened = [u8::from(reports.is_some())];
     collect::broadcast(world, &mut opened, 0)?;
     Ok((opened[0] != 0, reports))
+}
+
+/// Starts the meter on rank 0, if the user names one. Returns on all ranks why that fails.
+/// Collective.
+fn start_meter<C: Comm>(
+    world: &C,
+    options: &Options,
+) -> Result<(Option<Meter>, Option<String>), CommError> {
+    let Some(command) = &options.power_command else { return Ok((None, None)) };
+    let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));
+    let (meter, why) = match started {
+        Some(Ok(meter)) => (Some(meter), String::new()),
+        Some(Err(why)) => (None, why.to_string()),
+        None => (None, String::new()),
+    };
+    Ok((meter, setup::first_text(world, &why)?))
 }
 
 /// Writes the summary, if rank 0 has `reports` of all tests. Returns whether the report is

@@ -17,6 +17,10 @@ pub struct Options {
     pub verbose: bool,
     /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
+    /// The command that prints the readings of the site's meter.
+    pub power_command: Option<String>,
+    /// The level of that measurement in the methodology of the Green500, as the user names it.
+    pub power_level: Option<u8>,
     /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
     /// The rank of this process in the run.

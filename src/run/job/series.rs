@@ -11,6 +11,7 @@ use skt_terms::exit::Exit;
 
 use super::error::JobError;
 use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
+use super::power::{JobPower, TestPower};
 use super::reports::{ReportError, Reports};
 use super::setup::Setup;
 use super::watcher::Watcher;
@@ -63,6 +64,8 @@ pub(super) struct Tests<'a> {
     pub rank_in_run: RankInRun,
     pub progress: Progress,
     pub reports: Option<Reports>,
+    /// What this rank reads of energy and power.
+    pub power: JobPower,
     /// The results of finished tests, if there are several, and when the next protected one began.
     ledger: Option<Rc<RefCell<Ledger<'a>>>>,
     /// The test of which an earlier start has left data, on any rank.
@@ -149,6 +152,7 @@ impl<'a> Tests<'a> {
             rank_in_run: RankInRun::default(),
             progress: Progress::off(),
             reports: None,
+            power: JobPower::default(),
             ledger: None,
             found: None,
             with_images: BTreeSet::new(),
@@ -484,6 +488,7 @@ impl<'a> Tests<'a> {
             announced,
             target: &target,
             samples: Samples::default(),
+            power: TestPower::new(&self.power),
         };
         if !is_protected {
             let mut record = run_plain(ranks.grid(test)?, team, test, &mut watcher)?;

@@ -222,7 +222,7 @@ fn warn_of_one_store(places: &[RankLocation], rank: usize) {
 }
 
 /// The text of the first rank that has one. Collective.
-fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
+pub(super) fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
     let all = collect::all_gather_bytes(world, text.as_bytes())?;
     let first = all.into_iter().find(|bytes| !bytes.is_empty());
     Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))

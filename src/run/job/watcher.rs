@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use super::power::TestPower;
 use crate::config::TestSpec;
 use crate::hpl::comm;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::samples::Samples;
 use crate::run::protect::{self, Target};
+use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
 
 /// Tests of lower orders take next to no time, and hundreds of them may follow.
@@ -28,6 +30,8 @@ pub(super) struct Watcher<'a> {
     pub target: &'a Target,
     /// Samples of the progress, for the report.
     pub samples: Samples,
+    /// The energy that is measured here.
+    pub power: TestPower<'a>,
 }
 
 impl Watcher<'_> {
@@ -51,6 +55,9 @@ impl Observer for Watcher<'_> {
         comm::expect_pause(expected_seconds);
         let column = if phase.is_behind_columns() { n } else { 0 };
         heartbeat::phase(phase.name(), column, n, expected_seconds);
+        if phase == Phase::Factor && n >= SMALL_N {
+            self.power.sample();
+        }
         if phase == Phase::BackSubstitute {
             self.target.back();
         }
@@ -75,6 +82,21 @@ impl Observer for Watcher<'_> {
         self.target.columns(done);
         self.samples.push(elapsed_seconds, done);
         self.progress.columns(done, self.test.n, elapsed_seconds);
+    }
+
+    fn timed_part_begins(&mut self, before_seconds: f64) {
+        self.power.begins(before_seconds);
+    }
+
+    fn timed_part_ends(&mut self) {
+        self.power.ends();
+        if self.test.n >= SMALL_N {
+            self.power.sample();
+        }
+    }
+
+    fn energy(&mut self, seconds: f64) -> RankEnergy {
+        self.power.energy(seconds)
     }
 
     fn flips(&mut self, done: usize) -> bool {

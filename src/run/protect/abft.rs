@@ -45,6 +45,7 @@ use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
+use crate::report::clock::now_unix;
 use crate::report::heartbeat;
 use crate::report::record::{
     Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
@@ -382,10 +383,14 @@ impl<'a, C: Comm> Carried<'a, C> {
                 let mut most = [seconds.get(), log_seconds, sum_seconds, check_seconds];
                 collect::all_max(&grid.all, &mut most)?;
                 let [seconds, log_seconds, sum_seconds, check_seconds] = most;
+                let end_unix = now_unix();
+                // Ranks of checksums measure their nodes, too.
+                let measure = || observer.energy(seconds);
+                let power = ptest::energy::gather(&grid.all, seconds, measure)?;
                 told.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
                 let (phases, by_messages) = (told.phases, Vec::new());
-                Ok(ptest::Solution { x, seconds, phases, by_messages })
+                Ok(ptest::Solution { x, seconds, end_unix, phases, by_messages, power })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
@@ -693,6 +698,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
         } else {
             Phase::Factor
         });
+        self.observer.timed_part_begins(self.recorder.seconds());
         Ok(())
     }
 
@@ -750,6 +756,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
 
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
         self.seconds.set(self.recorder.seconds());
+        self.observer.timed_part_ends();
         self.told.phases = phases.of(self.recorder.start().elapsed().as_secs_f64());
         self.told.costs = costs;
     }

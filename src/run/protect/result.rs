@@ -108,12 +108,36 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+    use crate::report::power::{MOST_SAMPLES, NodeWatts, Nodes, PowerSample, Reading};
     use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
     use crate::report::samples::Samples;
 
     /// A number with as many digits as possible.
     const LONG: f64 = 1_234_567_890.123_456_7;
     const MANY: usize = 1 << 60;
+
+    /// The largest reading of a source.
+    fn reading() -> Reading {
+        let node = |watts| NodeWatts { host: "h".repeat(64), watts };
+        let sample = PowerSample { elapsed_seconds: 1_234_567.891, watts: 12_345_678.9 };
+        Reading {
+            source: "s".repeat(100),
+            covers: "c".repeat(250),
+            level: Some(3),
+            joules: LONG,
+            mean_watts: LONG,
+            measured_seconds: LONG,
+            gflops_per_watt: Some(LONG),
+            nodes: Some(Nodes {
+                all: MANY,
+                measured: MANY,
+                least: node(LONG),
+                median_watts: LONG,
+                largest: node(LONG),
+            }),
+            samples: vec![sample; MOST_SAMPLES],
+        }
+    }
 
     fn record() -> TestRecord {
         let phases = Phases {
@@ -223,6 +247,8 @@ mod tests {
                 }),
                 levels: Vec::new(),
             }),
+            end_unix: Some(LONG),
+            power: vec![reading(); 2],
             outcome: Outcome::Failed {
                 scaled_residual: f64::NAN,
                 norms: Norms {
@@ -308,5 +334,6 @@ mod tests {
         assert_eq!((read.events, read.progress), (want.events, want.progress));
         assert_eq!((read.spec, read.phases), (want.spec, want.phases));
         assert_eq!((read.time_seconds, read.x_fingerprint), (LONG, u64::MAX));
+        assert_eq!((read.power, read.end_unix), (want.power, Some(LONG)));
     }
 }

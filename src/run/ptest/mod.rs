@@ -1,10 +1,13 @@
 //! One test: generate, solve, time, check (HPL_pdtest).
 
 pub mod check;
+pub mod energy;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use skt_terms::phases::{PhaseTable, Phases};
+
+use energy::RankEnergy;
 
 use crate::config::{TestSpec, Transport};
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -15,6 +18,8 @@ use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace, abft};
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
+use crate::report::clock::now_unix;
+use crate::report::power::Reading;
 use crate::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 
 /// Callbacks about the progress of a test, on every rank.
@@ -24,6 +29,16 @@ pub trait Observer {
     /// Called when `done` columns are eliminated, `elapsed_seconds` after the first start began
     /// ([`Guard::seconds`]).
     fn columns(&mut self, done: usize, elapsed_seconds: f64);
+    /// Called when this rank begins the timed part, or continues it in a later start, when
+    /// `before_seconds` of it have passed.
+    fn timed_part_begins(&mut self, _before_seconds: f64) {}
+    /// Called when this rank has ended the timed part.
+    fn timed_part_ends(&mut self) {}
+    /// What this rank has measured of the energy of the timed part, which took `seconds` since the
+    /// first start. Called after the timed part, unless that is too short to be measured.
+    fn energy(&mut self, _seconds: f64) -> RankEnergy {
+        RankEnergy::default()
+    }
     /// Fault injection: whether a bit of this rank's matrix is to flip now.
     fn flips(&mut self, _done: usize) -> bool {
         false
@@ -149,10 +164,14 @@ pub struct Solution {
     pub x: Vec<f64>,
     /// Seconds from the barrier before the solution to its end, the maximum over ranks.
     pub seconds: f64,
+    /// When this rank had learnt that, in seconds since 1970.
+    pub end_unix: f64,
     /// The time of this rank by phase.
     pub phases: Phases,
     /// The data that went by messages on any rank: `panels`, and `rows` or rows in halves.
     pub by_messages: Vec<String>,
+    /// The energy that it took, by each source that measured it.
+    pub power: Vec<Reading>,
 }
 
 /// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Collective
@@ -175,6 +194,7 @@ pub fn solve<C: Comm>(
     grid.all.barrier()?;
     let mut next = guard.start();
     let (start, before_seconds) = (grid.all.now(), guard.seconds());
+    observer.timed_part_begins(before_seconds);
     loop {
         let to = guard.cut(next, panels)?;
         if next == panels {
@@ -193,6 +213,7 @@ pub fn solve<C: Comm>(
     let a = view(guard.matrix(), shape).share();
     let x = Solver::new(grid, team, params, shape, &a, &mut work).back_substitute()?;
     let here = (grid.all.now() - start).as_secs_f64();
+    observer.timed_part_ends();
     let by_message = |is: bool| f64::from(u8::from(is));
     let mut most = [
         guard.seconds(),
@@ -202,12 +223,15 @@ pub fn solve<C: Comm>(
     ];
     let phases = work.phases().of(here);
     collect::all_max(&grid.all, &mut most)?;
+    let end_unix = now_unix();
     let [seconds, panels_by_message, rows_by_message, has_halves] = most;
     let rows = if has_halves > 0.0 { ROWS_IN_HALVES } else { "rows" };
     let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
     let by_messages =
         by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
-    Ok(Solution { x, seconds, phases, by_messages: by_messages.collect() })
+    let power = energy::gather(&grid.all, seconds, || observer.energy(seconds))?;
+    let by_messages = by_messages.collect();
+    Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
 }
 
 /// The shape of this rank's part of the system of a test.
@@ -274,10 +298,14 @@ pub fn conclude<C: Comm>(
     record.end_unix_seconds = unix_seconds();
     match solved {
         Ok(solution) => {
+            record.end_unix_seconds = solution.end_unix as i64;
+            record.end_unix = Some(solution.end_unix);
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
             record.phases = phase_table(grid, &solution.phases)?;
             record.by_messages = solution.by_messages;
+            let rated = |reading: Reading| reading.rated(record.gflops, record.time_seconds);
+            record.power = solution.power.into_iter().map(rated).collect();
             record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
             observer.phase(Phase::Check);
             let started = Instant::now();

@@ -1,0 +1,23 @@
+//! Counters of energy that cannot be read.
+
+use super::super::facts::HostFacts;
+use super::super::finding::{Finding, Kind};
+use super::finding;
+use crate::machine::counters::power::Found;
+
+/// Finds counters that are there and that only root may read. A host without counters has nothing
+/// to mend.
+pub fn unreadable(host: &HostFacts) -> Option<Finding> {
+    let Found::Forbidden(source) = &host.counters.power else { return None };
+    let files: Vec<String> =
+        source.channels.iter().map(|channel| format!("/{}", channel.file)).collect();
+    let remedy = format!(
+        "chgrp GROUP {0} && chmod g+r {0} (as root, after each boot, with the group of the users of \
+         the machine: the kernel forbids it to others as counters can betray what a processor \
+         computes, CVE-2020-8694)",
+        files.join(" ")
+    );
+    let what = "runs report no energy: only root may read the counters";
+    let measured = format!("{}, {} file(s)", source.name, files.len());
+    Some(finding(host, Kind::PowerCounters, what, measured, remedy, None))
+}

@@ -1,0 +1,229 @@
+//! The energy of a test: who measured it, what that covers, and how it is told.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::TestRecord;
+
+/// The shortest test whose energy is measured, in seconds: counters are read once a second.
+pub const LEAST_SECONDS: f64 = 1.0;
+/// The largest number of samples of a reading.
+pub const MOST_SAMPLES: usize = 100;
+/// The name of what `--power-command` and `--power-csv` read.
+pub const METER: &str = "meter";
+/// The part of the time that has to be measured for a rate a watt.
+const WHOLE: f64 = 0.99;
+
+/// Power at one moment of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PowerSample {
+    /// Seconds since the first start of the timed part.
+    pub elapsed_seconds: f64,
+    /// Watts of all nodes, as the mean over an equal part of the time.
+    pub watts: f64,
+}
+
+/// The mean power of a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeWatts {
+    /// The node's name.
+    pub host: String,
+    /// Its mean power, in watts.
+    pub watts: f64,
+}
+
+/// The power of the nodes of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nodes {
+    /// Nodes of the test.
+    pub all: usize,
+    /// Nodes whose power was measured.
+    pub measured: usize,
+    /// The node with the least power.
+    pub least: NodeWatts,
+    /// The median over the nodes, in watts.
+    pub median_watts: f64,
+    /// The node with the most power.
+    pub largest: NodeWatts,
+}
+
+/// The energy of a test by one source.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reading {
+    /// The source: [`METER`], or the name of the counters of the nodes.
+    pub source: String,
+    /// What the source covers, in words.
+    pub covers: String,
+    /// The level of the measurement in the methodology of the Green500: 1, 2 or 3 if the user says
+    /// so. Counters of nodes have none.
+    pub level: Option<u8>,
+    /// Joules of the measured part of the timed part.
+    pub joules: f64,
+    /// Mean watts of the measured part.
+    pub mean_watts: f64,
+    /// Seconds of the timed part that were measured; the least of any node.
+    pub measured_seconds: f64,
+    /// The rate over the power; `None` if not all of the time or not all nodes were measured.
+    pub gflops_per_watt: Option<f64>,
+    /// The nodes, if the source measures each.
+    pub nodes: Option<Nodes>,
+    /// Power over time, few enough to be drawn.
+    pub samples: Vec<PowerSample>,
+}
+
+impl Reading {
+    /// Derives the rate a watt, for a test of this rate and time.
+    pub fn rated(mut self, gflops: f64, time_seconds: f64) -> Self {
+        let has_all = self.nodes.as_ref().is_none_or(|nodes| nodes.measured == nodes.all);
+        let is_whole = has_all && self.measured_seconds >= WHOLE * time_seconds;
+        let rate = gflops / self.mean_watts;
+        self.gflops_per_watt = Some(rate).filter(|rate| is_whole && rate.is_finite());
+        self
+    }
+
+    /// Whether a meter of the site has measured, and not the counters of the nodes.
+    pub fn is_of_meter(&self) -> bool {
+        self.source == METER
+    }
+}
+
+/// The number of parts of a test of so many seconds whose power is told.
+pub fn parts(seconds: f64) -> usize {
+    (seconds as usize).clamp(1, MOST_SAMPLES)
+}
+
+/// Samples from the watts of equal parts of `length` seconds, which begin `before` seconds after
+/// the first start. Parts of which nothing is known have none.
+pub fn samples(before: f64, length: f64, watts: &[Option<f64>]) -> Vec<PowerSample> {
+    let width = length / watts.len().max(1) as f64;
+    let middle = |index: usize| before + (index as f64 + 0.5) * width;
+    // Digits that no counter has would only fill reports.
+    let tidy = |value: f64, digits: f64| (value * digits).round() / digits;
+    let sample = |(index, watts): (usize, &Option<f64>)| {
+        let (at, watts) = (middle(index), (*watts)?);
+        Some(PowerSample { elapsed_seconds: tidy(at, 1e3), watts: tidy(watts, 10.0) })
+    };
+    watts.iter().enumerate().filter_map(sample).collect()
+}
+
+/// The lines about a test's energy, without newlines.
+pub fn lines(record: &TestRecord) -> Vec<String> {
+    let lines = |reading: &Reading| {
+        let mut lines = vec![total_line(reading)];
+        lines.extend(reading.nodes.as_ref().and_then(nodes_line));
+        lines.extend(lack_line(reading, record.time_seconds));
+        lines
+    };
+    record.power.iter().flat_map(lines).collect()
+}
+
+fn total_line(reading: &Reading) -> String {
+    let Reading { source, covers, joules, mean_watts, .. } = reading;
+    let mut line = format!("# power: {joules:.0} J, {mean_watts:.1} W");
+    if let Some(rate) = reading.gflops_per_watt {
+        let _ = write!(line, ", {rate:.4} Gflop/s/W");
+    }
+    let _ = write!(line, ", by {source}: {covers}");
+    if let Some(level) = reading.level {
+        let _ = write!(line, "; level {level}, as --power-level says");
+    }
+    line
+}
+
+fn nodes_line(nodes: &Nodes) -> Option<String> {
+    let Nodes { measured, least, median_watts, largest, .. } = nodes;
+    (*measured > 1).then(|| {
+        format!(
+            "# power: of {measured} nodes: least {:.1} W ({}), median {median_watts:.1} W, largest \
+             {:.1} W ({})",
+            least.watts, least.host, largest.watts, largest.host
+        )
+    })
+}
+
+/// What was not measured, if anything was not.
+fn lack_line(reading: &Reading, time_seconds: f64) -> Option<String> {
+    let seconds = reading.measured_seconds;
+    let nodes = reading.nodes.as_ref().filter(|nodes| nodes.measured < nodes.all);
+    let of_nodes = nodes.map(|nodes| {
+        format!("{} of {} nodes have counters that can be read", nodes.measured, nodes.all)
+    });
+    let of_time = (seconds < WHOLE * time_seconds)
+        .then(|| format!("only {seconds:.1} of {time_seconds:.1} s were measured"));
+    let lacks: Vec<String> = [of_nodes, of_time].into_iter().flatten().collect();
+    (!lacks.is_empty()).then(|| format!("# power: incomplete: {}", lacks.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading() -> Reading {
+        Reading {
+            source: "RAPL".into(),
+            covers: "1 processor package(s)".into(),
+            joules: 5000.4,
+            mean_watts: 100.0,
+            measured_seconds: 50.0,
+            ..Reading::default()
+        }
+    }
+
+    #[test]
+    fn there_is_no_rate_a_watt_of_a_part() {
+        assert_eq!(reading().rated(400.0, 50.0).gflops_per_watt, Some(4.0));
+        assert_eq!(reading().rated(400.0, 51.0).gflops_per_watt, None);
+        let nodes = |measured| Some(Nodes { all: 2, measured, ..Nodes::default() });
+        let of = |measured| Reading { nodes: nodes(measured), ..reading() }.rated(400.0, 50.0);
+        assert_eq!((of(1).gflops_per_watt, of(2).gflops_per_watt), (None, Some(4.0)));
+        let idle = Reading { mean_watts: 0.0, ..reading() };
+        assert_eq!(idle.rated(400.0, 50.0).gflops_per_watt, None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said() {
+        let whole = reading().rated(400.0, 50.0);
+        assert_eq!(
+            total_line(&whole),
+            "# power: 5000 J, 100.0 W, 4.0000 Gflop/s/W, by RAPL: 1 processor package(s)"
+        );
+        assert_eq!(
+            (lack_line(&whole, 50.0), whole.nodes.as_ref().and_then(nodes_line)),
+            (None, None)
+        );
+        let node = |host: &str, watts| NodeWatts { host: host.into(), watts };
+        let nodes = Nodes {
+            all: 4,
+            measured: 3,
+            least: node("n2", 90.0),
+            median_watts: 100.0,
+            largest: node("n1", 110.0),
+        };
+        let part = Reading { nodes: Some(nodes.clone()), level: Some(2), ..reading() };
+        let part = part.rated(400.0, 70.0);
+        assert!(total_line(&part).ends_with("(s); level 2, as --power-level says"));
+        assert!(!total_line(&part).contains("Gflop/s/W"));
+        assert_eq!(
+            nodes_line(&nodes).unwrap(),
+            "# power: of 3 nodes: least 90.0 W (n2), median 100.0 W, largest 110.0 W (n1)"
+        );
+        assert_eq!(
+            lack_line(&part, 70.0).unwrap(),
+            "# power: incomplete: 3 of 4 nodes have counters that can be read; only 50.0 of 70.0 s \
+             were measured"
+        );
+    }
+
+    #[test]
+    fn samples_are_in_the_middle_of_their_parts() {
+        let found = samples(10.0, 8.0, &[Some(1.04), None, Some(3.06), Some(4.0)]);
+        let pairs: Vec<_> = found.iter().map(|s| (s.elapsed_seconds, s.watts)).collect();
+        assert_eq!(pairs, [(11.0, 1.0), (15.0, 3.1), (17.0, 4.0)]);
+        assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, MOST_SAMPLES));
+    }
+}

@@ -1,0 +1,179 @@
+//! The meter of the site: a command that prints its readings during the job.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::report::output;
+use crate::report::power::Reading;
+use crate::report::power_log::{PowerLog, parse_line};
+
+/// How long the first reading is waited for.
+const FIRST: Duration = Duration::from_secs(10);
+/// How long a reading after the end of a test is waited for.
+const LAST: Duration = Duration::from_secs(10);
+/// The longest line that is read, in bytes.
+const LONGEST_LINE: u64 = 4096;
+
+/// A command that prints `SECONDS WATTS` lines, the time in seconds since 1970 by the clock of its
+/// host. It ends when this is dropped or, if this process is killed, at its next line.
+#[derive(Debug)]
+pub(super) struct Meter {
+    child: Child,
+    heard: Arc<Mutex<Heard>>,
+    level: Option<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    log: PowerLog,
+    has_ended: bool,
+}
+
+/// Why there is no meter.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MeterError {
+    #[error("--power-command cannot be started: {0}")]
+    Start(std::io::Error),
+    #[error(
+        "--power-command has ended without a reading: it is to print a line `SECONDS WATTS` again \
+         and again, the time in seconds since 1970"
+    )]
+    Ended,
+    #[error(
+        "--power-command has printed no reading in {} s: a line is `SECONDS WATTS`, the time in \
+         seconds since 1970, and has to leave the buffers of the command",
+        FIRST.as_secs()
+    )]
+    Silent,
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    // Each change is whole.
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Meter {
+    /// Starts `command` with `sh`, and waits for its first reading. `level` is that of the
+    /// measurement, if the user names one.
+    pub fn start(command: &str, level: Option<u8>) -> Result<Self, MeterError> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        let mut child = shell.spawn().map_err(MeterError::Start)?;
+        let out = child.stdout.take().expect("it is piped");
+        let (heard, (first, is_there)) = (Arc::<Mutex<Heard>>::default(), channel());
+        let meter = Self { child, heard: heard.clone(), level };
+        let reader = thread::Builder::new().name("power meter".to_owned());
+        reader.spawn(move || listen(out, &heard, &first)).map_err(MeterError::Start)?;
+        meter.await_first(&is_there)?;
+        Ok(meter)
+    }
+
+    fn await_first(&self, is_there: &Receiver<()>) -> Result<(), MeterError> {
+        match is_there.recv_timeout(FIRST) {
+            Ok(()) => Ok(()),
+            Err(RecvTimeoutError::Timeout) => Err(MeterError::Silent),
+            Err(RecvTimeoutError::Disconnected) => Err(MeterError::Ended),
+        }
+    }
+
+    /// The energy of a test of `seconds` that ended at `end_unix`; `None` if nothing is known of
+    /// it. Waits for the first reading after its end, ten seconds at most.
+    pub fn over(&self, end_unix: f64, seconds: f64) -> Option<Reading> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let asked = Instant::now();
+        loop {
+            let heard = lock(&self.heard);
+            let is_behind = heard.log.end().is_some_and(|end| end >= end_unix);
+            if is_behind || heard.has_ended || asked.elapsed() > LAST {
+                let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
+                return reading.map(|reading| Reading { level: self.level, ..reading });
+            }
+            drop(heard);
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        // It is not waited for before, so its id is still its own.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads the lines of the command until it ends.
+fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<()>) {
+    let (mut out, mut line) = (BufReader::new(out), Vec::new());
+    let mut is_told = false;
+    loop {
+        line.clear();
+        match out.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => break,
+        }
+        let text = String::from_utf8_lossy(&line);
+        let reading = parse_line(&text).ok_or("it is no time and power");
+        match reading.and_then(|reading| lock(heard).log.add(reading)) {
+            Ok(()) => _ = first.send(()),
+            Err(why) if !std::mem::replace(&mut is_told, true) => {
+                let text = skt_terms::shown::shown(text.trim());
+                output::say(format_args!(
+                    "warning: --power-command has printed '{text}', which is left out: {why}"
+                ));
+            }
+            Err(_) => {}
+        }
+    }
+    lock(heard).has_ended = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::clock::now_unix;
+
+    #[test]
+    fn a_meter_of_constant_power() {
+        let command = "echo time watts; while date '+%s.%N 100'; do sleep 0.1; done";
+        let begin = now_unix();
+        let meter = Meter::start(command, Some(1)).unwrap();
+        thread::sleep(Duration::from_millis(700));
+        let end = now_unix();
+        let reading = meter.over(end, end - begin).unwrap();
+        let seconds = reading.measured_seconds;
+        assert!(seconds > 0.3 && seconds <= end - begin, "{reading:?}");
+        assert!((reading.joules - 100.0 * seconds).abs() < 1e-3, "{reading:?}");
+        assert_eq!((reading.level, reading.source.as_str()), (Some(1), "meter"));
+        let pid = Pid::from_raw(meter.child.id() as i32);
+        drop(meter);
+        assert!(killpg(pid, None).is_err(), "the command and its children have ended");
+    }
+
+    #[test]
+    fn a_meter_that_ends_leaves_the_rest_unknown() {
+        let meter = Meter::start("date '+%s.%N 50'; sleep 0.3; date '+%s.%N 50'", None).unwrap();
+        while !lock(&meter.heard).has_ended {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let end = now_unix() + 1000.0;
+        let reading = meter.over(end, 2000.0).expect("its first readings");
+        assert!(reading.measured_seconds < 990.0 && reading.mean_watts > 49.0, "{reading:?}");
+        assert_eq!(meter.over(end + 5000.0, 100.0), None);
+    }
+
+    #[test]
+    fn a_command_without_readings_is_refused() {
+        let why = |command: &str| Meter::start(command, None).unwrap_err();
+        assert!(matches!(why("exit 0"), MeterError::Ended));
+        assert!(matches!(why("echo watts: many; echo 1 2x"), MeterError::Ended));
+    }
+}

@@ -1,0 +1,150 @@
+//! What a rank measures of the energy of its job's tests.
+
+use std::time::Instant;
+
+use super::meter::Meter;
+use crate::machine::counters::Root;
+use crate::machine::counters::power::find;
+use crate::machine::power::Sampler;
+use crate::report::clock::now_unix;
+use crate::report::output;
+use crate::report::power::parts;
+use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
+
+/// The counters and the meter that a rank reads during a job.
+#[derive(Debug, Default)]
+pub(super) struct JobPower {
+    /// On the first rank of each host: its name, and its counters, if they can be read.
+    node: Option<(String, Option<Sampler>)>,
+    /// On rank 0: the meter of the site, if there is one.
+    meter: Option<Meter>,
+}
+
+impl JobPower {
+    /// Begins to sample the node under `root`, on the first rank of the host `host`.
+    pub fn start(root: Root, host: Option<String>, meter: Option<Meter>) -> Self {
+        let sampler = |host: &String| {
+            let source = find(&root).readable()?;
+            let started = Sampler::start(root.clone(), source);
+            let warn = |why| {
+                output::say(format_args!("warning: {host}: its energy is not measured: {why}"));
+            };
+            started.map_err(warn).ok()
+        };
+        let node = host.map(|host| {
+            let sampler = sampler(&host);
+            (host, sampler)
+        });
+        Self { node, meter }
+    }
+}
+
+/// What a rank measures of the energy of a test.
+pub(super) struct TestPower<'a> {
+    job: &'a JobPower,
+    /// When the timed part began, and the seconds of earlier starts.
+    began: Option<(Instant, f64)>,
+    /// When it ended, in seconds since 1970.
+    ended_unix: f64,
+}
+
+impl<'a> TestPower<'a> {
+    /// A test of a job.
+    pub fn new(job: &'a JobPower) -> Self {
+        Self { job, began: None, ended_unix: 0.0 }
+    }
+
+    /// Takes a sample, just outside of the timed part.
+    pub fn sample(&self) {
+        if let Some((_, Some(sampler))) = &self.job.node {
+            sampler.sample();
+        }
+    }
+
+    /// The timed part begins, or continues after `before_seconds`.
+    pub fn begins(&mut self, before_seconds: f64) {
+        self.began = Some((Instant::now(), before_seconds));
+    }
+
+    /// The timed part has ended.
+    pub fn ends(&mut self) {
+        self.ended_unix = now_unix();
+    }
+
+    /// What was measured of the timed part, of `seconds` seconds.
+    pub fn energy(&self, seconds: f64) -> RankEnergy {
+        let Some((begin, before)) = self.began else { return RankEnergy::default() };
+        let of_node = |(host, sampler): &(String, Option<Sampler>)| {
+            let host = host.clone();
+            let Some(sampler) = sampler else {
+                return NodeEnergy { host, ..NodeEnergy::default() };
+            };
+            let (source, parts) = (sampler.source(), parts(seconds));
+            let measured = sampler.over(begin, (-before, seconds - before), parts);
+            NodeEnergy {
+                host,
+                source: source.name.clone(),
+                covers: source.covers.clone(),
+                joules: measured.energy.joules,
+                seconds: measured.energy.seconds,
+                watts: measured.watts,
+            }
+        };
+        let meter = self.job.meter.as_ref();
+        RankEnergy {
+            node: self.job.node.as_ref().map(of_node),
+            meter: meter.and_then(|meter| meter.over(self.ended_unix, seconds)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::machine::counters::power::rapl::tests::zone;
+    use crate::machine::counters::root::tests::Tree;
+
+    /// A package of which a thread reads 3000 J just before the timed part and 3500 J after it.
+    #[test]
+    fn a_node_has_the_joules_of_its_counters() {
+        let tree = Tree::new();
+        zone(&tree, "intel-rapl:0", "package-0", 3_000_000_000);
+        let job = JobPower::start(tree.root(), Some("n1".into()), None);
+        let mut test = TestPower::new(&job);
+        test.sample();
+        test.begins(0.0);
+        let begin = Instant::now();
+        sleep(Duration::from_millis(400));
+        zone(&tree, "intel-rapl:0", "package-0", 3_500_000_000);
+        test.ends();
+        test.sample();
+        let seconds = begin.elapsed().as_secs_f64();
+        let node = test.energy(seconds).node.unwrap();
+        // The samples are some microseconds outside of the timed part.
+        assert!((node.joules - 500.0).abs() < 5.0, "{node:?}");
+        assert!((node.seconds - seconds).abs() < 1e-6, "{node:?}");
+        assert_eq!((node.host.as_str(), node.source.as_str()), ("n1", "RAPL"));
+        // A later start continues after 10 s, of which nothing is known.
+        test.begins(10.0);
+        let node = test.energy(10.0 + 0.1).node.unwrap();
+        assert!(node.seconds < 10.0, "{node:?}");
+    }
+
+    #[test]
+    fn a_host_without_counters_says_so_and_other_ranks_say_nothing() {
+        let tree = Tree::new();
+        let job = JobPower::start(tree.root(), Some("n1".into()), None);
+        let mut test = TestPower::new(&job);
+        assert_eq!(test.energy(5.0), RankEnergy::default(), "nothing was timed");
+        test.begins(0.0);
+        let bare = NodeEnergy { host: "n1".into(), ..NodeEnergy::default() };
+        assert_eq!(test.energy(5.0), RankEnergy { node: Some(bare), meter: None });
+        let job = JobPower::start(tree.root(), None, None);
+        let mut test = TestPower::new(&job);
+        test.begins(0.0);
+        assert_eq!(test.energy(5.0), RankEnergy::default());
+    }
+}

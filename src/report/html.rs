@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::power::Reading;
+use super::power::{Reading, over_time};
 use super::reader::{RunReport, TestReport};
 use super::record::Event;
 use crate::machine::environment::affinity;
@@ -458,13 +458,13 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
     memory_table(page, heading, test);
 }
 
-/// A line for each source of power with samples.
+/// A line for each source that knows power over time.
 fn power_series(test: &TestReport) -> Vec<Series> {
+    let seconds = test.time_seconds.unwrap_or(0.0);
     let line = |reading: &Reading| {
-        let points = reading.samples.iter().map(|sample| (sample.elapsed_seconds, sample.watts));
-        Series::line(format!("power by {}", reading.source), points)
+        Series::line(format!("power by {}", reading.source), over_time(reading, seconds))
     };
-    let readings = test.power.iter().filter(|reading| !reading.samples.is_empty());
+    let readings = test.power.iter().filter(|reading| reading.watts.iter().any(Option::is_some));
     readings.map(line).collect()
 }
 

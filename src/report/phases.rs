@@ -39,9 +39,9 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
             "# x: {:016x} (differs when any bit of the solution does)",
             record.x_fingerprint
         ));
+        lines.extend(power::lines(record));
     }
     lines.extend(messages_line(record));
-    lines.extend(power::lines(record));
     if let Some(protection) = &record.protection {
         lines.extend(protection_lines(protection));
         let clocks = protection.restarts.iter().filter_map(Restart::clock_note);

@@ -8,22 +8,12 @@ use super::record::TestRecord;
 
 /// The shortest test whose energy is measured, in seconds: counters are read once a second.
 pub const LEAST_SECONDS: f64 = 1.0;
-/// The largest number of samples of a reading.
-pub const MOST_SAMPLES: usize = 100;
+/// The largest number of parts of a test whose power is told: enough for a line across a page.
+pub const MOST_PARTS: usize = 100;
 /// The name of what `--power-command` and `--power-csv` read.
 pub const METER: &str = "meter";
 /// The part of the time that has to be measured for a rate a watt.
 const WHOLE: f64 = 0.99;
-
-/// Power at one moment of a test.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PowerSample {
-    /// Seconds since the first start of the timed part.
-    pub elapsed_seconds: f64,
-    /// Watts of all nodes, as the mean over an equal part of the time.
-    pub watts: f64,
-}
 
 /// The mean power of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -72,8 +62,9 @@ pub struct Reading {
     pub gflops_per_watt: Option<f64>,
     /// The nodes, if the source measures each.
     pub nodes: Option<Nodes>,
-    /// Power over time, few enough to be drawn.
-    pub samples: Vec<PowerSample>,
+    /// Mean watts of equal parts of the timed part, at most [`MOST_PARTS`]; `None` for a part of
+    /// which they are not known.
+    pub watts: Vec<Option<f64>>,
 }
 
 impl Reading {
@@ -94,21 +85,21 @@ impl Reading {
 
 /// The number of parts of a test of so many seconds whose power is told.
 pub fn parts(seconds: f64) -> usize {
-    (seconds as usize).clamp(1, MOST_SAMPLES)
+    (seconds as usize).clamp(1, MOST_PARTS)
 }
 
-/// Samples from the watts of equal parts of `length` seconds, which begin `before` seconds after
-/// the first start. Parts of which nothing is known have none.
-pub fn samples(before: f64, length: f64, watts: &[Option<f64>]) -> Vec<PowerSample> {
-    let width = length / watts.len().max(1) as f64;
-    let middle = |index: usize| before + (index as f64 + 0.5) * width;
-    // Digits that no counter has would only fill reports.
-    let tidy = |value: f64, digits: f64| (value * digits).round() / digits;
-    let sample = |(index, watts): (usize, &Option<f64>)| {
-        let (at, watts) = (middle(index), (*watts)?);
-        Some(PowerSample { elapsed_seconds: tidy(at, 1e3), watts: tidy(watts, 10.0) })
-    };
-    watts.iter().enumerate().filter_map(sample).collect()
+/// Watts with the digits that a counter has; more would only fill reports.
+pub fn tidy(watts: &[Option<f64>]) -> Vec<Option<f64>> {
+    watts.iter().map(|watts| watts.map(|watts| (10.0 * watts).round() / 10.0)).collect()
+}
+
+/// The watts of a reading at the middle of the parts of a test of `seconds`, without the parts of
+/// which they are not known.
+pub fn over_time(reading: &Reading, seconds: f64) -> Vec<(f64, f64)> {
+    let width = seconds / reading.watts.len().max(1) as f64;
+    let point =
+        |(index, watts): (usize, &Option<f64>)| Some(((index as f64 + 0.5) * width, (*watts)?));
+    reading.watts.iter().enumerate().filter_map(point).collect()
 }
 
 /// The lines about a test's energy, without newlines.
@@ -220,10 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_in_the_middle_of_their_parts() {
-        let found = samples(10.0, 8.0, &[Some(1.04), None, Some(3.06), Some(4.0)]);
-        let pairs: Vec<_> = found.iter().map(|s| (s.elapsed_seconds, s.watts)).collect();
-        assert_eq!(pairs, [(11.0, 1.0), (15.0, 3.1), (17.0, 4.0)]);
-        assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, MOST_SAMPLES));
+    fn power_is_that_of_the_middle_of_the_parts() {
+        let watts = tidy(&[Some(1.04), None, Some(3.06), Some(4.0)]);
+        let points = over_time(&Reading { watts, ..Reading::default() }, 8.0);
+        assert_eq!(points, [(1.0, 1.0), (5.0, 3.1), (7.0, 4.0)]);
+        assert_eq!(over_time(&Reading::default(), 8.0), []);
+        assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, MOST_PARTS));
     }
 }

@@ -111,7 +111,7 @@ impl PowerLog {
             joules: energy.joules,
             mean_watts: energy.joules / energy.seconds,
             measured_seconds: energy.seconds,
-            samples: power::samples(0.0, seconds, &watts),
+            watts: power::tidy(&watts),
             ..Reading::default()
         })
     }
@@ -221,7 +221,7 @@ mod tests {
         // From 29.75 to 50.25 s of the log, at 1400 W in the middle.
         assert!((reading.joules - 20.5 * 1400.0).abs() < 1e-6, "{reading:?}");
         assert!((reading.mean_watts - 1400.0).abs() < 1e-6, "{reading:?}");
-        assert_eq!((reading.samples.len(), reading.level), (20, None));
+        assert_eq!((reading.watts.len(), reading.level), (20, None));
         let why = log.over("test 1", 8720.25, 50.0).unwrap_err().to_string();
         assert!(why.contains("log.csv' does not cover the timed part of test 1"), "{why}");
         assert!(why.contains("20.0 of 50.0 s are missing (it has 8600.2 to 8700.2"), "{why}");

@@ -277,6 +277,48 @@ fn json_satisfies_the_published_schema() {
     assert_eq!(tests[1]["parameters"]["n"], 101);
 }
 
+/// A meter of 100 W: the joules are the seconds times 100, also with checksums in the elimination.
+#[test]
+fn the_energy_of_a_run_is_what_the_meter_says() {
+    let meter = "while date '+%s.%N 100'; do sleep 0.2; done";
+    for (ranks, method) in
+        [(2, &["--ft", "none"][..]), (2, &[]), (3, &["--ft", "abft", "--q", "2"])]
+    {
+        let folder = folder();
+        let flags =
+            ["--n", "7000", "--nb", "128", "--p", "1", "--json", "r.json", "--progress", "off"];
+        let of_power = ["--power-command", meter, "--power-level", "1"];
+        let flags = [&flags[..], &of_power, method].concat();
+        let ended = mpirun(folder.path(), ranks, &flags).expect(0);
+        let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        Schema::new(include_str!("../../docs/report.schema.json")).check(&report);
+        let test = &report["tests"][0];
+        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {text}"));
+        let seconds = number(&test["time_seconds"]);
+        assert!(seconds > 1.0, "too short to be measured: {seconds}");
+        let power = &test["power"][0];
+        assert_eq!((&power["source"], &power["level"]), (&"meter".into(), &1.into()));
+        assert!((number(&power["joules"]) - 100.0 * seconds).abs() < 2.0 * seconds, "{power}");
+        let per_watt = number(&power["gflops_per_watt"]);
+        assert!((per_watt - number(&test["gflops"]) / 100.0).abs() < 1e-3 * per_watt, "{power}");
+        assert!(!power["watts"].as_array().unwrap().is_empty());
+        let line = ended.out.lines().find(|line| line.starts_with("# power: "));
+        let line = line.unwrap_or_else(|| panic!("{}", ended.out));
+        assert!(
+            line.contains(" J, 100.0 W, ") && line.contains(" Gflop/s/W, by meter: "),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_meter_that_says_nothing_is_refused_at_the_start() {
+    let folder = folder();
+    let flags = ["--n", "100", "--power-command", "echo watts", "--progress", "off"];
+    mpirun(folder.path(), 2, &flags).expect_refusal("--power-command has ended without a reading");
+}
+
 #[test]
 fn the_report_goes_where_hpl_dat_says() {
     let folder = folder();

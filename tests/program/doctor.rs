@@ -67,6 +67,18 @@ fn a_quota_ends_with_1_and_is_in_both_reports() {
 }
 
 #[test]
+fn counters_of_energy_are_named() {
+    let folder = machine();
+    let zone = "sys/class/powercap/intel-rapl:0";
+    file(folder.path(), &format!("{zone}/name"), "package-0\n");
+    file(folder.path(), &format!("{zone}/energy_uj"), "1000000\n");
+    let output = doctor(&["--root", folder.path().to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("\n  power: RAPL, 1 processor package(s)\n"), "{text}");
+}
+
+#[test]
 fn bad_input_ends_with_2() {
     let empty = tempfile::tempdir().unwrap();
     let root = empty.path().to_str().unwrap();

@@ -442,6 +442,57 @@ fn submission_has_rmax_nmax_and_half() {
     assert!(sheet.contains("1600 (extrapolated"), "{sheet}");
 }
 
+/// The test of 2000 rows takes 88.9 s and ends 0.25 s after 1000 s, at 110 W and then 130 W.
+#[test]
+fn a_log_of_a_meter_gives_power_and_efficiency() {
+    let folder = tempfile::tempdir().unwrap();
+    write_report(folder.path(), "a.json", &[(2000, 0.06)]);
+    let file = folder.path().join("a.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let mut report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    report["tests"][0]["end_unix_seconds"] = serde_json::json!(1000.25);
+    report["tests"][0]["power"] = serde_json::json!([{"source": "RAPL", "covers": "1 processor package(s)",
+        "joules": 7000.0, "mean_watts": 78.7, "measured_seconds": 88.9, "watts": [70.0, null, 85.0]}]);
+    fs::write(&file, report.to_string()).unwrap();
+    // The meter is 7 s ahead.
+    let watts = |second: usize| if second <= 957 { 110 } else { 130 };
+    let log: String = (900..1010).map(|s| format!("{s};{}\n", watts(s))).collect();
+    fs::write(folder.path().join("log.csv"), "time;W\n".to_owned() + &log).unwrap();
+    let of_log = ["a.json", "--power-csv", "log.csv", "--power-clock-offset", "-7"];
+    let sheet = stdout(
+        folder.path(),
+        &[&["report", "--top500", "--power-level", "2"], &of_log[..]].concat(),
+    );
+    let value = |field: &str| {
+        let line = sheet.lines().find(|line| line.starts_with(field)).expect(field);
+        line[25..].trim().to_string()
+    };
+    // 110 W from 911.36 to 950.0, a ramp of a second, and 130 W to 1000.25.
+    let seconds = 2.0 * 2000f64.powi(3) / 3.0 / 0.06e9;
+    let joules = 110.0 * (950.0 - (1000.25 - seconds)) + 120.0 + 130.0 * 49.25;
+    assert_eq!(value("Average power"), format!("{:.3}", joules / seconds / 1000.0));
+    assert_eq!(value("Gflops/W"), format!("{:.4}", 0.06 * seconds / joules));
+    assert_eq!(value("Power quality level"), "2 (as the site says)");
+    assert_eq!(value("Counters of the nodes"), "78.7 W by RAPL: 1 processor package(s)");
+    assert!(sheet.contains("no power to submit"));
+    let page = [&["report", "--out", "page.html"], &of_log[..]].concat();
+    assert!(run(folder.path(), &page).status.success());
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("<h3>Energy, test 1: ") && page.contains("<td>RAPL</td><td>7.000</td>"));
+    assert!(page.contains("power by meter") && page.contains("power by RAPL"));
+    // A clock that is off by an hour.
+    let off = ["report", "--top500", "a.json", "--power-csv", "log.csv"];
+    let why = refusal(folder.path(), &[&off[..], &["--power-clock-offset", "-3600"]].concat());
+    assert!(
+        why.contains("does not cover the timed part of test 1 of a.json: 88.9 of 88.9 s"),
+        "{why}"
+    );
+    // Counters alone are no power to submit.
+    let sheet = stdout(folder.path(), &["report", "--top500", "a.json"]);
+    let blank = sheet.lines().find(|line| line.starts_with("Average power")).unwrap();
+    assert!(blank.ends_with("____"), "{blank}");
+}
+
 #[test]
 fn reports_that_are_none_are_refused_with_their_name() {
     let folder = tempfile::tempdir().unwrap();

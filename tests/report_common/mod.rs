@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
-use skt_hpl::report::power::{METER, NodeWatts, Nodes, PowerSample, Reading};
+use skt_hpl::report::power::{METER, NodeWatts, Nodes, Reading};
 use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample, Stall};
 use skt_hpl::report::{Norms, Outcome, TestRecord};
 use skt_terms::phases::{PhaseTable, Phases};
@@ -169,10 +169,7 @@ pub fn power(source: &str, nodes: Option<Nodes>) -> Reading {
         measured_seconds: 5.0,
         gflops_per_watt: None,
         nodes,
-        samples: vec![
-            PowerSample { elapsed_seconds: 1.25, watts: 900.0 },
-            PowerSample { elapsed_seconds: 3.75, watts: 942.5 },
-        ],
+        watts: vec![Some(900.0), None, Some(942.5), Some(921.3), Some(921.2)],
     };
     reading.rated(92.125, 5.0)
 }

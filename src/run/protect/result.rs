@@ -108,7 +108,7 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::power::{MOST_SAMPLES, NodeWatts, Nodes, PowerSample, Reading};
+    use crate::report::power::{MOST_PARTS, NodeWatts, Nodes, Reading};
     use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
     use crate::report::samples::Samples;
 
@@ -119,7 +119,6 @@ mod tests {
     /// The largest reading of a source.
     fn reading() -> Reading {
         let node = |watts| NodeWatts { host: "h".repeat(64), watts };
-        let sample = PowerSample { elapsed_seconds: 1_234_567.891, watts: 12_345_678.9 };
         Reading {
             source: "s".repeat(100),
             covers: "c".repeat(250),
@@ -135,7 +134,7 @@ mod tests {
                 median_watts: LONG,
                 largest: node(LONG),
             }),
-            samples: vec![sample; MOST_SAMPLES],
+            watts: vec![Some(12_345_678.9); MOST_PARTS],
         }
     }
 

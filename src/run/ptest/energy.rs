@@ -86,7 +86,7 @@ fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<Reading> {
         mean_watts: measured.iter().map(|node| watts(node)).sum(),
         measured_seconds: measured.iter().map(seconds_of).fold(f64::INFINITY, f64::min),
         gflops_per_watt: None,
-        samples: power::samples(0.0, seconds, &sum(&measured, power::parts(seconds))),
+        watts: power::tidy(&sum(&measured, power::parts(seconds))),
         nodes: Some(Nodes {
             all: nodes.len(),
             measured: measured.len(),
@@ -158,8 +158,7 @@ mod tests {
         let nodes = of_nodes.nodes.as_ref().unwrap();
         assert_eq!((nodes.all, nodes.measured, nodes.median_watts), (4, 3, 150.0));
         assert_eq!((nodes.least.host.as_str(), nodes.largest.host.as_str()), ("b", "a"));
-        assert!(of_nodes.samples.iter().all(|sample| sample.watts == 550.0));
-        assert_eq!(of_nodes.samples.len(), 10);
+        assert_eq!(of_nodes.watts, [Some(550.0); 10]);
     }
 
     #[test]
@@ -167,7 +166,7 @@ mod tests {
         let (a, mut b) = (node("a", 300.0, 10.0), node("b", 100.0, 8.0));
         (b.watts[4], b.source) = (None, "Cray pm_counters".into());
         let reading = of_nodes(&[&a, &b], 10.0).unwrap();
-        assert_eq!(reading.samples.len(), 9);
+        assert_eq!(reading.watts[3..6], [Some(400.0), None, Some(400.0)]);
         assert_eq!(reading.source, "Cray pm_counters; on other nodes RAPL");
         assert_eq!(reading.nodes.unwrap().median_watts, 200.0);
     }

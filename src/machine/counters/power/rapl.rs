@@ -4,7 +4,7 @@ use super::{Channel, Quantity, Source};
 use crate::machine::counters::Root;
 
 /// More than a package, its memory or a platform takes.
-const MOST_WATTS: f64 = 5e3;
+const MOST_WATTS: f64 = 2e3;
 
 /// The packages and their memory. A package contains its zones `core` and `uncore`, and the zones
 /// of `intel-rapl-mmio` are the packages once more. `psys` contains the packages and is wired on

@@ -110,7 +110,7 @@ impl PowerLog {
             covers: covers.to_owned(),
             joules: energy.joules,
             mean_watts: energy.joules / energy.seconds,
-            measured_seconds: energy.seconds,
+            measured_seconds: energy.seconds.min(seconds),
             watts: power::tidy(&watts),
             ..Reading::default()
         })

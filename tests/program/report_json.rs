@@ -163,7 +163,7 @@ fn the_schema_refuses_what_is_wrong() {
     let good = read(&path);
     let schema = published();
     schema.check(&good);
-    let wrong: [(&str, Value); 9] = [
+    let wrong: [(&str, Value); 11] = [
         ("/format_version", json!(2)),
         ("/counts/passed", json!(-1)),
         ("/counts/passed", json!(0.5)),
@@ -173,6 +173,8 @@ fn the_schema_refuses_what_is_wrong() {
         ("/parameters/nb", json!([0])),
         ("/tests/0/status", json!("not-checked")),
         ("/tests/0/surprise", json!(1)),
+        ("/tests/0/power/0/level", json!(4)),
+        ("/tests/0/power/1/watts/0", json!(-1)),
     ];
     for (place, value) in wrong {
         let mut bad = good.clone();
@@ -219,6 +221,14 @@ fn a_document_says_what_is_known() {
     assert_eq!(passed["phases_seconds"]["max"]["update"], json!(4.0));
     assert_eq!(passed["norms"]["a_1"], json!(10.538_95));
     assert_eq!(failed["scaled_residual"], Value::Null, "JSON has no NaN");
+    let [meter, nodes] = passed["power"].as_array().unwrap().as_slice() else {
+        panic!("two sources")
+    };
+    assert_eq!((&meter["level"], &meter["nodes"]), (&json!(1), &Value::Null));
+    assert_eq!(meter["gflops_per_watt"], json!(92.125 / 921.25));
+    assert_eq!((&nodes["level"], &nodes["nodes"]["all"]), (&Value::Null, &json!(3)));
+    assert_eq!(nodes["watts"], json!([900.0, null, 942.5, 921.3, 921.2]));
+    assert_eq!(passed["end_unix_seconds"], json!(1_700_000_005.25));
     // If nothing was solved, there is no rate.
     assert_eq!((&broke["gflops"], &broke["efficiency"]), (&Value::Null, &Value::Null));
     assert_eq!((&broke["column"], &broke["time_seconds"]), (&json!(17), &json!(5.0)));

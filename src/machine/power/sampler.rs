@@ -10,8 +10,8 @@ use super::tracker::Tracker;
 use crate::machine::counters::Root;
 use crate::machine::counters::power::Source;
 
-/// The time between two samples. A counter of Intel begins again within minutes; a sample takes some
-/// microseconds a file.
+/// The time between two samples. A counter of Intel begins again within minutes; a sample takes
+/// some microseconds a file.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long a sample is waited for that is younger than a moment that has passed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -97,9 +97,9 @@ impl Sampler {
         self.shared.sample(&mut self.shared.lock());
     }
 
-    /// The energy between two times, in seconds before or after `origin`, and power in `parts` equal
-    /// parts. If the end has passed just now, this waits for a sample after it, three seconds at
-    /// most.
+    /// The energy between two times, in seconds before or after `origin`, and power in `parts`
+    /// equal parts. If the end has passed just now, this waits for a sample after it, three seconds
+    /// at most.
     pub fn over(&self, origin: Instant, (from, to): (f64, f64), parts: usize) -> Measured {
         const PAUSE: Duration = Duration::from_millis(20);
         let origin = self.shared.seconds(origin);

@@ -31,8 +31,8 @@ pub struct RankEnergy {
     pub meter: Option<Reading>,
 }
 
-/// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the same
-/// on all ranks. Collective, unless the test is too short to be measured.
+/// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
+/// same on all ranks. Collective, unless the test is too short to be measured.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -84,7 +84,7 @@ fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<Reading> {
         level: None,
         joules: measured.iter().map(|node| node.joules).sum(),
         mean_watts: measured.iter().map(|node| watts(node)).sum(),
-        measured_seconds: measured.iter().map(seconds_of).fold(f64::INFINITY, f64::min),
+        measured_seconds: measured.iter().map(seconds_of).fold(seconds, f64::min),
         gflops_per_watt: None,
         watts: power::tidy(&sum(&measured, power::parts(seconds))),
         nodes: Some(Nodes {

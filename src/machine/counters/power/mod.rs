@@ -1,9 +1,8 @@
 //! Counters of a node's energy, and sensors of its power: which there are, what they cover, and
 //! what they say now.
 //!
-//! A node has one [`Source`]: the first kind of [`KINDS`] that answers, so that nothing is counted
-//! twice. A kind that covers more comes first. A sensor of which it is not known what it covers is
-//! left out.
+//! A node has one [`Source`], so that nothing is counted twice: of the kinds that answer, the one
+//! that covers most. A sensor of which it is not known what it covers is left out.
 
 mod cray;
 mod hwmon;

@@ -174,7 +174,7 @@ fn the_schema_refuses_what_is_wrong() {
         ("/tests/0/status", json!("not-checked")),
         ("/tests/0/surprise", json!(1)),
         ("/tests/0/power/0/level", json!(4)),
-        ("/tests/0/power/1/watts/0", json!(-1)),
+        ("/tests/0/power/1/watts", json!([-1])),
     ];
     for (place, value) in wrong {
         let mut bad = good.clone();

@@ -73,6 +73,24 @@ pub struct Beat {
     /// report is whole.
     #[serde(default)]
     pub report_lines: Option<u64>,
+    /// The wrong numbers of this start that certainly come from a rank.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charges: Vec<Charge>,
+}
+
+/// Wrong numbers in the matrix that certainly come from a rank, in all checks of a start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// The rank's host.
+    pub host: String,
+    /// The rank's number in the run.
+    pub rank: usize,
+    /// Number of checks that have found wrong numbers of the rank.
+    pub checks: u64,
+    /// Number of rows that were recomputed.
+    pub rows: u64,
+    /// Columns eliminated at the first of these checks.
+    pub first_column: usize,
 }
 
 impl Beat {
@@ -189,6 +207,7 @@ fn any_heart() -> Option<&'static Heart> {
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
                 report_lines: None,
+                charges: Vec::new(),
             };
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
@@ -294,6 +313,16 @@ pub fn step(name: &str) {
     }
 }
 
+/// Reports all `charges` against ranks so far. Rank 0 writes at once.
+pub fn charged(charges: Vec<Charge>) {
+    if let Some(heart) = heart() {
+        heart.beat(|beat| {
+            beat.charges = charges;
+            true
+        });
+    }
+}
+
 /// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
 /// later records say so, too, and that standard output has `report_lines` lines of the report.
 pub fn reported(exit: Exit, report_lines: u64) {
@@ -335,6 +364,7 @@ mod tests {
             elapsed_seconds: 1.25,
             exit: None,
             report_lines: None,
+            charges: Vec::new(),
         }
     }
 

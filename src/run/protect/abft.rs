@@ -28,7 +28,7 @@ use super::settings::Settings;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, memory_split, process_rows, region_shape, state_bytes,
 };
-use super::wrong::{Images, Wrong, note_mended};
+use super::wrong::{Images, Wrong, charges, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, FoundRun};
@@ -742,6 +742,9 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
         self.told.checks += 1;
         self.told.mended_rows += found.mended_rows as u64;
         note_mended(&mut self.told.mended, &found.mended, self.hosts);
+        if found.mended.iter().any(|rank| rank.is_origin) {
+            heartbeat::charged(charges(&self.told.mended));
+        }
     }
 
     fn back_substitutes(&mut self) {

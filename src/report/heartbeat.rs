@@ -40,6 +40,9 @@ const INTERVAL_SECONDS: f64 = 1.0;
 /// each rank begins later than the one before it by the time of one record.
 const WAIT_RECORDS_A_SECOND: f64 = 100.0;
 
+/// The most ranks whose charges a record has: a line must not grow without bound.
+const MOST_CHARGED: usize = 64;
+
 /// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Beat {
@@ -125,6 +128,20 @@ impl Beat {
         let is_other = self.turn_to(phase);
         self.steps += u64::from(!is_other);
         is_other
+    }
+
+    /// Adds a charge to those of the same rank.
+    fn charge(&mut self, new: Charge) {
+        let is_full = self.charges.len() == MOST_CHARGED;
+        let is_same = |old: &&mut Charge| (&old.host, old.rank) == (&new.host, new.rank);
+        match self.charges.iter_mut().find(is_same) {
+            Some(old) => {
+                old.checks += new.checks;
+                old.rows += new.rows;
+            }
+            None if is_full => {}
+            None => self.charges.push(new),
+        }
     }
 
     /// The record in a line, and the text before it: an unfinished line of progress may precede it.
@@ -313,11 +330,12 @@ pub fn step(name: &str) {
     }
 }
 
-/// Reports all `charges` against ranks so far. Rank 0 writes at once.
-pub fn charged(charges: Vec<Charge>) {
+/// Reports what a check has found to come from a rank; all later records say so, too. Rank 0 writes
+/// at once.
+pub fn charge(new: Charge) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
-            beat.charges = charges;
+            beat.charge(new);
             true
         });
     }
@@ -394,6 +412,17 @@ mod tests {
         assert_eq!((beat.steps, beat.elapsed_seconds), (11, 2.5));
         assert!(beat.is_due(2.6, |beat| beat.turn_to("factor")));
         assert_eq!(beat.steps, 0);
+    }
+
+    #[test]
+    fn charges_against_a_rank_are_summed_up_and_ranks_are_bounded() {
+        let charge =
+            |rank, rows| Charge { host: "n".into(), rank, checks: 1, rows, first_column: 8 };
+        let mut beat = beat();
+        (0..100).for_each(|rank| beat.charge(charge(rank, 2)));
+        beat.charge(Charge { first_column: 64, ..charge(3, 5) });
+        assert_eq!(beat.charges.len(), MOST_CHARGED);
+        assert_eq!(beat.charges[3], Charge { checks: 2, ..charge(3, 7) });
     }
 
     #[test]

@@ -83,6 +83,7 @@ pub fn account(state: &SupervisorState) -> Value {
         "written_unix": state.written_unix,
         "starts": state.start,
         "nodes": state.pool,
+        "charged": state.charged,
         "failures": failures,
     })
 }

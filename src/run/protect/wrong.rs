@@ -6,7 +6,7 @@ use super::segments::store_flag;
 use super::settings::Settings;
 use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
 use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
-use crate::report::heartbeat::Charge;
+use crate::report::heartbeat::{self, Charge};
 use crate::report::record::{Mended, Protection};
 
 /// Wrong numbers that end a run, with what to do about them.
@@ -136,16 +136,28 @@ pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[MendedRank], hosts: &
     }
 }
 
-/// The charges against hosts in this start: what the checks have found to come from their ranks.
-pub(super) fn charges(mended: &[Mended]) -> Vec<Charge> {
-    let charge = |mended: &Mended| Charge {
-        host: mended.host.clone(),
-        rank: mended.rank,
-        checks: mended.checks,
-        rows: mended.rows,
-        first_column: mended.first_column,
-    };
-    mended.iter().filter(|mended| mended.is_origin).map(charge).collect()
+/// Tells a supervisor of the ranks that certainly gave the wrong numbers of a check.
+pub(super) fn charge_origins(ranks: &[MendedRank], hosts: &[String]) {
+    for rank in ranks.iter().filter(|rank| rank.is_origin) {
+        heartbeat::charge(Charge {
+            host: hosts[rank.rank].clone(),
+            rank: rank.rank,
+            checks: 1,
+            rows: rank.rows as u64,
+            first_column: rank.column,
+        });
+    }
+}
+
+/// Tells a supervisor of the rank that gave wrong numbers which end the run, if it is certain.
+pub(super) fn charge_suspect(wrong: &WrongNumbers, hosts: &[String]) {
+    if let [rank] = wrong.suspects[..]
+        && wrong.process_column.is_some()
+    {
+        let host = hosts[rank].clone();
+        let rows = wrong.rows as u64;
+        heartbeat::charge(Charge { host, rank, checks: 1, rows, first_column: wrong.column });
+    }
 }
 
 #[cfg(test)]
@@ -236,8 +248,6 @@ mod tests {
             (list[0].host.as_str(), list[0].first_column, list[0].last_column),
             ("n3", 64, 128)
         );
-        let charge = Charge { host: "n3".into(), rank: 3, checks: 2, rows: 6, first_column: 64 };
-        assert_eq!(charges(&list), [charge], "rank 5 may have got its row from another");
         let many: Vec<MendedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
         note_mended(&mut list, &many, &hosts);
         assert_eq!((list.len(), list[0].rows), (Protection::MENDED_KEPT, 7));

@@ -111,6 +111,8 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
         first_row: 1500,
         first_column: 640,
         last_column: 704,
+        checks: 2,
+        is_origin: true,
     }];
     vec![
         record(test()),

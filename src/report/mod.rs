@@ -14,6 +14,7 @@ pub mod progress;
 pub mod reader;
 pub mod record;
 pub mod samples;
+pub mod slow;
 pub mod text;
 pub mod top500;
 

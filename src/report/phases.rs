@@ -8,6 +8,7 @@ use skt_terms::units;
 use super::record::{
     Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
 };
+use super::slow::SlowReport;
 use crate::checkpoint::methods::Method;
 use crate::config::{TestSpec, Transport};
 
@@ -39,6 +40,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
             record.x_fingerprint
         ));
     }
+    lines.extend(record.slow.iter().flat_map(SlowReport::lines));
     lines.extend(messages_line(record));
     if let Some(protection) = &record.protection {
         lines.extend(protection_lines(protection));

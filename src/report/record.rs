@@ -7,6 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
+use super::slow::SlowReport;
 use crate::config::TestSpec;
 
 /// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
@@ -458,6 +459,10 @@ pub struct TestRecord {
     pub by_messages: Vec<String>,
     /// How the test was protected, and what that cost; `None` without protection.
     pub protection: Option<Protection>,
+    /// The rates of all ranks in the last start, and the ranks that are slow; `None` where they
+    /// were not compared. Not stored for later starts.
+    #[serde(skip)]
+    pub slow: Option<SlowReport>,
     /// How the test ended.
     pub outcome: Outcome,
 }
@@ -481,6 +486,7 @@ impl TestRecord {
             x_fingerprint: 0,
             by_messages: Vec::new(),
             protection: None,
+            slow: None,
             outcome: Outcome::NotChecked,
         }
     }

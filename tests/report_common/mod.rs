@@ -150,6 +150,7 @@ pub fn record(spec: TestSpec) -> TestRecord {
         ],
         x_fingerprint: 0x0123_4567_89ab_cdef,
         by_messages: Vec::new(),
+        slow: None,
         protection: Some(protection()),
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
     }

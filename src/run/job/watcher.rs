@@ -7,6 +7,7 @@ use crate::hpl::comm;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::samples::Samples;
+use crate::report::slow::{self, SlowRank, SlowReport};
 use crate::run::protect::{self, Target};
 use crate::run::ptest::{Observer, Phase};
 
@@ -28,6 +29,8 @@ pub(super) struct Watcher<'a> {
     pub target: &'a Target,
     /// Samples of the progress, for the report.
     pub samples: Samples,
+    /// On rank 0: the rates of all ranks, once the matrix has been factored.
+    pub slow: Option<SlowReport>,
 }
 
 impl Watcher<'_> {
@@ -75,6 +78,16 @@ impl Observer for Watcher<'_> {
         self.target.columns(done);
         self.samples.push(elapsed_seconds, done);
         self.progress.columns(done, self.test.n, elapsed_seconds);
+    }
+
+    fn slow(&mut self, named: &[SlowRank]) {
+        let brief = slow::brief(named);
+        heartbeat::slow(brief.as_deref());
+        self.progress.slow(brief);
+    }
+
+    fn rates(&mut self, report: SlowReport) {
+        self.slow = Some(report);
     }
 
     fn flips(&mut self, done: usize) -> bool {

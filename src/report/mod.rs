@@ -3,6 +3,7 @@
 
 pub mod cformat;
 pub mod clock;
+mod heat_map;
 pub mod heartbeat;
 pub mod html;
 pub mod json;

@@ -110,12 +110,19 @@ fn lags(alike: &[&RankRates], joined: &[&[usize]]) -> Vec<Vec<f64>> {
     let mut lags = vec![Vec::with_capacity(joined.len()); alike.len()];
     for windows in joined {
         let rates: Vec<f64> = alike.iter().map(|rank| rate(rank, windows)).collect();
-        let mut order = rates.clone();
-        order.sort_by(|a, b| b.total_cmp(a));
-        let median = order[(order.len() - 1) / 2];
+        let median = upper_median(rates.clone());
         lags.iter_mut().zip(rates).for_each(|(lags, rate)| lags.push(1.0 - rate / median));
     }
     lags
+}
+
+/// The median of the rates; of an even number the better one of the middle two.
+///
+/// # Panics
+/// Without rates.
+pub fn upper_median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(|a, b| b.total_cmp(a));
+    rates[(rates.len() - 1) / 2]
 }
 
 /// The rate of a rank over several windows.

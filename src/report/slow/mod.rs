@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use judge::judge;
+pub use judge::{judge, upper_median};
 pub use windows::{MOST, Windows};
 
 /// Most slow ranks that are told one by one.

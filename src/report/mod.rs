@@ -3,8 +3,8 @@
 
 pub mod cformat;
 pub mod clock;
-mod heat_map;
 pub mod heartbeat;
+mod heat_map;
 pub mod html;
 pub mod json;
 pub mod measured;

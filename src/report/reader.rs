@@ -191,9 +191,8 @@ pub struct RankPart {
 impl RankPart {
     /// The rate of each window, in Gflop/s; `None` where nothing was measured.
     pub fn rates(&self) -> Vec<Option<f64>> {
-        let rate = |word: &str| {
-            word.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
-        };
+        let rate =
+            |word: &str| word.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
         self.gflops_a_thread.split(' ').map(rate).collect()
     }
 }

@@ -205,7 +205,17 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         };
         let queue = ProductQueue::new(rows, threads, late);
         let (inside_nanos, failure) = (AtomicU64::new(0), OnceLock::new());
-        Self { panel: operands, u, a: local.a, cols, most_rows, queue, parts, inside_nanos, failure }
+        Self {
+            panel: operands,
+            u,
+            a: local.a,
+            cols,
+            most_rows,
+            queue,
+            parts,
+            inside_nanos,
+            failure,
+        }
     }
 
     /// The work of the product: its operations, and the nanoseconds that threads were inside the

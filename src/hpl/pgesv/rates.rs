@@ -53,10 +53,7 @@ impl Rates {
         if nanos == 0 {
             return Rate::default();
         }
-        Rate {
-            gflops: (operations / nanos as f64) as f32,
-            seconds: (nanos as f64 / 1e9) as f32,
-        }
+        Rate { gflops: (operations / nanos as f64) as f32, seconds: (nanos as f64 / 1e9) as f32 }
     }
 }
 

@@ -42,9 +42,7 @@ pub fn events_of_cpus(root: &Root, ids: &[usize]) -> Vec<Option<u64>> {
 
 /// The events between two readings of [`events_of_cpus`], of the CPU with the most.
 pub fn most_events_between(before: &[Option<u64>], after: &[Option<u64>]) -> u64 {
-    let moved = |(before, after): (&Option<u64>, &Option<u64>)| {
-        (*after)?.checked_sub((*before)?)
-    };
+    let moved = |(before, after): (&Option<u64>, &Option<u64>)| (*after)?.checked_sub((*before)?);
     before.iter().zip(after).filter_map(moved).max().unwrap_or(0)
 }
 

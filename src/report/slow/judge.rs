@@ -63,8 +63,9 @@ fn is_measured(rate: &Rate) -> bool {
 /// Judges ranks with the same kind of processor.
 fn judge_kind(columns: &[usize], alike: &[&RankRates]) -> Vec<SlowRank> {
     let judged = columns.len().saturating_sub(2);
-    let is_known =
-        |window: &usize| alike.iter().all(|rank| rank.windows.get(*window).is_some_and(is_measured));
+    let is_known = |window: &usize| {
+        alike.iter().all(|rank| rank.windows.get(*window).is_some_and(is_measured))
+    };
     let known: Vec<usize> = (0..judged).filter(is_known).collect();
     let joined = join(alike, &known);
     if alike.len() < 2 || joined.len() < LEAST_WINDOWS {
@@ -206,3 +207,6 @@ fn deviation(values: impl Iterator<Item = f64>) -> f64 {
     let middle = median(values.iter().copied());
     median(values.into_iter().map(|value| (value - middle).abs()))
 }
+
+#[cfg(test)]
+mod tests;

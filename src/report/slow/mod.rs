@@ -153,7 +153,10 @@ mod tests {
             ]
         );
         assert_eq!(brief(&report.named).unwrap(), "slow: n3 rank 12 -38 % and 1 more");
-        assert_eq!((brief(&report.named[..1]).unwrap().as_str(), brief(&[])), ("slow: n3 rank 12 -38 %", None));
+        assert_eq!(
+            (brief(&report.named[..1]).unwrap().as_str(), brief(&[])),
+            ("slow: n3 rank 12 -38 %", None)
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use crate::hpl::pgesv::{Rates, SolveError};
 use crate::machine::counters::{Root, affinity, processor, throttling, topology};
-use crate::report::slow::{Rate, RankRates, SlowRank, SlowReport, judge};
+use crate::report::slow::{RankRates, Rate, SlowRank, SlowReport, judge};
 
 const TAG_RATES: Tag = 0x160;
 /// Smaller tests end before a rank could be said to be slow.

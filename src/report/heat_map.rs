@@ -81,21 +81,22 @@ fn hosts_in_order<'a>(ranks: &[&'a RankPart]) -> BTreeMap<&'a str, usize> {
 fn lags(ranks: &[&RankPart], windows: usize) -> Vec<Vec<Option<f64>>> {
     let rates: Vec<Vec<Option<f64>>> = ranks.iter().map(|rank| rank.rates()).collect();
     let rate = |rank: usize, window: usize| rates[rank].get(window).copied().flatten();
-    let mut lags = vec![vec![None; windows]; ranks.len()];
-    for window in 0..windows {
-        let mut kinds: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for (index, rank) in ranks.iter().enumerate() {
-            kinds.entry(rank.kind).or_default().extend(rate(index, window));
-        }
-        kinds.retain(|_, rates| !rates.is_empty());
-        let medians: BTreeMap<usize, f64> =
-            kinds.into_iter().map(|(kind, rates)| (kind, upper_median(rates))).collect();
-        for (index, rank) in ranks.iter().enumerate() {
-            let lag = |rate: f64| 100.0 * (1.0 - rate / medians[&rank.kind]);
-            lags[index][window] = rate(index, window).map(lag);
+    let mut of_kinds: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
+    for (index, rank) in ranks.iter().enumerate() {
+        for window in 0..windows {
+            if let Some(rate) = rate(index, window) {
+                of_kinds.entry((rank.kind, window)).or_default().push(rate);
+            }
         }
     }
-    lags
+    let medians: BTreeMap<(usize, usize), f64> =
+        of_kinds.into_iter().map(|(of, rates)| (of, upper_median(rates))).collect();
+    let lag = |index: usize, window: usize| {
+        let rate = rate(index, window)?;
+        Some(100.0 * (1.0 - rate / medians[&(ranks[index].kind, window)]))
+    };
+    let of_rank = |index| (0..windows).map(|window| lag(index, window)).collect();
+    (0..ranks.len()).map(of_rank).collect()
 }
 
 /// The largest lag of several ranks in each window.

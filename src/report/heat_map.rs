@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::html::escape;
 use super::reader::{RankPart, SlowPart};
-use super::slow::upper_median;
+use super::slow::{SlowRank, upper_median};
 
 /// Most rows; with more ranks a row shows the slowest of several.
 const MOST_ROWS: usize = 256;
@@ -15,7 +15,7 @@ const LEFT: f64 = 170.0;
 /// Pixels right of the map, for words about slow ranks.
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 6.0;
-/// Rows of this height have space for words.
+/// Pixels of a line of words.
 const ROW_WITH_WORDS: f64 = 12.0;
 
 /// The colours by the least lag of each, in per cent.
@@ -57,9 +57,7 @@ pub fn svg(slow: &SlowPart) -> Option<String> {
         rank += of_row.len();
     }
     host_names(&mut svg, &rows, height);
-    if height >= ROW_WITH_WORDS {
-        slow_names(&mut svg, slow, &rows, height);
-    }
+    slow_names(&mut svg, slow, &rows, height);
     column_names(&mut svg, &slow.columns, bottom);
     legend(&mut svg, bottom + 58.0);
     svg.push_str("</svg>");
@@ -174,20 +172,24 @@ fn host_names(svg: &mut String, rows: &[&[&RankPart]], height: f64) {
     }
 }
 
-/// Writes beside the row of each slow rank by how much it is behind.
+/// Writes beside the rows of slow ranks by how much they are behind, where there is space.
 fn slow_names(svg: &mut String, slow: &SlowPart, rows: &[&[&RankPart]], height: f64) {
-    for named in &slow.named {
-        let is_its = |row: &&[&RankPart]| row.iter().any(|rank| rank.rank == named.rank);
-        if let Some(row) = rows.iter().position(is_its) {
-            let _ = writeln!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#a40000\">rank {}: -{:.0} %</text>",
-                WIDTH - RIGHT + 6.0,
-                TOP + height * row as f64 + 10.0,
-                named.rank,
-                named.percent_behind
-            );
-        }
+    let mut free = f64::NEG_INFINITY;
+    for (row, of_row) in rows.iter().enumerate() {
+        let is_in_row = |named: &&SlowRank| of_row.iter().any(|rank| rank.rank == named.rank);
+        let top = TOP + height * row as f64;
+        let Some(named) = slow.named.iter().find(is_in_row).filter(|_| top >= free) else {
+            continue;
+        };
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#a40000\">rank {}: -{:.0} %</text>",
+            WIDTH - RIGHT + 6.0,
+            top + height.min(ROW_WITH_WORDS) / 2.0 + 4.0,
+            named.rank,
+            named.percent_behind
+        );
+        free = top + ROW_WITH_WORDS;
     }
 }
 
@@ -243,7 +245,6 @@ fn legend(svg: &mut String, y: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::slow::SlowRank;
 
     fn rank(rank: usize, host: &str, rates: &str) -> RankPart {
         RankPart { host: host.into(), rank, kind: 0, gflops_a_thread: rates.into() }

@@ -19,7 +19,7 @@ fn run(ranks: usize, slow: usize, flags: &str) -> (String, String, Value) {
     large_machine::slow(&mut command, &[("GFLOPS", "2"), ("RANK", &slow.to_string())]);
     let ended = command
         .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args("--n 3200 --nb 64 --progress plain".split(' '))
+        .args("--n 3200 --nb 64 --progress live".split(' '))
         .args(flags.split(' '))
         .arg("--json")
         .arg(&json)

@@ -28,6 +28,12 @@ const AGREEING: f64 = 0.8;
 /// The least lag. Processors of one kind differ by some per cent under the same limit of power, and
 /// so do products whose shapes differ by a block.
 const LEAST_LAG: f64 = 0.1;
+/// The least lag of one of two or three ranks: how much equal ranks differ on this machine is only
+/// seen with more. Two ranks that nobody slowed, on a machine of two cores that others kept busy,
+/// were up to 17 % apart for a whole run.
+const LEAST_LAG_OF_FEW: f64 = 0.18;
+/// So many ranks are few.
+const FEW: usize = 3;
 /// How many times larger than the spread the lag is. Behind three standard deviations is one normal
 /// value in 700; the lag is a median of several.
 const LEAST_SPREADS: f64 = 3.0;
@@ -139,10 +145,11 @@ fn rate(rank: &RankRates, windows: &[usize]) -> f64 {
 /// The lag of the rank `index` at the end, and how many spreads that is, if the rank is slow.
 fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     let own = &lags[index];
+    let least_lag = if lags.len() <= FEW { LEAST_LAG_OF_FEW } else { LEAST_LAG };
     let least = LEAST_WINDOWS.max(own.len().div_ceil(LEAST_PART));
     let at_end = median(own[own.len() - least..].iter().copied());
     // A rank that is not behind has no onset.
-    if at_end < LEAST_LAG {
+    if at_end < least_lag {
         return None;
     }
     let half = at_end / 2.0;
@@ -157,7 +164,7 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     }
     let lag = median(behind.iter().copied());
     let spreads = (lag / spread(lags, index, onset)).min(MOST_SPREADS);
-    (lag >= LEAST_LAG && spreads >= LEAST_SPREADS).then_some((lag, spreads))
+    (lag >= least_lag && spreads >= LEAST_SPREADS).then_some((lag, spreads))
 }
 
 /// The window that parts the others best: most of those from it on have at least the lag `half`,

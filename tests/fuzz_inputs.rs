@@ -501,6 +501,7 @@ fn beat() -> Beat {
         pieces: 0,
         expected_seconds: 0.0,
         n: 4000,
+        slow: None,
         elapsed_seconds: 1.25,
         exit: None,
         report_lines: None,

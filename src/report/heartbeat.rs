@@ -68,6 +68,9 @@ pub struct Beat {
     pub expected_seconds: f64,
     /// Order of the matrix.
     pub n: usize,
+    /// The ranks that are slow, in a few words, while columns advance; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<String>,
     /// Seconds since the process started to send heartbeats.
     pub elapsed_seconds: f64,
     /// The exit code of the job, once its report is whole, see [`reported`].
@@ -221,6 +224,7 @@ fn any_heart() -> Option<&'static Heart> {
                 pieces: 0,
                 expected_seconds: 0.0,
                 n: 0,
+                slow: None,
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
                 report_lines: None,
@@ -271,6 +275,7 @@ pub fn phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
         heart.beat(|beat| {
             beat.turn_to(name);
             (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
+            beat.slow = None;
             true
         });
     }
@@ -286,6 +291,13 @@ pub fn columns(column: usize, n: usize, expected_seconds: f64) {
             (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
             is_other
         });
+    }
+}
+
+/// Sets the words about slow ranks in the next records; `None` if no rank is slow.
+pub fn slow(words: Option<&str>) {
+    if let Some(heart) = heart() {
+        heart.last.lock().expect("never held over a panic").slow = words.map(str::to_owned);
     }
 }
 
@@ -379,6 +391,7 @@ mod tests {
             pieces: 0,
             expected_seconds: 0.0,
             n: 4000,
+            slow: None,
             elapsed_seconds: 1.25,
             exit: None,
             report_lines: None,

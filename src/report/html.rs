@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::heat_map;
 use super::power::{Reading, over_time};
 use super::reader::{RunReport, TestReport};
 use super::record::Event;
@@ -454,6 +455,9 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
         embed(page, &figure);
     }
     power_table(page, heading, test);
+    if let Some(map) = test.slow.as_ref().and_then(heat_map::svg) {
+        let _ = writeln!(page, "<h3>Ranks over time, {}</h3>\n{map}", escape(heading));
+    }
     events_table(page, heading, test);
     memory_table(page, heading, test);
 }
@@ -601,7 +605,7 @@ fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

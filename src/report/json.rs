@@ -3,6 +3,7 @@
 //! The whole document is written again after each test, to a temporary file that then replaces the
 //! old one. A reader never sees half of it, and a run that is killed leaves its finished tests.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use super::phases;
 use super::power::Reading;
 use super::progress::{fraction, gflop_done};
 use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
+use super::slow::{RankRates, Rate, SlowRank, SlowReport};
 use super::text::{Counts, variant};
 
 /// The version of the format, raised when a field changes its meaning or is removed.
@@ -161,6 +163,50 @@ struct Test {
     by_messages: Vec<String>,
     protection: Option<Protection>,
     power: Vec<Reading>,
+    slow: Option<SlowPart>,
+}
+
+/// A [`SlowReport`]. The rates of a rank are one text, as each number would otherwise have a line.
+#[derive(Debug, Serialize)]
+struct SlowPart {
+    named: Vec<SlowRank>,
+    columns: Vec<usize>,
+    ranks: Vec<RankPart>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankPart {
+    host: String,
+    rank: usize,
+    kind: usize,
+    gflops_a_thread: String,
+}
+
+impl SlowPart {
+    fn new(report: &SlowReport) -> Self {
+        let kinds: BTreeSet<u64> = report.ranks.iter().map(|rank| rank.kind).collect();
+        let kinds: Vec<u64> = kinds.into_iter().collect();
+        let of_rank = |of: &RankRates| RankPart {
+            host: of.host.clone(),
+            rank: of.rank,
+            kind: kinds.iter().position(|kind| *kind == of.kind).unwrap_or(0),
+            gflops_a_thread: of.windows.iter().map(rate_words).collect::<Vec<_>>().join(" "),
+        };
+        Self {
+            named: report.named.clone(),
+            columns: report.columns.clone(),
+            ranks: report.ranks.iter().map(of_rank).collect(),
+        }
+    }
+}
+
+/// The rate of a window in a few digits; `-` where nothing was measured.
+fn rate_words(rate: &Rate) -> String {
+    match rate.gflops {
+        gflops if gflops >= 100.0 => format!("{gflops:.0}"),
+        gflops if gflops > 0.0 => format!("{gflops:.2}"),
+        _ => "-".to_owned(),
+    }
 }
 
 /// A [`Sample`] with values derived from it.
@@ -237,6 +283,7 @@ impl Test {
             x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
             protection: record.protection.clone(),
             power: record.power.clone(),
+            slow: record.slow.as_ref().map(SlowPart::new),
         }
     }
 }

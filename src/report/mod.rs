@@ -4,6 +4,7 @@
 pub mod cformat;
 pub mod clock;
 pub mod heartbeat;
+mod heat_map;
 pub mod html;
 pub mod json;
 pub mod measured;
@@ -16,6 +17,7 @@ pub mod progress;
 pub mod reader;
 pub mod record;
 pub mod samples;
+pub mod slow;
 pub mod text;
 pub mod top500;
 

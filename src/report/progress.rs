@@ -49,6 +49,8 @@ pub struct Progress {
     window: VecDeque<Sample>,
     next_due_seconds: f64,
     line_shown: bool,
+    /// The slow ranks in a few words.
+    slow: Option<String>,
 }
 
 impl Progress {
@@ -65,6 +67,7 @@ impl Progress {
             window: VecDeque::new(),
             next_due_seconds: 0.0,
             line_shown: false,
+            slow: None,
         }
     }
 
@@ -92,6 +95,7 @@ impl Progress {
             return;
         }
         self.window.clear();
+        self.slow = None;
         self.next_due_seconds = 0.0;
         self.show(what);
     }
@@ -111,7 +115,13 @@ impl Progress {
             return;
         }
         let recent = recent_gflops(&mut self.window, WINDOW_SECONDS);
-        self.show(&columns_line(done, n, elapsed_seconds, recent));
+        let slow = self.slow.as_ref().map_or(String::new(), |slow| format!(", {slow}"));
+        self.show(&(columns_line(done, n, elapsed_seconds, recent) + &slow));
+    }
+
+    /// Sets the words about slow ranks at the end of the next lines, if there are any.
+    pub fn slow(&mut self, words: Option<String>) {
+        self.slow = words;
     }
 
     /// Shows a line about work that is not counted in columns, if one is due after

@@ -14,6 +14,7 @@ use skt_terms::shown::{shown, shown_message};
 
 use super::power::Reading;
 use super::record::Event;
+use super::slow::SlowRank;
 
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +163,43 @@ pub struct TestReport {
     pub memory_bytes: BTreeMap<String, u64>,
     /// The energy of the timed part, by each source that measured it.
     pub power: Vec<Reading>,
+    /// The rates of all ranks, and the ranks that are slow.
+    pub slow: Option<SlowPart>,
+}
+
+/// The rates of all ranks, and the ranks that are slow.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct SlowPart {
+    /// The slow ranks, the slowest first.
+    pub named: Vec<SlowRank>,
+    /// The first column of each window, and the order of the matrix behind them.
+    pub columns: Vec<usize>,
+    /// The rates of each rank.
+    pub ranks: Vec<RankPart>,
+}
+
+/// The rates of a rank.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct RankPart {
+    /// The rank's host.
+    pub host: String,
+    /// The rank's number in the run.
+    pub rank: usize,
+    /// A number that ranks with the same kind of processor have in common.
+    pub kind: usize,
+    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured.
+    pub gflops_a_thread: String,
+}
+
+impl RankPart {
+    /// The rate of each window, in Gflop/s; `None` where nothing was measured.
+    pub fn rates(&self) -> Vec<Option<f64>> {
+        let rate =
+            |word: &str| word.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+        self.gflops_a_thread.split(' ').map(rate).collect()
+    }
 }
 
 /// A point of the progress of a test.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
 use super::power::Reading;
+use super::slow::SlowReport;
 use crate::config::TestSpec;
 
 /// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
@@ -474,6 +475,10 @@ pub struct TestRecord {
     /// The energy of the timed part, by each source that measured it.
     #[serde(default)]
     pub power: Vec<Reading>,
+    /// The rates of all ranks in the last start, and the ranks that are slow; `None` where they
+    /// were not compared. Not stored for later starts.
+    #[serde(skip)]
+    pub slow: Option<SlowReport>,
     /// How the test ended.
     pub outcome: Outcome,
 }
@@ -499,6 +504,7 @@ impl TestRecord {
             protection: None,
             end_unix: None,
             power: Vec::new(),
+            slow: None,
             outcome: Outcome::NotChecked,
         }
     }

@@ -15,7 +15,8 @@ pub fn status_line(state: &SupervisorState, now_unix: f64) -> String {
         }
         (Some((beat, _)), Status::Running) if beat.n > 0 => {
             let percent = 100.0 * beat.column as f64 / beat.n as f64;
-            format!("{}: column {} of {} ({percent:.0} %)", beat.phase, beat.column, beat.n)
+            let slow = beat.slow.as_ref().map_or(String::new(), |slow| format!(", {slow}"));
+            format!("{}: column {} of {} ({percent:.0} %){slow}", beat.phase, beat.column, beat.n)
         }
         (Some((beat, _)), Status::Running) => beat.phase.clone(),
         (None, Status::Running) => "starting".to_owned(),

@@ -288,6 +288,7 @@ mod tests {
             pieces: 0,
             expected_seconds: 0.0,
             n: 1000,
+            slow: None,
             elapsed_seconds: 0.0,
             exit: None,
             report_lines: None,

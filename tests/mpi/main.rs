@@ -24,6 +24,7 @@ mod levels_mpi;
 mod mkl_layer;
 mod mpi_run;
 mod shared_store;
+mod slow_ranks;
 mod store_cli;
 mod time_limit;
 mod tune_mpi;

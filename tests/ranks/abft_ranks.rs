@@ -45,7 +45,7 @@ fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
         let mut work = Workspace::new(&grid, &params, shape)?;
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(&grid, &team, params, shape, &a, &mut work);
-        solver.factor(0..params.panels(), &mut |_| (), background)?;
+        solver.factor(0..params.panels(), &mut |_, _| Ok(()), background)?;
         let x = solver.back_substitute()?;
         let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&x))?;
         let parts: Vec<Vec<f64>> =

@@ -151,6 +151,7 @@ pub fn record(spec: TestSpec) -> TestRecord {
         ],
         x_fingerprint: 0x0123_4567_89ab_cdef,
         by_messages: Vec::new(),
+        slow: None,
         protection: Some(protection()),
         end_unix: Some(END as f64 + 0.25),
         power: vec![power(METER, None), power("RAPL", Some(nodes()))],

@@ -34,6 +34,7 @@ mod look_ahead;
 mod pace;
 pub mod panel;
 mod product;
+mod rates;
 mod slots;
 pub mod steps;
 mod trailing;
@@ -59,6 +60,7 @@ use look_ahead::LookAhead;
 pub use pace::CallLimit;
 use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
+pub use rates::Rates;
 use steps::Reached;
 use trailing::TrailingExchange;
 use wrong::WrongNumbers;
@@ -156,8 +158,9 @@ impl From<WrongNumbers> for SolveError {
     }
 }
 
-/// Called by the driver on every rank with the number of eliminated columns.
-pub type OnProgress<'a> = &'a mut dyn FnMut(usize);
+/// Called by the driver on every rank with the number of eliminated columns, and the rates of the
+/// rank's products so far. Fails when a rank cannot be reached.
+pub type OnProgress<'a> = &'a mut dyn FnMut(usize, &Rates) -> Result<(), SolveError>;
 
 fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
     move |e| SolveError::Memory { what, why: e.to_string() }
@@ -173,6 +176,8 @@ pub struct Workspace<C: Comm> {
     has_helper: bool,
     /// The time this rank has spent so far, by phase.
     phases: Phases,
+    /// The rates of this rank's products so far.
+    rates: Rates,
 }
 
 impl<C: Comm> Workspace<C> {
@@ -193,6 +198,7 @@ impl<C: Comm> Workspace<C> {
             exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
             has_helper: true,
             phases: Phases::default(),
+            rates: Rates::new(params.n, params.nb),
         })
     }
 
@@ -214,6 +220,11 @@ impl<C: Comm> Workspace<C> {
     /// The time this rank has spent so far, by phase; the caller fills in `other`.
     pub fn phases(&self) -> Phases {
         self.phases
+    }
+
+    /// The rates of this rank's products so far.
+    pub fn rates(&self) -> &Rates {
+        &self.rates
     }
 }
 
@@ -262,7 +273,7 @@ impl<C: Comm> Workspace<C> {
         token: &mut Token,
     ) -> Result<(), SolveError> {
         let has_messages = self.has_messages(local);
-        let Self { look_ahead, exchange, phases, .. } = self;
+        let Self { look_ahead, exchange, phases, rates, .. } = self;
         let last_ahead = panel.k + local.params.depth;
         let parts = exchange.parts(local.columns_right_of(last_ahead));
         let after = exchange.parts(local.columns_right_of(last_ahead + 1));
@@ -313,6 +324,7 @@ impl<C: Comm> Workspace<C> {
             token.acquire();
             clock.stop(local.grid.all.now(), phases);
             computed?;
+            rates.add(panel.k, product.work());
             advance_beside = None;
         }
         Ok(())
@@ -371,7 +383,7 @@ impl<'m, C: Comm> Solver<'m, C> {
                 let step = Reached::Applied { k };
                 work.look_ahead.wait_for_newest(local, watch, step, &mut work.phases)?;
             }
-            on_progress((k + 1) * nb);
+            on_progress((k + 1) * nb, &work.rates)?;
         }
         // No message of an exchange is in progress across a cut.
         work.exchange.wait_all()

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use skt_terms::phases::Phases;
 use skt_terms::tuning::Ratio;
@@ -58,7 +58,7 @@ impl Parts for Unrecorded {
 
 /// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, the first `done` of
 /// which are computed already: in one call of the BLAS or, where `parts` has a pace, in as many as
-/// that requires.
+/// that requires. Returns the time inside the BLAS.
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
@@ -71,8 +71,9 @@ pub(super) unsafe fn multiply_part(
     u: MatRef,
     (rows, mut done): (Range<usize>, usize),
     parts: &impl Parts,
-) -> Result<(), SolveError> {
+) -> Result<Duration, SolveError> {
     let (pace, jb) = (parts.pace(), u.rows());
+    let mut inside = Duration::ZERO;
     loop {
         let left = done..cols.len();
         let call = pace.map_or(left.clone(), |pace| pace.next_columns(rows.len(), jb, left));
@@ -84,14 +85,16 @@ pub(super) unsafe fn multiply_part(
             a.block(below + rows.start..below + rows.end, at + call.start..at + call.end)
         };
         update::multiply(panel, u.block(0..jb, call.clone()), rows.clone(), a2);
+        let took = start.elapsed();
+        inside += took;
         if let Some(pace) = pace {
-            pace.took(rows.len() * jb * call.len(), start.elapsed());
+            pace.took(rows.len() * jb * call.len(), took);
         }
         done = call.end;
         parts.end(&rows, (done < cols.len()).then_some(done))?;
         heartbeat::piece();
         if done == cols.len() {
-            return Ok(());
+            return Ok(inside);
         }
     }
 }
@@ -147,6 +150,15 @@ pub(super) fn most_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
 
+/// What a product takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct ProductWork {
+    /// Floating-point operations.
+    pub operations: f64,
+    /// Nanoseconds that threads were inside the BLAS, summed over the threads.
+    pub nanos: u64,
+}
+
 /// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows that the
 /// threads of a rank take from a queue.
 pub(super) struct Product<'p, 'm, R: Parts> {
@@ -159,6 +171,8 @@ pub(super) struct Product<'p, 'm, R: Parts> {
     most_rows: usize,
     queue: ProductQueue,
     parts: &'p R,
+    /// Nanoseconds that threads were inside the BLAS.
+    inside_nanos: AtomicU64,
     /// The error that has ended the product.
     failure: OnceLock<SolveError>,
 }
@@ -190,8 +204,28 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
             TUNING.product_rows
         };
         let queue = ProductQueue::new(rows, threads, late);
-        let failure = OnceLock::new();
-        Self { panel: operands, u, a: local.a, cols, most_rows, queue, parts, failure }
+        let (inside_nanos, failure) = (AtomicU64::new(0), OnceLock::new());
+        Self {
+            panel: operands,
+            u,
+            a: local.a,
+            cols,
+            most_rows,
+            queue,
+            parts,
+            inside_nanos,
+            failure,
+        }
+    }
+
+    /// The work of the product: its operations, and the nanoseconds that threads were inside the
+    /// BLAS, summed over the threads. For a product that is computed.
+    pub fn work(&self) -> ProductWork {
+        let rows = self.queue.pieces.last().map_or(0, |piece| piece.end);
+        ProductWork {
+            operations: 2.0 * rows as f64 * self.u.rows() as f64 * self.cols.len() as f64,
+            nanos: self.inside_nanos.load(Ordering::Relaxed),
+        }
     }
 
     /// The parts of the product, in the order of the rows of A2.
@@ -226,7 +260,9 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         self.check()?;
         let place = (self.a, &self.cols);
         // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
-        unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.parts) }
+        let inside = unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.parts) }?;
+        self.inside_nanos.fetch_add(inside.as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether a short product may precede the others of `rows` rows. A BLAS has other kernels for

@@ -489,12 +489,14 @@ impl<'a> Tests<'a> {
             target: &target,
             samples: Samples::default(),
             power: TestPower::new(&self.power),
+            slow: None,
         };
         if !is_protected {
             let mut record = run_plain(ranks.grid(test)?, team, test, &mut watcher)?;
             if let Some(record) = &mut record {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();
+                record.slow = watcher.slow.take();
             }
             let result = record.as_ref().map(protect::result::write_plain).unwrap_or_default();
             let is_written = self.report(record.as_ref(), None);
@@ -526,7 +528,8 @@ impl<'a> Tests<'a> {
         let words = "was done by an earlier start, which ended before it removed the result";
         let note = is_found.then(|| format!("test {number} {words}"));
         // The bytes are the same whichever start has computed them.
-        let record = protect::result::read(done.result());
+        let record =
+            TestRecord { slow: watcher.slow.take(), ..protect::result::read(done.result()) };
         let reports = (ranks.rank() == 0).then_some(&record);
         let is_written = self.report(reports, note.as_deref());
         Ok(Reported { is_written, result: done.result().to_vec(), done: Some(done) })

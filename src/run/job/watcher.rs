@@ -8,6 +8,7 @@ use crate::hpl::comm;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::samples::Samples;
+use crate::report::slow::{self, SlowRank, SlowReport};
 use crate::run::protect::{self, Target};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
@@ -32,6 +33,8 @@ pub(super) struct Watcher<'a> {
     pub samples: Samples,
     /// The energy that is measured here.
     pub power: TestPower<'a>,
+    /// On rank 0: the rates of all ranks, once the matrix has been factored.
+    pub slow: Option<SlowReport>,
 }
 
 impl Watcher<'_> {
@@ -97,6 +100,16 @@ impl Observer for Watcher<'_> {
 
     fn energy(&mut self, seconds: f64) -> RankEnergy {
         self.power.energy(seconds)
+    }
+
+    fn slow(&mut self, named: &[SlowRank]) {
+        let brief = slow::brief(named);
+        heartbeat::slow(brief.as_deref());
+        self.progress.slow(brief);
+    }
+
+    fn rates(&mut self, report: SlowReport) {
+        self.slow = Some(report);
     }
 
     fn flips(&mut self, done: usize) -> bool {

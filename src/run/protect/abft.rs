@@ -42,7 +42,7 @@ use crate::hpl::pgesv::abft::{
     grid_without,
 };
 use crate::hpl::pgesv::wrong::WrongNumbers;
-use crate::hpl::pgesv::{CallLimit, Params, SolveError};
+use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
 use crate::machine::grace;
 use crate::machine::team::Team;
 use crate::report::clock::now_unix;
@@ -50,7 +50,7 @@ use crate::report::heartbeat;
 use crate::report::record::{
     Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
 };
-use crate::run::ptest::{self, Observer, Phase};
+use crate::run::ptest::{self, Observer, Phase, RateWatch};
 
 /// Increased when [`Kept`], or the order of the data in a segment, changes: a program reads only
 /// its own format.
@@ -370,14 +370,16 @@ impl<'a, C: Comm> Carried<'a, C> {
         let memory = &mut memory;
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
         let (absent, id) = (self.absent.clone(), self.start_id);
-        let mut watcher = RunWatcher::new(self, &seconds, &spec, observer);
+        let watch = RateWatch::begin(&grid.all, self.checkpointer.rank(), &spec)
+            .map_err(SolveError::from)?;
+        let mut watcher = RunWatcher::new(self, &seconds, &spec, observer, watch);
         let solved = match &absent[..] {
             [] => system.solve(memory, id, &Pieces, &mut watcher),
             absent => {
                 system.solve_without(absent, data.as_ref(), memory, id, &Pieces, &mut watcher)
             }
         };
-        let mut told = watcher.told;
+        let RunWatcher { mut told, rates, watch, .. } = watcher;
         let solved = match solved {
             Ok(solution) => {
                 let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = told.costs;
@@ -396,6 +398,8 @@ impl<'a, C: Comm> Carried<'a, C> {
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
         };
+        let report = RateWatch::finish_after(watch, &solved, rates.as_ref());
+        report.map_err(SolveError::from)?.into_iter().for_each(|report| observer.rates(report));
         let mut result = Vec::new();
         match (data, record) {
             (Some(data), Some(mut record)) => {
@@ -517,6 +521,10 @@ struct RunWatcher<'t, 'a, C: Comm> {
     next: usize,
     /// Whether images have been written to measure their time.
     has_learnt: bool,
+    /// Brings the rates of all ranks' products to rank 0.
+    watch: Option<RateWatch<'t, C>>,
+    /// The rates of this rank's products, once it has some.
+    rates: Option<Rates>,
 }
 
 /// What the watcher has learned from the solver.
@@ -544,6 +552,7 @@ impl<'t, 'a, C: Comm> RunWatcher<'t, 'a, C> {
         seconds: &'t Seconds<'t>,
         spec: &'t TestSpec,
         observer: &'t mut dyn Observer,
+        watch: Option<RateWatch<'t, C>>,
     ) -> Self {
         match carried.recovered {
             // The phase `generate` would say that there is nothing to go back to yet.
@@ -567,6 +576,8 @@ impl<'t, 'a, C: Comm> RunWatcher<'t, 'a, C> {
             step_at: Instant::now(),
             next: 0,
             has_learnt: false,
+            watch,
+            rates: None,
         }
     }
 
@@ -713,6 +724,13 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
         }
         (self.next, self.step_at) = (next, Instant::now());
         self.observer.columns(done.min(self.spec.n), seconds);
+    }
+
+    fn rates(&mut self, rates: &Rates) -> Result<(), SolveError> {
+        self.rates = Some(rates.clone());
+        let slow = self.watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
+        slow.into_iter().for_each(|slow| self.observer.slow(&slow));
+        Ok(())
     }
 
     fn wants_image(&mut self) -> bool {

@@ -186,6 +186,7 @@ mod tests {
             progress: Vec::new(),
             events: Vec::new(),
             x_fingerprint: u64::MAX,
+            slow: None,
             by_messages: vec!["panels".into(); 2],
             protection: Some(Protection {
                 method: "double".into(),

@@ -2,9 +2,11 @@
 
 pub mod check;
 pub mod energy;
+mod rates;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+pub use rates::RateWatch;
 use skt_terms::phases::{PhaseTable, Phases};
 
 use energy::RankEnergy;
@@ -15,12 +17,13 @@ use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen;
 use crate::hpl::pfact::Variant;
 use crate::hpl::pgesv::guard::Guard;
-use crate::hpl::pgesv::{LocalShape, Params, SolveError, Solver, Workspace, abft};
+use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::clock::now_unix;
 use crate::report::power::Reading;
 use crate::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
+use crate::report::slow::{SlowRank, SlowReport};
 
 /// Callbacks about the progress of a test, on every rank.
 pub trait Observer {
@@ -39,6 +42,10 @@ pub trait Observer {
     fn energy(&mut self, _seconds: f64) -> RankEnergy {
         RankEnergy::default()
     }
+    /// Called on rank 0 with the ranks that are slow by the windows so far.
+    fn slow(&mut self, _: &[SlowRank]) {}
+    /// Called on rank 0 with the rates of all ranks, when the factorization has ended.
+    fn rates(&mut self, _: SlowReport) {}
     /// Fault injection: whether a bit of this rank's matrix is to flip now.
     fn flips(&mut self, _done: usize) -> bool {
         false
@@ -187,8 +194,25 @@ pub fn solve<C: Comm>(
     guard: &mut dyn Guard,
     observer: &mut dyn Observer,
 ) -> Result<Solution, SolveError> {
+    let mut work = Workspace::new(grid, &Params::from(spec), shape(grid, spec))?;
+    let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
+    let solved = solve_in(grid, team, spec, guard, observer, (&mut work, watch.as_mut()));
+    if let Some(report) = RateWatch::finish_after(watch, &solved, Some(work.rates()))? {
+        observer.rates(report);
+    }
+    solved
+}
+
+/// [`solve`] in the work space `work`, while `watch` brings the rates of all ranks to rank 0.
+fn solve_in<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    observer: &mut dyn Observer,
+    (work, mut watch): (&mut Workspace<C>, Option<&mut RateWatch<C>>),
+) -> Result<Solution, SolveError> {
     let (params, shape) = (Params::from(spec), shape(grid, spec));
-    let mut work = Workspace::new(grid, &params, shape)?;
     let panels = params.panels();
     observer.phase(Phase::Factor);
     grid.all.barrier()?;
@@ -201,17 +225,20 @@ pub fn solve<C: Comm>(
             break;
         }
         let (a, background) = guard.lend(shape);
-        let mut solver = Solver::new(grid, team, params, shape, &a, &mut work);
-        let mut on_progress = |columns: usize| {
+        let mut solver = Solver::new(grid, team, params, shape, &a, work);
+        let mut on_progress = |columns: usize, rates: &Rates| {
             let elapsed_seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
             observer.columns(columns.min(spec.n), elapsed_seconds);
+            let slow = watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
+            slow.into_iter().for_each(|slow| observer.slow(&slow));
+            Ok(())
         };
         solver.factor(next..to, &mut on_progress, background)?;
         next = to;
     }
     observer.phase(Phase::BackSubstitute);
     let a = view(guard.matrix(), shape).share();
-    let x = Solver::new(grid, team, params, shape, &a, &mut work).back_substitute()?;
+    let x = Solver::new(grid, team, params, shape, &a, work).back_substitute()?;
     let here = (grid.all.now() - start).as_secs_f64();
     observer.timed_part_ends();
     let by_message = |is: bool| f64::from(u8::from(is));

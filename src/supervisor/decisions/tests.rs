@@ -73,6 +73,7 @@ fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
         pieces: 0,
         expected_seconds: 0.0,
         n: 1000,
+        slow: None,
         elapsed_seconds: 0.0,
         exit,
         report_lines: None,

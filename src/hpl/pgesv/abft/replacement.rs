@@ -31,7 +31,7 @@ use super::super::look_ahead::LookAhead;
 use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
-use super::super::{Params, SolveError, Solver, Workspace};
+use super::super::{Params, Rates, SolveError, Solver, Workspace};
 use super::memory::{DECODE, Hook, Journal, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
@@ -298,7 +298,11 @@ impl<C: Comm> System<'_, C> {
         let mut work = workspace(&local, places, cut)?;
         replace()?;
         decoder.decode_beside_b()?;
-        let mut on_progress = |done: usize| watcher.columns(done.min(n));
+        let mut on_progress = |done: usize, rates: &Rates| {
+            watcher.rates(rates)?;
+            watcher.columns(done.min(n));
+            Ok(())
+        };
         Solver::new(players, self.team, params, shape, &a, &mut work).factor(
             cut..params.panels(),
             &mut on_progress,
@@ -355,6 +359,7 @@ fn workspace<C: Comm>(
         // One thread speaks to other ranks, as with checksums.
         has_helper: false,
         phases: Default::default(),
+        rates: Rates::new(params.n, params.nb),
     })
 }
 

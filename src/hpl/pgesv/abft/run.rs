@@ -16,7 +16,7 @@ use super::super::product::{
 };
 use super::super::slots::PanelBuffers;
 use super::super::steps::Reached;
-use super::super::{SolveError, memory_error};
+use super::super::{Rates, SolveError, memory_error};
 use super::check::{self, Checks, Doubt, Noticed, Scope};
 use super::memory::{Decoded, Journal, MemoryState, Places, Recorded};
 use super::relay::Relay;
@@ -46,6 +46,8 @@ pub(super) struct Elimination<'r, C: Comm> {
     /// What is wrong in this rank's checksums of the last finished group. Other ranks do not know
     /// it yet.
     noticed: Option<Noticed>,
+    /// The rates of this rank's products so far.
+    rates: Rates,
     pub phases: Phases,
     pub costs: ChecksumCosts,
 }
@@ -91,6 +93,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             // A start that resumes does not know what earlier ones have exchanged.
             moved: vec![from > 0; local.shape.rows],
             noticed: None,
+            rates: Rates::new(params.n, params.nb),
             phases: Phases::default(),
             costs: ChecksumCosts::default(),
         })
@@ -145,6 +148,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             self.journal.set(MemoryState::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
             self.arrive(k + 1, keeps_image, watcher)?;
+            watcher.rates(&self.rates)?;
             watcher.columns(local.params.columns_before(k + 1));
         }
         self.relay.wait_all()?;
@@ -303,7 +307,17 @@ impl<'r, C: Comm> Elimination<'r, C> {
         wants_image: bool,
     ) -> Result<(), SolveError> {
         let Self {
-            local, places, journal, pace, look_ahead, barrier, relay, noticed, phases, ..
+            local,
+            places,
+            journal,
+            pace,
+            look_ahead,
+            barrier,
+            relay,
+            noticed,
+            rates,
+            phases,
+            ..
         } = self;
         let (grid, columns) = (local.grid, &step.columns);
         let rows = local.shape.rows - step.panel.below;
@@ -360,6 +374,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         clock.stop(local.grid.all.now(), phases);
         phases.update -= (relay.taken() - before).as_secs_f64();
         computed?;
+        rates.add(panel.k, product.work());
         relay.complete()?;
         enter_once(relay, barrier)
     }

@@ -2,7 +2,7 @@
 
 use skt_terms::phases::{ChecksumCosts, Phases};
 
-use super::super::SolveError;
+use super::super::{Rates, SolveError};
 use super::check::Checked;
 
 /// Callbacks about the progress of a solution, on every rank.
@@ -17,6 +17,14 @@ pub trait Watcher {
 
     /// Called with the number of eliminated columns.
     fn columns(&mut self, _: usize) {}
+
+    /// Called before [`Self::columns`] with the rates of this rank's products so far, in this start.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn rates(&mut self, _: &Rates) -> Result<(), SolveError> {
+        Ok(())
+    }
 
     /// Fault injection: the element to corrupt and the bit to flip. The element is in this rank's
     /// part of the columns that are not eliminated before panel `cut`.

@@ -1,0 +1,219 @@
+//! The judgement: which ranks stay behind their like.
+//!
+//! ```text
+//! lag       1 - rate / median of the rates of its kind, in the same window
+//! onset     parts the windows with at least half of the lag at the end from the others
+//! named     from the onset to the end the lag lasts, and is large beside the spread
+//! ```
+//!
+//! Windows are compared with the same windows of other ranks alone, as the rate depends on the
+//! shape of the product. The last window is left out: its products are so small that the columns of
+//! one rank more or less make a difference.
+
+use std::collections::BTreeMap;
+
+use super::{RankRates, Rate, SlowRank};
+
+/// Shorter windows are joined. Half a second is five periods of a control group's quota (100 ms)
+/// and many time slices of a scheduler, so that a joined window has the rate of a longer time.
+const LEAST_SECONDS: f64 = 0.5;
+/// The fewest joined windows for which a lag lasts, two seconds at least: interrupts, timers and
+/// daemons are done earlier.
+const LEAST_WINDOWS: usize = 4;
+/// The windows for which a lag lasts are at least one in so many: what passes sooner says little
+/// about a node.
+const LEAST_PART: usize = 8;
+/// The share of windows that agree with the onset, before and behind it: one in five may be off.
+const AGREEING: f64 = 0.8;
+/// The least lag. Processors of one kind differ by some per cent under the same limit of power, and
+/// so do products whose shapes differ by a block.
+const LEAST_LAG: f64 = 0.1;
+/// The least lag of one of two or three ranks: how much equal ranks differ on this machine is only
+/// seen with more. Two ranks that nobody slowed, on a machine of two cores that others kept busy,
+/// were up to 17 % apart for a whole run.
+const LEAST_LAG_OF_FEW: f64 = 0.18;
+/// So many ranks are few.
+const FEW: usize = 3;
+/// How many times larger than the spread the lag is. Behind three standard deviations is one normal
+/// value in 700; the lag is a median of several.
+const LEAST_SPREADS: f64 = 3.0;
+/// The standard deviation of normal values, in their median absolute deviations.
+const DEVIATIONS: f64 = 1.4826;
+/// The spread of the others is that of so many of them at most: more would change little, and
+/// thousands of ranks would take long.
+const MOST_OTHERS: usize = 64;
+/// A larger number of spreads is told as this one.
+const MOST_SPREADS: f64 = 99.0;
+
+/// The `ranks` whose products are slow beside those of the ranks with the same kind of processor,
+/// the slowest first. Windows begin at `columns`, the last of which is the order of the matrix.
+///
+/// Of an even number of rates the median is here the better one of the middle two: of two ranks,
+/// the faster one.
+pub fn judge(columns: &[usize], ranks: &[RankRates]) -> Vec<SlowRank> {
+    let mut kinds: BTreeMap<u64, Vec<&RankRates>> = BTreeMap::new();
+    for rank in ranks.iter().filter(|rank| rank.windows.iter().any(is_measured)) {
+        kinds.entry(rank.kind).or_default().push(rank);
+    }
+    let mut named: Vec<SlowRank> =
+        kinds.values().flat_map(|alike| judge_kind(columns, alike)).collect();
+    named.sort_by(|a, b| b.percent_behind.total_cmp(&a.percent_behind));
+    named
+}
+
+fn is_measured(rate: &Rate) -> bool {
+    let Rate { gflops, seconds } = *rate;
+    gflops > 0.0 && gflops.is_finite() && seconds > 0.0 && seconds.is_finite()
+}
+
+/// Judges ranks with the same kind of processor.
+fn judge_kind(columns: &[usize], alike: &[&RankRates]) -> Vec<SlowRank> {
+    let judged = columns.len().saturating_sub(2);
+    let is_known = |window: &usize| {
+        alike.iter().all(|rank| rank.windows.get(*window).is_some_and(is_measured))
+    };
+    let known: Vec<usize> = (0..judged).filter(is_known).collect();
+    let joined = join(alike, &known);
+    if alike.len() < 2 || joined.len() < LEAST_WINDOWS {
+        return Vec::new();
+    }
+    let lags = lags(alike, &joined);
+    let single: Vec<&[usize]> = known.chunks(1).collect();
+    let fine_lags = self::lags(alike, &single);
+    let of_rank = |index: usize| {
+        let (lag, spreads) = judge_rank(&lags, index)?;
+        let onset = onset(&fine_lags[index], lag / 2.0);
+        Some(SlowRank {
+            host: alike[index].host.clone(),
+            rank: alike[index].rank,
+            percent_behind: 100.0 * lag,
+            since_column: columns[known[onset.min(known.len() - 1)]],
+            spreads,
+            throttled: alike[index].throttled,
+        })
+    };
+    (0..alike.len()).filter_map(of_rank).collect()
+}
+
+/// Joins windows until each takes [`LEAST_SECONDS`] on the rank that needs longest.
+fn join<'w>(alike: &[&RankRates], known: &'w [usize]) -> Vec<&'w [usize]> {
+    let seconds = |window: usize| {
+        alike.iter().map(|rank| f64::from(rank.windows[window].seconds)).fold(0.0, f64::max)
+    };
+    let (mut joined, mut begin, mut sum) = (Vec::new(), 0, 0.0);
+    for (end, &window) in (1..).zip(known) {
+        sum += seconds(window);
+        // A rounding error must not make a window of half a second longer.
+        if sum > LEAST_SECONDS * (1.0 - 1e-6) {
+            joined.push(&known[begin..end]);
+            (begin, sum) = (end, 0.0);
+        }
+    }
+    joined
+}
+
+/// The lag of each rank in each of the joined windows.
+fn lags(alike: &[&RankRates], joined: &[&[usize]]) -> Vec<Vec<f64>> {
+    let mut lags = vec![Vec::with_capacity(joined.len()); alike.len()];
+    for windows in joined {
+        let rates: Vec<f64> = alike.iter().map(|rank| rate(rank, windows)).collect();
+        let median = upper_median(rates.clone());
+        lags.iter_mut().zip(rates).for_each(|(lags, rate)| lags.push(1.0 - rate / median));
+    }
+    lags
+}
+
+/// The median of the rates; of an even number the better one of the middle two.
+///
+/// # Panics
+/// Without rates.
+pub fn upper_median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(|a, b| b.total_cmp(a));
+    rates[(rates.len() - 1) / 2]
+}
+
+/// The rate of a rank over several windows.
+fn rate(rank: &RankRates, windows: &[usize]) -> f64 {
+    let (mut gflop, mut seconds) = (0.0, 0.0);
+    for Rate { gflops, seconds: took } in windows.iter().map(|window| rank.windows[*window]) {
+        gflop += f64::from(gflops) * f64::from(took);
+        seconds += f64::from(took);
+    }
+    gflop / seconds
+}
+
+/// The lag of the rank `index` at the end, and how many spreads that is, if the rank is slow.
+fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
+    let own = &lags[index];
+    let least_lag = if lags.len() <= FEW { LEAST_LAG_OF_FEW } else { LEAST_LAG };
+    let least = LEAST_WINDOWS.max(own.len().div_ceil(LEAST_PART));
+    let at_end = median(own[own.len() - least..].iter().copied());
+    // A rank that is not behind has no onset.
+    if at_end < least_lag {
+        return None;
+    }
+    let half = at_end / 2.0;
+    let onset = onset(own, half);
+    let (before, behind) = own.split_at(onset);
+    let agree = |windows: &[f64], is_behind: bool| {
+        let agreeing = windows.iter().filter(|lag| (**lag >= half) == is_behind).count();
+        agreeing as f64 >= AGREEING * windows.len() as f64
+    };
+    if behind.len() < least || !agree(before, false) || !agree(behind, true) {
+        return None;
+    }
+    let lag = median(behind.iter().copied());
+    let spreads = (lag / spread(lags, index, onset)).min(MOST_SPREADS);
+    (lag >= least_lag && spreads >= LEAST_SPREADS).then_some((lag, spreads))
+}
+
+/// The window that parts the others best: most of those from it on have at least the lag `half`,
+/// and most of those before it do not. The first of several.
+fn onset(lags: &[f64], half: f64) -> usize {
+    let mut wrong = lags.iter().filter(|lag| **lag < half).count();
+    let (mut best, mut fewest) = (0, wrong);
+    for (window, lag) in lags.iter().enumerate() {
+        // This window moves to those before the onset.
+        if *lag < half {
+            wrong -= 1;
+        } else {
+            wrong += 1;
+        }
+        if wrong < fewest {
+            (best, fewest) = (window + 1, wrong);
+        }
+    }
+    best
+}
+
+/// The standard deviation beside which a lag counts, from window `onset` on: of the rank's windows,
+/// of other ranks' windows, or from one of the other ranks to the next, whichever is largest.
+fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
+    let step = lags.len().div_ceil(MOST_OTHERS);
+    let others = || {
+        let others = (0..lags.len()).step_by(step).filter(|other| *other != index);
+        others.map(|other| &lags[other][onset..])
+    };
+    let own = deviation(lags[index][onset..].iter().copied());
+    let of_others = median(others().map(|lags| deviation(lags.iter().copied())));
+    let between = deviation(others().map(|lags| median(lags.iter().copied())));
+    DEVIATIONS * own.max(of_others).max(between)
+}
+
+/// The median; of an even number of values the mean of the middle two.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (lower, upper) = ((values.len() - 1) / 2, values.len() / 2);
+    (values[lower] + values[upper]) / 2.0
+}
+
+/// The median absolute deviation from the median.
+fn deviation(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    let middle = median(values.iter().copied());
+    median(values.into_iter().map(|value| (value - middle).abs()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! A rank whose BLAS is slowed to a fraction of what any machine does is named in the report, in the
+//! JSON report and in the progress, at whatever place of the grid and with any method.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::large_machine;
+use crate::mpirun::mpirun;
+use crate::report_schema::Schema;
+
+/// A run in which the BLAS of one rank does 2 Gflop/s, at least three times less than others; its
+/// standard output and standard error, and its JSON report.
+fn run(ranks: usize, slow: usize, flags: &str) -> (String, String, Value) {
+    let folder = TempDir::new().expect("a folder");
+    let json = folder.path().join("report.json");
+    let mut command = mpirun(ranks);
+    large_machine::slow(&mut command, &[("GFLOPS", "2"), ("RANK", &slow.to_string())]);
+    let ended = command
+        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
+        .args("--n 3200 --nb 64 --progress live".split(' '))
+        .args(flags.split(' '))
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .expect("mpirun");
+    let [out, err] = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into());
+    let (out, err): (String, String) = (out, err);
+    assert!(ended.status.success(), "{out}\n{err}");
+    (out, err, read(&json))
+}
+
+fn read(json: &Path) -> Value {
+    let text = std::fs::read_to_string(json).expect("a report");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    Schema::new(include_str!("../../docs/report.schema.json")).check(&value);
+    value
+}
+
+/// The per cent and the column of the only line about a slow rank, which must have this form:
+/// `# slow: HOST rank R: 38 % behind the median since column 4096`.
+#[track_caller]
+fn only_line(out: &str, rank: usize) -> (f64, usize) {
+    let lines: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("# slow: ")).collect();
+    let &[line] = &lines[..] else { panic!("{} lines in {out}", lines.len()) };
+    let (host, rest) = line.split_once(&format!(" rank {rank}: ")).expect(line);
+    let (percent, rest) = rest.split_once(" % behind the median since column ").expect(line);
+    let column = rest.split_once(" (throttled ").map_or(rest, |(column, _)| column);
+    assert!(!host.is_empty() && !host.contains(' '), "{line}");
+    (percent.parse().expect(line), column.parse().expect(line))
+}
+
+#[test]
+fn a_slow_rank_is_named_everywhere() {
+    for (ranks, slow, flags) in [
+        (2, 1, "--p 1 --q 2"),
+        (2, 0, "--p 2 --q 1 --depth 0"),
+        (2, 1, "--p 1 --q 2 --threads 2 --ft self"),
+        (2, 1, "--p 2 --q 1 --transport messages"),
+        (3, 2, "--p 1 --q 2 --ft abft"),
+    ] {
+        println!("{flags}");
+        let (out, err, json) = run(ranks, slow, flags);
+        let (percent, column) = only_line(&out, slow);
+        assert!((30.0..100.0).contains(&percent) && column < 1600, "{percent} % from {column}");
+        assert!(err.contains(&format!(" rank {slow} -")), "{err}");
+        let told = &json["tests"][0]["slow"];
+        assert_eq!(told["named"][0]["rank"], slow, "{told}");
+        assert_eq!(told["ranks"].as_array().map(Vec::len), Some(ranks), "{told}");
+        let windows = told["columns"].as_array().expect("columns").len() - 1;
+        for rank in told["ranks"].as_array().expect("ranks") {
+            let rates = rank["gflops_a_thread"].as_str().expect("rates");
+            assert_eq!(rates.split(' ').count(), windows, "{told}");
+            assert!(rates.split(' ').take(windows / 2).all(|rate| rate != "-"), "{told}");
+        }
+    }
+}
+
+/// One rank has none to be compared with, and a small test takes too short a time.
+#[test]
+fn what_cannot_be_compared_is_not_told() {
+    for (ranks, flags) in [(1, "--n 2500 --p 1 --q 1"), (2, "--n 500 --p 1 --q 2")] {
+        let folder = TempDir::new().expect("a folder");
+        let json = folder.path().join("report.json");
+        let ended = mpirun(ranks)
+            .arg(env!("CARGO_BIN_EXE_skt-hpl"))
+            .args("--nb 64 --progress off".split(' '))
+            .args(flags.split(' '))
+            .arg("--json")
+            .arg(&json)
+            .output()
+            .expect("mpirun");
+        let out = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && !out.contains("# slow:"), "{out}");
+        assert_eq!(read(&json)["tests"][0]["slow"], Value::Null);
+    }
+}

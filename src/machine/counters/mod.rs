@@ -15,6 +15,7 @@ pub mod numa;
 pub mod processor;
 pub mod quota;
 pub(crate) mod root;
+pub mod temperature;
 pub mod throttling;
 pub mod topology;
 

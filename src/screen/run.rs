@@ -380,15 +380,15 @@ mod tests {
         let wish = Wish { n: Some(400), rounds: 2, seconds: 1.0, threads: Some(1), by_rank: true };
         let ended = run_ranks(4, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
-            let ended = run(&world, &wish, &limit, &mut progress).expect("a screening");
+            let ended = run(&world, &wish, &limit, &mut progress)?;
             if let Ended::Led(_) = &ended {
-                dismiss(&world, &limit, 7).unwrap();
+                dismiss(&world, &limit, 7)?;
             }
-            ended
+            Ok::<_, ScreenError>(ended)
         });
         let mut ended = ended.into_iter();
-        let Some(Ended::Led(results)) = ended.next() else { panic!("rank 0 leads") };
-        assert!(ended.all(|ended| matches!(ended, Ended::Followed(7))));
+        let Some(Ok(Ended::Led(results))) = ended.next() else { panic!("rank 0 leads") };
+        assert!(ended.all(|ended| matches!(ended, Ok(Ended::Followed(7)))));
         assert_eq!((results.n, results.nodes.len(), results.links.len()), (400, 4, 6));
         assert_eq!(results.joints.len(), 7);
         assert!(results.nodes.iter().all(|node| node.solves.len() == 2 && node.lost.is_none()));

@@ -123,9 +123,9 @@ impl World {
     }
 
     fn link(&mut self, nodes: [usize; 2]) -> Link {
+        let rate = 20.0 * (1.0 + 0.05 * self.noise());
         let is = |fault| nodes.iter().any(|&node| self.faults[node] == Some(fault));
         let (is_slow, is_slander) = (is(Fault::SlowLink), is(Fault::Slander));
-        let rate = 20.0 * (1.0 + 0.05 * self.noise());
         let gigabytes_a_second = match (is(Fault::Silent), is_slow || is_slander) {
             (true, _) => None,
             (_, true) => Some(rate / 30.0),
@@ -135,7 +135,8 @@ impl World {
     }
 
     fn joint(&mut self, nodes: Vec<usize>, results: &Results) -> Joint {
-        let has = |fault| nodes.iter().any(|&node| self.faults[node] == Some(fault));
+        let faults = self.faults.clone();
+        let has = |fault| nodes.iter().any(|&node| faults[node] == Some(fault));
         if has(Fault::Silent) {
             return Joint { nodes, solve: None, lost: Some("no answer".into()) };
         }

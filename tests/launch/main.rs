@@ -21,5 +21,6 @@ mod launch_levels;
 mod launch_links;
 mod launch_mpich;
 mod launch_run;
+mod launch_screen;
 mod launch_slurm;
 mod launch_ssh;

@@ -11,6 +11,7 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::guard::Unguarded;
+use crate::machine::counters::processor::Processor;
 use crate::machine::counters::{Counters, Root, memory_errors, temperature, throttling};
 use crate::machine::environment::affinity::{self, CpuPlacement};
 use crate::machine::environment::{blas, memory, selftest};
@@ -86,7 +87,7 @@ impl<C: Comm> Crew<C> {
         let place = Place {
             host: world.host(),
             mask: counters.allowed_cpus.clone(),
-            processor: counters.processor.name.clone().unwrap_or_else(|| "unknown".to_owned()),
+            processor: processor_words(&counters.processor),
             blas: blas::words(&library.library, version, kernel),
             threads,
         };
@@ -261,6 +262,14 @@ impl<C: Comm> Crew<C> {
             results.joints.push(Joint { nodes: team.clone(), solve, lost });
         }
     }
+}
+
+/// The processor and its vector instructions, which our own kernels are chosen by: a virtual machine
+/// may hide some.
+fn processor_words(processor: &Processor) -> String {
+    let name = processor.name.as_deref().unwrap_or("unknown processor");
+    let vectors = processor.vectors.map(|vectors| format!(" ({})", vectors.name()));
+    format!("{name}{}", vectors.unwrap_or_default())
 }
 
 /// The names of the nodes, and the ranks of each.

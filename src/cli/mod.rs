@@ -30,6 +30,7 @@ pub mod protect;
 mod ranges;
 pub mod report;
 pub mod run;
+pub mod screen;
 mod simulate;
 mod simulate_args;
 mod simulate_jobs;
@@ -138,6 +139,9 @@ pub enum Command {
     /// Say why this machine, or the hosts of a job, are slow, and what to do
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::DoctorArgs),
+    /// Find the bad nodes of an allocation: slow, wrong, behind a slow link, out of reach
+    #[command(after_help = screen::AFTER_HELP)]
+    Screen(Box<screen::ScreenArgs>),
     /// Plan a run: from a machine to a configuration, with its alternatives
     Plan(Box<plan::PlanArgs>),
     /// Evaluate the theory of checkpointed runs: figures, tables, simulations
@@ -215,6 +219,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Run(args)) => return run::execute(&args),
         Some(Command::Tune(args)) => return tune::execute(&args),
         Some(Command::Doctor(args)) => return doctor::execute(&args),
+        Some(Command::Screen(args)) => return screen::execute(&args),
         Some(Command::Launch(args)) => {
             return match launch::execute(&args) {
                 Ok(exit) => exit.into(),
@@ -234,9 +239,11 @@ fn dispatch(cli: Cli) -> ExitCode {
         kernel::take_one_that_fits(&outfile::closed());
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
-        Command::Run(_) | Command::Launch(_) | Command::Tune(_) | Command::Doctor(_) => {
-            unreachable!("handled above")
-        }
+        Command::Run(_)
+        | Command::Launch(_)
+        | Command::Tune(_)
+        | Command::Doctor(_)
+        | Command::Screen(_) => unreachable!("handled above"),
         Command::Status(args) => status::execute(&args).map_err(Into::into),
         Command::Probe(args) => probe::execute(&args).map_err(Into::into),
         Command::Init(args) => init::execute(&args).map_err(Into::into),

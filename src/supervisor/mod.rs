@@ -27,6 +27,7 @@ pub mod process;
 pub mod reach;
 mod refused;
 pub mod report;
+pub mod screening;
 pub mod shape;
 mod shell;
 pub mod state;

@@ -21,6 +21,7 @@ mod launch_levels;
 mod launch_links;
 mod launch_mpich;
 mod launch_run;
+mod launch_screen;
 mod launch_slurm;
 mod launch_ssh;
 mod launch_wrong;

@@ -16,6 +16,7 @@ pub mod power;
 pub mod processor;
 pub mod quota;
 pub(crate) mod root;
+pub mod temperature;
 pub mod throttling;
 pub mod topology;
 

@@ -1,0 +1,314 @@
+//! `skt-hpl screen`: finds the bad hosts of an allocation.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use skt_terms::exit::Exit;
+
+use crate::config::ConfigError;
+use crate::hpl::comm::mpi::{MpiWorld, WatchedComm};
+use crate::hpl::comm::threads::run as run_ranks;
+use crate::hpl::comm::{Comm as _, CommError};
+use crate::machine::environment::{host, kernel};
+use crate::machine::launcher_rank;
+use crate::machine::starter::Starter;
+use crate::report::progress::{Progress, ProgressMode};
+use crate::report::{outfile, output};
+use crate::run::protect::parse_seconds;
+use crate::screen::limit::Limit;
+use crate::screen::node::ScreenError;
+use crate::screen::report::Report;
+use crate::screen::results::Results;
+use crate::screen::run::{self, Ended, Wish};
+use crate::screen::verdict::{TOLERANCE, judge};
+use crate::supervisor::hosts::{self, Host, HostsError};
+use crate::supervisor::launcher::Launcher;
+use crate::supervisor::screening::{self, Job, ScreeningError};
+
+/// The exit code if a host or a link is bad.
+const FOUND: u8 = 1;
+/// A screening is given up after this many times the time it is to take, and a while.
+const PATIENCE: f64 = 10.0;
+/// That while.
+const FLOOR_SECONDS: f64 = 900.0;
+
+/// The exit codes, in the help.
+pub const AFTER_HELP: &str = "\
+Examples:
+  mpirun --hostfile hosts --map-by ppr:1:node --bind-to none skt-hpl screen
+                                       one rank a node, with all its cores
+  srun --ntasks-per-node=1 skt-hpl screen
+  skt-hpl screen --hosts hosts --good good --bad bad
+                                       starts mpirun by itself, without the hosts out of reach
+
+Exit codes:
+  0   all hosts and links are well
+  1   one is not
+  2   bad input or environment";
+
+/// Flags of `screen`.
+#[derive(Debug, Args)]
+pub struct ScreenArgs {
+    /// Start the ranks on the hosts of this host file, one on each; hosts out of reach are told and
+    /// left out
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+    /// Systems that each node solves by itself
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// The time for all, if all is well; N follows from it and from the measured rates
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = parse_time)]
+    pub time: f64,
+    /// Order of the systems, instead of one that follows from the time
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub n: Option<u32>,
+    /// Threads of a rank [default: its share of the cores that it may use]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// How much slower than its like a node is at least to be called slow, as a share; links and
+    /// memory: 0.5, or this if it is more
+    #[arg(long, value_name = "SHARE", default_value_t = TOLERANCE, value_parser = parse_share)]
+    pub tolerance: f64,
+    /// Compare ranks instead of hosts, for instance one on each socket
+    #[arg(long)]
+    pub by_rank: bool,
+    /// Also write the results as a JSON document
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the hosts that are well into this host file
+    #[arg(long, value_name = "FILE", conflicts_with = "by_rank")]
+    pub good: Option<PathBuf>,
+    /// Write the other hosts into this host file
+    #[arg(long, value_name = "FILE", conflicts_with = "by_rank")]
+    pub bad: Option<PathBuf>,
+    /// With --hosts, the program that runs a command on a host: AGENT HOST COMMAND [default: ssh]
+    #[arg(long, value_name = "AGENT", requires = "hosts")]
+    pub agent: Option<String>,
+    /// With --hosts, the launcher: mpirun of Open MPI, or of MPICH
+    #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]
+    pub launcher_program: String,
+    /// With --hosts, a further argument of the launcher; may be repeated
+    #[arg(long, value_name = "ARG", requires = "hosts", allow_hyphen_values = true)]
+    pub launcher_arg: Vec<String>,
+    /// When progress is shown on standard error
+    #[arg(long, value_enum, default_value_t)]
+    pub progress: ProgressMode,
+    /// Print the results for the process that has started this one
+    #[arg(long, hide = true)]
+    pub raw: bool,
+}
+
+fn parse_time(text: &str) -> Result<f64, String> {
+    let seconds = parse_seconds(text).map_err(|why| why.to_string())?;
+    let is_legal = seconds >= 1.0 && seconds <= 86_400.0;
+    is_legal.then_some(seconds).ok_or_else(|| "1s to 1d".to_owned())
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.01..1.0).contains(share));
+    share.ok_or_else(|| "a share from 0.01 to below 1".to_owned())
+}
+
+/// Why `screen` ends without verdicts.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    #[error(transparent)]
+    Screen(#[from] ScreenError),
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error(transparent)]
+    Screening(#[from] ScreeningError),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Screens the hosts. Under a launcher, all ranks take part, and rank 0 prints.
+pub fn execute(args: &ScreenArgs) -> ExitCode {
+    let is_launched = launcher_rank::size().is_some();
+    let done = match &args.hosts {
+        Some(_) if is_launched => {
+            Err(Failure::Other("--hosts starts the ranks itself: leave the launcher out".into()))
+        }
+        Some(file) => with_hosts(args, file),
+        None if is_launched => under_launcher(args),
+        None => alone(args),
+    };
+    let code = done.unwrap_or_else(|error| {
+        if !is_launched || launcher_rank::is_first() {
+            output::say(format_args!("error: {error}"));
+        }
+        Exit::BadInput.code()
+    });
+    if code != 0 {
+        launcher_rank::let_the_first_speak();
+    }
+    code.into()
+}
+
+fn wish(args: &ScreenArgs) -> Wish {
+    Wish {
+        n: args.n.map(|n| n as usize),
+        rounds: args.rounds as usize,
+        seconds: args.time,
+        threads: args.threads.map(|threads| threads as usize),
+        by_rank: args.by_rank,
+    }
+}
+
+/// One node, which is compared with itself.
+fn alone(args: &ScreenArgs) -> Result<u8, Failure> {
+    kernel::take_one_that_fits(&outfile::closed());
+    let mut ended = run_ranks(1, |world| {
+        let mut progress = Progress::stderr(args.progress);
+        run::run(&world, &wish(args), &Limit::default(), &mut progress)
+    });
+    match ended.pop().expect("one rank")? {
+        Ended::Led(results) => show(args, &results, &[]),
+        Ended::Followed(code) => Ok(code),
+    }
+}
+
+fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
+    kernel::take_one_that_fits(&outfile::closed());
+    let mpi = MpiWorld::init()?;
+    let limit = Limit::default();
+    let world = WatchedComm::new(mpi.comm()?, limit.watch());
+    let mode = if launcher_rank::is_first() { args.progress } else { ProgressMode::Off };
+    let mut progress = Progress::stderr(mode);
+    let ended = run::run(&world, &wish(args), &limit, &mut progress);
+    drop(progress);
+    let shown = match ended {
+        Ok(Ended::Followed(code)) => return Ok(code),
+        Ok(Ended::Led(results)) => {
+            let has_lost = results.nodes.iter().any(|node| node.lost.is_some());
+            show(args, &results, &[]).map(|code| (code, has_lost))
+        }
+        Err(why) => Err(why.into()),
+    };
+    let (code, has_lost) = match shown {
+        Ok(shown) => shown,
+        Err(why) => {
+            output::say(format_args!("error: {why}"));
+            (Exit::BadInput.code(), true)
+        }
+    };
+    if has_lost || run::dismiss(&world, &limit, code).is_err() {
+        // A rank that does not answer would keep the others from ending.
+        launcher_rank::let_the_first_speak();
+        mpi.comm()?.abort("a rank does not answer", code.into());
+    }
+    Ok(code)
+}
+
+/// Starts the screening on the hosts of a list.
+fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failure> {
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|why| Failure::Other(format!("{name}: {why}")))?;
+    let hosts = hosts::parse(&text, &name)?;
+    let launcher = match Starter::of_program(&args.launcher_program) {
+        Some(Starter::Openmpi) => Launcher::Openmpi,
+        Some(Starter::Mpich) => Launcher::Mpich,
+        _ => {
+            let program = &args.launcher_program;
+            let why =
+                format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program");
+            return Err(Failure::Other(why));
+        }
+    };
+    let own = std::env::current_exe().map_err(|why| Failure::Other(why.to_string()))?;
+    let results = screening::run(&Job {
+        hosts: &hosts,
+        here: &host::this_host().name,
+        launcher,
+        program: &args.launcher_program,
+        extra: &args.launcher_arg,
+        agent: args.agent.as_deref(),
+        command: &command(args, &own),
+        longest: Duration::from_secs_f64(FLOOR_SECONDS + PATIENCE * args.time),
+    })?;
+    show(args, &results, &hosts)
+}
+
+/// The command that each host runs.
+fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
+    let mut words = vec![program.display().to_string(), "screen".into(), "--raw".into()];
+    words.push(format!("--rounds={}", args.rounds));
+    words.push(format!("--time={}s", args.time));
+    words.extend(args.n.map(|n| format!("--n={n}")));
+    words.extend(args.threads.map(|threads| format!("--threads={threads}")));
+    if args.by_rank {
+        words.push("--by-rank".into());
+    }
+    if args.progress == ProgressMode::Off {
+        words.push("--progress=off".into());
+    }
+    words
+}
+
+/// Judges and prints the results and writes the files. `listed` are the hosts of the user's list.
+/// Returns the exit code.
+fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, Failure> {
+    if args.raw {
+        let mut line = serde_json::to_vec(results).expect("plain data");
+        line.push(b'\n');
+        output::print(&line)?;
+        return Ok(0);
+    }
+    let verdicts = judge(results, args.tolerance);
+    let report = Report { results, verdicts: &verdicts, tolerance: args.tolerance };
+    output::print(report.text().as_bytes())?;
+    if let Some(path) = &args.json {
+        output::write_file(path, report.json().as_bytes(), true)?;
+    }
+    for (path, is_ok) in [(&args.good, true), (&args.bad, false)] {
+        if let Some(path) = path {
+            let hosts: Vec<Host> = report
+                .names(is_ok)
+                .into_iter()
+                .map(|name| as_listed(name, results, listed))
+                .collect();
+            output::write_file(path, hosts::openmpi_file(&hosts).as_bytes(), true)?;
+        }
+    }
+    Ok(if verdicts.are_all_ok() { 0 } else { FOUND })
+}
+
+/// The host of this name as the list has it, which may leave out the domain; else with its ranks.
+fn as_listed(name: &str, results: &Results, listed: &[Host]) -> Host {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let exact = listed.iter().find(|host| host.name == name);
+    let found = exact.or_else(|| listed.iter().find(|host| short(&host.name) == short(name)));
+    let node = results.nodes.iter().find(|node| node.host == name);
+    let ranks = node.and_then(|node| node.kind.as_ref()).map_or(1, |kind| kind.ranks);
+    found.cloned().unwrap_or_else(|| Host { name: name.to_owned(), slots: ranks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_written_as_the_user_has_them() {
+        let listed = [Host { name: "n1".into(), slots: 8 }, Host { name: "n2.x".into(), slots: 2 }];
+        let results = Results::default();
+        let host = |name: &str| as_listed(name, &results, &listed);
+        assert_eq!((host("n1.cluster"), host("n2.x")), (listed[0].clone(), listed[1].clone()));
+        assert_eq!(host("n3"), Host { name: "n3".into(), slots: 1 });
+    }
+
+    #[test]
+    fn shares_and_times_have_limits() {
+        assert_eq!((parse_share("0.1"), parse_time("2min")), (Ok(0.1), Ok(120.0)));
+        for text in ["0", "1", "-1", "NaN", "x"] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
+        assert!(parse_time("0s").is_err() && parse_time("2d").is_err());
+    }
+}

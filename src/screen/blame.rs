@@ -1,0 +1,135 @@
+//! Which member of a group is at fault, if only the groups are known to be bad.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A group of nodes that worked together, and whether the result was bad.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// The nodes.
+    pub nodes: Vec<usize>,
+    /// Whether the result was bad.
+    pub is_bad: bool,
+}
+
+/// What explains the bad groups.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Blame {
+    /// Nodes that are at fault.
+    pub nodes: BTreeSet<usize>,
+    /// Bad groups without a node of `nodes`, as indices: no member is more likely at fault than
+    /// another, or it is the link between them.
+    pub unexplained: Vec<usize>,
+}
+
+/// Finds the nodes that explain the bad ones of `groups`, beyond the nodes `known` to be at fault.
+///
+/// A good group clears its members, if faults persist. So a bad group whose members are all clear
+/// but one names that one. Where faults come and go, a group may have no suspect: then a member
+/// that is in more such groups than any other member is named, if it is in two at least.
+pub fn blame(groups: &[Group], known: &BTreeSet<usize>) -> Blame {
+    let good = groups.iter().filter(|group| !group.is_bad);
+    let clear: BTreeSet<usize> = good.flat_map(|group| group.nodes.iter().copied()).collect();
+    let bad: Vec<usize> = (0..groups.len()).filter(|&index| groups[index].is_bad).collect();
+    let mut named = BTreeSet::new();
+    for &index in &bad {
+        let nodes = &groups[index].nodes;
+        let mut suspects = nodes.iter().filter(|node| !clear.contains(node));
+        let is_explained = nodes.iter().any(|node| known.contains(node));
+        if let (Some(only), None, false) = (suspects.next(), suspects.next(), is_explained) {
+            named.insert(*only);
+        }
+    }
+    let is_open = |index: &usize, named: &BTreeSet<usize>| {
+        let nodes = &groups[*index].nodes;
+        !nodes.iter().any(|node| known.contains(node) || named.contains(node))
+    };
+    let open: Vec<usize> = bad.iter().copied().filter(|index| is_open(index, &named)).collect();
+    named.extend(most_often(groups, &open, &clear));
+    let unexplained = open.into_iter().filter(|index| is_open(index, &named)).collect();
+    Blame { nodes: named, unexplained }
+}
+
+/// In each of the groups `open` whose members are all clear: the member that is in more of these
+/// groups than each of the others, if that is more than one.
+fn most_often(groups: &[Group], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
+    let all_clear = |nodes: &[usize]| nodes.iter().all(|node| clear.contains(node));
+    let groups: Vec<&Group> =
+        open.iter().map(|&index| &groups[index]).filter(|group| all_clear(&group.nodes)).collect();
+    let mut times: BTreeMap<usize, usize> = BTreeMap::new();
+    for node in groups.iter().flat_map(|group| &group.nodes) {
+        *times.entry(*node).or_default() += 1;
+    }
+    let of_group = |group: &&Group| {
+        let most = group.nodes.iter().map(|node| times[node]).max()?;
+        let mut with_most = group.nodes.iter().filter(|node| times[node] == most);
+        let first = with_most.next().filter(|_| most > 1)?;
+        with_most.next().is_none().then_some(*first)
+    };
+    groups.iter().filter_map(of_group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(of: &[(&[usize], bool)]) -> Vec<Group> {
+        of.iter().map(|&(nodes, is_bad)| Group { nodes: nodes.to_vec(), is_bad }).collect()
+    }
+
+    fn found(of: &[(&[usize], bool)]) -> (Vec<usize>, Vec<usize>) {
+        let blame = blame(&groups(of), &BTreeSet::new());
+        (blame.nodes.into_iter().collect(), blame.unexplained)
+    }
+
+    #[test]
+    fn a_node_whose_groups_are_all_bad_is_named_and_its_partners_are_not() {
+        let of: [(&[usize], bool); 4] =
+            [(&[0, 1], true), (&[2, 3], false), (&[0, 2], true), (&[1, 3], false)];
+        assert_eq!(found(&of), (vec![0], vec![]));
+    }
+
+    #[test]
+    fn a_group_between_nodes_that_are_clear_is_named_itself() {
+        let of: [(&[usize], bool); 4] =
+            [(&[0, 1], true), (&[2, 3], false), (&[0, 2], false), (&[1, 3], false)];
+        assert_eq!(found(&of), (vec![], vec![0]));
+        assert_eq!(found(&[(&[0, 1], true)]), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn a_sound_node_among_bad_partners_is_not_named() {
+        // 0 has only bad partners, 1, 2 and 3; each of them was also with one that is clear.
+        let of: [(&[usize], bool); 9] = [
+            (&[0, 1], true),
+            (&[0, 2], true),
+            (&[0, 3], true),
+            (&[1, 4], true),
+            (&[2, 5], true),
+            (&[3, 6], true),
+            (&[4, 5], false),
+            (&[5, 6], false),
+            (&[4, 6], false),
+        ];
+        assert_eq!(found(&of), (vec![1, 2, 3], vec![]));
+    }
+
+    #[test]
+    fn a_fault_that_comes_and_goes_is_named_if_it_came_twice() {
+        let of: [(&[usize], bool); 6] = [
+            (&[0, 1], true),
+            (&[0, 2], true),
+            (&[0, 3], false),
+            (&[1, 2], false),
+            (&[1, 3], false),
+            (&[2, 3], false),
+        ];
+        assert_eq!(found(&of), (vec![0], vec![]));
+    }
+
+    #[test]
+    fn a_known_fault_explains_its_groups() {
+        let of = groups(&[(&[0, 1], true), (&[1, 2], true)]);
+        let blame = blame(&of, &BTreeSet::from([1]));
+        assert_eq!(blame, Blame::default());
+    }
+}

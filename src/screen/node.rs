@@ -1,0 +1,425 @@
+//! A rank's part of a screening: its node, its threads, its teams, and the systems it solves.
+
+use serde::{Deserialize, Serialize};
+
+use super::probe::{self, LinkRate};
+use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
+use super::schedule::{self, Stage};
+use super::told::Told;
+use crate::config::{Format, TestSpec, parse};
+use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::grid::Grid;
+use crate::hpl::pgesv::SolveError;
+use crate::hpl::pgesv::guard::Unguarded;
+use crate::machine::counters::processor::Processor;
+use crate::machine::counters::{Counters, Root, memory_errors, temperature, throttling};
+use crate::machine::environment::affinity::{self, CpuPlacement};
+use crate::machine::environment::{blas, memory, selftest};
+use crate::machine::team::Team;
+use crate::report::record::{Outcome, TestRecord};
+use crate::run::ptest::{self, Silent};
+
+/// The blocking factor: near the best one of all processors, and the same for all.
+const NB: usize = 192;
+/// Seconds of DGEMM from which N follows.
+const DGEMM_SECONDS: f64 = 0.3;
+
+/// Why a rank cannot take part, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ScreenError {
+    /// Another rank was lost or is late.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The solver stopped.
+    #[error(transparent)]
+    Solve(#[from] SolveError),
+    /// The host lacks something.
+    #[error("{0}")]
+    Host(String),
+}
+
+/// What a rank tells all others at the start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Place {
+    host: String,
+    mask: Vec<usize>,
+    processor: String,
+    blas: String,
+    /// The threads that the user wants.
+    threads: Option<usize>,
+}
+
+/// A rank in its node and its teams.
+pub struct Crew<C: Comm> {
+    /// The names of the nodes and their kinds, by first rank.
+    pub nodes: Vec<(String, Kind)>,
+    /// The ranks of each node.
+    pub ranks: Vec<Vec<usize>>,
+    /// The node of this rank.
+    pub node: usize,
+    /// Whether this rank speaks for its node.
+    pub is_first: bool,
+    /// The stages of teams.
+    pub stages: Vec<Stage>,
+    comm: C,
+    /// The ranks of this rank's team in each stage.
+    teams: Vec<Option<C>>,
+    team: Team,
+    threads: usize,
+    cpus: Vec<usize>,
+    /// Nodes on this host, which share its memory: one, unless ranks are nodes.
+    nodes_here: u64,
+    before: Events,
+}
+
+impl<C: Comm> Crew<C> {
+    /// Divides the ranks of `world` into nodes, one for each host, or for each rank with `by_rank`,
+    /// and starts this rank's threads: its share of the cores that it may use, or `threads`.
+    /// Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the system starts no threads.
+    pub fn new(world: &C, threads: Option<usize>, by_rank: bool) -> Result<Self, ScreenError> {
+        blas::use_one_thread();
+        let counters = Counters::read(&Root::of_this_machine());
+        let library = blas::loaded();
+        let (version, kernel) = (library.version.as_deref(), library.kernel.as_deref());
+        let place = Place {
+            host: world.host(),
+            mask: counters.allowed_cpus.clone(),
+            processor: processor_words(&counters.processor),
+            blas: blas::words(&library.library, version, kernel),
+            threads,
+        };
+        let bytes = serde_json::to_vec(&place).expect("plain data");
+        let places: Vec<Place> = collect::all_gather_bytes(world, &bytes)?
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"))
+            .collect();
+        let (names, ranks) = nodes_of(&places, by_rank);
+        let own = world.rank();
+        let node = ranks.iter().position(|ranks| ranks.contains(&own)).expect("each has one");
+        let kinds = ranks.iter().map(|of_node| kind(&counters, &places, of_node));
+        let stages = schedule::stages(names.len());
+        let comm = world.split(Some(node as u32), own as u32)?.expect("a colour was given");
+        let mut teams = Vec::new();
+        for stage in &stages {
+            let team = stage.iter().position(|team| team.contains(&node));
+            teams.push(world.split(team.map(|team| team as u32), own as u32)?);
+        }
+        let is_here = |ranks: &&Vec<usize>| places[ranks[0]].host == places[own].host;
+        let nodes_here = ranks.iter().filter(is_here).count() as u64;
+        let threads = threads_of(&counters, &places, own);
+        let team = start_team(&counters, &places, own, threads)?;
+        Ok(Self {
+            nodes: names.into_iter().zip(kinds).collect(),
+            is_first: ranks[node][0] == own,
+            ranks,
+            node,
+            stages,
+            comm,
+            teams,
+            team,
+            threads,
+            nodes_here,
+            before: counted(&counters.allowed_cpus),
+            cpus: counters.allowed_cpus,
+        })
+    }
+
+    /// Results of which only the nodes are known.
+    pub fn no_results(&self) -> Results {
+        let node = |(host, kind): &(String, Kind)| Node {
+            host: host.clone(),
+            kind: Some(kind.clone()),
+            ..Node::default()
+        };
+        Results { nodes: self.nodes.iter().map(node).collect(), ..Results::default() }
+    }
+
+    /// Measures DGEMM and the memory of the node, with all its ranks at once.
+    ///
+    /// # Errors
+    /// When a rank of the node is lost, or the BLAS has no memory.
+    pub fn ready(&self) -> Result<Told, ScreenError> {
+        self.comm.barrier()?;
+        let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
+        let dgemm = dgemm.map_err(|why| ScreenError::Host(why.to_string()))?;
+        self.comm.barrier()?;
+        let memory = probe::memory_gigabytes_a_second(&self.team);
+        let mut rates = [dgemm.mean, memory.unwrap_or(f64::NAN)];
+        collect::all_sum(&self.comm, &mut rates)?;
+        let info = memory::this_process();
+        let left = info.cgroup.map(|group| group.left_bytes());
+        let number = |rate: f64| Some(rate).filter(|rate| rate.is_finite());
+        Ok(Told::Ready {
+            dgemm_gflops: number(rates[0]),
+            memory_gigabytes_a_second: number(rates[1]),
+            free_bytes: info
+                .available_bytes
+                .into_iter()
+                .chain(left)
+                .min()
+                .map(|bytes| bytes / self.nodes_here),
+        })
+    }
+
+    /// Solves a system of order `n` with the ranks of the node. All of them get the result.
+    ///
+    /// # Errors
+    /// When a rank of the node is lost, or there is no memory.
+    pub fn solve_alone(&self, n: usize) -> Result<Option<Solve>, ScreenError> {
+        solve(&self.comm, &self.team, n, self.threads)
+    }
+
+    /// Takes part in stage `stage`, in which the nodes `lost` do not, with systems of order `n`.
+    /// Returns what this rank's node has to tell. Limited to about `seconds`.
+    pub fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> Told {
+        let nothing = Told::Joined { link: None, solve: None, lost: None };
+        let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
+        let (Some(team), Some(comm)) = (team, &self.teams[stage]) else { return nothing };
+        if team.iter().any(|node| lost.contains(node)) {
+            return nothing;
+        }
+        let mut link = None;
+        let solved = self.join_team(team, comm, n, seconds, &mut link);
+        let is_told = self.node == team[0];
+        let (solve, lost) = match solved {
+            Ok(solve) => (solve.filter(|_| is_told), None),
+            Err(why) => (None, Some(why.to_string())),
+        };
+        let link = link.map(|link| (Some(link.gigabytes_a_second), Some(link.microseconds)));
+        Told::Joined { link: link.filter(|_| is_told), solve, lost }
+    }
+
+    fn join_team(
+        &self,
+        team: &[usize],
+        comm: &C,
+        n: usize,
+        seconds: f64,
+        link: &mut Option<LinkRate>,
+    ) -> Result<Option<Solve>, ScreenError> {
+        if let &[a, b] = team {
+            let mut rate = [f64::NAN];
+            if self.is_first {
+                let ends = [a, b].map(|node| self.rank_in_team(team, node));
+                let other = if self.node == a { ends[1] } else { ends[0] };
+                let found = probe::link(comm, other)?;
+                rate = [found.gigabytes_a_second];
+                *link = Some(found);
+            }
+            collect::broadcast(comm, &mut rate, 0)?;
+            // A panel passes each link once, and so do rows: three times the matrix, with room.
+            let bytes = 3.0 * (n * n * size_of::<f64>()) as f64;
+            if bytes / (1e9 * rate[0]) > seconds / 2.0 {
+                let why = "the link is too slow to solve a system over it in time";
+                return Err(ScreenError::Host(why.to_owned()));
+            }
+        }
+        solve(comm, &self.team, n, self.threads)
+    }
+
+    /// The number of the first rank of `node` among the ranks of its team, which are in order.
+    fn rank_in_team(&self, team: &[usize], node: usize) -> usize {
+        let first = self.ranks[node][0];
+        team.iter().flat_map(|&node| &self.ranks[node]).filter(|&&rank| rank < first).count()
+    }
+
+    /// What the system has counted since the start.
+    pub fn events(&self) -> Events {
+        let (now, before) = (counted(&self.cpus), &self.before);
+        Events {
+            corrected: now.corrected.saturating_sub(before.corrected),
+            uncorrected: now.uncorrected.saturating_sub(before.uncorrected),
+            machine_checks: now.machine_checks.saturating_sub(before.machine_checks),
+            throttled: now.throttled.saturating_sub(before.throttled),
+            celsius: now.celsius,
+        }
+    }
+
+    /// Adds what the nodes of a stage told, by node, to the results.
+    pub fn add_stage(&self, stage: usize, told: &[Option<Told>], results: &mut Results) {
+        for team in &self.stages[stage] {
+            let joined = |node: &usize| match &told[*node] {
+                Some(Told::Joined { link, solve, lost }) => {
+                    Some((*link, solve.clone(), lost.clone()))
+                }
+                _ => None,
+            };
+            let all: Vec<_> = team.iter().filter_map(joined).collect();
+            let is_tried = all.iter().any(|(_, solve, lost)| solve.is_some() || lost.is_some());
+            if !is_tried {
+                continue;
+            }
+            if let &[a, b] = &team[..] {
+                let (gigabytes_a_second, microseconds) =
+                    all.iter().find_map(|(link, ..)| *link).unwrap_or((None, None));
+                results.links.push(Link { nodes: [a, b], gigabytes_a_second, microseconds });
+            }
+            let solve = all.iter().find_map(|(_, solve, _)| solve.clone());
+            let lost = all.into_iter().find_map(|(.., lost)| lost).filter(|_| solve.is_none());
+            results.joints.push(Joint { nodes: team.clone(), solve, lost });
+        }
+    }
+}
+
+/// The processor and its vector instructions, which our own kernels are chosen by: a virtual machine
+/// may hide some.
+fn processor_words(processor: &Processor) -> String {
+    let name = processor.name.as_deref().unwrap_or("unknown processor");
+    let vectors = processor.vectors.map(|vectors| format!(" ({})", vectors.name()));
+    format!("{name}{}", vectors.unwrap_or_default())
+}
+
+/// The names of the nodes, and the ranks of each.
+fn nodes_of(places: &[Place], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
+    let (mut names, mut ranks): (Vec<String>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+    for (rank, place) in places.iter().enumerate() {
+        let before = places[..rank].iter().filter(|other| other.host == place.host).count();
+        let name = if by_rank { format!("{}/{before}", place.host) } else { place.host.clone() };
+        match names.iter().position(|known| *known == name) {
+            Some(node) => ranks[node].push(rank),
+            None => {
+                names.push(name);
+                ranks.push(vec![rank]);
+            }
+        }
+    }
+    (names, ranks)
+}
+
+/// The threads of rank `rank`: as the user wants, or its share of the cores that it may use with
+/// the ranks of its host that may use the same.
+fn threads_of(counters: &Counters, places: &[Place], rank: usize) -> usize {
+    let place = &places[rank];
+    // All hosts are taken to number their CPUs as this one does.
+    let cores = affinity::cores_in(&counters.cpus, &place.mask).len();
+    let is_sharer = |other: &&Place| other.host == place.host && other.mask == place.mask;
+    let sharers = places.iter().filter(is_sharer).count();
+    place.threads.unwrap_or(cores / sharers).max(1)
+}
+
+fn kind(counters: &Counters, places: &[Place], of_node: &[usize]) -> Kind {
+    let Place { processor, blas, .. } = places[of_node[0]].clone();
+    let threads = threads_of(counters, places, of_node[0]);
+    Kind { processor, blas, ranks: of_node.len(), threads }
+}
+
+/// Starts the threads of a rank, each on a core of its own where there are enough.
+fn start_team(
+    counters: &Counters,
+    places: &[Place],
+    rank: usize,
+    threads: usize,
+) -> Result<Team, ScreenError> {
+    let is_here = |other: &usize| places[*other].host == places[rank].host;
+    let here: Vec<usize> = (0..places.len()).filter(is_here).collect();
+    let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
+    let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
+    let cpus = match affinity::plan(&counters.cpus, &masks, index, threads) {
+        CpuPlacement::Pin(cpus) => cpus,
+        CpuPlacement::Leave(_) => Vec::new(),
+    };
+    let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
+    pin(0);
+    Team::new(threads, pin).map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
+}
+
+/// The counters of this host now.
+fn counted(cpus: &[usize]) -> Events {
+    let root = Root::of_this_machine();
+    let errors = memory_errors::read(&root);
+    Events {
+        corrected: errors.controllers.iter().map(|(_, corrected, _)| corrected).sum(),
+        uncorrected: errors.controllers.iter().map(|(.., uncorrected)| uncorrected).sum(),
+        machine_checks: errors.machine_checks,
+        throttled: throttling::read(&root, cpus).events.unwrap_or(0),
+        celsius: temperature::hottest_celsius(&root),
+    }
+}
+
+/// The test that `ranks` ranks run: all else is the default of a run.
+fn test(n: usize, ranks: usize, threads: usize) -> TestSpec {
+    let p = (1..=ranks).filter(|p| ranks.is_multiple_of(*p) && p * p <= ranks).max().unwrap_or(1);
+    let q = ranks / p;
+    let text = format!("n = {n}\nnb = {NB}\np = {p}\nq = {q}\nthreads = {threads}\n");
+    let parsed = parse(text.as_bytes(), "screen", Format::Toml, false).expect("legal values");
+    parsed.spec.tests().remove(0)
+}
+
+/// Solves a system with all ranks of `comm`. Rank 0 gets the result.
+fn solve<C: Comm>(
+    comm: &C,
+    team: &Team,
+    n: usize,
+    threads: usize,
+) -> Result<Option<Solve>, ScreenError> {
+    let test = test(n, comm.size(), threads);
+    let grid = Grid::new(comm, test.p, test.q, test.pmap)?.expect("a grid of all ranks");
+    let doubles = ptest::shape(&grid, &test).doubles();
+    let memory = Unguarded::new(doubles);
+    let mut memory =
+        memory.map_err(|why| ScreenError::Host(format!("{doubles} doubles: {why}")))?;
+    let record = ptest::run(&grid, team, &test, &mut memory, false, &mut Silent)?;
+    Ok(record.map(|record| result(&record)))
+}
+
+fn result(record: &TestRecord) -> Solve {
+    let number = |value: f64| Some(value).filter(|value| value.is_finite());
+    let solved = Solve {
+        gflops: number(record.gflops),
+        x: Some(format!("{:016x}", record.x_fingerprint)),
+        ..Solve::default()
+    };
+    match &record.outcome {
+        Outcome::Passed { scaled_residual, .. } => {
+            Solve { scaled_residual: number(*scaled_residual), ..solved }
+        }
+        Outcome::Failed { scaled_residual, .. } => Solve {
+            scaled_residual: number(*scaled_residual),
+            wrong: Some(format!(
+                "the scaled residual {scaled_residual:.3e} is not below {}",
+                record.spec.threshold
+            )),
+            ..solved
+        },
+        Outcome::Broke { column, pivot } => {
+            let wrong = Some(format!("the pivot of column {column} is {pivot}"));
+            Solve { wrong, ..Solve::default() }
+        }
+        Outcome::NotChecked | Outcome::Skipped { .. } => {
+            Solve { wrong: Some("it was not checked".to_owned()), ..solved }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_host_are_a_node_unless_each_is_one() {
+        let place = |host: &str| Place {
+            host: host.to_owned(),
+            mask: vec![0, 1, 2, 3],
+            processor: String::new(),
+            blas: String::new(),
+            threads: None,
+        };
+        let places = [place("a"), place("b"), place("a"), place("b")];
+        let (names, ranks) = nodes_of(&places, false);
+        assert_eq!((names, ranks), (vec!["a".into(), "b".into()], vec![vec![0, 2], vec![1, 3]]));
+        let (names, ranks) = nodes_of(&places, true);
+        assert_eq!(names, ["a/0", "b/0", "a/1", "b/1"]);
+        assert_eq!(ranks.concat(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn grids_are_as_square_as_can_be() {
+        for (ranks, p, q) in [(1, 1, 1), (2, 1, 2), (6, 2, 3), (7, 1, 7), (16, 4, 4)] {
+            let test = test(1000, ranks, 2);
+            assert_eq!((test.p, test.q, test.n, test.threads), (p, q, 1000, 2));
+        }
+    }
+}

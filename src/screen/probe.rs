@@ -1,0 +1,124 @@
+//! Two short measurements: the memory of a node, and the link between two nodes.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use super::spread::median;
+use crate::hpl::comm::{Comm, CommError, Tag};
+use crate::machine::team::Team;
+
+/// How long the memory is measured.
+const MEMORY_SECONDS: f64 = 0.3;
+/// How long a link is measured.
+const LINK_SECONDS: f64 = 0.3;
+/// Doubles of each of the three arrays of a thread: 24 MiB together, more than a core's share of
+/// the caches of any processor but those with stacked ones.
+const DOUBLES: usize = 1 << 20;
+/// Bytes of the first message, and of the largest, over a link.
+const MESSAGE_BYTES: (usize, usize) = (64 << 10, 4 << 20);
+/// Round trips for the latency.
+const TRIPS: usize = 50;
+
+const TAG_LINK: Tag = 0x162;
+
+/// The bandwidth of the memory with all threads of `team` at work, in 10^9 bytes a second:
+/// `a = b + 3 c` on arrays beyond the caches, three doubles a step, as STREAM counts them. `None`
+/// when there is no memory for it.
+pub fn memory_gigabytes_a_second(team: &Team) -> Option<f64> {
+    let all = Mutex::new(Some(0.0));
+    let of_thread = |_thread: usize| {
+        let rate = triad();
+        let mut all = all.lock().expect("no thread panics");
+        *all = all.zip(rate).map(|(all, rate)| all + rate);
+    };
+    team.fork(&of_thread, || ());
+    all.into_inner().expect("no thread panics")
+}
+
+/// The bandwidth of this thread: the median of its passes.
+fn triad() -> Option<f64> {
+    let array = |value: f64| {
+        let mut array = Vec::new();
+        array.try_reserve_exact(DOUBLES).ok()?;
+        // This thread touches the pages first, so they are near it.
+        array.resize(DOUBLES, value);
+        Some(array)
+    };
+    let (mut a, b, c) = (array(0.0)?, array(1.0)?, array(2.0)?);
+    let (start, mut rates) = (Instant::now(), Vec::new());
+    while rates.is_empty() || start.elapsed().as_secs_f64() < MEMORY_SECONDS {
+        let pass = Instant::now();
+        for ((a, b), c) in a.iter_mut().zip(&b).zip(&c) {
+            *a = 3.0 * c + b;
+        }
+        std::hint::black_box(&mut a);
+        let seconds = pass.elapsed().as_secs_f64().max(1e-9);
+        rates.push((3 * DOUBLES * size_of::<f64>()) as f64 / seconds / 1e9);
+    }
+    Some(median(rates))
+}
+
+/// A link, as both its ends measure it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkRate {
+    /// 10^9 bytes a second in each direction, both at once.
+    pub gigabytes_a_second: f64,
+    /// Microseconds for 8 bytes in one direction.
+    pub microseconds: f64,
+}
+
+/// Measures the link to rank `other`; both ranks call this. The messages grow while they are quick,
+/// so a slow link takes about as long as a fast one.
+///
+/// # Errors
+/// When the other rank does not answer in time.
+pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
+    let trip = |out: &[f64], into: &mut [f64]| -> Result<f64, CommError> {
+        let start = Instant::now();
+        comm.sendrecv(out, other, into, other, TAG_LINK)?;
+        Ok(start.elapsed().as_secs_f64().max(1e-9))
+    };
+    let (mut trips, mut into) = (Vec::new(), [0.0]);
+    for _ in 0..TRIPS {
+        trips.push(trip(&[1.0], &mut into)?);
+    }
+    let microseconds = median(trips) * 1e6;
+    let doubles = |bytes: usize| bytes / size_of::<f64>();
+    let (out, mut into) =
+        (vec![1.0; doubles(MESSAGE_BYTES.1)], vec![0.0; doubles(MESSAGE_BYTES.1)]);
+    let (mut len, mut rates) = (doubles(MESSAGE_BYTES.0), Vec::new());
+    let start = Instant::now();
+    loop {
+        let seconds = trip(&out[..len], &mut into[..len])?;
+        rates.push((len * size_of::<f64>()) as f64 / seconds / 1e9);
+        // Both ranks must do the same next: the slower clock decides.
+        let mine = [start.elapsed().as_secs_f64(), seconds];
+        let mut theirs = [0.0; 2];
+        comm.sendrecv(&mine, other, &mut theirs, other, TAG_LINK)?;
+        if mine[0].max(theirs[0]) > LINK_SECONDS {
+            break;
+        }
+        if len < into.len() && mine[1].max(theirs[1]) < LINK_SECONDS / 16.0 {
+            len *= 2;
+            rates.clear();
+        }
+    }
+    Ok(LinkRate { gigabytes_a_second: median(rates), microseconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpl::comm::threads::run as run_ranks;
+
+    #[test]
+    fn memory_and_links_have_plausible_rates() {
+        let rate = memory_gigabytes_a_second(&Team::solo()).expect("memory");
+        assert!((0.05..1e4).contains(&rate), "{rate}");
+        let rates = run_ranks(2, |world| link(&world, 1 - world.rank()));
+        for rate in rates.into_iter().map(Result::unwrap) {
+            assert!((1e-3..1e4).contains(&rate.gigabytes_a_second), "{rate:?}");
+            assert!((1e-3..1e6).contains(&rate.microseconds), "{rate:?}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The verdicts as text for people, JSON for programs, and lists for launchers and schedulers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
+use super::spread::Spread;
+use super::verdict::{State, Verdict, Verdicts, gigabytes, rate_of};
+
+/// The version of the JSON document.
+const FORMAT_VERSION: u32 = 1;
+
+/// The whole result as JSON; `docs/screen.schema.json` describes it.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    format_version: u32,
+    program_version: &'static str,
+    n: usize,
+    tolerance: f64,
+    hosts: Vec<HostEntry<'a>>,
+    links: Vec<LinkEntry<'a>>,
+    teams: Vec<TeamEntry<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct HostEntry<'a> {
+    host: &'a str,
+    state: State,
+    reasons: &'a [String],
+    kind: &'a Option<Kind>,
+    gflops: Option<f64>,
+    dgemm_gflops: Option<f64>,
+    memory_gigabytes_a_second: Option<f64>,
+    solves: &'a [Solve],
+    events: &'a Option<Events>,
+}
+
+#[derive(Debug, Serialize)]
+struct LinkEntry<'a> {
+    hosts: [&'a str; 2],
+    is_slow: bool,
+    gigabytes_a_second: Option<f64>,
+    microseconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct TeamEntry<'a> {
+    hosts: Vec<&'a str>,
+    solve: &'a Option<Solve>,
+    lost: &'a Option<String>,
+}
+
+/// The results with their verdicts.
+pub struct Report<'a> {
+    /// The results.
+    pub results: &'a Results,
+    /// The verdicts on them.
+    pub verdicts: &'a Verdicts,
+    /// The tolerance of the verdicts.
+    pub tolerance: f64,
+}
+
+impl Report<'_> {
+    fn hosts(&self) -> impl Iterator<Item = (&Node, &Verdict)> {
+        self.results.nodes.iter().zip(&self.verdicts.hosts)
+    }
+
+    fn name(&self, node: usize) -> &str {
+        &self.results.nodes[node].host
+    }
+
+    /// The hosts that are ok, or those that are not.
+    pub fn names(&self, ok: bool) -> Vec<&str> {
+        let hosts = self.hosts().filter(|(_, verdict)| (verdict.state == State::Ok) == ok);
+        hosts.map(|(node, _)| node.host.as_str()).collect()
+    }
+
+    /// The report as text: a line for each host, a line for each slow link, a summary, and the
+    /// commands for Slurm.
+    pub fn text(&self) -> String {
+        let width = self.results.nodes.iter().map(|node| node.host.chars().count()).max();
+        let width = width.unwrap_or(0);
+        let mut text = String::new();
+        for (node, verdict) in self.hosts() {
+            let host = &node.host;
+            let _ = writeln!(
+                text,
+                "{host:width$}  {:11}  {}",
+                verdict.state.word(),
+                said(node, verdict)
+            );
+        }
+        for (index, why) in &self.verdicts.links {
+            let [a, b] = self.results.links[*index].nodes.map(|node| self.name(node));
+            let _ = writeln!(text, "{a} - {b}  slow link  {why}");
+        }
+        text + &self.summary() + &self.drain()
+    }
+
+    /// The numbers of hosts by state, and how far the rates of each kind lie apart.
+    fn summary(&self) -> String {
+        let count = |state: State| self.hosts().filter(|(_, it)| it.state == state).count();
+        let counts: Vec<String> = State::ALL
+            .iter()
+            .filter(|state| count(**state) > 0)
+            .map(|state| format!("{} {}", count(*state), state.word()))
+            .collect();
+        let mut text = format!("\n{} host(s): {}", self.results.nodes.len(), counts.join(", "));
+        if !self.verdicts.links.is_empty() {
+            let _ = write!(text, "; {} slow link(s)", self.verdicts.links.len());
+        }
+        let _ = writeln!(text, "; N={}", self.results.n);
+        let mut kinds: BTreeMap<&Kind, Vec<f64>> = BTreeMap::new();
+        for node in &self.results.nodes {
+            if let Some((kind, rate)) = node.kind.as_ref().zip(rate_of(node)) {
+                kinds.entry(kind).or_default().push(rate);
+            }
+        }
+        for (kind, rates) in &kinds {
+            text += &kind_line(kind, rates, self.tolerance);
+        }
+        text
+    }
+
+    /// The command that keeps Slurm from using the hosts that are not ok, for each state.
+    fn drain(&self) -> String {
+        let mut text = String::new();
+        for state in State::ALL.into_iter().filter(|state| *state != State::Ok) {
+            let hosts = self.hosts().filter(|(_, verdict)| verdict.state == state);
+            let names: Vec<&str> = hosts.map(|(node, _)| node.host.as_str()).collect();
+            if !names.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "hint: scontrol update nodename={} state=drain reason=\"skt-hpl screen: {}\"",
+                    names.join(","),
+                    state.word()
+                );
+            }
+        }
+        text
+    }
+
+    /// The report as JSON.
+    pub fn json(&self) -> String {
+        let document = Document {
+            format: "skt-hpl screen",
+            format_version: FORMAT_VERSION,
+            program_version: env!("CARGO_PKG_VERSION"),
+            n: self.results.n,
+            tolerance: self.tolerance,
+            hosts: self.hosts().map(|(node, verdict)| HostEntry::new(node, verdict)).collect(),
+            links: self.links(),
+            teams: self.results.joints.iter().map(|joint| self.team(joint)).collect(),
+        };
+        serde_json::to_string_pretty(&document).expect("plain data") + "\n"
+    }
+
+    fn links(&self) -> Vec<LinkEntry<'_>> {
+        let entry = |(index, link): (usize, &Link)| LinkEntry {
+            hosts: link.nodes.map(|node| self.name(node)),
+            is_slow: self.verdicts.links.iter().any(|(slow, _)| *slow == index),
+            gigabytes_a_second: link.gigabytes_a_second,
+            microseconds: link.microseconds,
+        };
+        self.results.links.iter().enumerate().map(entry).collect()
+    }
+
+    fn team<'a>(&'a self, joint: &'a Joint) -> TeamEntry<'a> {
+        TeamEntry {
+            hosts: joint.nodes.iter().map(|&node| self.name(node)).collect(),
+            solve: &joint.solve,
+            lost: &joint.lost,
+        }
+    }
+}
+
+impl<'a> HostEntry<'a> {
+    fn new(node: &'a Node, verdict: &'a Verdict) -> Self {
+        Self {
+            host: &node.host,
+            state: verdict.state,
+            reasons: &verdict.reasons,
+            kind: &node.kind,
+            gflops: rate_of(node),
+            dgemm_gflops: node.dgemm_gflops,
+            memory_gigabytes_a_second: node.memory_gigabytes_a_second,
+            solves: &node.solves,
+            events: &node.events,
+        }
+    }
+}
+
+/// What is said of a host: the reasons, or its figures; and events that are no reason by
+/// themselves.
+fn said(node: &Node, verdict: &Verdict) -> String {
+    let mut words = verdict.reasons.clone();
+    if words.is_empty() {
+        words.extend(rate_of(node).map(|rate| format!("{rate:.1} Gflop/s")));
+        let memory = node.memory_gigabytes_a_second;
+        words.extend(memory.map(|rate| format!("memory {}", gigabytes(rate))));
+        let residuals = node.solves.iter().filter_map(|solve| solve.scaled_residual);
+        words.extend(residuals.reduce(f64::max).map(|worst| format!("residual {worst:.1e}")));
+    }
+    let events = node.events.clone().unwrap_or_default();
+    if events.corrected > 0 {
+        words.push(format!("{} memory error(s) corrected meanwhile", events.corrected));
+    }
+    if events.throttled > 0 {
+        words.push(format!("slowed down {} time(s) by heat or power", events.throttled));
+    }
+    words.extend(events.celsius.map(|celsius| format!("{celsius:.0} C")));
+    words.join("; ")
+}
+
+fn kind_line(kind: &Kind, rates: &[f64], tolerance: f64) -> String {
+    let Kind { processor, blas, ranks, threads } = kind;
+    let of = format!("{processor}, {ranks} rank(s) of {threads} thread(s), {blas}");
+    match Spread::of(rates) {
+        None => format!("{of}: one host, compared with none\n"),
+        Some(spread) => format!(
+            "{of}: {} hosts, {:.1} Gflop/s +- {:.1} %, slow from {:.1} % less\n",
+            spread.count,
+            spread.reference,
+            100.0 * spread.deviation,
+            100.0 * spread.allowance(tolerance)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verdict::judge;
+    use super::*;
+
+    fn results() -> Results {
+        let kind = Kind { processor: "cpu".into(), blas: "OpenBLAS".into(), ranks: 1, threads: 4 };
+        let solve = |gflops| Solve {
+            gflops: Some(gflops),
+            scaled_residual: Some(0.002),
+            x: Some("00ff".into()),
+            wrong: None,
+        };
+        let node = |(host, gflops): (&str, f64)| Node {
+            host: host.into(),
+            kind: Some(kind.clone()),
+            solves: vec![solve(gflops)],
+            events: Some(Events { celsius: Some(61.2), ..Events::default() }),
+            ..Node::default()
+        };
+        let mut nodes: Vec<Node> =
+            [("n1", 100.0), ("n2", 101.0), ("node3", 40.0), ("n4", 100.0)].map(node).into();
+        nodes.push(Node { host: "n5".into(), lost: Some("no route".into()), ..Node::default() });
+        let link = |a, b, rate| Link {
+            nodes: [a, b],
+            gigabytes_a_second: Some(rate),
+            microseconds: Some(1.5),
+        };
+        let links = [(0, 1, 9.0), (2, 3, 9.0), (0, 3, 0.01), (1, 2, 9.0), (0, 2, 9.0), (1, 3, 9.0)];
+        let joint = Joint { nodes: vec![0, 1], solve: Some(solve(190.0)), lost: None };
+        let links = links.map(|(a, b, rate)| link(a, b, rate)).into();
+        Results { n: 5000, nodes, links, joints: vec![joint] }
+    }
+
+    #[test]
+    fn each_host_has_a_line_and_bad_ones_a_command() {
+        let results = results();
+        let verdicts = judge(&results, 0.1);
+        let report = Report { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let want = "\
+n1     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
+n2     ok           101.0 Gflop/s; residual 2.0e-3; 61 C
+node3  slow         Linpack: 40.0 Gflop/s, 0.40 of the median of 4 like it, 100.0; 61 C
+n4     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
+n5     unreachable  no route
+n1 - n4  slow link  0.01000 GB/s, 0.00 of the median of 6 links, 9.000 GB/s
+
+5 host(s): 3 ok, 1 slow, 1 unreachable; 1 slow link(s); N=5000
+cpu, 1 rank(s) of 4 thread(s), OpenBLAS: 4 hosts, 100.0 Gflop/s +- 0.7 %, slow from 10.0 % less
+hint: scontrol update nodename=node3 state=drain reason=\"skt-hpl screen: slow\"
+hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachable\"
+";
+        assert_eq!(report.text(), want);
+        assert_eq!(report.names(true), ["n1", "n2", "n4"]);
+        assert_eq!(report.names(false), ["node3", "n5"]);
+    }
+
+    #[test]
+    fn the_document_has_all_that_was_measured() {
+        let results = results();
+        let verdicts = judge(&results, 0.1);
+        let report = Report { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let document: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(document["hosts"][2]["state"], "slow");
+        assert_eq!(document["links"][2]["is_slow"], true);
+        assert_eq!(document["teams"][0]["hosts"], serde_json::json!(["n1", "n2"]));
+    }
+}

@@ -1,0 +1,104 @@
+//! What the nodes measured and computed: all that a verdict rests on.
+
+use serde::{Deserialize, Serialize};
+
+/// The results of a screening.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The order of the system; 0 if it was never chosen.
+    pub n: usize,
+    /// The nodes, by the first of their ranks.
+    pub nodes: Vec<Node>,
+    /// Systems that several nodes solved together.
+    pub joints: Vec<Joint>,
+    /// Links between two nodes.
+    pub links: Vec<Link>,
+}
+
+/// What must agree for two nodes to be comparable: then a sound one has the rate of the other, and
+/// x with the same bits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Kind {
+    /// The processor's name.
+    pub processor: String,
+    /// The BLAS, its version and its kernel.
+    pub blas: String,
+    /// Ranks of the node.
+    pub ranks: usize,
+    /// Threads of a rank.
+    pub threads: usize,
+}
+
+/// A node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The name of its host.
+    pub host: String,
+    /// What it is compared with; `None` if it never told.
+    pub kind: Option<Kind>,
+    /// DGEMM on all its threads, before the first system, in Gflop/s.
+    pub dgemm_gflops: Option<f64>,
+    /// The bandwidth of its memory, in 10^9 bytes a second.
+    pub memory_gigabytes_a_second: Option<f64>,
+    /// The systems that it solved by itself, in order.
+    pub solves: Vec<Solve>,
+    /// What it counted from the first system to the last.
+    pub events: Option<Events>,
+    /// Why results of it are missing, if some are.
+    pub lost: Option<String>,
+}
+
+/// A system that was solved, or was to be.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Solve {
+    /// The rate in Gflop/s; `None` if it is no number.
+    pub gflops: Option<f64>,
+    /// The scaled residual; `None` if it is no number, or the factorization broke.
+    pub scaled_residual: Option<f64>,
+    /// The fingerprint of all bits of x; `None` if there is no x.
+    pub x: Option<String>,
+    /// What is wrong with the result by itself: a residual or a pivot.
+    pub wrong: Option<String>,
+}
+
+/// What the system of a node counted during the screening.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Events {
+    /// Memory errors that were corrected.
+    pub corrected: u64,
+    /// Memory errors that could not be corrected.
+    pub uncorrected: u64,
+    /// Machine check exceptions.
+    pub machine_checks: u64,
+    /// How often a core was slowed down because of heat or power.
+    pub throttled: u64,
+    /// The hottest sensor after the last system, in degrees Celsius.
+    pub celsius: Option<f64>,
+}
+
+/// A system that several nodes solved together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Joint {
+    /// The nodes, as indices into [`Results::nodes`], in ascending order.
+    pub nodes: Vec<usize>,
+    /// The result; `None` if there is none.
+    pub solve: Option<Solve>,
+    /// Why there is no result: a node stopped answering, or the link is too slow for it.
+    pub lost: Option<String>,
+}
+
+/// A link between two nodes, as they measured it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// The nodes, as indices into [`Results::nodes`].
+    pub nodes: [usize; 2],
+    /// Bytes that both sent to each other at once, in 10^9 bytes a second and direction.
+    pub gigabytes_a_second: Option<f64>,
+    /// Half of a round trip of 8 bytes, in microseconds.
+    pub microseconds: Option<f64>,
+}
+
+/// A rate that can be compared: a positive number.
+pub fn sound_rate(rate: Option<f64>) -> Option<f64> {
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0)
+}

@@ -1,0 +1,401 @@
+//! The screening: rank 0 says what is next, all nodes do it at once, and rank 0 collects.
+//!
+//! ```text
+//! ready     DGEMM and memory of each node               -> N
+//! solve     the same system some times, each node by itself
+//! join      stages of pairs and groups: links, and systems together
+//! count     errors of the memory, throttling, temperature
+//! ```
+//!
+//! No part waits for all ranks. A node that does not answer within the limit of a part is lost: it
+//! takes no part in what follows, and the others go on.
+
+use std::time::{Duration, Instant};
+
+use skt_terms::units;
+
+use super::limit::Limit;
+use super::node::{Crew, ScreenError};
+use super::results::{Node, Results, sound_rate};
+use super::spread::median;
+use super::told::{self, Order, Told};
+use crate::hpl::comm::Comm;
+use crate::report::progress::Progress;
+
+/// The longest time until all ranks have started their threads and have measured DGEMM.
+const START_SECONDS: f64 = 120.0;
+/// A part that should take T by what was measured is given this many times T, and
+/// [`FLOOR_SECONDS`].
+const PATIENCE: f64 = 4.0;
+/// The least limit of a part.
+const FLOOR_SECONDS: f64 = 30.0;
+/// How much longer rank 0 waits than a node may take, and a node longer than rank 0.
+const GRACE_SECONDS: f64 = 10.0;
+/// The share of DGEMM's rate that a system of some seconds reaches, about.
+const SHARE_OF_DGEMM: f64 = 0.6;
+/// A node that is slower than the others by more than this factor is not waited for.
+const SLOWEST: f64 = 8.0;
+/// The share of the free memory that a matrix may take.
+const SHARE_OF_MEMORY: f64 = 0.5;
+/// The least N: smaller systems take no time that can be compared.
+const LEAST_N: usize = 1000;
+
+/// What the user wants.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wish {
+    /// The order of the systems; `None`: it follows from the rates.
+    pub n: Option<usize>,
+    /// Systems that each node solves by itself.
+    pub rounds: usize,
+    /// The time for all, if all is well.
+    pub seconds: f64,
+    /// Threads of a rank; `None`: its share of the cores that it may use.
+    pub threads: Option<usize>,
+    /// Whether each rank counts as a node.
+    pub by_rank: bool,
+}
+
+/// How a screening ended on a rank.
+pub enum Ended {
+    /// On rank 0, which has to call [`dismiss`].
+    Led(Results),
+    /// On the other ranks: the exit code.
+    Followed(u8),
+}
+
+/// Screens all nodes of `world`. All waits of `world` look at `limit`. Collective.
+///
+/// # Errors
+/// When rank 0 is lost, or this rank cannot take part.
+pub fn run<C: Comm>(
+    world: &C,
+    wish: &Wish,
+    limit: &Limit,
+    progress: &mut Progress,
+) -> Result<Ended, ScreenError> {
+    limit.set(START_SECONDS);
+    let crew = Crew::new(world, wish.threads, wish.by_rank)?;
+    if world.rank() == 0 {
+        let begun = Instant::now();
+        let results = crew.no_results();
+        let lead = Lead { world, crew, wish, limit, progress, begun, results };
+        return Ok(Ended::Led(lead.all()?));
+    }
+    follow(world, &crew, limit).map(Ended::Followed)
+}
+
+/// Ends the screening on all other ranks with this exit code; rank 0 calls it when it has shown the
+/// results.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), ScreenError> {
+    limit.set(GRACE_SECONDS);
+    for rank in 1..world.size() {
+        told::order(world, &Order::End(code), rank)?;
+    }
+    Ok(())
+}
+
+/// Does what rank 0 says, until it says the end.
+fn follow<C: Comm>(world: &C, crew: &Crew<C>, limit: &Limit) -> Result<u8, ScreenError> {
+    let tell = |told: Result<Told, ScreenError>| {
+        // The limit of the part may have passed.
+        limit.set(GRACE_SECONDS);
+        let told = told.unwrap_or_else(|why| Told::Failed(why.to_string()));
+        if crew.is_first { told::tell(world, &told) } else { Ok(()) }
+    };
+    tell(crew.ready())?;
+    let (mut longest, mut order_of, mut stage) = (START_SECONDS, 0, 0);
+    loop {
+        limit.set(longest + 3.0 * GRACE_SECONDS);
+        let order = told::await_order(world).map_err(|why| {
+            ScreenError::Host(format!("the host {} does not answer: {why}", crew.nodes[0].0))
+        })?;
+        match order {
+            Order::Solve { n, rounds, seconds } => {
+                (longest, order_of) = (seconds, n);
+                let until = Instant::now() + Duration::from_secs_f64(seconds);
+                for _ in 0..rounds {
+                    limit.set(until.saturating_duration_since(Instant::now()).as_secs_f64());
+                    let solved = crew.solve_alone(n);
+                    let has_failed = solved.is_err();
+                    if let Some(told) = solved.map(|solve| solve.map(Told::Solved)).transpose() {
+                        tell(told)?;
+                    }
+                    if has_failed {
+                        break;
+                    }
+                }
+            }
+            Order::Join { lost, seconds } => {
+                longest = seconds;
+                limit.set(seconds);
+                let told = crew.join(stage, order_of, &lost, seconds);
+                stage += 1;
+                tell(Ok(told))?;
+            }
+            Order::Count => {
+                longest = FLOOR_SECONDS;
+                tell(Ok(Told::Done(crew.events())))?;
+            }
+            Order::End(code) => return Ok(code),
+        }
+    }
+}
+
+/// Rank 0.
+struct Lead<'a, C: Comm> {
+    world: &'a C,
+    crew: Crew<C>,
+    wish: &'a Wish,
+    limit: &'a Limit,
+    progress: &'a mut Progress,
+    begun: Instant,
+    results: Results,
+}
+
+impl<C: Comm> Lead<'_, C> {
+    fn all(mut self) -> Result<Results, ScreenError> {
+        self.say("DGEMM and memory", self.wish.seconds);
+        let free_bytes = self.ready()?;
+        let parts = self.wish.rounds + self.crew.stages.len();
+        let each_seconds = self.wish.seconds / parts as f64;
+        let rates: Vec<f64> =
+            self.results.nodes.iter().filter_map(|node| sound_rate(node.dgemm_gflops)).collect();
+        if rates.is_empty() {
+            return Ok(self.results);
+        }
+        let n = self.wish.n.unwrap_or_else(|| order(&rates, each_seconds, free_bytes));
+        self.results.n = n;
+        let expected = expected_seconds(&rates, n);
+        self.solve(n, expected)?;
+        for stage in 0..self.crew.stages.len() {
+            self.join(stage, n, expected)?;
+        }
+        self.count()?;
+        Ok(self.results)
+    }
+
+    /// Announces a part, with the time that is left if all is well.
+    fn say(&mut self, what: &str, left_seconds: f64) {
+        let (hosts, left) = (self.crew.nodes.len(), units::span(left_seconds));
+        self.progress.phase(&format!("screen: {what} on {hosts} node(s), ETA {left}"));
+    }
+
+    /// Sends an order to all other ranks. A rank that cannot be reached is found when it does not
+    /// answer.
+    fn order(&self, order: &Order) {
+        self.limit.set(GRACE_SECONDS);
+        for rank in 1..self.world.size() {
+            let _ = told::order(self.world, order, rank);
+        }
+    }
+
+    /// The first ranks of the nodes that still answer, without this one.
+    fn awaited(&self) -> Vec<usize> {
+        let nodes = self.results.nodes.iter().zip(&self.crew.ranks);
+        let alive = nodes.filter(|(node, _)| node.lost.is_none());
+        alive.map(|(_, ranks)| ranks[0]).filter(|&rank| rank != 0).collect()
+    }
+
+    fn lost(&self) -> Vec<usize> {
+        (0..self.results.nodes.len())
+            .filter(|&node| self.results.nodes[node].lost.is_some())
+            .collect()
+    }
+
+    /// Waits for news of all nodes. `take` gets the node and its news, and returns whether more is
+    /// awaited of it. Nodes that fail or are silent are lost, `doing` being what they were to do.
+    fn collect(
+        &mut self,
+        until: Instant,
+        doing: &str,
+        mut take: impl FnMut(&mut Results, usize, Told) -> bool,
+    ) -> Result<(), ScreenError> {
+        let (world, awaited) = (self.world, self.awaited());
+        let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
+        self.limit.set(left + 2.0 * GRACE_SECONDS);
+        let (results, crew) = (&mut self.results, &self.crew);
+        let node_of = |rank: usize| {
+            crew.ranks.iter().position(|ranks| ranks[0] == rank).expect("a first rank")
+        };
+        let silent = told::collect(world, until, awaited, |rank, told| match told {
+            Told::Failed(why) => {
+                results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
+                false
+            }
+            told => take(results, node_of(rank), told),
+        })?;
+        for rank in silent {
+            let node = &mut self.results.nodes[node_of(rank)];
+            let begun = units::span(self.begun.elapsed().as_secs_f64());
+            node.lost = Some(format!("no answer while {doing}, {begun} after the start"));
+        }
+        Ok(())
+    }
+
+    /// What this rank's own node has failed at.
+    fn own_failure(&mut self, doing: &str, why: &ScreenError) {
+        let node = self.crew.node;
+        self.results.nodes[node].lost = Some(format!("{doing}: {why}"));
+    }
+
+    /// Collects the rates of all nodes. Returns the free memory of the node with the least.
+    fn ready(&mut self) -> Result<Option<u64>, ScreenError> {
+        const DOING: &str = "measuring DGEMM";
+        let until = Instant::now() + Duration::from_secs_f64(START_SECONDS);
+        let mut least = None;
+        let mut take = |results: &mut Results, node: usize, told| {
+            if let Told::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } = told {
+                let node = &mut results.nodes[node];
+                node.dgemm_gflops = dgemm_gflops;
+                node.memory_gigabytes_a_second = memory_gigabytes_a_second;
+                least = least.into_iter().chain(free_bytes).min();
+            }
+            false
+        };
+        match self.crew.ready() {
+            Ok(told) => {
+                take(&mut self.results, self.crew.node, told);
+            }
+            Err(why) => self.own_failure(DOING, &why),
+        }
+        self.collect(until, DOING, take)?;
+        Ok(least)
+    }
+
+    /// Has each node solve systems by itself, each of which is expected to take `expected` seconds.
+    fn solve(&mut self, n: usize, expected: f64) -> Result<(), ScreenError> {
+        let rounds = self.wish.rounds;
+        let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
+        let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
+        self.order(&Order::Solve { n, rounds, seconds });
+        let parts = rounds + self.crew.stages.len();
+        for round in 0..rounds {
+            let what = format!("N={n}, each by itself, round {} of {rounds}", round + 1);
+            self.say(&what, expected * (parts - round) as f64);
+            self.limit.set(until.saturating_duration_since(Instant::now()).as_secs_f64());
+            match self.crew.solve_alone(n) {
+                Ok(solve) => {
+                    let node = self.crew.node;
+                    self.results.nodes[node].solves.extend(solve);
+                }
+                Err(why) => {
+                    self.own_failure("solving alone", &why);
+                    break;
+                }
+            }
+        }
+        self.collect(until, "solving alone", |results, node, told| {
+            let solves = &mut results.nodes[node].solves;
+            if let Told::Solved(solve) = told {
+                solves.push(solve);
+            }
+            solves.len() < rounds
+        })
+    }
+
+    /// Has the teams of a stage measure links and solve systems.
+    fn join(&mut self, stage: usize, n: usize, expected: f64) -> Result<(), ScreenError> {
+        let stages = self.crew.stages.len();
+        let size = self.crew.stages[stage].first().map_or(0, Vec::len);
+        let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
+        self.say(&what, expected * (stages - stage) as f64);
+        let seconds = FLOOR_SECONDS + PATIENCE * expected;
+        let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
+        let lost = self.lost();
+        self.order(&Order::Join { lost: lost.clone(), seconds });
+        self.limit.set(seconds);
+        let mut all: Vec<Option<Told>> = vec![None; self.crew.nodes.len()];
+        all[self.crew.node] = Some(self.crew.join(stage, n, &lost, seconds));
+        self.collect(until, "solving in a team", |_, node, told| {
+            all[node] = Some(told);
+            false
+        })?;
+        self.crew.add_stage(stage, &all, &mut self.results);
+        Ok(())
+    }
+
+    /// Collects what the hosts have counted.
+    fn count(&mut self) -> Result<(), ScreenError> {
+        self.order(&Order::Count);
+        let node = self.crew.node;
+        self.results.nodes[node].events = Some(self.crew.events());
+        let until = Instant::now() + Duration::from_secs_f64(FLOOR_SECONDS);
+        self.collect(until, "counting", |results, node, told| {
+            if let Told::Done(events) = told {
+                results.nodes[node].events = Some(events);
+            }
+            false
+        })
+    }
+}
+
+/// The order of systems that a node of median DGEMM rate, in Gflop/s, solves in `seconds`, and whose
+/// matrix fits into `free_bytes` twice.
+fn order(dgemm_gflops: &[f64], seconds: f64, free_bytes: Option<u64>) -> usize {
+    let operations = SHARE_OF_DGEMM * 1e9 * median(dgemm_gflops.to_vec()) * seconds;
+    let by_time = (1.5 * operations).cbrt();
+    let bytes = free_bytes.map_or(f64::INFINITY, |bytes| SHARE_OF_MEMORY * bytes as f64);
+    let by_memory = (bytes / size_of::<f64>() as f64).sqrt();
+    (by_time.min(by_memory) as usize / 100 * 100).max(LEAST_N)
+}
+
+/// The seconds for a system of order `n` on the slowest node that is waited for.
+fn expected_seconds(dgemm_gflops: &[f64], n: usize) -> f64 {
+    let slowest = dgemm_gflops.iter().copied().fold(f64::INFINITY, f64::min);
+    let rate = slowest.max(median(dgemm_gflops.to_vec()) / SLOWEST);
+    (n as f64).powi(3) * 2.0 / 3.0 / (SHARE_OF_DGEMM * 1e9 * rate)
+}
+
+/// What is said of a node that took no part at all.
+pub fn unreached(host: &str, why: &str) -> Node {
+    Node { host: host.to_owned(), lost: Some(why.to_owned()), ..Node::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpl::comm::threads::run as run_ranks;
+    use crate::screen::verdict::judge;
+
+    #[test]
+    fn n_follows_from_rate_time_and_memory() {
+        // 1000 Gflop/s x 0.6 x 10 s = 6e12 operations.
+        assert_eq!(order(&[1.0, 1000.0, 1000.0], 10.0, None), 20_800);
+        assert_eq!(order(&[1000.0], 10.0, Some(16 << 30)), 32_700.min(20_800));
+        assert_eq!(order(&[1000.0], 10.0, Some(1 << 30)), 8_100);
+        assert_eq!(order(&[0.1], 0.1, None), LEAST_N);
+    }
+
+    #[test]
+    fn a_very_slow_node_does_not_set_the_limit() {
+        let (all_well, slow) = (expected_seconds(&[100.0; 3], 1000), &[100.0, 100.0, 1e-3]);
+        assert!((expected_seconds(slow, 1000) / all_well - SLOWEST).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ranks_that_are_nodes_are_screened() {
+        let wish = Wish { n: Some(400), rounds: 2, seconds: 1.0, threads: Some(1), by_rank: true };
+        let ended = run_ranks(4, |world| {
+            let (limit, mut progress) = (Limit::default(), Progress::off());
+            let ended = run(&world, &wish, &limit, &mut progress)?;
+            if let Ended::Led(_) = &ended {
+                dismiss(&world, &limit, 7)?;
+            }
+            Ok::<_, ScreenError>(ended)
+        });
+        let mut ended = ended.into_iter();
+        let Some(Ok(Ended::Led(results))) = ended.next() else { panic!("rank 0 leads") };
+        assert!(ended.all(|ended| matches!(ended, Ok(Ended::Followed(7)))));
+        assert_eq!((results.n, results.nodes.len(), results.links.len()), (400, 4, 6));
+        assert_eq!(results.joints.len(), 7);
+        assert!(results.nodes.iter().all(|node| node.solves.len() == 2 && node.lost.is_none()));
+        let x: Vec<_> =
+            results.nodes.iter().flat_map(|node| &node.solves).map(|it| &it.x).collect();
+        assert!(x.iter().all(|other| *other == x[0]), "{x:?}");
+        let right = judge(&results, 0.95);
+        assert!(right.links.is_empty(), "{right:?}");
+    }
+}

@@ -1,0 +1,247 @@
+//! A thousand made-up nodes, a tenth of them hostile: no sound one may be named, and each hostile
+//! one must be.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
+use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
+use super::schedule::stages;
+use super::verdict::{State, TOLERANCE, judge};
+
+/// How a hostile node behaves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    /// It tells the x on which all such nodes agree, with a good residual.
+    Collusion,
+    /// Its rates are no numbers.
+    NoNumber,
+    /// It tells rates of every size: here a thousand times those of the others, in another round a
+    /// thousandth.
+    Lies,
+    /// It has another x each time.
+    Unsteady,
+    /// It is right alone and wrong with others.
+    WrongTogether,
+    /// It is slow.
+    Slow,
+    /// Its link is slow.
+    SlowLink,
+    /// It says that all its links are slow, and fails residuals with others.
+    Slander,
+    /// It stops answering after the first round.
+    Silent,
+}
+
+const FAULTS: [Fault; 9] = [
+    Fault::Collusion,
+    Fault::NoNumber,
+    Fault::Lies,
+    Fault::Unsteady,
+    Fault::WrongTogether,
+    Fault::Slow,
+    Fault::SlowLink,
+    Fault::Slander,
+    Fault::Silent,
+];
+
+impl Fault {
+    /// The states that name it.
+    fn names(self) -> &'static [State] {
+        match self {
+            Self::Collusion | Self::NoNumber | Self::Unsteady | Self::WrongTogether => {
+                &[State::Wrong]
+            }
+            Self::Slow | Self::SlowLink | Self::Lies => &[State::Slow],
+            Self::Slander => &[State::Slow, State::Wrong],
+            Self::Silent => &[State::Unreachable],
+        }
+    }
+}
+
+struct World {
+    dice: SplitMix64,
+    faults: Vec<Option<Fault>>,
+}
+
+impl World {
+    fn share(&mut self) -> f64 {
+        (self.dice.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Noise of about normal distribution, with deviation 1.
+    fn noise(&mut self) -> f64 {
+        (0..12).map(|_| self.share()).sum::<f64>() - 6.0
+    }
+
+    fn solve(&mut self, gflops: f64, x: &str) -> Solve {
+        let scaled_residual = Some(0.001 + 0.003 * self.share());
+        Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), wrong: None }
+    }
+
+    fn node(&mut self, index: usize) -> Node {
+        let (processor, gflops) = if index % 5 == 0 { ("old", 400.0) } else { ("new", 1000.0) };
+        // The quality of the chip, then that of the moment.
+        let own = gflops * (1.0 + 0.015 * self.noise());
+        let fault = self.faults[index];
+        let mut solves: Vec<Solve> = (0..3)
+            .map(|round| {
+                let rate = own * (1.0 + 0.003 * self.noise());
+                let sound = self.solve(rate, processor);
+                match fault {
+                    Some(Fault::Collusion) => Solve { x: Some("theirs".into()), ..sound },
+                    Some(Fault::NoNumber) => Solve { gflops: None, ..sound },
+                    Some(Fault::Lies) => {
+                        let times = if round == 0 { 1e3 } else { 1e-3 };
+                        Solve { gflops: Some(rate * times), ..sound }
+                    }
+                    Some(Fault::Unsteady) => {
+                        Solve { x: Some(self.dice.next_u64().to_string()), ..sound }
+                    }
+                    Some(Fault::Slow) => Solve { gflops: Some(0.7 * rate), ..sound },
+                    _ => sound,
+                }
+            })
+            .collect();
+        let lost = (fault == Some(Fault::Silent)).then(|| {
+            solves.truncate(1);
+            "no answer".to_owned()
+        });
+        let ranks = 1;
+        let (processor, blas) = (processor.to_owned(), "OpenBLAS".to_owned());
+        Node {
+            host: format!("n{index}"),
+            kind: Some(Kind { processor, blas, ranks, threads: 64 }),
+            dgemm_gflops: Some(1.2 * own),
+            memory_gigabytes_a_second: Some(300.0 * (1.0 + 0.02 * self.noise())),
+            solves,
+            events: lost.is_none().then(Events::default),
+            lost,
+        }
+    }
+
+    fn link(&mut self, nodes: [usize; 2]) -> Link {
+        let rate = 20.0 * (1.0 + 0.05 * self.noise());
+        let is = |fault| nodes.iter().any(|&node| self.faults[node] == Some(fault));
+        let (is_slow, is_slander) = (is(Fault::SlowLink), is(Fault::Slander));
+        let gigabytes_a_second = match (is(Fault::Silent), is_slow || is_slander) {
+            (true, _) => None,
+            (_, true) => Some(rate / 30.0),
+            _ => Some(rate),
+        };
+        Link { nodes, gigabytes_a_second, microseconds: Some(2.0) }
+    }
+
+    fn joint(&mut self, nodes: Vec<usize>, results: &Results) -> Joint {
+        let faults = self.faults.clone();
+        let has = |fault| nodes.iter().any(|&node| faults[node] == Some(fault));
+        if has(Fault::Silent) {
+            return Joint { nodes, solve: None, lost: Some("no answer".into()) };
+        }
+        let kinds: Vec<&str> = nodes
+            .iter()
+            .map(|&node| results.nodes[node].kind.as_ref().unwrap().processor.as_str())
+            .collect();
+        let is_wrong = has(Fault::WrongTogether) || has(Fault::Unsteady);
+        let mut x = kinds.join(" ");
+        if has(Fault::Collusion) {
+            x = "theirs".to_owned();
+        } else if is_wrong {
+            x = self.dice.next_u64().to_string();
+        }
+        let mut solve = self.solve(900.0, &x);
+        if has(Fault::Slander) {
+            solve.wrong = Some("the scaled residual is NaN".into());
+        }
+        Joint { nodes, solve: Some(solve), lost: None }
+    }
+}
+
+/// Results of `nodes` nodes, a tenth of them hostile.
+fn results(seed: u64, nodes: usize) -> (Results, Vec<Option<Fault>>) {
+    let mut world = World { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
+    let mut hostile = BTreeSet::new();
+    while hostile.len() < nodes / 10 {
+        hostile.insert((world.dice.next_u64() % nodes as u64) as usize);
+    }
+    for node in hostile {
+        let fault = FAULTS[(world.dice.next_u64() % FAULTS.len() as u64) as usize];
+        world.faults[node] = Some(fault);
+    }
+    let mut results = Results { n: 20_000, ..Results::default() };
+    results.nodes = (0..nodes).map(|index| world.node(index)).collect();
+    for team in stages(nodes).into_iter().flatten() {
+        if let [a, b] = team[..] {
+            let link = world.link([a, b]);
+            results.links.push(link);
+        }
+        let joint = world.joint(team, &results);
+        results.joints.push(joint);
+    }
+    (results, world.faults)
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("SKT_HPL_SEED").map_or(1, |text| text.parse().expect("a number"));
+    println!("SKT_HPL_SEED={seed}");
+    seed
+}
+
+#[test]
+fn a_hostile_tenth_of_a_thousand_nodes_is_named_and_no_other() {
+    const WORLDS: u64 = 30;
+    let (first, start) = (seed(), Instant::now());
+    let mut seen = BTreeSet::new();
+    for seed in first..first + WORLDS {
+        let (results, faults) = results(seed, 1000);
+        let verdicts = judge(&results, TOLERANCE);
+        for (index, (verdict, fault)) in verdicts.hosts.iter().zip(&faults).enumerate() {
+            let names: &[State] = fault.map_or(&[State::Ok], Fault::names);
+            assert!(
+                names.contains(&verdict.state),
+                "seed {seed}, n{index}, {fault:?}: {verdict:?}"
+            );
+            seen.insert(verdict.state);
+        }
+        assert_eq!(verdicts.links, [], "seed {seed}");
+    }
+    assert_eq!(seen.len(), State::ALL.len() - 1, "all but those that nothing decides");
+    println!("{WORLDS} x 1000 nodes in {:?}", start.elapsed());
+}
+
+#[test]
+fn a_slow_link_between_sound_nodes_is_named_among_a_thousand() {
+    let seed = seed();
+    let (mut results, faults) = results(seed, 1000);
+    let is_sound = |link: &Link| link.nodes.iter().all(|&node| faults[node].is_none());
+    let slow = results.links.iter().position(is_sound).expect("most are");
+    results.links[slow].gigabytes_a_second = Some(1.0);
+    let verdicts = judge(&results, TOLERANCE);
+    assert_eq!(verdicts.links.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [slow]);
+    for node in results.links[slow].nodes {
+        assert_eq!(verdicts.hosts[node].state, State::Ok, "{:?}", verdicts.hosts[node]);
+    }
+}
+
+#[test]
+fn sound_nodes_are_silent_whatever_the_noise() {
+    let first = seed();
+    for seed in first..first + 200 {
+        let nodes = 2 + (seed % 40) as usize;
+        let mut world = World { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
+        let mut results = Results { n: 1000, ..Results::default() };
+        results.nodes = (0..nodes).map(|index| world.node(index)).collect();
+        for team in stages(nodes).into_iter().flatten() {
+            if let [a, b] = team[..] {
+                let link = world.link([a, b]);
+                results.links.push(link);
+            }
+            let joint = world.joint(team, &results);
+            results.joints.push(joint);
+        }
+        let verdicts = judge(&results, TOLERANCE);
+        assert!(verdicts.are_all_ok(), "seed {seed}: {verdicts:?}");
+    }
+}

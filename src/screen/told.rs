@@ -1,0 +1,192 @@
+//! What the first rank of a node tells rank 0, and what rank 0 tells all ranks.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::results::{Events, Solve};
+use crate::hpl::comm::{Comm, CommError, Tag};
+
+/// The tag of messages to rank 0.
+const TAG_TOLD: Tag = 0x160;
+/// The tag of messages from rank 0.
+const TAG_ORDER: Tag = 0x161;
+/// The longest message in bytes: a longer one is none of ours.
+const MOST_BYTES: u64 = 1 << 24;
+/// Between two looks for messages.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// News of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Told {
+    /// It is ready, and has these rates.
+    Ready {
+        /// DGEMM on all threads.
+        dgemm_gflops: Option<f64>,
+        /// The bandwidth of its memory.
+        memory_gigabytes_a_second: Option<f64>,
+        /// Bytes of memory that are free there, if it tells.
+        free_bytes: Option<u64>,
+    },
+    /// It has solved a system by itself.
+    Solved(Solve),
+    /// It has taken part in a stage of teams.
+    Joined {
+        /// The link to its partner, from the first node of a pair.
+        link: Option<(Option<f64>, Option<f64>)>,
+        /// The system, from the first node of a team.
+        solve: Option<Solve>,
+        /// Why there is none.
+        lost: Option<String>,
+    },
+    /// It is done.
+    Done(Events),
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// What rank 0 says to all ranks before each part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Order {
+    /// Solve systems of this order.
+    Solve {
+        /// The order.
+        n: usize,
+        /// How many, each node by itself.
+        rounds: usize,
+        /// The longest time for all of them.
+        seconds: f64,
+    },
+    /// Work in the teams of the next stage.
+    Join {
+        /// Nodes that do not take part.
+        lost: Vec<usize>,
+        /// The longest time.
+        seconds: f64,
+    },
+    /// Tell what was counted.
+    Count,
+    /// End, with this exit code.
+    End(u8),
+}
+
+/// Sends a message as JSON: plain data.
+///
+/// # Errors
+/// When the rank cannot be reached in time.
+fn send<C: Comm, T: Serialize>(
+    world: &C,
+    message: &T,
+    to: usize,
+    tag: Tag,
+) -> Result<(), CommError> {
+    let bytes = serde_json::to_vec(message).expect("plain data");
+    world.send(&[bytes.len() as u64], to, tag)?;
+    world.send(&bytes, to, tag)
+}
+
+/// Receives a message.
+///
+/// # Errors
+/// When it does not come in time, or is none of ours.
+fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Result<T, CommError> {
+    let mut len = [0u64];
+    world.recv(&mut len, from, tag)?;
+    let wrong = |what: String| CommError::Transport { call: "screen", what };
+    if len[0] > MOST_BYTES {
+        return Err(wrong(format!("rank {from} sends {} bytes", len[0])));
+    }
+    let mut bytes = vec![0u8; len[0] as usize];
+    world.recv(&mut bytes, from, tag)?;
+    serde_json::from_slice(&bytes).map_err(|why| wrong(format!("rank {from} sends {why}")))
+}
+
+/// Tells rank 0.
+///
+/// # Errors
+/// When rank 0 cannot be reached.
+pub fn tell<C: Comm>(world: &C, told: &Told) -> Result<(), CommError> {
+    send(world, told, 0, TAG_TOLD)
+}
+
+/// Sends an order to a rank.
+///
+/// # Errors
+/// When the rank cannot be reached.
+pub fn order<C: Comm>(world: &C, order: &Order, to: usize) -> Result<(), CommError> {
+    send(world, order, to, TAG_ORDER)
+}
+
+/// Waits for the next order of rank 0.
+///
+/// # Errors
+/// When it does not come in time.
+pub fn await_order<C: Comm>(world: &C) -> Result<Order, CommError> {
+    receive(world, 0, TAG_ORDER)
+}
+
+/// Waits for news of the ranks that `is_awaited` names, until none is or `until` has come. Calls
+/// `take` with each, which may change what is awaited.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn collect<C: Comm>(
+    world: &C,
+    until: Instant,
+    mut awaited: Vec<usize>,
+    mut take: impl FnMut(usize, Told) -> bool,
+) -> Result<Vec<usize>, CommError> {
+    while !awaited.is_empty() {
+        let (mut still, mut is_idle) = (Vec::new(), true);
+        for rank in awaited {
+            if !world.probe(rank, TAG_TOLD)? {
+                still.push(rank);
+                continue;
+            }
+            is_idle = false;
+            if take(rank, receive(world, rank, TAG_TOLD)?) {
+                still.push(rank);
+            }
+        }
+        awaited = still;
+        if Instant::now() > until {
+            break;
+        }
+        if is_idle {
+            std::thread::sleep(LOOK_PAUSE);
+        }
+    }
+    Ok(awaited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpl::comm::threads::run as run_ranks;
+
+    #[test]
+    fn news_of_all_comes_and_who_is_silent_is_returned() {
+        let silent = run_ranks(4, |world| {
+            if world.rank() > 0 {
+                if world.rank() < 3 {
+                    tell(&world, &Told::Failed(format!("of {}", world.rank()))).unwrap();
+                }
+                assert_eq!(await_order(&world).unwrap(), Order::End(1));
+                return Ok::<_, CommError>(Vec::new());
+            }
+            let until = Instant::now() + Duration::from_millis(200);
+            let mut said = Vec::new();
+            let take = |rank, told| {
+                said.push((rank, told));
+                false
+            };
+            let silent = collect(&world, until, vec![1, 2, 3], take).unwrap();
+            said.sort_by_key(|(rank, _)| *rank);
+            let words = |rank| (rank, Told::Failed(format!("of {rank}")));
+            assert_eq!(said, [words(1), words(2)]);
+            (1..4).for_each(|rank| order(&world, &Order::End(1), rank).unwrap());
+            Ok(silent)
+        });
+        assert_eq!(silent[0], Ok(vec![3]));
+    }
+}

@@ -1,0 +1,162 @@
+//! `skt-hpl screen` under a real `mpirun`, with ranks that stand for nodes, of which some are slow,
+//! wrong or stopped. The rates are compared with a tolerance that a busy machine does not reach.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::large_machine;
+use crate::mpirun::mpirun;
+use crate::report_schema::Schema;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// A screening that takes longer hangs.
+const HANG_LIMIT: Duration = Duration::from_secs(300);
+
+/// How a screening ended.
+struct Ended {
+    code: Option<i32>,
+    text: String,
+    document: Value,
+}
+
+impl Ended {
+    /// The states of the nodes by their numbers.
+    fn states(&self) -> BTreeMap<String, String> {
+        let hosts = self.document["hosts"].as_array().expect("hosts");
+        let state = |host: &Value| {
+            let name = host["host"].as_str().expect("a name").rsplit('/').next().expect("a rank");
+            (name.to_owned(), host["state"].as_str().expect("a state").to_owned())
+        };
+        hosts.iter().map(state).collect()
+    }
+
+    /// Asserts that these nodes have these states, and that all others are well.
+    #[track_caller]
+    fn names(&self, bad: &[(&str, &str)]) {
+        let bad: BTreeMap<&str, &str> = bad.iter().copied().collect();
+        for (node, state) in self.states() {
+            let want = bad.get(node.as_str()).unwrap_or(&"ok");
+            assert_eq!(state, *want, "node {node}\n{}", self.text);
+        }
+        assert_eq!(self.code, Some(i32::from(!bad.is_empty())), "{}", self.text);
+    }
+}
+
+fn command(ranks: usize, folder: &std::path::Path) -> Command {
+    let mut command = mpirun(ranks);
+    command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+    command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(["screen", "--by-rank", "--n", "1000"]);
+    command.args(["--time", "5s", "--tolerance", "0.8", "--threads", "1"]);
+    command.args(["--json", "screen.json"]).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Waits for the end of a screening.
+fn end(mut child: Child, folder: &std::path::Path) -> Ended {
+    let start = Instant::now();
+    let out = child.stdout.take().expect("piped");
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        BufReader::new(out).read_to_string(&mut text).expect("text");
+        text
+    });
+    let code = loop {
+        match child.try_wait().expect("our child") {
+            Some(status) => break status.code(),
+            None if start.elapsed() > HANG_LIMIT => {
+                let _ = child.kill();
+                panic!("no end in {HANG_LIMIT:?}");
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let text = reader.join().expect("a reader");
+    let document = fs::read(folder.join("screen.json")).unwrap_or_default();
+    let document = serde_json::from_slice(&document).unwrap_or_else(|_| panic!("{code:?}: {text}"));
+    Schema::new(include_str!("../../docs/screen.schema.json")).check(&document);
+    Ended { code, text, document }
+}
+
+fn screen(faults: &[(&str, &str)]) -> Ended {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = command(4, folder.path());
+    if !faults.is_empty() {
+        large_machine::slow(&mut command, faults);
+    }
+    let mut child = command.spawn().expect("mpirun");
+    // Nobody reads what the launcher says of exit codes.
+    let err = child.stderr.take().expect("piped");
+    std::thread::spawn(move || {
+        BufReader::new(err).lines().map_while(Result::ok).for_each(|line| eprintln!("{line}"));
+    });
+    end(child, folder.path())
+}
+
+#[test]
+fn sound_nodes_are_silent() {
+    let ended = screen(&[]);
+    ended.names(&[]);
+    assert_eq!(ended.document["links"].as_array().unwrap().len(), 6);
+    let all_x = ended.document["hosts"].as_array().unwrap().iter();
+    let all_x = all_x.flat_map(|host| host["solves"].as_array().unwrap());
+    let different: std::collections::BTreeSet<&str> =
+        all_x.map(|solve| solve["x"].as_str().expect("x")).collect();
+    assert_eq!(different.len(), 1, "the same system has the same x");
+}
+
+#[test]
+fn a_slow_node_is_named_and_no_other() {
+    screen(&[("TIMES", "60"), ("RANK", "2")]).names(&[("2", "slow")]);
+}
+
+#[test]
+fn a_wrong_node_is_named_and_no_other() {
+    screen(&[("FLIP", "40"), ("SEED", "3"), ("RANK", "1")]).names(&[("1", "wrong")]);
+}
+
+/// The first rank leads: its faults are found like those of others.
+#[test]
+fn the_leader_itself_is_named() {
+    screen(&[("FLIP", "40"), ("SEED", "5"), ("RANK", "0")]).names(&[("0", "wrong")]);
+}
+
+#[test]
+fn a_node_that_stops_is_named_and_holds_nobody_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut child = command(3, folder.path()).arg("--progress=plain").spawn().expect("mpirun");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let begun = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("round 1")));
+    assert!(begun.is_some(), "it ends without a round");
+    let stopped = rank_of(child.id() as i32, 1).expect("rank 1");
+    kill(Pid::from_raw(stopped), Signal::SIGSTOP).expect("our process");
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+    let ended = end(child, folder.path());
+    ended.names(&[("1", "unreachable")]);
+    assert!(ended.text.contains("no answer while"), "{}", ended.text);
+}
+
+/// The process of a rank below the launcher `launcher`.
+fn rank_of(launcher: i32, rank: usize) -> Option<i32> {
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let is_below = |pid: i32| {
+        let above = |pid: &i32| parent(*pid).filter(|parent| *parent > 1);
+        std::iter::successors(Some(pid), above).any(|pid| pid == launcher)
+    };
+    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
+    let is_rank = |pid: i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|&pid| is_rank(pid) && is_below(pid))
+}

@@ -103,7 +103,7 @@ pub struct ScreenArgs {
 
 fn parse_time(text: &str) -> Result<f64, String> {
     let seconds = parse_seconds(text).map_err(|why| why.to_string())?;
-    let is_legal = seconds >= 1.0 && seconds <= 86_400.0;
+    let is_legal = (1.0..=86_400.0).contains(&seconds);
     is_legal.then_some(seconds).ok_or_else(|| "1s to 1d".to_owned())
 }
 

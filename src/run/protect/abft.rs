@@ -500,7 +500,7 @@ impl abft::Hook for Pieces {
 }
 
 /// The solver's watcher: reports the progress of the run, and keeps its state and its images.
-struct RunWatcher<'t, 'a, C: Comm> {
+struct RunWatcher<'t, 'g, 'a, C: Comm> {
     checkpointer: &'t mut NodeCheckpointer<'a, C>,
     recovered: Option<Recovered>,
     /// The level whose images this start resumes from, if any.
@@ -522,7 +522,7 @@ struct RunWatcher<'t, 'a, C: Comm> {
     /// Whether images have been written to measure their time.
     has_learnt: bool,
     /// Brings the rates of all ranks' products to rank 0.
-    watch: Option<RateWatch<'t, C>>,
+    watch: Option<RateWatch<'g, C>>,
     /// The rates of this rank's products, once it has some.
     rates: Option<Rates>,
 }
@@ -544,7 +544,7 @@ struct Told {
     unverified: Vec<Unverified>,
 }
 
-impl<'t, 'a, C: Comm> RunWatcher<'t, 'a, C> {
+impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// The watcher of a solver that resumes from what `carried` has recovered, or generates its
     /// system.
     fn new(
@@ -552,7 +552,7 @@ impl<'t, 'a, C: Comm> RunWatcher<'t, 'a, C> {
         seconds: &'t Seconds<'t>,
         spec: &'t TestSpec,
         observer: &'t mut dyn Observer,
-        watch: Option<RateWatch<'t, C>>,
+        watch: Option<RateWatch<'g, C>>,
     ) -> Self {
         match carried.recovered {
             // The phase `generate` would say that there is nothing to go back to yet.
@@ -695,7 +695,7 @@ impl<'t, 'a, C: Comm> RunWatcher<'t, 'a, C> {
     }
 }
 
-impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
+impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(|error| solve_error(0, error))?;
         let of_row = |&abft::Unverified { row, columns: (first_column, last_column) }: &_| {

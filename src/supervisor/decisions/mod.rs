@@ -199,7 +199,7 @@ impl Machine {
     fn begin(&mut self) {
         if self.rules.readmit {
             let back = self.state.pool.readmit();
-            back.iter().for_each(|name| drop(self.state.charged.remove(name)));
+            self.state.charged.retain(|name, _| !back.contains(name));
             if !back.is_empty() {
                 self.say("readmit", format!("in again as spares: {}", back.join(", ")));
             }

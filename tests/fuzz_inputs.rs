@@ -505,6 +505,7 @@ fn beat() -> Beat {
         elapsed_seconds: 1.25,
         exit: None,
         report_lines: None,
+        charges: Vec::new(),
     }
 }
 

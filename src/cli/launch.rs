@@ -237,7 +237,9 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     {
         return Err(LaunchError::Address { host: host.name.clone() });
     }
-    say_what_is_survived(&pool, ranks, &checked.spec, &settings);
+    let rows = checksum_rows(&checked.spec, ranks);
+    say_what_is_survived(&pool, ranks, &settings, rows.clone());
+    let losable = shape::losable(&pool, ranks, &settings, rows);
     let rank_bytes = rank_bytes(&pool, ranks, &checked.spec, &settings);
     Ok(Options {
         launcher,
@@ -267,16 +269,27 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         head_lost: args.head_lost,
         readmit: wanted.is_set(Launching::Readmit),
         start_over: wanted.is_set(Launching::StartOver),
+        replace_suspects: wanted.is_set(Launching::ReplaceSuspects),
+        losable,
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
         json: wanted.path(Launching::Json),
     })
 }
 
-/// Reports how many losses the groups of ranks on these nodes survive, for the largest grid.
-fn say_what_is_survived(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) {
+/// The process rows of the largest grid, if it has checksums and takes all ranks.
+fn checksum_rows(spec: &RunSpec, ranks: usize) -> Option<Vec<Vec<usize>>> {
     let largest = spec.tests().into_iter().max_by_key(TestSpec::ranks);
     let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
-    let rows = rows.map(|test| protect::process_rows(&test));
+    rows.map(|test| protect::process_rows(&test))
+}
+
+/// Reports how many losses the groups of ranks on these nodes survive, for the largest grid.
+fn say_what_is_survived(
+    pool: &Pool,
+    ranks: usize,
+    settings: &Settings,
+    rows: Option<Vec<Vec<usize>>>,
+) {
     let shape = shape::judge(pool, ranks, settings, rows);
     if !shape.summary.is_empty() {
         output::say(format_args!("{}", shape.summary));

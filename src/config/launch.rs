@@ -96,6 +96,12 @@ settings! {
         default: "false",
         what: "start over from the seed when more is lost than can be rebuilt",
     }
+    ReplaceSuspects {
+        key: "replace_suspects", heading: WATCH, written: Written::Flag, legal: "true, false",
+        default: "false",
+        what: "with --ft abft: replace a node by a spare once two checks have found wrong numbers \
+               that it has computed; it is out until --readmit",
+    }
     State {
         key: "state", heading: WATCH, metavar: "FOLDER", legal: "a folder",
         default: "skt-hpl.launch", example: "/home/me/run7",

@@ -40,6 +40,9 @@ const INTERVAL_SECONDS: f64 = 1.0;
 /// each rank begins later than the one before it by the time of one record.
 const WAIT_RECORDS_A_SECOND: f64 = 100.0;
 
+/// The most ranks whose charges a record has: a line must not grow without bound.
+const MOST_CHARGED: usize = 64;
+
 /// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Beat {
@@ -76,6 +79,24 @@ pub struct Beat {
     /// report is whole.
     #[serde(default)]
     pub report_lines: Option<u64>,
+    /// The wrong numbers of this start that certainly come from a rank.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charges: Vec<Charge>,
+}
+
+/// Wrong numbers in the matrix that certainly come from a rank, in all checks of a start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// The rank's host.
+    pub host: String,
+    /// The rank's number in the run.
+    pub rank: usize,
+    /// Number of checks that have found wrong numbers of the rank.
+    pub checks: u64,
+    /// Number of rows that were recomputed.
+    pub rows: u64,
+    /// Columns eliminated at the first of these checks.
+    pub first_column: usize,
 }
 
 impl Beat {
@@ -110,6 +131,20 @@ impl Beat {
         let is_other = self.turn_to(phase);
         self.steps += u64::from(!is_other);
         is_other
+    }
+
+    /// Adds a charge to those of the same rank.
+    fn charge(&mut self, new: Charge) {
+        let is_full = self.charges.len() == MOST_CHARGED;
+        let is_same = |old: &&mut Charge| (&old.host, old.rank) == (&new.host, new.rank);
+        match self.charges.iter_mut().find(is_same) {
+            Some(old) => {
+                old.checks += new.checks;
+                old.rows += new.rows;
+            }
+            None if is_full => {}
+            None => self.charges.push(new),
+        }
     }
 
     /// The record in a line, and the text before it: an unfinished line of progress may precede it.
@@ -193,6 +228,7 @@ fn any_heart() -> Option<&'static Heart> {
                 elapsed_seconds: f64::NEG_INFINITY,
                 exit: None,
                 report_lines: None,
+                charges: Vec::new(),
             };
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
@@ -306,6 +342,17 @@ pub fn step(name: &str) {
     }
 }
 
+/// Reports what a check has found to come from a rank; all later records say so, too. Rank 0 writes
+/// at once.
+pub fn charge(new: Charge) {
+    if let Some(heart) = heart() {
+        heart.beat(|beat| {
+            beat.charge(new);
+            true
+        });
+    }
+}
+
 /// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
 /// later records say so, too, and that standard output has `report_lines` lines of the report.
 pub fn reported(exit: Exit, report_lines: u64) {
@@ -348,6 +395,7 @@ mod tests {
             elapsed_seconds: 1.25,
             exit: None,
             report_lines: None,
+            charges: Vec::new(),
         }
     }
 
@@ -377,6 +425,17 @@ mod tests {
         assert_eq!((beat.steps, beat.elapsed_seconds), (11, 2.5));
         assert!(beat.is_due(2.6, |beat| beat.turn_to("factor")));
         assert_eq!(beat.steps, 0);
+    }
+
+    #[test]
+    fn charges_against_a_rank_are_summed_up_and_ranks_are_bounded() {
+        let charge =
+            |rank, rows| Charge { host: "n".into(), rank, checks: 1, rows, first_column: 8 };
+        let mut beat = beat();
+        (0..100).for_each(|rank| beat.charge(charge(rank, 2)));
+        beat.charge(Charge { first_column: 64, ..charge(3, 5) });
+        assert_eq!(beat.charges.len(), MOST_CHARGED);
+        assert_eq!(beat.charges[3], Charge { checks: 2, ..charge(3, 7) });
     }
 
     #[test]

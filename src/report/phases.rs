@@ -218,12 +218,21 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
 fn mended_line(mended: &Mended) -> String {
     let Mended { host, rank, rows, first_row, first_column, last_column, .. } = mended;
     let rows_word = if *rows == 1 { "row" } else { "rows" };
+    if mended.is_origin {
+        return format!(
+            "# wrong: {host} rank {rank}: {rows} {rows_word} mended, first at column {first_column}"
+        );
+    }
     let at = if first_column == last_column {
         format!("column {first_column}")
     } else {
         format!("columns {first_column} to {last_column}")
     };
-    format!("# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}")
+    format!(
+        "# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}; the wrong \
+         number is of this rank or of another one of process column {}",
+        mended.process_column
+    )
 }
 
 /// Describes a process column that the checksums have replaced.
@@ -405,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_mended_rank_has_a_line_of_fixed_form() {
-        let mended = |rows: u64, last_column: usize| Mended {
+        let mended = |rows: u64, last_column: usize, is_origin: bool| Mended {
             host: "n2".into(),
             rank: 5,
             process_row: 1,
@@ -414,22 +423,26 @@ mod tests {
             first_row: 1500,
             first_column: 640,
             last_column,
+            checks: 1,
+            is_origin,
         };
         let protection = Protection {
             method: Method::Abft.name().into(),
             checks: 9,
-            mended_rows: 4,
-            mended: vec![mended(3, 640), mended(1, 704)],
+            mended_rows: 6,
+            mended: vec![mended(3, 640, true), mended(1, 640, false), mended(2, 704, false)],
             ..Protection::default()
         };
         let lines = table(&TestRecord { protection: Some(protection), ..record() }, None);
         let at = lines.iter().position(|line| line.starts_with("# checks:")).expect("checks");
+        let or = "; the wrong number is of this rank or of another one of process column 1";
         let want = [
-            "# mended: n2 rank 5: 3 rows, first row 1500, at column 640",
-            "# mended: n2 rank 5: 1 row, first row 1500, at columns 640 to 704",
+            "# wrong: n2 rank 5: 3 rows mended, first at column 640".to_owned(),
+            format!("# mended: n2 rank 5: 1 row, first row 1500, at column 640{or}"),
+            format!("# mended: n2 rank 5: 2 rows, first row 1500, at columns 640 to 704{or}"),
         ];
-        assert_eq!(lines[at + 1..at + 3], want);
-        assert!(lines[at].ends_with("computed anew: 4"), "{}", lines[at]);
+        assert_eq!(lines[at + 1..at + 4], want);
+        assert!(lines[at].ends_with("computed anew: 6"), "{}", lines[at]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub struct Protection {
     #[serde(default)]
     pub mended_rows: u64,
     /// The ranks whose wrong rows were recomputed, as far as it is certain that the wrong numbers
-    /// come from them; at most [`Self::MENDED_KEPT`].
+    /// come from their process columns; at most [`Self::MENDED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mended: Vec<Mended>,
     /// The process rows in which data was decoded while no checksum was left to verify it; at most
@@ -155,7 +155,8 @@ impl Protection {
 }
 
 /// A rank whose wrong rows of the matrix were recomputed. A wrong number spreads to lower rows of
-/// its process column, so several ranks of that column may be listed because of one number.
+/// its process column, so several ranks of that column may be listed because of one number. The
+/// checks that name the rank as the origin and those that do not have an entry each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mended {
     /// The rank's host.
@@ -174,6 +175,13 @@ pub struct Mended {
     pub first_column: usize,
     /// Columns eliminated at the last of these checks.
     pub last_column: usize,
+    /// Number of these checks.
+    #[serde(default)]
+    pub checks: u64,
+    /// Whether the wrong numbers certainly come from this rank. Otherwise another rank of its
+    /// process column may have sent them.
+    #[serde(default)]
+    pub is_origin: bool,
 }
 
 /// A process row in which data was decoded while no checksum was left to verify it: a wrong number

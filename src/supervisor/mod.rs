@@ -102,6 +102,10 @@ pub struct Options {
     pub readmit: bool,
     /// Whether the run starts over when more is lost than can be rebuilt.
     pub start_over: bool,
+    /// Whether nodes that have computed wrong numbers again are replaced.
+    pub replace_suspects: bool,
+    /// Of each node in use, in order, whether the checksums can rebuild what its ranks have.
+    pub losable: Vec<bool>,
     /// When the time of the run ends, in seconds since 1970.
     pub end_unix: Option<f64>,
     /// The file for the JSON record of the run.

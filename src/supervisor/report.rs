@@ -62,6 +62,12 @@ pub fn timelines(state: &SupervisorState) -> Vec<String> {
 
 /// The whole record of a run as JSON.
 pub fn account(state: &SupervisorState) -> Value {
+    let charged = state.charged.iter().map(|(host, charged)| {
+        let mut value = serde_json::to_value(charged).expect("plain");
+        value["host"] = json!(host);
+        value
+    });
+    let charged: Vec<Value> = charged.collect();
     let failures: Vec<Value> = state
         .failures
         .iter()
@@ -84,6 +90,7 @@ pub fn account(state: &SupervisorState) -> Value {
         "written_unix": state.written_unix,
         "starts": state.start,
         "nodes": state.pool,
+        "charged": charged,
         "failures": failures,
     })
 }

@@ -68,6 +68,33 @@ pub fn judge(
     Shape { summary, warnings }
 }
 
+/// Of each node in use, in order, whether the checksums of `rows` can rebuild what its ranks have.
+/// Without checksums nothing tells that a node computes wrong, and none is.
+pub fn losable(
+    pool: &Pool,
+    ranks: usize,
+    settings: &Settings,
+    rows: Option<Vec<Vec<usize>>>,
+) -> Vec<bool> {
+    let none = vec![false; pool.active.len()];
+    let Some(members) = rows.filter(|_| settings.method_for(ranks) != Method::None) else {
+        return none;
+    };
+    let domains = domains(&pool.active, ranks, settings);
+    let Settings { parities, allow_shared_domains, .. } = *settings;
+    let Ok(placed) = group::place(&domains, &members, parities, allow_shared_domains) else {
+        return none;
+    };
+    let mut first = 0;
+    let is_losable = |host: &Host| {
+        let here = &placed.ranks[first.min(ranks)..(first + host.slots).min(ranks)];
+        first += host.slots;
+        let lost = |row: &Vec<usize>| row.iter().filter(|rank| here.contains(rank)).count();
+        members.iter().all(|row| lost(row) <= parities)
+    };
+    pool.active.iter().map(is_losable).collect()
+}
+
 /// The failure domain of each rank.
 fn domains(hosts: &[Host], ranks: usize, settings: &Settings) -> Vec<String> {
     let of_host = |host: &Host| vec![settings.domain_of(&host.name); host.slots];
@@ -200,6 +227,24 @@ mod tests {
         let two = warned("n1 n2 n3 n4", "s1", 1, &settings(1, &racks));
         assert_eq!(two, "the loss of failure domain b takes 2 nodes; 1 spare(s) are elsewhere");
         assert_eq!(warned("n1 n2 n3 n4", "s1 s2", 1, &settings(1, &racks)), "");
+    }
+
+    #[test]
+    fn a_node_is_losable_where_no_process_row_has_more_of_it_than_parities() {
+        let rows = vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
+        let losable = |slots: usize, active: &str, parities: usize| {
+            let settings = Settings { method: Method::Abft, ..settings(parities, &[]) };
+            let shared = Settings { allow_shared_domains: true, ..settings };
+            losable(&Pool::new(hosts(active, slots), vec![]), 8, &shared, Some(rows.clone()))
+        };
+        // Two ranks of a node go to two process rows.
+        assert_eq!(losable(2, "a b c d", 1), [true; 4]);
+        assert_eq!(losable(4, "a b", 1), [false; 2]);
+        assert_eq!(losable(4, "a b", 2), [true; 2]);
+        // A node whose slots are not used, or in part.
+        assert_eq!(losable(6, "a b c", 2), [false, true, true]);
+        let pool = Pool::new(hosts("a b", 4), vec![]);
+        assert_eq!(super::losable(&pool, 8, &settings(1, &[]), None), [false; 2]);
     }
 
     #[test]

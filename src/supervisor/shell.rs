@@ -98,6 +98,8 @@ impl Shell {
             restarts_max: options.restarts_max,
             readmit: options.readmit,
             start_over: options.start_over,
+            replace_suspects: options.replace_suspects,
+            losable: options.losable.clone(),
             networks: options.networks.clone(),
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };

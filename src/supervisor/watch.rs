@@ -292,6 +292,7 @@ mod tests {
             elapsed_seconds: 0.0,
             exit: None,
             report_lines: None,
+            charges: Vec::new(),
         }
     }
 

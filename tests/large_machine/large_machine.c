@@ -8,6 +8,7 @@
  *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
  *   SKT_LARGE_TIMES=F           each call of the BLAS takes F times as long, with the core at work
  *   SKT_LARGE_FLIP=N            about every N-th product of this rank has one wrong number
+ *   SKT_LARGE_FLIP_GFLOP=G      about one number is wrong for each G * 10^9 operations of products
  *   SKT_LARGE_SEED=S            which numbers these are
  *   SKT_LARGE_LOG=PATH          a line for each wrong number is added to this file
  *   SKT_LARGE_RANK=R            only rank R of the job
@@ -34,6 +35,7 @@
 #include <unistd.h>
 
 static double gflops, sync_seconds, write_rate, linger_seconds, times, after_operations;
+static double flip_operations;
 static uint64_t flip_every, flip_seed;
 static const char *from_path, *log_path;
 static int is_meant;
@@ -65,6 +67,7 @@ __attribute__((constructor)) static void begin(void) {
     times = number("SKT_LARGE_TIMES");
     after_operations = 1e9 * number("SKT_LARGE_AFTER_GFLOP");
     flip_every = (uint64_t)number("SKT_LARGE_FLIP");
+    flip_operations = 1e9 * number("SKT_LARGE_FLIP_GFLOP");
     flip_seed = (uint64_t)number("SKT_LARGE_SEED");
     log_path = getenv("SKT_LARGE_LOG");
 }
@@ -141,8 +144,10 @@ static uint64_t dice(void) {
 
 /* Flips one of the high bits of one number of a product, as a core or a memory cell may do. Bit 62
  * is left alone: it would make infinities of most numbers. */
-static void flip(double *c, int m, int n, int ldc) {
-    if (!flip_every || !is_now() || m < 1 || n < 1 || dice() % flip_every != 0) return;
+static void flip(double *c, int m, int n, int k, int ldc) {
+    if ((!flip_every && flip_operations <= 0) || !is_now() || m < 1 || n < 1) return;
+    if (flip_every && dice() % flip_every != 0) return;
+    if (flip_operations > 0 && dice() * 0x1p-64 * flip_operations > 2.0 * m * n * k) return;
     int i = dice() % m, j = dice() % n, bit = 44 + dice() % 18;
     uint64_t *word = (uint64_t *)(c + i + (size_t)j * ldc);
     *word ^= 1ull << bit;
@@ -168,7 +173,7 @@ void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
     double begun = now();
     real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, la, lb);
     compute(2.0 * *m * *n * *k, begun);
-    flip(c, *m, *n, *ldc);
+    flip(c, *m, *n, *k, *ldc);
 }
 
 void dtrsm_(const char *side, const char *uplo, const char *ta, const char *diag, const int *m,

@@ -47,3 +47,13 @@ pub fn slow(command: &mut Command, times: &[(&str, &str)]) {
     command.env("LD_PRELOAD", library());
     command.envs(times.iter().map(|(name, value)| (format!("SKT_LARGE_{name}"), value)));
 }
+
+/// Flags of `launch` by which Open MPI's ranks on nodes that share the folder `here`, which they call
+/// `there`, get what these variables say, which are named without their `SKT_LARGE_`.
+pub fn launch_flags(here: &Path, there: &str, variables: &[(&str, &str)]) -> String {
+    fs::copy(library(), here.join("large_machine.so")).expect("a folder of the test");
+    let preload = format!("LD_PRELOAD={there}/large_machine.so");
+    let variables = variables.iter().map(|(name, value)| format!("SKT_LARGE_{name}={value}"));
+    let exported = |variable| format!("--launcher-arg=-x --launcher-arg={variable} ");
+    std::iter::once(preload).chain(variables).map(exported).collect()
+}

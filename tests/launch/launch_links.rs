@@ -154,10 +154,7 @@ const METHODS: [(&str, usize); 6] = [
 /// Flags of `launch` that give its ranks a slow BLAS: the columns at which nodes are lost come on
 /// any machine some seconds after the start, and before the end.
 fn slow_ranks(cluster: &Alone) -> String {
-    let library = cluster.shared().join("large_machine.so");
-    std::fs::copy(large_machine::library(), library).expect("the box's folder");
-    let exported = |variable: &str| format!("--launcher-arg=-x --launcher-arg={variable} ");
-    exported(&format!("LD_PRELOAD={SHARED}/large_machine.so")) + &exported("SKT_LARGE_GFLOPS=2")
+    large_machine::launch_flags(&cluster.shared(), SHARED, &[("GFLOPS", "2")])
 }
 
 impl Case {

@@ -23,3 +23,4 @@ mod launch_mpich;
 mod launch_run;
 mod launch_slurm;
 mod launch_ssh;
+mod launch_wrong;

@@ -184,10 +184,9 @@ fn a_flipped_bit_is_told_or_mended() {
     let ended = job.start(&[]);
     assert!(ended.ok && ended.text.contains("computed anew: 1"), "{}", ended.text);
     let lines: Vec<&str> =
-        ended.text.lines().filter(|line| line.starts_with("# mended: ")).collect();
-    let [line] = lines[..] else { panic!("{}", ended.text) };
-    let begin = format!("# mended: {} rank 1: 1 row, first row ", host());
-    assert!(line.starts_with(&begin) && line.ends_with(", at column 512"), "{line}");
+        ended.text.lines().filter(|line| line.starts_with("# wrong: ")).collect();
+    let want = format!("# wrong: {} rank 1: 1 row mended, first at column 512", host());
+    assert_eq!(lines, [want], "{}", ended.text);
     job.assert_nothing_is_left();
 
     let job = hpl((1, 2, 1, 300), 2, "unnoticed", &format!("--ft self {flip}"));

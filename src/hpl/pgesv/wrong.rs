@@ -47,7 +47,8 @@ pub enum NotMended {
     Rebuilt,
     /// No single process column explains the wrong numbers.
     Scattered,
-    /// Recomputed rows are wrong again.
+    /// Recomputed rows are wrong again. A wrong L, which leaves something below the diagonal of a
+    /// panel, shows like this until the panel's group ends.
     Again,
     /// The column was eliminated before a check.
     Eliminated,
@@ -82,7 +83,10 @@ impl fmt::Display for NotMended {
             Self::Scattered => {
                 "No single process column explains it, so it can be neither located nor mended"
             }
-            Self::Again => "What was computed anew is wrong again",
+            Self::Again => {
+                "What was computed anew is wrong again: its panel had been factored, too late to mend \
+                 it, or more numbers go wrong"
+            }
             Self::Eliminated => {
                 "Its column had been eliminated when it was noticed, too late to mend it"
             }

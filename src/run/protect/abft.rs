@@ -28,7 +28,7 @@ use super::settings::Settings;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, memory_split, process_rows, region_shape, state_bytes,
 };
-use super::wrong::{Images, Wrong, note_mended};
+use super::wrong::{Images, Wrong, charge_origins, charge_suspect, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, FoundRun};
@@ -336,6 +336,7 @@ impl<'a, C: Comm> Carried<'a, C> {
             let finished = self.checkpointer.finish_images();
             finished.map_err(|error| solve_error(0, error))?;
         }
+        charge_suspect(wrong, &self.hosts);
         let reports = self.checkpointer.level_reports().into_iter();
         let newest = reports.max_by_key(|report| report.complete_epoch);
         let images = newest.filter(|report| report.complete_epoch > 0).map(|report| Images {
@@ -760,6 +761,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, C> {
         self.told.checks += 1;
         self.told.mended_rows += found.mended_rows as u64;
         note_mended(&mut self.told.mended, &found.mended, self.hosts);
+        charge_origins(&found.mended, self.hosts);
     }
 
     fn back_substitutes(&mut self) {

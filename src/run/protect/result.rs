@@ -206,6 +206,8 @@ mod tests {
                         first_row: 10_000_000,
                         first_column: 10_000_000,
                         last_column: 10_000_000,
+                        checks: u64::MAX,
+                        is_origin: false,
                     };
                     Protection::MENDED_KEPT
                 ],

@@ -6,6 +6,7 @@ use super::segments::store_flag;
 use super::settings::Settings;
 use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
 use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
+use crate::report::heartbeat::{self, Charge};
 use crate::report::record::{Mended, Protection};
 
 /// Wrong numbers that end a run, with what to do about them.
@@ -105,22 +106,57 @@ fn another_time(why: NotMended, settings: &Settings) -> Option<String> {
 
 /// Adds the ranks whose rows one check has recomputed to those of earlier checks.
 pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[MendedRank], hosts: &[String]) {
-    for &MendedRank { rank, process_row, process_column, rows, first_row, column } in ranks {
-        if let Some(mended) = list.iter_mut().find(|mended| mended.rank == rank) {
+    for &MendedRank { rank, process_row, process_column, rows, first_row, column, is_origin } in
+        ranks
+    {
+        let is_same = |mended: &&mut Mended| (mended.rank, mended.is_origin) == (rank, is_origin);
+        if let Some(mended) = list.iter_mut().find(is_same) {
             mended.rows += rows as u64;
+            mended.checks += 1;
             mended.last_column = column;
-        } else if list.len() < Protection::MENDED_KEPT {
-            list.push(Mended {
-                host: hosts[rank].clone(),
-                rank,
-                process_row,
-                process_column,
-                rows: rows as u64,
-                first_row,
-                first_column: column,
-                last_column: column,
-            });
+            continue;
         }
+        let mended = Mended {
+            host: hosts[rank].clone(),
+            rank,
+            process_row,
+            process_column,
+            rows: rows as u64,
+            first_row,
+            first_column: column,
+            last_column: column,
+            checks: 1,
+            is_origin,
+        };
+        if list.len() < Protection::MENDED_KEPT {
+            list.push(mended);
+        } else if is_origin && let Some(other) = list.iter_mut().rfind(|other| !other.is_origin) {
+            *other = mended;
+        }
+    }
+}
+
+/// Tells a supervisor of the ranks that certainly gave the wrong numbers of a check.
+pub(super) fn charge_origins(ranks: &[MendedRank], hosts: &[String]) {
+    for rank in ranks.iter().filter(|rank| rank.is_origin) {
+        heartbeat::charge(Charge {
+            host: hosts[rank.rank].clone(),
+            rank: rank.rank,
+            checks: 1,
+            rows: rank.rows as u64,
+            first_column: rank.column,
+        });
+    }
+}
+
+/// Tells a supervisor of the rank that gave wrong numbers which end the run, if it is certain.
+pub(super) fn charge_suspect(wrong: &WrongNumbers, hosts: &[String]) {
+    if let [rank] = wrong.suspects[..]
+        && wrong.process_column.is_some()
+    {
+        let host = hosts[rank].clone();
+        let rows = wrong.rows as u64;
+        heartbeat::charge(Charge { host, rank, checks: 1, rows, first_column: wrong.column });
     }
 }
 
@@ -201,6 +237,7 @@ mod tests {
             rows,
             first_row: 100 + column,
             column,
+            is_origin: rank == 3,
         };
         let mut list = Vec::new();
         note_mended(&mut list, &[rank(3, 2, 64), rank(5, 1, 64)], &hosts);
@@ -214,5 +251,13 @@ mod tests {
         let many: Vec<MendedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
         note_mended(&mut list, &many, &hosts);
         assert_eq!((list.len(), list[0].rows), (Protection::MENDED_KEPT, 7));
+        let late = MendedRank { is_origin: true, ..rank(19, 1, 256) };
+        note_mended(&mut list, &[late], &hosts);
+        let last = list.last().expect("some");
+        assert_eq!(
+            (list.len(), last.rank),
+            (Protection::MENDED_KEPT, 19),
+            "an origin takes a place"
+        );
     }
 }

@@ -72,12 +72,13 @@ impl Machine {
         }
         self.running.is_unreached = false;
         self.end_trials();
-        let state = &mut self.state;
         if beat.phase == WAIT {
             // A wait may be of any rank; what the other ranks do has not changed.
-            state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
+            self.state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
             return;
         }
+        self.charge(&beat.charges);
+        let state = &mut self.state;
         // A start that declines computes nothing.
         let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
         let computing = beat.phase == FACTOR || has_result;

@@ -22,6 +22,7 @@ mod links;
 mod running;
 #[cfg(test)]
 mod tests;
+mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -59,6 +60,10 @@ pub struct Rules {
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
+    /// Nodes that have computed wrong numbers again are replaced.
+    pub replace_suspects: bool,
+    /// Of each node in use, in order, whether the checksums can rebuild what its ranks have.
+    pub losable: Vec<bool>,
     /// The networks that the job uses.
     pub networks: Networks,
     /// Names of the nodes that may be used.
@@ -194,6 +199,7 @@ impl Machine {
     fn begin(&mut self) {
         if self.rules.readmit {
             let back = self.state.pool.readmit();
+            back.iter().for_each(|name| drop(self.state.charged.remove(name)));
             if !back.is_empty() {
                 self.say("readmit", format!("in again as spares: {}", back.join(", ")));
             }
@@ -359,10 +365,10 @@ impl Machine {
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
 
-    /// What the probe and the links tell of a node.
+    /// What the checks of the matrix, the links and the probe tell of a node.
     fn health_of(&self, name: &str) -> Health {
-        match self.links.dead.get(name) {
-            Some(why) => Health::Ill(why.clone()),
+        match self.condemned(name).or_else(|| self.links.dead.get(name).cloned()) {
+            Some(why) => Health::Ill(why),
             None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
         }
     }
@@ -377,6 +383,10 @@ impl Machine {
         let is_unknown = |spare: &Host| self.health_of(&spare.name) == Health::Unknown;
         if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
             return None;
+        }
+        if replaced.is_err() && self.acquit() {
+            pool = self.state.pool.clone();
+            replaced = pool.replace(|name| self.health_of(name));
         }
         if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
             for (name, why) in std::mem::take(&mut self.links.dead) {

@@ -140,7 +140,7 @@ impl Machine {
 
     /// Kills the launcher, once. A request to end does not help: while a lost node is unnoticed,
     /// Open MPI's launcher ignores SIGTERM.
-    fn kill(&mut self, why: &str) {
+    pub(super) fn kill(&mut self, why: &str) {
         if self.running.killed.is_none() {
             self.running.killed = Some(why.to_owned());
             self.say("kill", format!("{why}: killing the launcher"));

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::report::heartbeat::Beat;
+use crate::report::heartbeat::Charge;
 use crate::supervisor::hosts::Host;
 use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;
@@ -22,6 +23,8 @@ fn rules() -> Rules {
         restarts_max: 50,
         readmit: false,
         start_over: false,
+        replace_suspects: false,
+        losable: vec![true; 3],
         networks: Networks::default(),
         listed: NODES.iter().chain(&["s1", "s2"]).map(|name| (*name).to_owned()).collect(),
     }
@@ -74,6 +77,7 @@ fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
         elapsed_seconds: 0.0,
         exit,
         report_lines: None,
+        charges: Vec::new(),
     })
 }
 
@@ -468,6 +472,69 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
     let mut next = Play::new(rules(), play.machine.state);
     next.on(Event::Begin);
     assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + , 1 may be silent");
+}
+
+/// A heartbeat that charges `host` with `rows` rows in `checks` checks.
+fn charging(host: &str, checks: u64, rows: u64) -> Event {
+    let Event::Beat(beat) = beat("factor", 640, None) else { unreachable!("a heartbeat") };
+    let charge = Charge { host: host.into(), rank: 1, checks, rows, first_column: 320 };
+    Event::Beat(Beat { charges: vec![charge], ..beat })
+}
+
+#[test]
+fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
+    let wanted = Rules { replace_suspects: true, ..rules() };
+    let said = |checks, rows| {
+        format!(
+            "wrong: n2 rank 1 has computed wrong numbers: {rows} row(s) mended in {checks} \
+             check(s), first at column 320"
+        )
+    };
+    let mut play = Play::computing(rules(), &["s1"]);
+    assert_eq!(play.on(charging("n2", 1, 3)), [said(1, 3)]);
+    assert_eq!(play.on(charging("n2", 1, 3)), [""; 0], "nothing new");
+    assert_eq!(play.on(charging("n2", 4, 9)), [said(4, 9)], "nobody wants it to be replaced");
+
+    let mut play = Play::computing(wanted.clone(), &["s1"]);
+    assert_eq!(play.on(charging("n2", 1, 3)), [said(1, 3)], "once may be chance");
+    let why = "n2 computes wrong, and a spare is to replace it";
+    let lines = play.on(charging("n2", 2, 4));
+    assert_eq!(lines, [said(2, 4), format!("kill: {why}: killing the launcher"), "Kill".into()]);
+    play.ended("killed");
+    let lines = play.answers_but(&[]);
+    assert_eq!(
+        lines[0],
+        "replaced: n2 computes wrong: 2 check(s) have named it; s1 takes its place"
+    );
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    // A charge of the next start is added to those before.
+    assert!(play.on(charging("n1", 1, 1))[0].starts_with("wrong: n1 rank 1 "));
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&[]);
+    play.launches(1.0, "n1 s1 n3 --resume require");
+    let lines = play.on(charging("n1", 1, 1));
+    let stays = "warning: warning: n1 stays, though suspect: no spare node is left";
+    assert_eq!(lines[1], stays);
+    let charged = &play.machine.state.charged;
+    assert_eq!((charged["n1"].checks, charged["n2"].rows, charged["n2"].checks), (2, 4, 2));
+    // In again, it begins anew.
+    let mut next = Play::new(Rules { readmit: true, ..wanted.clone() }, play.machine.state);
+    next.on(Event::Begin);
+    assert!(!next.machine.state.charged.contains_key("n2"));
+
+    let mut play = Play::computing(Rules { losable: vec![true, false, true], ..wanted }, &["s1"]);
+    let lines = play.on(charging("n2", 2, 2));
+    assert!(lines[1].ends_with("of one process row than the parities can rebuild"), "{lines:?}");
+}
+
+#[test]
+fn a_suspect_stays_when_its_spare_is_lost_meanwhile() {
+    let mut play = Play::computing(Rules { replace_suspects: true, ..rules() }, &["s1"]);
+    play.on(charging("n2", 2, 2));
+    play.ended("killed");
+    let lines = play.answers_but(&["s1"]);
+    assert_eq!(lines[0], "warning: warning: n2 stays, though suspect: no spare node is left");
+    play.launches(1.0, "n1 n2 n3 --resume require");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod folder;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use folder::{Folder, StateError};
@@ -86,6 +88,19 @@ impl Failure {
     }
 }
 
+/// Wrong numbers in the matrix that certainly come from a node, in all starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charged {
+    /// Number of checks that have found wrong numbers of the node.
+    pub checks: u64,
+    /// Number of rows that were recomputed.
+    pub rows: u64,
+    /// Columns eliminated at the first of these checks.
+    pub first_column: Option<usize>,
+    /// Whether the node is to be replaced for it.
+    pub is_condemned: bool,
+}
+
 /// All that the next supervisor needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupervisorState {
@@ -142,6 +157,9 @@ pub struct SupervisorState {
     /// Number of failures, from the first, that no longer count as reasons to give up.
     #[serde(default)]
     pub pardoned: usize,
+    /// The nodes that have computed wrong numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charged: BTreeMap<String, Charged>,
 }
 
 impl SupervisorState {
@@ -173,6 +191,7 @@ impl SupervisorState {
             residuals_failed: 0,
             failures: Vec::new(),
             pardoned: 0,
+            charged: BTreeMap::new(),
         }
     }
 

@@ -89,6 +89,12 @@ pub struct MendedRank {
     pub first_row: usize,
     /// Columns eliminated at the time of the check.
     pub column: usize,
+    /// Whether this rank certainly computed the wrong number, or its memory changed it. The check
+    /// has found wrong rows on no other rank of the process column, and since the check before no
+    /// row exchange had written to these rows. A wrong number that another rank has sent is in a
+    /// row that was written; one that U has carried to rows of this rank is in U, too, whose rows
+    /// were written.
+    pub is_origin: bool,
 }
 
 /// A rank's own [`MendedRank`] as it is sent to the others.
@@ -100,6 +106,8 @@ struct MendedWords {
     process_column: u64,
     rows: u64,
     first_row: u64,
+    /// Whether an exchange may have brought one of the rows from another rank.
+    has_moved: u64,
 }
 
 /// How often the checksums are compared with the matrix.
@@ -219,12 +227,22 @@ pub(super) struct Scope<'s> {
     pub decoded: Decoded,
     /// This rank's number in the whole grid.
     pub number: usize,
+    /// The local rows that row exchanges have written to since a check agreed; `None` if that is
+    /// not known.
+    pub moved: Option<&'s [bool]>,
 }
 
 impl<'s> Scope<'s> {
     /// All of the system before panel `cut`. `lost` must have no true element.
     pub fn whole(cut: usize, lost: &'s [bool]) -> Self {
-        Self { cut, lost, with_left_over: false, decoded: Decoded::default(), number: 0 }
+        let decoded = Decoded::default();
+        Self { cut, lost, with_left_over: false, decoded, number: 0, moved: None }
+    }
+
+    /// Whether an exchange may have brought the local row `row` from another rank since a check
+    /// agreed. With one process row none does.
+    fn has_moved(&self, p: usize, row: usize) -> bool {
+        p > 1 && self.moved.is_none_or(|moved| moved[row])
     }
 }
 
@@ -297,31 +315,34 @@ fn mended_ranks<C: Comm>(
     let mut rows = [if grid.row.rank() == 0 { wrong.len() as f64 } else { 0.0 }];
     collect::all_sum(&grid.all, &mut rows)?;
     let own = wrong.iter().filter(|wrong| wrong.column == Some(grid.mycol));
-    let own = own.filter(|wrong| doubt.leaves_sure(wrong.units));
-    let own: Vec<usize> = own.map(|wrong| local.rows.global(wrong.row, grid.myrow)).collect();
-    let first_row = own.iter().min().copied().unwrap_or(0);
+    let own: Vec<usize> =
+        own.filter(|wrong| doubt.leaves_sure(wrong.units)).map(|wrong| wrong.row).collect();
+    let global = own.iter().map(|&row| local.rows.global(row, grid.myrow));
+    let first_row = global.min().unwrap_or(0);
+    let has_moved = own.iter().any(|&row| scope.has_moved(grid.p, row));
     let mine = MendedWords {
         rank: scope.number as u64,
         process_row: grid.myrow as u64,
         process_column: grid.mycol as u64,
         rows: own.len() as u64,
         first_row: first_row as u64,
+        has_moved: u64::from(has_moved),
     };
     let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
+    let all = all.iter().map(|bytes| bytemuck::pod_read_unaligned::<MendedWords>(bytes));
+    let wrong: Vec<MendedWords> = all.filter(|words| words.rows > 0).collect();
     let column = local.params.columns_before(scope.cut);
-    let of_rank = |bytes: &Vec<u8>| {
-        let words: MendedWords = bytemuck::pod_read_unaligned(bytes);
-        MendedRank {
-            rank: words.rank as usize,
-            process_row: words.process_row as usize,
-            process_column: words.process_column as usize,
-            rows: words.rows as usize,
-            first_row: words.first_row as usize,
-            column,
-        }
+    let of_column = |column| wrong.iter().filter(|words| words.process_column == column).count();
+    let of_rank = |words: &MendedWords| MendedRank {
+        rank: words.rank as usize,
+        process_row: words.process_row as usize,
+        process_column: words.process_column as usize,
+        rows: words.rows as usize,
+        first_row: words.first_row as usize,
+        column,
+        is_origin: words.has_moved == 0 && of_column(words.process_column) == 1,
     };
-    let ranks = all.iter().map(of_rank).filter(|rank| rank.rows > 0).collect();
-    Ok((rows[0] as usize, ranks))
+    Ok((rows[0] as usize, wrong.iter().map(of_rank).collect()))
 }
 
 /// Why the process column that the checksums locate may not be the origin of a wrong number. The
@@ -362,8 +383,9 @@ struct Worst {
     noticed_by: u64,
     /// The position of the reason in [`NotMended::ALL`].
     why: u64,
-    /// Whether L has spread the wrong number to all process rows.
-    is_spread: u64,
+    /// Whether the wrong number may come from any rank of its process column, as an exchange or U
+    /// may have carried it to this process row.
+    is_carried: u64,
 }
 
 impl Worst {
@@ -383,7 +405,7 @@ impl Worst {
             column: u64::MAX,
             noticed_by: 0,
             why: 0,
-            is_spread: 0,
+            is_carried: 0,
         }
     }
 
@@ -411,6 +433,8 @@ fn refused<C: Comm>(
         mine.column = worst.column.map_or(u64::MAX, |column| column as u64);
         mine.noticed_by = checksum.expect("one is left to look with") as u64;
         mine.why = why as u64;
+        let has_moved = wrong.iter().any(|wrong| scope.has_moved(grid.p, wrong.row));
+        mine.is_carried = u64::from(has_moved);
     }
     Ok(agreed(local, &mine, local.params.columns_before(scope.cut))?.into())
 }
@@ -429,7 +453,7 @@ fn agreed<C: Comm>(
     let is_of_one = wrong().all(|rank| rank.column == worst.column) && worst.column != u64::MAX;
     let process_column = is_of_one.then_some(worst.column as usize);
     let is_suspect = |rank: &&Worst| {
-        let is_here = match worst.is_spread {
+        let is_here = match worst.is_carried {
             0 => rank.is_any() && [u64::MAX, rank.process_column].contains(&rank.column),
             _ => is_of_one && rank.process_column == worst.column,
         };
@@ -510,7 +534,7 @@ pub(super) fn refuse_noticed<C: Comm>(
         mine.noticed_by = col as u64;
         let is_one = weights.checksums() == 1;
         mine.why = if is_one { NotMended::OneChecksum } else { NotMended::Eliminated } as u64;
-        mine.is_spread = 1;
+        mine.is_carried = 1;
     }
     Ok(agreed(local, &mine, column)?.into())
 }

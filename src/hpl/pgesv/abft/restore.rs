@@ -72,14 +72,15 @@ impl<'p> Step<'p> {
     }
 
     /// Copies the rows that the exchange will write to into the log, with the team and past the
-    /// caches: only a restart reads the log.
-    pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) {
+    /// caches: only a restart reads the log. Returns these local rows.
+    pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) -> Vec<usize> {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
         // SAFETY: the only view of the log, and no thread writes to A meanwhile.
         let (log, a) = unsafe {
             (places.log(rows.len(), cols.len()), places.a.read(0..local.shape.rows, cols))
         };
         swap::stream_rows(local.team, a, &rows, log);
+        rows
     }
 
     /// Copies the rows of the log back to A.

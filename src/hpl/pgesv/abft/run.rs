@@ -41,6 +41,8 @@ pub(super) struct Elimination<'r, C: Comm> {
     relay: Relay<'r, 'r, C>,
     weights: &'r Weights,
     checks: Checks,
+    /// The local rows that row exchanges have written to since a check agreed.
+    moved: Vec<bool>,
     /// What is wrong in this rank's checksums of the last finished group. Other ranks do not know
     /// it yet.
     noticed: Option<Noticed>,
@@ -88,6 +90,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
             relay,
             weights,
             checks,
+            // A start that resumes does not know what earlier ones have exchanged.
+            moved: vec![from > 0; local.shape.rows],
             noticed: None,
             rates: Rates::new(params.n, params.nb),
             phases: Phases::default(),
@@ -216,12 +220,13 @@ impl<'r, C: Comm> Elimination<'r, C> {
         if groups::is_group_end(cut, self.local.grid.q) {
             self.tell_noticed(cut)?;
         }
-        let Self { local, places, journal, weights, relay, checks, costs, .. } = self;
+        let Self { local, places, journal, weights, relay, checks, moved, costs, .. } = self;
         let start = Instant::now();
         let (decoded, nobody) = (journal.decoded(), vec![false; local.grid.row.size()]);
         let number = local.grid.all.rank();
-        let scope = Scope { decoded, number, ..Scope::whole(cut, &nobody) };
+        let scope = Scope { decoded, number, moved: Some(moved), ..Scope::whole(cut, &nobody) };
         let (found, _) = check::check(local, places, weights, relay, &scope)?;
+        moved.fill(false);
         journal.set_decoded(Decoded { is_unchecked: false, ..decoded })?;
         let took = start.elapsed();
         costs.check_seconds += took.as_secs_f64();
@@ -270,11 +275,13 @@ impl<'r, C: Comm> Elimination<'r, C> {
 
     /// Exchanges rows and solves for U on all columns.
     fn exchange(&mut self, panel: &Panel<C>, step: &Step) -> Result<(), SolveError> {
-        let Self { local, places, journal, phases, costs, .. } = self;
+        let Self { local, places, journal, moved, phases, costs, .. } = self;
         let k = panel.k;
         journal.step("log", k)?;
         let start = Instant::now();
-        step.log_rows(local, places);
+        for row in step.log_rows(local, places) {
+            moved[row] = true;
+        }
         costs.log_seconds += start.elapsed().as_secs_f64();
         journal.set(MemoryState::Logged(k))?;
         let columns = [&step.columns.next, &step.columns.rest];

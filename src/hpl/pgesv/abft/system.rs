@@ -287,7 +287,7 @@ impl<'s, C: Comm> System<'s, C> {
         if is_checked {
             journal.step(LOOK, cut)?;
             let (decoded, lost) = (lost.decoded[myrow], &lost.by_place[myrow]);
-            let scope = Scope { cut, lost, with_left_over: true, decoded, number };
+            let scope = Scope { with_left_over: true, decoded, number, ..Scope::whole(cut, lost) };
             let (found, of_row) = check::check(local, places, self.weights, relay, &scope)?;
             watcher.checked(found);
             unit = of_row;

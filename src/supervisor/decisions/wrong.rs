@@ -1,0 +1,89 @@
+//! Nodes that compute wrong: the checks of a run with checksums name the rank that a wrong number
+//! comes from, and the heartbeats tell of it.
+//!
+//! One wrong number may be a particle that met a memory cell. A node that a second check names is
+//! suspect. With `--replace-suspects` the job is killed then, as if the node were lost: a spare
+//! takes its place, and the checksums rebuild what its ranks had.
+
+use super::Machine;
+use crate::report::heartbeat::Charge;
+use crate::supervisor::hosts::Health;
+
+/// Checks that have named a node when it is suspect.
+const SUSPECT_CHECKS: u64 = 2;
+
+impl Machine {
+    /// Records what `charges`, of a new heartbeat, say beyond the heartbeat before.
+    pub(super) fn charge(&mut self, charges: &[Charge]) {
+        let last = self.state.last_beat.as_ref();
+        let known = last.map_or(Vec::new(), |(beat, _)| beat.charges.clone());
+        for charge in charges {
+            let Charge { host, rank, checks, rows, first_column } = charge;
+            let before = known.iter().find(|known| known.host == *host && known.rank == *rank);
+            let (old_checks, old_rows) = before.map_or((0, 0), |known| (known.checks, known.rows));
+            if *checks <= old_checks {
+                continue;
+            }
+            let charged = self.state.charged.entry(host.clone()).or_default();
+            charged.checks += checks - old_checks;
+            charged.rows += rows.saturating_sub(old_rows);
+            charged.first_column.get_or_insert(*first_column);
+            let text = format!(
+                "{host} rank {rank} has computed wrong numbers: {rows} row(s) mended in {checks} \
+                 check(s), first at column {first_column}"
+            );
+            self.say("wrong", text);
+            self.replace_suspect(host);
+        }
+    }
+
+    /// Kills the job so that a spare replaces `name`, if that is wanted, the node is suspect, and
+    /// the job survives it.
+    fn replace_suspect(&mut self, name: &str) {
+        let charged = &self.state.charged[name];
+        let place = self.state.pool.active.iter().position(|host| host.name == *name);
+        let Some(place) = place.filter(|_| charged.checks >= SUSPECT_CHECKS) else { return };
+        if charged.is_condemned || !self.rules.replace_suspects {
+            return;
+        }
+        let health = |other: &str| match other == name {
+            true => Health::Ill("suspect".to_owned()),
+            false => Health::Well,
+        };
+        let why_not = if !self.rules.losable.get(place).copied().unwrap_or(false) {
+            Some("its ranks are more of one process row than the parities can rebuild")
+        } else if !self.state.pool.can_replace(health) {
+            Some("no spare node is left")
+        } else {
+            None
+        };
+        if let Some(why) = why_not {
+            return self.say("warning", format!("warning: {name} stays, though suspect: {why}"));
+        }
+        self.state.charged.get_mut(name).expect("it is charged").is_condemned = true;
+        self.kill(&format!("{name} computes wrong, and a spare is to replace it"));
+    }
+
+    /// What is wrong with a node that is to be replaced since it computes wrong.
+    pub(super) fn condemned(&self, name: &str) -> Option<String> {
+        let charged = self.state.charged.get(name).filter(|charged| charged.is_condemned)?;
+        Some(format!("computes wrong: {} check(s) have named it", charged.checks))
+    }
+
+    /// Lets the nodes that compute wrong stay; whether there was any. For want of spares that is
+    /// better than to end the run: what they compute is checked.
+    pub(super) fn acquit(&mut self) -> bool {
+        let condemned = self.state.charged.iter_mut().filter(|(_, charged)| charged.is_condemned);
+        let names: Vec<String> = condemned
+            .map(|(name, charged)| {
+                charged.is_condemned = false;
+                name.clone()
+            })
+            .collect();
+        for name in &names {
+            let text = format!("warning: {name} stays, though suspect: no spare node is left");
+            self.say("warning", text);
+        }
+        !names.is_empty()
+    }
+}

@@ -115,11 +115,11 @@ impl Progress {
             return;
         }
         let recent = recent_gflops(&mut self.window, WINDOW_SECONDS);
-        let slow = self.slow.as_ref().map_or(String::new(), |slow| format!(", {slow}"));
-        self.show(&(columns_line(done, n, elapsed_seconds, recent) + &slow));
+        let line = columns_line(done, n, elapsed_seconds, recent, self.slow.as_deref());
+        self.show(&line);
     }
 
-    /// Sets the words about slow ranks at the end of the next lines, if there are any.
+    /// Sets the words about slow ranks in the next lines, if there are any.
     pub fn slow(&mut self, words: Option<String>) {
         self.slow = words;
     }
@@ -205,11 +205,19 @@ fn recent_gflops(samples: &mut VecDeque<Sample>, window_seconds: f64) -> f64 {
     (newest.gflop - oldest.gflop) / (newest.elapsed_seconds - oldest.elapsed_seconds)
 }
 
-/// The line that is shown while a matrix is factored.
-fn columns_line(done: usize, n: usize, elapsed_seconds: f64, recent_gflops: f64) -> String {
+/// The line that is shown while a matrix is factored. Words about slow ranks come early, as a live
+/// line is cut to the terminal.
+fn columns_line(
+    done: usize,
+    n: usize,
+    elapsed_seconds: f64,
+    recent_gflops: f64,
+    slow: Option<&str>,
+) -> String {
     let left_gflop = gflop_total(n) - gflop_done(done, n);
+    let slow = slow.map_or(String::new(), |slow| format!(", {slow}"));
     format!(
-        "N={n}: column {done}, {:.1} %, {} (now {}), ETA {}",
+        "N={n}: column {done}, {:.1} %{slow}, {} (now {}), ETA {}",
         100.0 * fraction(done, n),
         units::rate(gflop_done(done, n) / elapsed_seconds),
         units::rate(recent_gflops),
@@ -357,12 +365,12 @@ mod tests {
     #[test]
     fn lines_of_extreme_runs() {
         assert_eq!(
-            columns_line(12_582_912, 25_165_824, 7200.0, 1.1e9),
+            columns_line(12_582_912, 25_165_824, 7200.0, 1.1e9, None),
             "N=25165824: column 12582912, 87.5 %, 1.291 Eflop/s (now 1.100 Eflop/s), ETA 20 min 07 s"
         );
         // Nothing moved, so there is no rate and no estimate.
         assert_eq!(
-            columns_line(10, 1000, 5.0, 0.0),
+            columns_line(10, 1000, 5.0, 0.0, None),
             "N=1000: column 10, 3.0 %, 3.96 Mflop/s (now 0.00 Mflop/s), ETA -"
         );
         assert_eq!(fraction(0, 0), 1.0);

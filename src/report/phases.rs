@@ -52,7 +52,20 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
             lines.extend(protection.unverified.iter().map(unverified_line));
         }
     }
+    lines.extend(hint_line(record));
     lines
+}
+
+/// Tells how the rank is found whose wrong number made the residual fail, where no checksums were
+/// carried that could name it.
+fn hint_line(record: &TestRecord) -> Option<String> {
+    let method = record.protection.as_ref().map(|protection| protection.method.as_str());
+    let is_unknown = method != Some(Method::Abft.name());
+    (is_unknown && matches!(record.outcome, Outcome::Failed { .. })).then(|| {
+        "# hint: some rank has computed wrong, and nothing tells which: `skt-hpl screen` compares the \
+         nodes, and a run with --ft abft --parities 2 names the rank"
+            .to_owned()
+    })
 }
 
 /// Describes the likely cause of a wrong solution.

@@ -97,6 +97,9 @@ pub struct Charge {
     pub rows: u64,
     /// Columns eliminated at the first of these checks.
     pub first_column: usize,
+    /// Whether the job ends by itself, as the last of these numbers could not be mended.
+    #[serde(default)]
+    pub ends_job: bool,
 }
 
 impl Beat {
@@ -141,6 +144,7 @@ impl Beat {
             Some(old) => {
                 old.checks += new.checks;
                 old.rows += new.rows;
+                old.ends_job |= new.ends_job;
             }
             None if is_full => {}
             None => self.charges.push(new),
@@ -429,13 +433,19 @@ mod tests {
 
     #[test]
     fn charges_against_a_rank_are_summed_up_and_ranks_are_bounded() {
-        let charge =
-            |rank, rows| Charge { host: "n".into(), rank, checks: 1, rows, first_column: 8 };
+        let charge = |rank, rows| Charge {
+            host: "n".into(),
+            rank,
+            checks: 1,
+            rows,
+            first_column: 8,
+            ends_job: false,
+        };
         let mut beat = beat();
         (0..100).for_each(|rank| beat.charge(charge(rank, 2)));
-        beat.charge(Charge { first_column: 64, ..charge(3, 5) });
+        beat.charge(Charge { first_column: 64, ends_job: true, ..charge(3, 5) });
         assert_eq!(beat.charges.len(), MOST_CHARGED);
-        assert_eq!(beat.charges[3], Charge { checks: 2, ..charge(3, 7) });
+        assert_eq!(beat.charges[3], Charge { checks: 2, ends_job: true, ..charge(3, 7) });
     }
 
     #[test]

@@ -145,6 +145,7 @@ pub(super) fn charge_origins(ranks: &[MendedRank], hosts: &[String]) {
             checks: 1,
             rows: rank.rows as u64,
             first_column: rank.column,
+            ends_job: false,
         });
     }
 }
@@ -154,9 +155,14 @@ pub(super) fn charge_suspect(wrong: &WrongNumbers, hosts: &[String]) {
     if let [rank] = wrong.suspects[..]
         && wrong.process_column.is_some()
     {
-        let host = hosts[rank].clone();
-        let rows = wrong.rows as u64;
-        heartbeat::charge(Charge { host, rank, checks: 1, rows, first_column: wrong.column });
+        heartbeat::charge(Charge {
+            host: hosts[rank].clone(),
+            rank,
+            checks: 1,
+            rows: wrong.rows as u64,
+            first_column: wrong.column,
+            ends_job: true,
+        });
     }
 }
 

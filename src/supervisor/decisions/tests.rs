@@ -477,7 +477,8 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
 /// A heartbeat that charges `host` with `rows` rows in `checks` checks.
 fn charging(host: &str, checks: u64, rows: u64) -> Event {
     let Event::Beat(beat) = beat("factor", 640, None) else { unreachable!("a heartbeat") };
-    let charge = Charge { host: host.into(), rank: 1, checks, rows, first_column: 320 };
+    let host = host.to_owned();
+    let charge = Charge { host, rank: 1, checks, rows, first_column: 320, ends_job: false };
     Event::Beat(Beat { charges: vec![charge], ..beat })
 }
 
@@ -486,8 +487,8 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
     let wanted = Rules { replace_suspects: true, ..rules() };
     let said = |checks, rows| {
         format!(
-            "wrong: n2 rank 1 has computed wrong numbers: {rows} row(s) mended in {checks} \
-             check(s), first at column 320"
+            "wrong: n2 rank 1 has computed wrong numbers: {rows} row(s) in {checks} check(s), \
+             first at column 320"
         )
     };
     let mut play = Play::computing(rules(), &["s1"]);
@@ -525,6 +526,22 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
     let mut play = Play::computing(Rules { losable: vec![true, false, true], ..wanted }, &["s1"]);
     let lines = play.on(charging("n2", 2, 2));
     assert!(lines[1].ends_with("of one process row than the parities can rebuild"), "{lines:?}");
+}
+
+/// What the job says of a number that it cannot mend must come before its end.
+#[test]
+fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
+    let mut play = Play::computing(Rules { replace_suspects: true, ..rules() }, &["s1"]);
+    play.on(charging("n2", 1, 3));
+    let Event::Beat(mut last) = charging("n2", 2, 4) else { unreachable!("a heartbeat") };
+    last.charges[0].ends_job = true;
+    assert_eq!(play.on(Event::Beat(last)).len(), 1, "it is said, and nothing is killed");
+    play.ended("the launcher ended with code 75");
+    let lines = play.answers_but(&[]);
+    assert_eq!(
+        lines[0],
+        "replaced: n2 computes wrong: 2 check(s) have named it; s1 takes its place"
+    );
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! One wrong number may be a particle that met a memory cell. A node that a second check names is
 //! suspect. With `--replace-suspects` the job is killed then, as if the node were lost: a spare
-//! takes its place, and the checksums rebuild what its ranks had.
+//! takes its place, and the checksums rebuild what its ranks had. A job that ends by itself, as it
+//! cannot mend a number, is left to say so; the spare takes the place before it goes back to images.
 
 use super::Machine;
 use crate::report::heartbeat::Charge;
@@ -18,7 +19,7 @@ impl Machine {
         let last = self.state.last_beat.as_ref();
         let known = last.map_or(Vec::new(), |(beat, _)| beat.charges.clone());
         for charge in charges {
-            let Charge { host, rank, checks, rows, first_column } = charge;
+            let Charge { host, rank, checks, rows, first_column, ends_job } = charge;
             let before = known.iter().find(|known| known.host == *host && known.rank == *rank);
             let (old_checks, old_rows) = before.map_or((0, 0), |known| (known.checks, known.rows));
             if *checks <= old_checks {
@@ -29,22 +30,24 @@ impl Machine {
             charged.rows += rows.saturating_sub(old_rows);
             charged.first_column.get_or_insert(*first_column);
             let text = format!(
-                "{host} rank {rank} has computed wrong numbers: {rows} row(s) mended in {checks} \
-                 check(s), first at column {first_column}"
+                "{host} rank {rank} has computed wrong numbers: {rows} row(s) in {checks} check(s), \
+                 first at column {first_column}"
             );
             self.say("wrong", text);
-            self.replace_suspect(host);
+            if self.condemn(host) && !ends_job {
+                self.kill(&format!("{host} computes wrong, and a spare is to replace it"));
+            }
         }
     }
 
-    /// Kills the job so that a spare replaces `name`, if that is wanted, the node is suspect, and
-    /// the job survives it.
-    fn replace_suspect(&mut self, name: &str) {
+    /// Decides that a spare is to replace `name` at the next start, if that is wanted, the node is
+    /// suspect, and the run survives it. Returns whether it has decided so now.
+    fn condemn(&mut self, name: &str) -> bool {
         let charged = &self.state.charged[name];
         let place = self.state.pool.active.iter().position(|host| host.name == *name);
-        let Some(place) = place.filter(|_| charged.checks >= SUSPECT_CHECKS) else { return };
+        let Some(place) = place.filter(|_| charged.checks >= SUSPECT_CHECKS) else { return false };
         if charged.is_condemned || !self.rules.replace_suspects {
-            return;
+            return false;
         }
         let health = |other: &str| match other == name {
             true => Health::Ill("suspect".to_owned()),
@@ -58,10 +61,11 @@ impl Machine {
             None
         };
         if let Some(why) = why_not {
-            return self.say("warning", format!("warning: {name} stays, though suspect: {why}"));
+            self.say("warning", format!("warning: {name} stays, though suspect: {why}"));
+            return false;
         }
         self.state.charged.get_mut(name).expect("it is charged").is_condemned = true;
-        self.kill(&format!("{name} computes wrong, and a spare is to replace it"));
+        true
     }
 
     /// What is wrong with a node that is to be replaced since it computes wrong.

@@ -40,7 +40,7 @@ pub const AFTER_HELP: &str = "\
 Examples:
   mpirun --hostfile hosts --map-by ppr:1:node --bind-to none skt-hpl screen
                                        one rank a node, with all its cores
-  srun --ntasks-per-node=1 skt-hpl screen
+  srun --ntasks-per-node=1 --cpus-per-task=64 skt-hpl screen
   skt-hpl screen --hosts hosts --good good --bad bad
                                        starts mpirun by itself, without the hosts out of reach
 
@@ -103,7 +103,7 @@ pub struct ScreenArgs {
 
 fn parse_time(text: &str) -> Result<f64, String> {
     let seconds = parse_seconds(text).map_err(|why| why.to_string())?;
-    let is_legal = seconds >= 1.0 && seconds <= 86_400.0;
+    let is_legal = (1.0..=86_400.0).contains(&seconds);
     is_legal.then_some(seconds).ok_or_else(|| "1s to 1d".to_owned())
 }
 

@@ -96,7 +96,8 @@ impl World {
     }
 
     fn node(&mut self, index: usize) -> Node {
-        let (processor, gflops) = if index % 5 == 0 { ("old", 400.0) } else { ("new", 1000.0) };
+        let (processor, gflops) =
+            if index.is_multiple_of(5) { ("old", 400.0) } else { ("new", 1000.0) };
         // The quality of the chip, then that of the moment.
         let own = gflops * (1.0 + 0.015 * self.noise());
         let fault = self.faults[index];

@@ -40,7 +40,7 @@ pub const AFTER_HELP: &str = "\
 Examples:
   mpirun --hostfile hosts --map-by ppr:1:node --bind-to none skt-hpl screen
                                        one rank a node, with all its cores
-  srun --ntasks-per-node=1 skt-hpl screen
+  srun --ntasks-per-node=1 --cpus-per-task=64 skt-hpl screen
   skt-hpl screen --hosts hosts --good good --bad bad
                                        starts mpirun by itself, without the hosts out of reach
 

@@ -1,4 +1,8 @@
 //! How far rates of comparable things lie apart, and which of them are slow.
+//!
+//! Rates scatter by factors, not by sums: one that takes its turn with three others has a quarter.
+//! So their logarithms are compared. Where they scatter widely, a rate may be half of another and
+//! mean nothing, but not a thousandth.
 
 /// The robust standard deviations below the median that noise alone hardly reaches: of a thousand
 /// sound nodes with normal noise, one is that far below in 3500 screenings.
@@ -13,7 +17,8 @@ pub struct Spread {
     pub count: usize,
     /// The rate with which each is compared: the median or, of two, the higher one.
     pub reference: f64,
-    /// The standard deviation by the median absolute deviation, as a share of the reference.
+    /// The standard deviation of their logarithms by the median absolute deviation; a small one is
+    /// about a share of the reference.
     pub deviation: f64,
 }
 
@@ -27,15 +32,15 @@ impl Spread {
             [a, b] => a.max(*b),
             _ => median(rates.to_vec()),
         };
-        let distances = rates.iter().map(|rate| (rate - reference).abs()).collect();
+        let distances = rates.iter().map(|rate| (rate / reference).ln().abs()).collect();
         let mad = if rates.len() > 2 { median(distances) } else { 0.0 };
-        Some(Self { count: rates.len(), reference, deviation: DEVIATION_OF_MAD * mad / reference })
+        Some(Self { count: rates.len(), reference, deviation: DEVIATION_OF_MAD * mad })
     }
 
     /// The share of the reference by which a rate may be lower: `tolerance`, or more where the rates
     /// scatter more.
     pub fn allowance(&self, tolerance: f64) -> f64 {
-        tolerance.max(DEVIATIONS * self.deviation)
+        tolerance.max(1.0 - (-DEVIATIONS * self.deviation).exp())
     }
 
     /// Whether `rate` is too far below the reference.
@@ -75,6 +80,7 @@ mod tests {
         assert!(quiet.is_slow(80.0, 0.1) && !quiet.is_slow(99.0, 0.1) && !quiet.is_slow(80.0, 0.3));
         let noisy = Spread::of(&[100.0, 60.0, 140.0, 130.0, 80.0]).unwrap();
         assert!(!noisy.is_slow(60.0, 0.1), "{noisy:?}");
+        assert!(noisy.is_slow(1.0, 0.1), "no noise makes a hundredth: {noisy:?}");
     }
 
     #[test]

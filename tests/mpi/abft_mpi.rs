@@ -215,9 +215,9 @@ fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
     let (job, ended) = start_twice((2, 2, 1, 500), "elsewhere", 4);
     let what = "(process row 1), at column ";
     assert!(!ended.ok && ended.text.contains(what), "{}", ended.text);
-    let [a, b, c] = [3, 4, 5].map(|rank| format!("rank {rank} ({})", host()));
-    let origin = format!("comes from one of {a}, {b}, {c}, its memory or a link");
-    assert!(ended.text.contains(&origin), "{}", ended.text);
+    // One checksum does not tell the process column, and an exchange may have moved the row.
+    let origin = "Any rank may have given the wrong number";
+    assert!(ended.text.contains(origin), "{}", ended.text);
     let anew = job.start(&["--resume", "never"]);
     assert!(anew.ok, "{}", anew.text);
     let (job, ended) = start_twice((2, 2, 2, 500), "mended", 5);

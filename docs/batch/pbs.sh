@@ -24,8 +24,16 @@ for _ in 1 2 3; do
     code=$?
     # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
     # All others: a rank or a node was lost, and the same command continues here.
-    case $code in 0 | 1 | 2) exit "$code" ;; 75) break ;; esac
+    # 126 and 127: the program does not start.
+    case $code in 0 | 1 | 2 | 126 | 127) exit "$code" ;; 75) break ;; esac
 done
+# What fails three times in each of three jobs is no lost node, and is not queued for ever.
+if [ "$code" = 75 ]; then
+    rm -f "$images/failed"
+else
+    echo "$code" >> "$images/failed"
+    [ "$(wc -l < "$images/failed")" -lt 3 ] || exit "$code"
+fi
 # The next job continues from the images.
 qsub pbs.sh
 exit 75

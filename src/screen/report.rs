@@ -130,7 +130,10 @@ impl Report<'_> {
         let mut text = String::new();
         for state in State::ALL.into_iter().filter(|state| *state != State::Ok) {
             let hosts = self.hosts().filter(|(_, verdict)| verdict.state == state);
-            let names: Vec<&str> = hosts.map(|(node, _)| node.host.as_str()).collect();
+            // A rank that stands for a node (`--by-rank`) is no node of Slurm.
+            let names =
+                hosts.map(|(node, _)| node.host.as_str()).filter(|name| !name.contains('/'));
+            let names: Vec<&str> = names.collect();
             if !names.is_empty() {
                 let _ = writeln!(
                     text,

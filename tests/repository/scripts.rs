@@ -86,6 +86,8 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
             ("0\n", 0, 1),
             ("1\n", 1, 1),
             ("2\n", 2, 1),
+            // The program does not start.
+            ("127\n", 127, 1),
             ("137\n0\n", 0, 2),
             ("205\n137\n1\n", 1, 3),
             ("137\n137\n205\n", 75, 3),
@@ -99,6 +101,15 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
             let must = code == 75 && ["slurm.sh", "pbs.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {codes:?}: {log}");
         }
+    }
+}
+
+#[test]
+fn what_fails_in_each_job_is_not_queued_for_ever() {
+    for name in ["slurm.sh", "pbs.sh", "lsf.sh", "flux.sh"] {
+        let batch = Batch::new();
+        let codes = [(); 3].map(|()| batch.run(&script(name), "101\n101\n101\n").0);
+        assert_eq!(codes, [Some(75), Some(75), Some(101)], "{name}");
     }
 }
 

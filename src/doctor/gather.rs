@@ -10,8 +10,7 @@ use super::names::{self, View};
 use super::trial::{self, Trial};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::counters::{Counters, Root};
-use crate::machine::environment::affinity::{self, CpuPlacement};
-use crate::machine::environment::blas;
+use crate::machine::environment::{affinity, blas};
 use crate::machine::team::Team;
 
 /// The most names that each host looks up.
@@ -79,11 +78,7 @@ pub fn gather<C: Comm>(
     let is_first = here[0] == world.rank();
     let index = here.iter().position(|&rank| rank == world.rank()).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
-    let cpus = match affinity::plan(&counters.cpus, &masks, index, threads) {
-        CpuPlacement::Pin(cpus) => cpus,
-        CpuPlacement::Leave(_) => Vec::new(),
-    };
-    let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
+    let pin = affinity::plan(&counters.cpus, &masks, index, threads).pinner();
     pin(0);
     let team = Team::new(threads, pin);
     world.barrier()?;

@@ -13,8 +13,7 @@ use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::machine::counters::processor::Processor;
 use crate::machine::counters::{Counters, Root, memory_errors, temperature, throttling};
-use crate::machine::environment::affinity::{self, CpuPlacement};
-use crate::machine::environment::{blas, memory, selftest};
+use crate::machine::environment::{affinity, blas, memory, selftest};
 use crate::machine::team::Team;
 use crate::report::record::{Outcome, TestRecord};
 use crate::run::ptest::{self, Silent};
@@ -317,11 +316,7 @@ fn start_team(
     let here: Vec<usize> = (0..places.len()).filter(is_here).collect();
     let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
-    let cpus = match affinity::plan(&counters.cpus, &masks, index, threads) {
-        CpuPlacement::Pin(cpus) => cpus,
-        CpuPlacement::Leave(_) => Vec::new(),
-    };
-    let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
+    let pin = affinity::plan(&counters.cpus, &masks, index, threads).pinner();
     pin(0);
     Team::new(threads, pin).map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
 }

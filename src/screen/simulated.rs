@@ -81,6 +81,22 @@ struct World {
 }
 
 impl World {
+    /// The results of all nodes, with systems of order `n`.
+    fn results(&mut self, n: usize) -> Results {
+        let nodes = self.faults.len();
+        let mut results = Results { n, ..Results::default() };
+        results.nodes = (0..nodes).map(|index| self.node(index)).collect();
+        for team in stages(nodes).into_iter().flatten() {
+            if let [a, b] = team[..] {
+                let link = self.link([a, b]);
+                results.links.push(link);
+            }
+            let joint = self.joint(team, &results);
+            results.joints.push(joint);
+        }
+        results
+    }
+
     fn share(&mut self) -> f64 {
         (self.dice.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -185,17 +201,7 @@ fn results(seed: u64, nodes: usize) -> (Results, Vec<Option<Fault>>) {
         let fault = FAULTS[(world.dice.next_u64() % FAULTS.len() as u64) as usize];
         world.faults[node] = Some(fault);
     }
-    let mut results = Results { n: 20_000, ..Results::default() };
-    results.nodes = (0..nodes).map(|index| world.node(index)).collect();
-    for team in stages(nodes).into_iter().flatten() {
-        if let [a, b] = team[..] {
-            let link = world.link([a, b]);
-            results.links.push(link);
-        }
-        let joint = world.joint(team, &results);
-        results.joints.push(joint);
-    }
-    (results, world.faults)
+    (world.results(20_000), world.faults)
 }
 
 fn seed() -> u64 {
@@ -251,17 +257,7 @@ fn sound_nodes_are_silent_whatever_the_noise() {
     for seed in first..first + 200 {
         let nodes = 2 + (seed % 40) as usize;
         let mut world = World { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
-        let mut results = Results { n: 1000, ..Results::default() };
-        results.nodes = (0..nodes).map(|index| world.node(index)).collect();
-        for team in stages(nodes).into_iter().flatten() {
-            if let [a, b] = team[..] {
-                let link = world.link([a, b]);
-                results.links.push(link);
-            }
-            let joint = world.joint(team, &results);
-            results.joints.push(joint);
-        }
-        let verdicts = judge(&results, TOLERANCE);
+        let verdicts = judge(&world.results(1000), TOLERANCE);
         assert!(verdicts.are_all_ok(), "seed {seed}: {verdicts:?}");
     }
 }

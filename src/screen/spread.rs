@@ -49,14 +49,12 @@ impl Spread {
     }
 }
 
-/// The median of numbers that can be ordered.
+/// The median of numbers of which there is one at least.
 ///
 /// # Panics
 /// When there are none.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+pub fn median(values: Vec<f64>) -> f64 {
+    skt_terms::median::median(values).expect("there are numbers")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::hosts::Host;
@@ -194,11 +195,12 @@ fn start(job: &Job, hosts: &[Host]) -> Result<Ended, ScreeningError> {
     while !(out.is_finished() && err.is_finished()) && patience.elapsed() < END_PATIENCE {
         std::thread::sleep(LOOK_PAUSE);
     }
-    let read = |is_there: bool| is_there.then_some(());
-    let (has_out, has_err) = (read(out.is_finished()), read(err.is_finished()));
-    let out = has_out.and_then(|()| out.join().ok()).unwrap_or_default();
-    let lines = has_err.and_then(|()| err.join().ok()).unwrap_or_default();
-    Ok(Ended { out, lines, how })
+    Ok(Ended { out: read_by(out), lines: read_by(err), how })
+}
+
+/// What a thread has read; nothing if it still reads.
+fn read_by<T: Default>(reader: JoinHandle<T>) -> T {
+    if reader.is_finished() { reader.join().unwrap_or_default() } else { T::default() }
 }
 
 fn plan(job: &Job, hosts: &[Host], hostfile: &Path) -> launcher::LauncherCommand {

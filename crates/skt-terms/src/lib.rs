@@ -7,6 +7,7 @@
 //! | [`layout`] | how the matrix is distributed: process grid, block-cyclic maps |
 //! | [`rings`], [`tree`] | from which process to which a panel is forwarded |
 //! | [`mod@named`] | enumerations whose values have names |
+//! | [`mod@median`] | the median of numbers |
 //! | [`phases`] | the phases of a factorization, and their seconds |
 //! | [`exit`] | how the program ends |
 //! | [`shown`] | how text is displayed: text of others, and commands that can be typed again |
@@ -17,6 +18,7 @@
 pub mod choice;
 pub mod exit;
 pub mod layout;
+pub mod median;
 pub mod named;
 pub mod phases;
 pub mod rings;

@@ -52,6 +52,18 @@ pub enum WhyNot {
     Overlap,
 }
 
+impl CpuPlacement {
+    /// What pins thread number `thread` of the rank once that thread calls it; it does nothing where
+    /// the threads are left to the system.
+    pub fn pinner(&self) -> impl Fn(usize) + Clone + Send + Sync + use<> {
+        let cpus = match self {
+            Self::Pin(cpus) => cpus.clone(),
+            Self::Leave(_) => Vec::new(),
+        };
+        move |thread| pin_as_planned(cpus.get(thread).copied())
+    }
+}
+
 /// Plans for rank `index` of the ranks on this host. `masks` has the CPUs that each of these ranks
 /// may use, `cpus` all that are online.
 ///

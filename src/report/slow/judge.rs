@@ -200,12 +200,9 @@ fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
     DEVIATIONS * own.max(of_others).max(between)
 }
 
-/// The median; of an even number of values the mean of the middle two.
+/// The median of values of which there is one at least.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) = ((values.len() - 1) / 2, values.len() / 2);
-    (values[lower] + values[upper]) / 2.0
+    skt_terms::median::median(values).expect("there are values")
 }
 
 /// The median absolute deviation from the median.

@@ -61,11 +61,8 @@ impl Pinning {
     /// # Errors
     /// When the system starts no more threads.
     pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
-        let cpus = match &self.solver {
-            Some(CpuPlacement::Pin(cpus)) => cpus.clone(),
-            _ => Vec::new(),
-        };
-        let pin = move |thread: usize| affinity::pin_as_planned(cpus.get(thread).copied());
+        let pinner = self.solver.as_ref().map(CpuPlacement::pinner);
+        let pin = move |thread: usize| pinner.iter().for_each(|pin| pin(thread));
         pin(0);
         Ok(Team::new(threads, pin)?.with_helper_cpu(self.helper_cpu))
     }

@@ -1,6 +1,7 @@
 //! The energy of a test: what ranks have measured, and what that gives for the job.
 
 use serde::{Deserialize, Serialize};
+use skt_terms::median::median;
 
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::report::power::{self, LEAST_SECONDS, NodeWatts, Nodes, Reading};
@@ -70,11 +71,7 @@ fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<Reading> {
     let watts = |node: &NodeEnergy| node.joules / node.seconds;
     measured.sort_by(|a, b| watts(a).total_cmp(&watts(b)));
     let (least, largest) = (measured.first()?, measured.last()?);
-    let middle = measured.len() / 2;
-    let median_watts = match measured.len() % 2 {
-        1 => watts(measured[middle]),
-        _ => 0.5 * (watts(measured[middle - 1]) + watts(measured[middle])),
-    };
+    let median_watts = median(measured.iter().map(|node| watts(node)))?;
     let of = |node: &NodeEnergy| NodeWatts { host: node.host.clone(), watts: watts(node) };
     let (least, largest) = (of(least), of(largest));
     let seconds_of = |node: &&NodeEnergy| node.seconds;

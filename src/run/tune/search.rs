@@ -13,6 +13,8 @@
 //! one-sided 99 % bound for their mean. An outlier widens that bound, and so never makes a
 //! challenger better.
 
+use skt_terms::median::median;
+
 /// A machine that runs trials.
 pub trait Bench<T> {
     /// An error that ends the search.
@@ -47,7 +49,7 @@ impl Comparison {
             LEAST_PAIRS.. => quantile(pairs) * deviation(ln_ratios) / (pairs as f64).sqrt(),
             _ => f64::INFINITY,
         };
-        let gain = median(ln_ratios).unwrap_or(0.0).exp_m1();
+        let gain = median(ln_ratios.iter().copied()).unwrap_or(0.0).exp_m1();
         Self { gain, noise: noise.exp_m1(), pairs }
     }
 
@@ -257,7 +259,8 @@ impl<B> Search<B> {
                 block.iter().for_each(|(index, ln)| scores[*index].push(ln - mean));
                 blocks += 1;
             }
-            let score = |index: &usize| median(&scores[*index]).expect("one of each block");
+            let score =
+                |index: &usize| median(scores[*index].iter().copied()).expect("one of each block");
             // The earlier one of equal candidates stays.
             alive.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
             alive.truncate((alive.len() / 2).max(1));
@@ -304,18 +307,6 @@ fn is_decided(ln_ratios: &[f64]) -> bool {
             let comparison = Comparison::of(ln_ratios);
             comparison.is_better() || comparison.gain <= 0.0
         }
-    }
-}
-
-/// The median, or `None` without values.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
     }
 }
 
@@ -492,6 +483,6 @@ mod tests {
         assert!((of.gain.ln_1p() - 0.02).abs() < 1e-12 && !of.is_better());
         assert!(Comparison::of(&[0.010, 0.011, 0.012, 0.011]).is_better());
         assert!(!Comparison::of(&[0.5, 0.5]).is_better(), "too few");
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
     }
 }

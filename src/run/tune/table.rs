@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use skt_terms::median::median;
+
 use super::parameter::Parameter;
-use super::search::{Comparison, LEAST_PAIRS, Race, Verdict, median};
+use super::search::{Comparison, LEAST_PAIRS, Race, Verdict};
 use super::{ParameterOutcome, Tuned, Tuning};
 
 const HEAD: &str =
@@ -51,7 +53,7 @@ fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
 fn row(tuned: &Tuned, race: &Race, index: usize) -> String {
     let rates = &race.gflops[index];
     let dash = || "-".to_owned();
-    let rate = median(rates).map_or_else(dash, |rate| format!("{rate:.2}"));
+    let rate = median(rates.iter().copied()).map_or_else(dash, |rate| format!("{rate:.2}"));
     let spread = spread(rates).map_or_else(dash, |spread| format!("{:.2}", 100.0 * spread));
     let (gain, noise) = match race.challenger {
         Some((challenger, comparison)) if challenger == index => percent(&comparison),
@@ -82,7 +84,8 @@ fn percent(comparison: &Comparison) -> (String, String) {
 fn spread(values: &[f64]) -> Option<f64> {
     let most = values.iter().copied().reduce(f64::max)?;
     let least = values.iter().copied().reduce(f64::min)?;
-    (values.len() > 1).then(|| (most - least) / median(values).expect("there are values"))
+    (values.len() > 1)
+        .then(|| (most - least) / median(values.iter().copied()).expect("there are values"))
 }
 
 fn remarks(tuning: &Tuning) -> String {

@@ -49,9 +49,8 @@ impl Machine {
         if charged.is_condemned || !self.rules.replace_suspects {
             return false;
         }
-        let health = |other: &str| match other == name {
-            true => Health::Ill("suspect".to_owned()),
-            false => Health::Well,
+        let health = |other: &str| {
+            if other == name { Health::Ill("suspect".to_owned()) } else { Health::Well }
         };
         let why_not = if !self.rules.losable.get(place).copied().unwrap_or(false) {
             Some("its ranks are more of one process row than the parities can rebuild")

@@ -49,6 +49,7 @@ use skt_terms::exit::Exit;
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::{heartbeat, outfile, output};
+use crate::run::protect::formats;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
@@ -95,11 +96,18 @@ Examples:
   skt-hpl status      what it does, from another shell"
 );
 
+/// The version, and the formats of the checkpoints that this build can continue.
+fn long_version() -> String {
+    let formats = formats().map(|(name, number)| format!("{name} {number}")).join(", ");
+    format!("{}\ncheckpoints: {formats}", env!("CARGO_PKG_VERSION"))
+}
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "skt-hpl",
     version,
+    long_version = long_version(),
     about = "High-Performance Linpack on a P x Q grid of MPI ranks, a drop-in for xhpl",
     long_about = LONG_ABOUT,
     after_help = AFTER_HELP,

@@ -84,7 +84,8 @@ pub struct PlanArgs {
     /// Blocking factor
     #[arg(long, value_name = "NB", default_value_t = 256)]
     pub nb: usize,
-    /// Least probability to finish without a loss of data and with the spares at hand
+    /// Least probability that checkpoints keep the data and that the spares suffice; a run without
+    /// checkpoints, which starts over after a failure, is judged by its expected time instead
     #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.99)]
     pub probability: f64,
     /// JSON reports of earlier runs without checkpoints: this run is expected to reach the same

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::model::inmemory::{Expectation, InMemoryJob};
-use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, WhatIf};
+use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, RATE_TOLERANCE, WhatIf};
 use crate::model::tang::memory::Protocol;
 use crate::model::{HOUR_SECONDS, ModelError};
 
@@ -263,10 +263,17 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let change = 100.0 * (other.expected_gflops / choice.expected_gflops - 1.0);
     let (n, hours) = (other.n, hours(other.expected.time_seconds));
     match choice.job.protocol {
-        Protocol::None if other.checkpoints() > 0.0 => format!(
-            "Why: with self checkpoints N = {n} in {hours} h, the rate from start to end changed by \
-             {change:+.2} %\n"
-        ),
+        Protocol::None if other.checkpoints() > 0.0 => {
+            // A gain below the tolerance does not justify checkpoints.
+            let small = match change {
+                gain if gain > 0.0 => format!(", less than {} %", 100.0 * RATE_TOLERANCE),
+                _ => String::new(),
+            };
+            format!(
+                "Why: with self checkpoints N = {n} in {hours} h, the rate from start to end changed \
+                 by {change:+.2} %{small}\n"
+            )
+        }
         Protocol::None => format!(
             "Why: with self N = {n} in {hours} h, before any checkpoint is due: a smaller matrix \
              and no more\n"
@@ -300,6 +307,13 @@ fn finish_line(machine: &PlannedMachine, plan: &Plan) -> String {
     }
     if !plan.keeps_data {
         let _ = write!(line, ", which is the surest and less than the {wanted} % asked for");
+    } else if job.protocol == Protocol::None && 100.0 * expected.finish_probability() < wanted {
+        let _ = write!(line, ", less than the {wanted} % asked for: else it starts over");
+        let surer = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability);
+        let surer = surer.map(|index| plan.candidates[index].expected.keeps_data_probability);
+        if let Some(keeps) = surer.filter(|keeps| 100.0 * keeps >= wanted) {
+            let _ = write!(line, ", which self spares with {} %", percent(keeps));
+        }
     }
     let _ = match (job.protocol, machine.spares, fewest_spares) {
         (Protocol::None, _, _) => writeln!(line),

@@ -265,12 +265,6 @@ impl Checker<'_> {
         if let Some((&p, &q)) = ps.iter().zip(&qs).find(|(p, q)| **p * **q > i32::MAX as usize) {
             return Err(ConfigError::GridTooLarge { at: q_at, p, q });
         }
-        if !(self.draft.values.contains_key(&Param::P) && self.draft.values.contains_key(&Param::Q))
-        {
-            let what = format!("P x Q is not given; {} x {} is used", ps[0], qs[0]);
-            let at = At::named("grid", &ValueSource::Default);
-            self.warnings.push(Warning { at, what });
-        }
         Ok(ps.into_iter().zip(qs).collect())
     }
 

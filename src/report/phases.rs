@@ -139,11 +139,11 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             epoch => format!("from checkpoint {epoch}"),
         };
         format!(
-            "# restart: {from}{} at column {}; ranks rebuilt: {:?}{}; lost work and \
+            "# restart: {from}{} at column {}; {}{}; lost work and \
              downtime {:.2} s, recovery {:.2} s",
             restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}")),
             restart.column,
-            restart.rebuilt_ranks,
+            restart.rebuilt_words(),
             restart.damage_words(),
             restart.lost_seconds,
             restart.recover_seconds
@@ -203,10 +203,10 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             format!("from checkpoint {} in images of {level} ", restart.epoch)
         });
         format!(
-            "# restart: {from}at column {}; ranks rebuilt: {:?}; downtime {:.2} s, recovery \
+            "# restart: {from}at column {}; {}; downtime {:.2} s, recovery \
              {:.2} s{}",
             restart.column,
-            restart.rebuilt_ranks,
+            restart.rebuilt_words(),
             restart.lost_seconds,
             restart.recover_seconds,
             mended_words(restart)

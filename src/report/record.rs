@@ -372,6 +372,15 @@ impl Restart {
 }
 
 impl Restart {
+    /// The ranks that were rebuilt: their numbers, or how many, if there are many.
+    pub fn rebuilt_words(&self) -> String {
+        match &self.rebuilt_ranks[..] {
+            [] => "no rank had to be rebuilt".to_owned(),
+            ranks if ranks.len() <= 8 => format!("ranks rebuilt: {ranks:?}"),
+            ranks => format!("{} ranks rebuilt", ranks.len()),
+        }
+    }
+
     /// A note on damaged memory, to follow the ranks that were rebuilt; empty if there is none.
     pub fn damage_words(&self) -> String {
         match self.damaged_blocks {

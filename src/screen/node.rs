@@ -209,9 +209,7 @@ impl<C: Comm> Crew<C> {
                 *link = Some(found);
             }
             collect::broadcast(comm, &mut rate, 0)?;
-            // A panel passes each link once, and so do rows: three times the matrix, with room.
-            let bytes = 3.0 * (n * n * size_of::<f64>()) as f64;
-            if bytes / (1e9 * rate[0]) > seconds / 2.0 {
+            if is_too_slow(rate[0], n, seconds) {
                 let why = "the link is too slow to solve a system over it in time";
                 return Err(ScreenError::Host(why.to_owned()));
             }
@@ -261,6 +259,14 @@ impl<C: Comm> Crew<C> {
             results.joints.push(Joint { nodes: team.clone(), solve, lost });
         }
     }
+}
+
+/// Whether a link of this rate, in 10^9 bytes a second, is too slow for a system of order `n` that
+/// has to be solved within `seconds`.
+pub fn is_too_slow(gigabytes_a_second: f64, n: usize, seconds: f64) -> bool {
+    // A panel passes each link once, and so do rows: three times the matrix, with room.
+    let bytes = 3.0 * (n * n * size_of::<f64>()) as f64;
+    bytes / (1e9 * gigabytes_a_second) > seconds / 2.0
 }
 
 /// The processor and its vector instructions, which our own kernels are chosen by: a virtual machine

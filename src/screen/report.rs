@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
 use super::spread::Spread;
-use super::verdict::{State, Verdict, Verdicts, gigabytes, rate_of};
+use super::verdict::{State, Verdict, Verdicts, digits, gigabytes, rate_of};
 
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;
@@ -201,7 +201,7 @@ impl<'a> HostEntry<'a> {
 fn said(node: &Node, verdict: &Verdict) -> String {
     let mut words = verdict.reasons.clone();
     if words.is_empty() {
-        words.extend(rate_of(node).map(|rate| format!("{rate:.1} Gflop/s")));
+        words.extend(rate_of(node).map(|rate| format!("{} Gflop/s", digits(rate))));
         let memory = node.memory_gigabytes_a_second;
         words.extend(memory.map(|rate| format!("memory {}", gigabytes(rate))));
         let residuals = node.solves.iter().filter_map(|solve| solve.scaled_residual);
@@ -224,9 +224,9 @@ fn kind_line(kind: &Kind, rates: &[f64], tolerance: f64) -> String {
     match Spread::of(rates) {
         None => format!("{of}: one host, compared with none\n"),
         Some(spread) => format!(
-            "{of}: {} hosts, {:.1} Gflop/s +- {:.1} %, slow from {:.1} % less\n",
+            "{of}: {} hosts, {} Gflop/s +- {:.1} %, slow from {:.1} % less\n",
             spread.count,
-            spread.reference,
+            digits(spread.reference),
             100.0 * spread.deviation,
             100.0 * spread.allowance(tolerance)
         ),

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use skt_terms::units;
 
 use super::limit::Limit;
-use super::node::{Crew, ScreenError};
-use super::results::{Node, Results, sound_rate};
+use super::node::{Crew, ScreenError, is_too_slow};
+use super::results::{Link, Node, Results, sound_rate};
 use super::spread::median;
 use super::told::{self, Order, Told};
 use crate::hpl::comm::Comm;
@@ -304,7 +304,11 @@ impl<C: Comm> Lead<'_, C> {
         self.say(&what, expected * (stages - stage) as f64);
         let seconds = FLOOR_SECONDS + PATIENCE * expected;
         let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
-        let lost = self.lost();
+        let mut lost = self.lost();
+        if size > 2 {
+            // Pairs have found that out by themselves.
+            lost.extend(nodes_behind_slow_links(&self.results, n, seconds));
+        }
         self.order(&Order::Join { lost: lost.clone(), seconds });
         self.limit.set(seconds);
         let mut all: Vec<Option<Told>> = vec![None; self.crew.nodes.len()];
@@ -349,6 +353,20 @@ fn expected_seconds(dgemm_gflops: &[f64], n: usize) -> f64 {
     (n as f64).powi(3) * 2.0 / 3.0 / (SHARE_OF_DGEMM * 1e9 * rate)
 }
 
+/// The nodes most of whose links are too slow for a system of order `n` within `seconds`: they would
+/// make the systems of their groups late.
+fn nodes_behind_slow_links(results: &Results, n: usize, seconds: f64) -> Vec<usize> {
+    let is_slow = |link: &&Link| {
+        let rate = sound_rate(link.gigabytes_a_second);
+        rate.is_none_or(|rate| is_too_slow(rate, n, seconds))
+    };
+    let are_slow = |node: &usize| {
+        let of_node = || results.links.iter().filter(|link| link.nodes.contains(node));
+        2 * of_node().filter(is_slow).count() > of_node().count()
+    };
+    (0..results.nodes.len()).filter(are_slow).collect()
+}
+
 /// What is said of a node that took no part at all.
 pub fn unreached(host: &str, why: &str) -> Node {
     Node { host: host.to_owned(), lost: Some(why.to_owned()), ..Node::default() }
@@ -373,6 +391,24 @@ mod tests {
     fn a_very_slow_node_does_not_set_the_limit() {
         let (all_well, slow) = (expected_seconds(&[100.0; 3], 1000), &[100.0, 100.0, 1e-3]);
         assert!((expected_seconds(slow, 1000) / all_well - SLOWEST).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_node_whose_links_are_slow_is_left_out_of_groups() {
+        let link = |nodes, rate| Link { nodes, gigabytes_a_second: rate, microseconds: None };
+        let nodes = vec![Node::default(); 4];
+        // 3 x 8e6 bytes in half of 10 s are 0.0048 GB/s.
+        let (slow, well) = (Some(0.004), Some(0.005));
+        let links = vec![
+            link([0, 1], slow),
+            link([2, 3], well),
+            link([1, 2], None),
+            link([0, 3], well),
+            link([1, 3], slow),
+            link([0, 2], well),
+        ];
+        let results = Results { nodes, links, ..Results::default() };
+        assert_eq!(nodes_behind_slow_links(&results, 1000, 10.0), [1]);
     }
 
     #[test]

@@ -179,8 +179,10 @@ impl Found<'_> {
                 let share = rate / spread.reference;
                 let of = if spread.count > 2 { "the median" } else { "the faster one" };
                 let why = format!(
-                    "{what}: {rate:.1} {unit}, {share:.2} of {of} of {} like it, {:.1}",
-                    spread.count, spread.reference
+                    "{what}: {} {unit}, {share:.2} of {of} of {} like it, {}",
+                    digits(rate),
+                    spread.count,
+                    digits(spread.reference)
                 );
                 self.tell(index, State::Slow, why);
             }
@@ -298,8 +300,8 @@ impl Found<'_> {
     }
 }
 
-/// A rate of bytes in 10^9 a second, with three digits.
-pub fn gigabytes(rate: f64) -> String {
+/// A rate with three digits at least, if it is not very small.
+pub fn digits(rate: f64) -> String {
     let digits = if rate < 0.1 {
         5
     } else if rate < 10.0 {
@@ -307,7 +309,12 @@ pub fn gigabytes(rate: f64) -> String {
     } else {
         1
     };
-    format!("{rate:.digits$} GB/s")
+    format!("{rate:.digits$}")
+}
+
+/// A rate of bytes in 10^9 a second.
+pub fn gigabytes(rate: f64) -> String {
+    format!("{} GB/s", digits(rate))
 }
 
 /// The rate of a node's systems: the median.

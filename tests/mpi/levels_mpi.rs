@@ -115,7 +115,8 @@ fn images_of_a_test_that_is_done_go_with_its_run() {
     killed(&job, &[]);
     assert_ne!(images(&folder), [] as [PathBuf; 0]);
     let ended = job.start(&[]);
-    assert!(ended.text.contains("tests 1 to 1 were done by an earlier start"), "{}", ended.text);
+    // mpirun may end rank 0 before it has noted that the test is done; then its result is found.
+    assert!(ended.text.contains("done by an earlier start"), "{}", ended.text);
     check_cleared(&job, &ended, &[&folder]);
 }
 

@@ -94,6 +94,7 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("waits for another start of the same run to end"), "{error}");
     assert!(error.contains("run `twice` is running on host box0"), "{error}");
     assert!(held.is_ok());
 }

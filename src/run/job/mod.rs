@@ -229,6 +229,10 @@ fn close<C: Comm>(world: &C, reports: Option<Reports>) -> Result<(bool, Exit), C
     Ok((answer[0] != 0, Exit::from_code(answer[1])))
 }
 
+/// Said at the end of a run that leaves marks.
+const MARKS_STAY: &str = "memory of an earlier start of this run was out of reach or lost, so each host keeps a mark \
+                          of some bytes by which it is recognized if it comes back; `skt-hpl store clean` removes the marks";
+
 /// Removes what is left of a run whose report is complete. Collective.
 fn clear<C: Comm>(
     world: &C,
@@ -247,6 +251,9 @@ fn clear<C: Comm>(
         // come back.
         if setup.is_first_on_host && !ran.left.is_empty() {
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
+        }
+        if world.rank() == 0 && !ran.left.is_empty() {
+            output::say(format_args!("{MARKS_STAY}"));
         }
         remove_images(world, settings, setup, |_| true)?;
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;

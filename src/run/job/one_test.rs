@@ -123,7 +123,8 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun, resumed: bool)
     let mut lines = Vec::new();
     if found.unusable > 0 {
         lines.push(format!(
-            "{} segment(s) or image(s) of earlier starts could not be used",
+            "{} segment(s) or image(s) of earlier starts are left out: damaged, or of a checkpoint \
+             that too few ranks have",
             found.unusable
         ));
     }
@@ -132,11 +133,11 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun, resumed: bool)
             lines.extend(image_lines(load, level, restart.epoch));
         }
         lines.push(format!(
-            "resuming from checkpoint {} at column {}; ranks rebuilt: {:?}{}; recovery took \
+            "resuming from checkpoint {} at column {}; {}{}; recovery took \
              {:.2} s",
             restart.epoch,
             restart.column,
-            restart.rebuilt_ranks,
+            restart.rebuilt_words(),
             restart.damage_words(),
             restart.recover_seconds
         ));

@@ -54,7 +54,7 @@ use crate::run::ptest::{self, Observer, Phase, RateWatch};
 
 /// Increased when [`Kept`], or the order of the data in a segment, changes: a program reads only
 /// its own format.
-const STATE_FORMAT: u32 = 8;
+pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 8);
 
 /// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +127,6 @@ pub fn open<'a, C: Comm>(
         surroundings;
     let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
     let end_unix = surroundings.end_unix;
-    let format = ("abft_state_format", STATE_FORMAT);
     let is_short = comm.size() < spec.ranks();
     let config = Config {
         members: spec.q + spec.checksums,
@@ -139,7 +138,7 @@ pub fn open<'a, C: Comm>(
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
         bears: is_short.then(|| process_columns(spec)),
-        ..config(spec, settings, &memory, &host, format)?
+        ..config(spec, settings, &memory, &host, STATE_FORMAT)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.process());
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {

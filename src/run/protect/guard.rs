@@ -46,7 +46,7 @@ use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Increased when the form of [`State`] or of the result of a test changes: a program reads only
 /// its own format.
-const STATE_FORMAT: u32 = 2;
+pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 
 /// The layout of the headers of a test's segments, in a job of `ranks`.
 pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
@@ -199,7 +199,7 @@ pub fn open<'a, C: Comm>(
         surroundings;
     let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
     let shape = region_shape(spec, settings);
-    let config = config(spec, settings, &memory, &host, ("state_format", STATE_FORMAT))?;
+    let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),

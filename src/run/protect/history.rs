@@ -141,11 +141,7 @@ fn restart(restart: &Restart) -> [Event; 2] {
         bytes: None,
         detail,
     };
-    let rebuilt = match &restart.rebuilt_ranks[..] {
-        [] => "no rank had to be rebuilt".to_owned(),
-        ranks if ranks.len() <= 8 => format!("ranks rebuilt: {ranks:?}"),
-        ranks => format!("{} ranks rebuilt", ranks.len()),
-    };
+    let rebuilt = restart.rebuilt_words();
     let damage = restart.damage_words();
     let (lost, from) = match epoch {
         // There was no checkpoint yet.

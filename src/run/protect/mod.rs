@@ -26,6 +26,8 @@ mod settings;
 mod split;
 mod wrong;
 
+use crate::checkpoint::parameters::{FORMAT, FORMAT_NAME};
+
 pub use crate::checkpoint::segments::role::is_mark;
 pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use app::NodeCheckpointer;
@@ -51,3 +53,9 @@ pub use split::{
     memory_split, memory_words, process_rows, segment_bytes, segment_layout, smallest_group,
 };
 pub use wrong::Wrong;
+
+/// The names and numbers of the formats of checkpoints, as a refusal to read another one has them: a
+/// build with the same numbers continues a run of this one.
+pub fn formats() -> [(&'static str, u32); 3] {
+    [(FORMAT_NAME, FORMAT), guard::STATE_FORMAT, abft::STATE_FORMAT]
+}

@@ -1,7 +1,7 @@
 //! The segments of a node, as the checkpoint protocol uses them.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use skt_terms::shown::shell_quoted;
 use skt_terms::units;
@@ -9,11 +9,18 @@ use skt_terms::units;
 use crate::checkpoint::segments::role::parse_role;
 use crate::checkpoint::segments::{Process, RunSegments};
 use crate::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
+use crate::machine::launcher_rank;
 use crate::machine::team::Team;
-use crate::report::heartbeat;
+use crate::report::{heartbeat, output};
 
 /// The most bytes that a thread touches between two signs of life.
 const TOUCHED_BYTES: usize = 256 << 20;
+
+/// A wait that is longer is told.
+const SILENT_SECONDS: f64 = 2.0;
+const WAITS: &str =
+    "waits for another start of the same run to end, which still holds its memory here";
+static SAID: Once = Once::new();
 
 /// The segments of one test of a run on this node, under the threads of a rank.
 pub type TestSegments<'a> = RunSegments<'a, &'a Team>;
@@ -38,6 +45,9 @@ impl Process for Team {
 
     fn waits(&self, seconds: f64) {
         heartbeat::wait(seconds, seconds as u64, 0.0);
+        if seconds > SILENT_SECONDS && launcher_rank::is_first() {
+            SAID.call_once(|| output::say(format_args!("{WAITS}")));
+        }
     }
 
     fn supervisor(&self) -> Option<String> {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::codec::checksum;
 
 /// Version of the layout of segments and headers; segments of another version have another shape.
-pub(super) const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 5;
 /// Name of that number among the parameters.
-pub(super) const FORMAT_NAME: &str = "format";
+pub const FORMAT_NAME: &str = "format";
 
 /// Names and values, for people to read.
 pub type Parameters = BTreeMap<String, String>;

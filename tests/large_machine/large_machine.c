@@ -3,6 +3,7 @@
  * node, slows the BLAS of a rank, or makes it compute wrong.
  *
  *   SKT_LARGE_GFLOPS=R          the BLAS of a thread computes at most R * 10^9 operations a second
+ *   SKT_LARGE_ALL_GFLOPS=R      the same in all ranks at all times, where the above says no other
  *   SKT_LARGE_SYNC_SECONDS=S    fsync, fdatasync: S seconds more
  *   SKT_LARGE_WRITE_RATE=R      write, pwrite to a file: at most R bytes a second
  *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
@@ -34,7 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static double gflops, sync_seconds, write_rate, linger_seconds, times, after_operations;
+static double gflops, all_gflops, sync_seconds, write_rate, linger_seconds, times, after_operations;
 static double flip_operations;
 static uint64_t flip_every, flip_seed;
 static const char *from_path, *log_path;
@@ -61,6 +62,7 @@ __attribute__((constructor)) static void begin(void) {
                (!only_host || strcmp(only_host, host) == 0);
     from_path = getenv("SKT_LARGE_FROM");
     gflops = number("SKT_LARGE_GFLOPS");
+    all_gflops = rank ? number("SKT_LARGE_ALL_GFLOPS") : 0.0;
     sync_seconds = number("SKT_LARGE_SYNC_SECONDS");
     write_rate = number("SKT_LARGE_WRITE_RATE");
     linger_seconds = number("SKT_LARGE_LINGER_SECONDS");
@@ -121,10 +123,11 @@ static void compute(double operations, double begun) {
         double end = begun + times * (now() - begun);
         while (now() < end) {}
     }
-    if (gflops <= 0 || !is_now()) return;
+    double most = gflops > 0 && is_now() ? gflops : all_gflops;
+    if (most <= 0) return;
     /* Short calls are paid for together. */
     static _Thread_local double debt;
-    debt += operations / (1e9 * gflops) - (now() - begun);
+    debt += operations / (1e9 * most) - (now() - begun);
     if (debt > 1e-3) {
         rest(debt);
         debt = 0;

@@ -34,8 +34,8 @@ const LEAST_LAG: f64 = 0.1;
 const LEAST_LAG_OF_FEW: f64 = 0.18;
 /// So many ranks are few.
 const FEW: usize = 3;
-/// How many times larger than the spread the lag is. Behind three standard deviations is one normal
-/// value in 700; the lag is a median of several.
+/// How many times larger than the spread the lag of a single rank is, see [`least_spreads`]. Beyond
+/// three standard deviations is one normal value in 700; the lag is a median of several.
 const LEAST_SPREADS: f64 = 3.0;
 /// The standard deviation of normal values, in their median absolute deviations.
 const DEVIATIONS: f64 = 1.4826;
@@ -164,7 +164,14 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     }
     let lag = median(behind.iter().copied());
     let spreads = (lag / spread(lags, index, onset)).min(MOST_SPREADS);
-    (lag >= least_lag && spreads >= LEAST_SPREADS).then_some((lag, spreads))
+    (lag >= least_lag && spreads >= least_spreads(lags.len())).then_some((lag, spreads))
+}
+
+/// How many times larger than the spread the lag of one of `ranks` ranks is. The more ranks, the
+/// farther out is the farthest of them by noise alone: the tail of normal values beyond z falls as
+/// `exp(-z^2 / 2)`, so that z grows by this for the same chance to name one of them.
+fn least_spreads(ranks: usize) -> f64 {
+    (LEAST_SPREADS.powi(2) + 2.0 * (ranks as f64).ln()).sqrt()
 }
 
 /// The window that parts the others best: most of those from it on have at least the lag `half`,

@@ -94,10 +94,11 @@ proptest! {
         prop_assert_eq!(names(&all), Vec::<usize>::new());
     }
 
-    /// Many short hiccups, less than a fifth of the time each rank, are noise.
+    /// Many short hiccups are noise. With a larger share one rank in 10^5 has, by luck, seven of them
+    /// among its last eight windows, and is slow then.
     #[test]
     fn many_hiccups_name_nobody(
-        ranks in prop::sample::select(vec![2usize, 3, 16]), share in 0.0..0.15,
+        ranks in prop::sample::select(vec![2usize, 3, 16]), share in 0.0..0.08,
         mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
     ) {
         let mut all = noisy(&mut rng, ranks, 0.02);

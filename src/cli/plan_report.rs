@@ -265,9 +265,10 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     match choice.job.protocol {
         Protocol::None if other.checkpoints() > 0.0 => {
             // A gain below the tolerance does not justify checkpoints.
-            let small = match change {
-                gain if gain > 0.0 => format!(", less than {} %", 100.0 * RATE_TOLERANCE),
-                _ => String::new(),
+            let small = if change > 0.0 {
+                format!(", less than {} %", 100.0 * RATE_TOLERANCE)
+            } else {
+                String::new()
             };
             format!(
                 "Why: with self checkpoints N = {n} in {hours} h, the rate from start to end changed \

@@ -43,7 +43,6 @@ impl Ended {
     #[track_caller]
     fn names(&self, bad: &[(&str, &str)]) {
         let bad: BTreeMap<&str, &str> = bad.iter().copied().collect();
-        println!("{}", self.text);
         for (node, state) in self.states() {
             let want = bad.get(node.as_str()).unwrap_or(&"ok");
             assert_eq!(state, *want, "node {node}\n{}", self.text);

@@ -230,8 +230,9 @@ fn close<C: Comm>(world: &C, reports: Option<Reports>) -> Result<(bool, Exit), C
 }
 
 /// Said at the end of a run that leaves marks.
-const MARKS_STAY: &str = "memory of an earlier start of this run was out of reach or lost, so each host keeps a mark \
-                          of some bytes by which it is recognized if it comes back; `skt-hpl store clean` removes the marks";
+const MARKS_STAY: &str = "memory of an earlier start of this run was out of reach or lost, so each \
+                          host keeps a mark of some bytes by which it is recognized if it comes \
+                          back; `skt-hpl store clean` removes the marks";
 
 /// Removes what is left of a run whose report is complete. Collective.
 fn clear<C: Comm>(

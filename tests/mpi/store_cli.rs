@@ -120,6 +120,16 @@ fn the_run_goes_on_after_a_careful_clean_and_leaves_nothing() {
     assert_eq!(killed.store_command(&["list"]), "no segments\n");
 }
 
+#[test]
+fn a_refused_first_start_leaves_nothing() {
+    let refused = Killed { folder: TempDir::new().unwrap() };
+    let output = refused.benchmark("none", &["--resume", "require"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--resume require"), "{said}");
+    assert_eq!(refused.store_command(&["list"]), "no segments\n");
+}
+
 /// Starts a long run, and returns it and its mpirun as soon as rank 0 factors.
 fn at_work(run: &str) -> (Killed, Child) {
     let killed = Killed { folder: TempDir::new().unwrap() };

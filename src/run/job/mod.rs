@@ -119,6 +119,7 @@ pub fn run<C: Comm>(
                 heartbeat::step(sign);
             }
             tests.progress.clear();
+            tests.remove_void_ledger()?;
             if why.is_time_up() {
                 if first {
                     output::say(format_args!("{why}"));

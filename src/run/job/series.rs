@@ -301,6 +301,16 @@ impl<'a> Tests<'a> {
         Ok(())
     }
 
+    /// Removes the ledger of a refused start if this start made it and it says nothing. All ranks
+    /// are refused.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn remove_void_ledger(&self) -> Result<(), JobError> {
+        let Some(ledger) = &self.ledger else { return Ok(()) };
+        Ok(ledger.borrow().remove_if_void()?)
+    }
+
     /// The first test to run: after those whose results are kept, and not before the one of which
     /// an earlier start has left data.
     fn first_test<C: Comm>(&mut self, world: &C) -> Result<usize, JobError> {

@@ -35,6 +35,8 @@ pub struct Ledger<'a> {
     /// The number of the newest segment.
     number: u64,
     content: Content,
+    /// Whether this start began the run: it found no ledger on any node.
+    is_new: bool,
 }
 
 /// The tests that had no images.
@@ -95,6 +97,12 @@ impl<'a> Ledger<'a> {
         let own = contents.iter().filter(|_| !is_afresh).max_by_key(|content| content.age());
         let own = own.cloned().unwrap_or_default();
         let mut content = newest(world, own.clone())?;
+        let is_new = content.life == 0;
+        if is_new {
+            let mut life = [now_unix_nanos()];
+            collect::broadcast(world, &mut life, 0)?;
+            content.life = life[0];
+        }
         let id = content.id();
         let given_up = contents.iter().map(Content::id).filter(|other| *other != id);
         let mut left: Vec<StartId> =
@@ -108,7 +116,7 @@ impl<'a> Ledger<'a> {
         }
         content.left = union(world, &left)?;
         let keeper = is_keeper.then(|| world.rank());
-        let mut ledger = Self { store, run: run.to_owned(), keeper, number, content };
+        let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
         // All ranks have looked before any segment is removed.
         ledger.keep()?;
         Ok(ledger)
@@ -198,6 +206,21 @@ impl<'a> Ledger<'a> {
         self.keep()
     }
 
+    /// Removes this node's segment if nothing is known of the run but that this start began it: a
+    /// start that all ranks refuse leaves none. Whatever another start may need stays: results,
+    /// notes about tests that have begun, and the starts of segments out of reach.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn remove_if_void(&self) -> Result<(), StoreError> {
+        let Content { left, results, notes, .. } = &self.content;
+        let is_void = self.is_new && left.is_empty() && results.is_empty() && *notes == 0;
+        let Some(rank) = self.keeper.filter(|_| is_void) else { return Ok(()) };
+        let name = SegmentName::new(&self.run, &format!("{ROLE}{}", self.number), rank as u32)?;
+        self.store.remove(&name)?;
+        Ok(())
+    }
+
     /// Writes a new segment, then removes the older ones.
     fn keep(&mut self) -> Result<(), StoreError> {
         let Some(rank) = self.keeper else { return Ok(()) };
@@ -249,13 +272,7 @@ fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
     collect::all_reduce(world, &mut root, u64::min)?;
     let mut bytes = own.encode();
     collect::broadcast_bytes(world, &mut bytes, root[0] as usize)?;
-    let mut content = Content::decode(&bytes).expect("encoded by that rank");
-    if content.life == 0 {
-        let mut life = [now_unix_nanos()];
-        collect::broadcast(world, &mut life, 0)?;
-        content.life = life[0];
-    }
-    Ok(content)
+    Ok(Content::decode(&bytes).expect("encoded by that rank"))
 }
 
 fn now_unix_nanos() -> u64 {
@@ -484,6 +501,35 @@ mod tests {
         assert_eq!(noted(&nodes, true, b"anew"), [None, None], "begun anew");
         assert_eq!(start(&nodes, false, b"result")[0], Vec::<Vec<u8>>::new());
         assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
+    }
+
+    /// Only a ledger that this start made and that says nothing goes with a refused start.
+    #[test]
+    fn a_refused_start_removes_the_ledger_that_says_nothing() {
+        let nodes = folders(2);
+        let refused = |note: Option<&[u8]>| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+                world.barrier().unwrap();
+                ledger.note_no_images_behind(Some(0), "a").unwrap();
+                if let Some(note) = note {
+                    ledger.note_begun(0, note.to_vec()).unwrap();
+                }
+                ledger.remove_if_void().unwrap();
+                Ok::<_, CommError>(store.list().unwrap().len())
+            });
+            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(refused(None), [0, 0], "this start made it");
+        assert_eq!(refused(Some(b"begun")), [1, 1], "a test has begun");
+        assert_eq!(refused(None), [1, 1], "an earlier start made it");
+        for node in &nodes {
+            let store = Files::in_folder(node.path());
+            store.list().unwrap().iter().for_each(|info| store.remove(&info.name).unwrap());
+        }
+        assert_eq!(start(&nodes, false, b"one"), [Vec::<Vec<u8>>::new(), Vec::new()]);
+        assert_eq!(refused(None), [1, 1], "it has a result");
     }
 
     #[test]

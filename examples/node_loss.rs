@@ -51,9 +51,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let told = job.stderr.take().map(|said| std::thread::spawn(move || tell(said)));
     wait_for_column(&cluster, &mut job, n.parse::<usize>()? / 3)?;
     println!("--- power off: n2{}", if silent { ", its link first: no last packet" } else { "" });
-    match silent {
-        true => cluster.power_off_silently("n2"),
-        false => cluster.power_off("n2"),
+    if silent {
+        cluster.power_off_silently("n2")
+    } else {
+        cluster.power_off("n2")
     }
     let status = job.wait()?;
     if let Some(told) = told {

@@ -129,10 +129,7 @@ fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
 fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     kernel::take_one_that_fits(&outfile::closed());
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
-    let listed = match launcher_rank::is_first() {
-        true => of_listed_hosts(args),
-        false => Ok(Vec::new()),
-    };
+    let listed = if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Vec::new()) };
     let world = MpiWorld::init().map_err(JobError::from)?;
     let comm = world.comm().map_err(JobError::from)?;
     let mut is_good = [u8::from(listed.is_ok())];

@@ -195,17 +195,15 @@ impl<'a> Reader<'a> {
                 ConfigError::NotUnderstood { at, value, wanted: "a whole number", legal }
             }
         };
-        match is_legal(value) {
-            false => Err(error),
-            true if !self.lenient => {
-                Err(ConfigError::Strict { error: Box::new(error), used: value.to_string() })
-            }
-            true => {
-                let what = format!("`{shown}` is read as {value}, as the reference does");
-                self.warnings.push(Warning { at, what });
-                Ok(value)
-            }
+        if !is_legal(value) {
+            return Err(error);
         }
+        if !self.lenient {
+            return Err(ConfigError::Strict { error: Box::new(error), used: value.to_string() });
+        }
+        let what = format!("`{shown}` is read as {value}, as the reference does");
+        self.warnings.push(Warning { at, what });
+        Ok(value)
     }
 
     /// Reads the line with the number of values of the next line.

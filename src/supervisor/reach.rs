@@ -121,9 +121,10 @@ fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<
         }
     };
     let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
-    match out.lines().any(|line| line == "= .") {
-        true => Ok(View { host: host.to_owned(), names: read_answer(&out) }),
-        false => Err(format!("{status}: {}", err.lines().last().unwrap_or("it says nothing"))),
+    if out.lines().any(|line| line == "= .") {
+        Ok(View { host: host.to_owned(), names: read_answer(&out) })
+    } else {
+        Err(format!("{status}: {}", err.lines().last().unwrap_or("it says nothing")))
     }
 }
 

@@ -349,9 +349,10 @@ impl Job {
     fn calls(&self) -> CallLimit {
         let tuned = CallLimit { seconds: 0.0, ..CallLimit::tuned() };
         let grain_columns = (self.spec.n / self.spec.q / 3).max(3);
-        match self.matrix.x.is_empty() {
-            true => tuned,
-            false => CallLimit { grain_columns, least_size: 1, ..tuned },
+        if self.matrix.x.is_empty() {
+            tuned
+        } else {
+            CallLimit { grain_columns, least_size: 1, ..tuned }
         }
     }
 

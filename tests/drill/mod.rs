@@ -202,20 +202,20 @@ impl Cluster {
     }
 
     pub fn store(&self, node: usize) -> Box<dyn Store + Send + Sync> {
-        match self.sysv {
-            true => Box::new(SysV::new(false)),
-            false => Box::new(Files::in_folder(&self.node_folder(node))),
+        if self.sysv {
+            Box::new(SysV::new(false))
+        } else {
+            Box::new(Files::in_folder(&self.node_folder(node)))
         }
     }
 
     /// The suffix of the names of runs on a node, where nodes share a store.
     fn tail(&self, node: usize) -> String {
-        match self.sysv {
-            true => {
-                let unique = self.folder.path().file_name().expect("a name").to_string_lossy();
-                format!("{unique}-{node}")
-            }
-            false => String::new(),
+        if self.sysv {
+            let unique = self.folder.path().file_name().expect("a name").to_string_lossy();
+            format!("{unique}-{node}")
+        } else {
+            String::new()
         }
     }
 

@@ -123,9 +123,10 @@ fn images_of_a_test_that_is_done_go_with_its_run() {
 /// Checks the end of a run with checksums in its elimination: some rank may have been killed before
 /// its newest image was whole, and data rebuilt from sums has other last bits.
 fn check_abft_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
-    match ended.text.contains("# rounding: rebuilt data") {
-        true => check_cleared(job, ended, folders),
-        false => check_end(job, ended, folders),
+    if ended.text.contains("# rounding: rebuilt data") {
+        check_cleared(job, ended, folders)
+    } else {
+        check_end(job, ended, folders)
     }
 }
 
@@ -355,9 +356,10 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
         fs::remove_file(path).expect("it is as it was");
         fs::rename(&away, path).expect("back");
         assert_eq!(content(), before);
-        let says = match is_memory_lost {
-            true => ["error: level local:", "fails at process 0 (", "no node has memory"],
-            false => ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"],
+        let says = if is_memory_lost {
+            ["error: level local:", "fails at process 0 (", "no node has memory"]
+        } else {
+            ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"]
         };
         for says in [path.to_str().unwrap()].into_iter().chain(says) {
             assert!(ended.text.contains(says), "{says}: {}", ended.text);

@@ -245,9 +245,10 @@ fn ranks_killed_at_any_time_are_not_needed() {
         } else {
             again += 1;
             let next = job.start(&[]);
-            match next.text.contains("nothing is left to rebuild from") {
-                true => assert_right(&start_anew(job).1),
-                false => assert_right(&next),
+            if next.text.contains("nothing is left to rebuild from") {
+                assert_right(&start_anew(job).1)
+            } else {
+                assert_right(&next)
             }
             continue;
         }

@@ -779,9 +779,10 @@ fn images_of_each_cut_lead_to_x() {
             let images = images(&job, cut);
             for first in 0..=width {
                 let of_row = |row: usize| (first..first + m).map(move |i| row * width + i % width);
-                let mut lost: Vec<usize> = match first < width {
-                    true => (0..job.spec.p).flat_map(of_row).collect(),
-                    false => Vec::new(),
+                let mut lost: Vec<usize> = if first < width {
+                    (0..job.spec.p).flat_map(of_row).collect()
+                } else {
+                    Vec::new()
                 };
                 lost.sort_unstable();
                 let solution = job.finish(&without(&images, &lost), first as u64, 2);

@@ -52,10 +52,7 @@ struct Watch {
 impl Watcher for Watch {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.unverified.clone_from(&beginning.unverified);
-        match self.stops_early {
-            true => Err(CommError::Aborted("stopped".into()).into()),
-            false => Ok(()),
-        }
+        if self.stops_early { Err(CommError::Aborted("stopped".into()).into()) } else { Ok(()) }
     }
 
     fn columns(&mut self, done: usize) {
@@ -73,9 +70,10 @@ impl Watcher for Watch {
     }
 
     fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
-        match self.stop_at == Some(cut) {
-            true => Err(CommError::Aborted("stopped".into()).into()),
-            false => Ok(()),
+        if self.stop_at == Some(cut) {
+            Err(CommError::Aborted("stopped".into()).into())
+        } else {
+            Ok(())
         }
     }
 

@@ -30,21 +30,25 @@ fn used_clocks(host: &HostFacts) -> impl Iterator<Item = &Clock> {
 }
 
 fn governor(host: &HostFacts) -> Option<Finding> {
-    let keeps_low = |clock: &&Clock| match clock.is_self_governed() {
-        true => clock.preference.as_deref() == Some("power"),
-        false => ["powersave", "conservative"].contains(&clock.governor.as_str()),
+    let keeps_low = |clock: &&Clock| {
+        if clock.is_self_governed() {
+            clock.preference.as_deref() == Some("power")
+        } else {
+            ["powersave", "conservative"].contains(&clock.governor.as_str())
+        }
     };
     let found: Vec<&Clock> = used_clocks(host).filter(keeps_low).collect();
     let clock = *found.first()?;
-    let (what, remedy) = match clock.is_self_governed() {
-        true => (
+    let (what, remedy) = if clock.is_self_governed() {
+        (
             "the processor is told to save power".to_owned(),
             "x86_energy_perf_policy performance (as root)",
-        ),
-        false => (
+        )
+    } else {
+        (
             format!("the governor '{}' keeps the clock low", clock.governor),
             "cpupower frequency-set -g performance (as root)",
-        ),
+        )
     };
     let measured = format!(
         "{} CPU(s), driver {}, {} to {}",

@@ -30,13 +30,14 @@ pub fn old(host: &HostFacts) -> Option<Finding> {
         return None;
     }
     let name_of = |vectors: Option<Vectors>, otherwise| vectors.map_or(otherwise, Vectors::name);
-    let why = match fits {
-        true => "which is slower here than another one".to_owned(),
-        false => format!(
+    let why = if fits {
+        "which is slower here than another one".to_owned()
+    } else {
+        format!(
             "made for {}; this processor has {}",
             name_of(made_for, "other processors"),
             name_of(has, "other vectors")
-        ),
+        )
     };
     let what = format!("{} uses its kernel '{kernel}', {why}", trial.library);
     let measured = format!(

@@ -62,9 +62,8 @@ fn list(numbers: impl IntoIterator<Item = usize>) -> String {
             _ => ranges.push((number, number)),
         }
     }
-    let word = |&(first, last): &(usize, usize)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let word = |&(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
     };
     ranges.iter().map(word).collect::<Vec<_>>().join(",")
 }

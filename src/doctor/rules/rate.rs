@@ -32,15 +32,16 @@ fn others(host: &HostFacts) -> Option<Finding> {
     if share >= LEAST_SHARE && stolen <= MOST_STOLEN {
         return None;
     }
-    let (what, remedy) = match stolen > MOST_STOLEN {
-        true => (
+    let (what, remedy) = if stolen > MOST_STOLEN {
+        (
             "the hypervisor gives the cores to other machines",
             "a machine of its own: dedicated or isolated cores of the cloud",
-        ),
-        false => (
+        )
+    } else {
+        (
             "other programs use the cores",
             "top -H names them: end them, or ask for the whole host (sbatch --exclusive)",
-        ),
+        )
     };
     let measured = format!(
         "the threads had a core for {:.0} % of the time; the hypervisor took {:.0} %",

@@ -71,13 +71,14 @@ pub fn crowded(host: &HostFacts) -> Option<Finding> {
         "{ranks} rank(s) on this host, each on cores of its own: mpirun --map-by core --bind-to \
          core -np {ranks}; srun --cpu-bind=cores --ntasks-per-node={ranks}"
     );
-    let (kind, what) = match threads <= worst.cpus.len() {
-        true => (
+    let (kind, what) = if threads <= worst.cpus.len() {
+        (
             Kind::SmtSiblings,
             "ranks run on both hardware threads of a core, which share its \
                                      vector units",
-        ),
-        false => (Kind::SharedCores, "ranks share cores"),
+        )
+    } else {
+        (Kind::SharedCores, "ranks share cores")
     };
     Some(finding(host, kind, what, measured, remedy, gain))
 }

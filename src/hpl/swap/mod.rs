@@ -79,10 +79,10 @@ impl Plan {
         for &(from, to) in &moves.displaced {
             let (owner, taker) = (rows.owner(from), rows.owner(to));
             let (from, to) = (rows.local(from), rows.local(to));
-            match owner == taker {
-                false => plan.leaving.push(Displaced { owner, taker, from, to }),
-                true if owner == me => plan.staying.push((from, to)),
-                true => {}
+            if owner != taker {
+                plan.leaving.push(Displaced { owner, taker, from, to });
+            } else if owner == me {
+                plan.staying.push((from, to));
             }
         }
         plan.leaving.sort_unstable();

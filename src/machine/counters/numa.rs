@@ -24,9 +24,10 @@ pub fn nodes(root: &Root, ids: &[usize]) -> Vec<Node> {
         id,
         cpus: root.list(&format!("{FOLDER}/node{id}/cpulist")).unwrap_or_default(),
     };
-    match online.is_empty() {
-        true => vec![Node { id: 0, cpus: ids.to_vec() }],
-        false => online.into_iter().map(node).collect(),
+    if online.is_empty() {
+        vec![Node { id: 0, cpus: ids.to_vec() }]
+    } else {
+        online.into_iter().map(node).collect()
     }
 }
 

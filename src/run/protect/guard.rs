@@ -543,10 +543,11 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Looks ahead from panel `panel` to the next one before which a checkpoint may be due. Returns
     /// the panel of the next cut: that one, or an earlier one at which to check the time.
     fn look_ahead(&mut self, panel: usize) -> Result<usize, CheckpointError> {
-        let due = match panel < self.due && !self.overlaps {
+        let due = if panel < self.due && !self.overlaps {
             // The last cut was made only to check the time.
-            true => self.due,
-            false => self.pace.next_due(panel),
+            self.due
+        } else {
+            self.pace.next_due(panel)
         };
         let look = self.next_look(panel);
         let due = if self.overlaps || self.learns() { due.min(look) } else { due };

@@ -47,10 +47,11 @@ fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
     let mut slowest = Duration::ZERO;
     loop {
         let alive = found.iter().flatten().filter(|found| **found == LinkState::Alive).count();
-        let limit = match 2 * alive > partners.len() {
-            true => LONGEST.min(2 * slowest + PATIENCE),
+        let limit = if 2 * alive > partners.len() {
+            LONGEST.min(2 * slowest + PATIENCE)
+        } else {
             // Resolving a name may take as long as reaching its partner.
-            false => 2 * LONGEST,
+            2 * LONGEST
         };
         let left = limit.saturating_sub(begun.elapsed());
         match receiver.recv_timeout(left) {

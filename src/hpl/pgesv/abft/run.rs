@@ -67,10 +67,11 @@ impl<'r, C: Comm> Elimination<'r, C> {
         // read only between being received or solved for and being overwritten, see `Step`.
         let (panels, [u_next, u_rest]) =
             unsafe { (places.panel_buffers(from), places.u_buffers()) };
-        let w = match grid.is_checksum() {
-            true => PageBuf::new(0).map_err(memory_error("the panel"))?,
+        let w = if grid.is_checksum() {
+            PageBuf::new(0).map_err(memory_error("the panel"))?
+        } else {
             // SAFETY: the same, and ranks with data receive no sums.
-            false => unsafe { places.w_buffer() },
+            unsafe { places.w_buffer() }
         };
         let buffers = PanelBuffers::Messages(panels.into());
         let nb = params.widest_panel();

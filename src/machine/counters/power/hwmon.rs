@@ -32,10 +32,11 @@ fn chips(root: &Root, chip: &str) -> Vec<String> {
 }
 
 fn channel(file: String, is_energy: bool) -> Channel {
-    let quantity = match is_energy {
+    let quantity = if is_energy {
         // The driver extends its counter to 64 bits.
-        true => Quantity::Energy { range_joules: None },
-        false => Quantity::Power,
+        Quantity::Energy { range_joules: None }
+    } else {
+        Quantity::Power
     };
     Channel { file, quantity, unit: UNIT, most_watts: MOST_WATTS }
 }

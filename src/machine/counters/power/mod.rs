@@ -124,9 +124,10 @@ impl Source {
             channel.quantity != Quantity::Power || *value > 0.0
         };
         let reading = self.read(root).ok_or(ErrorKind::InvalidData)?;
-        match self.channels.iter().zip(&reading.values).all(is_alive) {
-            true => Ok(()),
-            false => Err(ErrorKind::InvalidData),
+        if self.channels.iter().zip(&reading.values).all(is_alive) {
+            Ok(())
+        } else {
+            Err(ErrorKind::InvalidData)
         }
     }
 }

@@ -237,13 +237,12 @@ impl Store for Files {
         let kernel = host::kernel();
         let looking = |error: io::Error| refused("looking at", &self.folder, error);
         let stat = statfs(&self.folder).map_err(|error| looking(error.into()))?;
-        let memory = match is_of_one_kernel(stat.filesystem_type()) {
+        let memory = if is_of_one_kernel(stat.filesystem_type()) {
             // The same folder has these numbers through every mount.
-            true => {
-                let meta = fs::metadata(&self.folder).map_err(looking)?;
-                format!("folder {} {} {kernel}", meta.dev(), meta.ino())
-            }
-            false => format!("folder {}", token::of(&self.folder)?),
+            let meta = fs::metadata(&self.folder).map_err(looking)?;
+            format!("folder {} {} {kernel}", meta.dev(), meta.ino())
+        } else {
+            format!("folder {}", token::of(&self.folder)?)
         };
         Ok(StoreId { memory, kernel })
     }

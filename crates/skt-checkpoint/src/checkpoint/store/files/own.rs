@@ -95,10 +95,11 @@ impl Own {
         let Ok(file) = lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(false) };
         let now = if is_shut { None } else { Self::at(path)? };
         let segment = now.map_or(Ok(None), |now| now.segment(path))?;
-        match segment.is_some_and(|(_, identity)| stays(&identity)) {
-            true => Ok(false),
+        if segment.is_some_and(|(_, identity)| stays(&identity)) {
+            Ok(false)
+        } else {
             // Held until it is removed: a process that waits for it looks up its name again.
-            false => unlink_locked(&file, path),
+            unlink_locked(&file, path)
         }
     }
 

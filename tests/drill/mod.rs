@@ -266,7 +266,7 @@ impl Cluster {
             let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
             let surroundings = self.surroundings(&comm, settings, &*store, &team, Arc::new(NoHook));
             let opened = protect::open(&comm, spec, settings, surroundings)?;
-            let Opened::Ready { guard, .. } = opened else { panic!("a new run") };
+            let Opened::Ready(guard, _) = opened else { panic!("a new run") };
             let mut list = store.list().expect("a list");
             list.retain(|info| info.name.role() != "lock");
             let [info] = &list[..] else { panic!("one segment a node: {list:?}") };
@@ -354,8 +354,8 @@ impl Cluster {
     ) -> Result<Ran, Failure> {
         let (store, team) = (self.store(self.places[comm.rank()]), team(spec));
         let surroundings = self.surroundings(comm, settings, &*store, &team, killer.clone());
-        let (mut guard, found, resumed) = match protect::open(comm, spec, settings, surroundings)? {
-            Opened::Ready { guard, found, resumed } => (guard, found, resumed),
+        let (mut guard, found) = match protect::open(comm, spec, settings, surroundings)? {
+            Opened::Ready(guard, found) => (guard, found),
             Opened::Done(done) => {
                 let (residual, x) = read_result(done.result());
                 done.clear()?;
@@ -363,6 +363,7 @@ impl Cluster {
             }
         };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
+        let resumed = guard.is_resumed();
         if !resumed {
             ptest::generate(&grid, &team, spec, guard.matrix());
         }

@@ -25,12 +25,12 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
 ) -> Result<(Done<'a, C>, bool), JobError> {
     let team = surroundings.memory.process();
     match protect::open(ranks, test, settings, surroundings)? {
-        Opened::Ready { guard, found, resumed } => {
+        Opened::Ready(guard, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
-            for line in opening_lines(&guard, &found, resumed) {
+            for line in opening_lines(&guard, &found) {
                 watcher.say(&line);
             }
-            Ok((run_protected(*guard, team, test, resumed, watcher)?, false))
+            Ok((run_protected(*guard, team, test, watcher)?, false))
         }
         Opened::Done(done) => Ok((done, true)),
     }
@@ -47,7 +47,7 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
 ) -> Result<(Done<'a, C>, bool), JobError> {
     let team = surroundings.memory.process();
     match protect::abft::open(ranks, test, settings, surroundings)? {
-        protect::abft::Opened::Ready(carried, found) => {
+        Opened::Ready(abft, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
             if let Some(load) = &found.load {
                 let level = settings.levels.0[load.level].name();
@@ -55,9 +55,9 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
                 lines.iter().for_each(|line| watcher.say(line));
             }
             watcher.say(&placement_line(test, &found));
-            Ok((carried.run(team, watcher, |watcher| watcher.samples.list())?, false))
+            Ok((abft.run(team, watcher, |watcher| watcher.samples.list())?, false))
         }
-        protect::abft::Opened::Done(done) => Ok((done, true)),
+        Opened::Done(done) => Ok((done, true)),
     }
 }
 
@@ -108,9 +108,9 @@ fn run_protected<'a, C: Comm>(
     mut guard: Protected<'a, C>,
     team: &Team,
     test: &TestSpec,
-    resumed: bool,
     watcher: &mut Watcher,
 ) -> Result<Done<'a, C>, JobError> {
+    let resumed = guard.is_resumed();
     let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
     let record = ptest::run(&grid, team, test, &mut guard, resumed, watcher)?;
     // Rank 0 of the grid has the record; its result counts.
@@ -119,7 +119,7 @@ fn run_protected<'a, C: Comm>(
 }
 
 /// Says what a start has found.
-fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun, resumed: bool) -> Vec<String> {
+fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
         lines.push(format!(
@@ -128,7 +128,7 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun, resumed: bool)
             found.unusable
         ));
     }
-    if let (true, Some(restart)) = (resumed, guard.restart()) {
+    if let (true, Some(restart)) = (guard.is_resumed(), guard.restart()) {
         if let (Some(load), Some(level)) = (&found.load, &restart.level) {
             lines.extend(image_lines(load, level, restart.epoch));
         }

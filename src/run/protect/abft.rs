@@ -20,7 +20,7 @@ use skt_terms::phases::{ChecksumCosts, Phases};
 use super::app::NodeCheckpointer;
 use super::clock::Reading;
 use super::deadline::{self, Ahead};
-use super::guard::{Done, Surroundings, config, guessed_pace, solve_error};
+use super::guard::{Done, Opened, Surroundings, config, guessed_pace, solve_error};
 use super::interval::Pace;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
@@ -31,7 +31,7 @@ use super::split::{
 use super::wrong::{Images, Wrong, charge_origins, charge_suspect, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
-use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config, FoundRun};
+use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -67,16 +67,8 @@ pub enum Unsolved {
     Other(#[from] AbftError),
 }
 
-/// A test with checksums, after it is opened.
-pub enum Opened<'a, C: Comm> {
-    /// There is work to do.
-    Ready(Box<Carried<'a, C>>, FoundRun),
-    /// An earlier start has finished the test.
-    Done(Done<'a, C>),
-}
-
 /// A test with checksums, on one rank.
-pub struct Carried<'a, C: Comm> {
+pub struct AbftTest<'a, C: Comm> {
     checkpointer: Box<NodeCheckpointer<'a, C>>,
     settings: Settings,
     spec: TestSpec,
@@ -121,7 +113,7 @@ pub fn open<'a, C: Comm>(
     spec: &TestSpec,
     settings: &Settings,
     surroundings: Surroundings<'a>,
-) -> Result<Opened<'a, C>, CheckpointError> {
+) -> Result<Opened<'a, C, AbftTest<'a, C>>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         surroundings;
@@ -155,7 +147,7 @@ pub fn open<'a, C: Comm>(
         let (row, col) = place(spec, rank);
         Absent { rank, row, col }
     };
-    let carried = Carried {
+    let test = AbftTest {
         settings: settings.clone(),
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
@@ -169,7 +161,7 @@ pub fn open<'a, C: Comm>(
         lost_at,
         checkpointer,
     };
-    Ok(Opened::Ready(Box::new(carried), found))
+    Ok(Opened::Ready(Box::new(test), found))
 }
 
 /// The host of each of `ranks` ranks; empty for a rank that no process has. Collective.
@@ -293,7 +285,7 @@ impl Seconds<'_> {
     }
 }
 
-impl<'a, C: Comm> Carried<'a, C> {
+impl<'a, C: Comm> AbftTest<'a, C> {
     /// Solves the test, from its system or from the data of an earlier start, checks the solution,
     /// and stores the result in all segments. Collective over the grid.
     ///
@@ -544,34 +536,34 @@ struct Told {
 }
 
 impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
-    /// The watcher of a solver that resumes from what `carried` has recovered, or generates its
+    /// The watcher of a solver that resumes from what `test` has recovered, or generates its
     /// system.
     fn new(
-        carried: &'t mut Carried<'a, C>,
+        test: &'t mut AbftTest<'a, C>,
         seconds: &'t Seconds<'t>,
         spec: &'t TestSpec,
         observer: &'t mut dyn Observer,
         watch: Option<RateWatch<'g, C>>,
     ) -> Self {
-        match carried.recovered {
+        match test.recovered {
             // The phase `generate` would say that there is nothing to go back to yet.
             Some(_) => heartbeat::step("restore"),
             None => observer.phase(ptest::generating(spec)),
         }
-        carried.recorder.begin_own_clock();
+        test.recorder.begin_own_clock();
         Self {
-            checkpointer: &mut carried.checkpointer,
-            recovered: carried.recovered.take(),
-            level: carried.level.take(),
-            hosts: &carried.hosts,
-            recorder: &mut carried.recorder,
+            checkpointer: &mut test.checkpointer,
+            recovered: test.recovered.take(),
+            level: test.level.take(),
+            hosts: &test.hosts,
+            recorder: &mut test.recorder,
             seconds,
-            lost_at: carried.lost_at,
+            lost_at: test.lost_at,
             spec,
             told: Told::default(),
             observer,
-            settings: &carried.settings,
-            pace: carried.pace.clone(),
+            settings: &test.settings,
+            pace: test.pace.clone(),
             step_at: Instant::now(),
             next: 0,
             has_learnt: false,

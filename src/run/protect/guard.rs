@@ -90,6 +90,8 @@ pub struct Protected<'a, C: Comm> {
     spec: TestSpec,
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
+    /// Whether the matrix comes from a checkpoint.
+    is_resumed: bool,
     recorder: Recorder,
     /// Panels that were factored and applied when the last checkpoint was taken.
     saved_panel: usize,
@@ -134,17 +136,10 @@ struct BegunCheckpoint {
 /// A test whose result is in shared memory, to be read by [`super::result::read`].
 pub type Done<'a, C> = FinishedRun<C, TestSegments<'a>>;
 
-/// A test under checkpoints, after it is opened.
-pub enum Opened<'a, C: Comm> {
-    /// There is work to do.
-    Ready {
-        /// The guard.
-        guard: Box<Protected<'a, C>>,
-        /// The data that earlier starts have left.
-        found: FoundRun,
-        /// Whether the matrix comes from a checkpoint.
-        resumed: bool,
-    },
+/// A test after it is opened. `T` protects it.
+pub enum Opened<'a, C: Comm, T> {
+    /// There is work to do, from the data that earlier starts have left.
+    Ready(Box<T>, FoundRun),
     /// An earlier start has finished the test.
     Done(Done<'a, C>),
 }
@@ -193,7 +188,7 @@ pub fn open<'a, C: Comm>(
     spec: &TestSpec,
     settings: &Settings,
     surroundings: Surroundings<'a>,
-) -> Result<Opened<'a, C>, CheckpointError> {
+) -> Result<Opened<'a, C, Protected<'a, C>>, CheckpointError> {
     let started = Instant::now();
     let Surroundings { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
         surroundings;
@@ -220,6 +215,7 @@ pub fn open<'a, C: Comm>(
         spec: spec.clone(),
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
+        is_resumed: recovered.is_some(),
         recorder: Recorder::new(started, clock, end_unix),
         saved_panel: 0,
         costs: Costs::default(),
@@ -245,7 +241,7 @@ pub fn open<'a, C: Comm>(
         guard.recorder.begin_run(guard.checkpointer.comm(), &reading)?;
     }
     guard.agree_on_state()?;
-    Ok(Opened::Ready { guard: Box::new(guard), found, resumed: recovered.is_some() })
+    Ok(Opened::Ready(Box::new(guard), found))
 }
 
 /// Images are written by another thread than those of `team`, on the core that is kept for it, if
@@ -280,6 +276,11 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// All ranks, in the order of their positions.
     pub fn comm(&self) -> &C {
         self.checkpointer.comm()
+    }
+
+    /// Whether the matrix comes from a checkpoint.
+    pub fn is_resumed(&self) -> bool {
+        self.is_resumed
     }
 
     /// The restart that this start is, if it is one.

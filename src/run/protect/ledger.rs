@@ -526,7 +526,11 @@ mod tests {
         assert_eq!(refused(None), [1, 1], "an earlier start made it");
         for node in &nodes {
             let store = Files::in_folder(node.path());
-            store.list().unwrap().iter().for_each(|info| store.remove(&info.name).unwrap());
+            store
+                .list()
+                .unwrap()
+                .iter()
+                .for_each(|info| assert!(store.remove(&info.name).unwrap()));
         }
         assert_eq!(start(&nodes, false, b"one"), [Vec::<Vec<u8>>::new(), Vec::new()]);
         assert_eq!(refused(None), [1, 1], "it has a result");

@@ -22,11 +22,11 @@ use crate::screen::limit::Limit;
 use crate::screen::node::ScreenError;
 use crate::screen::report::Report;
 use crate::screen::results::Results;
-use crate::screen::run::{self, Ended, Wish};
+use crate::screen::run::{self, Ended, Request};
 use crate::screen::verdict::{TOLERANCE, judge};
 use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
-use crate::supervisor::screening::{self, Job, ScreeningError};
+use crate::supervisor::screening::{self, Screening, ScreeningError};
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;
@@ -152,8 +152,8 @@ pub fn execute(args: &ScreenArgs) -> ExitCode {
     code.into()
 }
 
-fn wish(args: &ScreenArgs) -> Wish {
-    Wish {
+fn request(args: &ScreenArgs) -> Request {
+    Request {
         n: args.n.map(|n| n as usize),
         rounds: args.rounds as usize,
         seconds: args.time,
@@ -167,7 +167,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, Failure> {
     kernel::take_one_that_fits(&outfile::closed());
     let mut ended = run_ranks(1, |world| {
         let mut progress = Progress::stderr(args.progress);
-        run::run(&world, &wish(args), &Limit::default(), &mut progress)
+        run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
         Ended::Led(results) => show(args, &results, &[]),
@@ -182,7 +182,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
     let mode = if launcher_rank::is_first() { args.progress } else { ProgressMode::Off };
     let mut progress = Progress::stderr(mode);
-    let ended = run::run(&world, &wish(args), &limit, &mut progress);
+    let ended = run::run(&world, &request(args), &limit, &mut progress);
     drop(progress);
     let shown = match ended {
         Ok(Ended::Followed(code)) => return Ok(code),
@@ -223,7 +223,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failure> {
         }
     };
     let own = std::env::current_exe().map_err(|why| Failure::Other(why.to_string()))?;
-    let results = screening::run(&Job {
+    let results = screening::run(&Screening {
         hosts: &hosts,
         here: &host::this_host().name,
         launcher,

@@ -11,35 +11,13 @@ use skt_terms::shown::shown;
 
 use super::draft::Draft;
 use super::error::{At, ConfigError, ValueSource, Warning};
-use super::param::{MAX_LIST, Param, ParamInfo};
+use super::param::{MAX_LIST, PARAMS, Param, ParamInfo};
 use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
 use super::value::{Form, Value};
 
 /// Number of lines of an HPL.dat.
 pub const LINES: usize = 31;
-
-/// The parameters after the first four lines, in the order of their lines.
-const ORDER: [Param; 18] = [
-    Param::N,
-    Param::Nb,
-    Param::Pmap,
-    Param::P,
-    Param::Q,
-    Param::Threshold,
-    Param::Pfact,
-    Param::Nbmin,
-    Param::Ndiv,
-    Param::Rfact,
-    Param::Bcast,
-    Param::Depth,
-    Param::Swap,
-    Param::SwapThreshold,
-    Param::L1,
-    Param::U,
-    Param::Equilibration,
-    Param::Alignment,
-];
 
 /// The parameters of the last lines, which do not change our storage.
 const MOOT: [Param; 4] = [Param::L1, Param::U, Param::Equilibration, Param::Alignment];
@@ -70,9 +48,8 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     };
     reader.header()?;
     let mut grids = None;
-    for param in ORDER {
-        let info = param.info();
-        match param {
+    for info in PARAMS.iter().filter(|info| !info.dat_name.is_empty()) {
+        match info.param {
             Param::P => {
                 let count = reader.count(info)?;
                 grids = Some(count);

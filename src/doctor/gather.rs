@@ -39,18 +39,18 @@ pub type Gathered = (Vec<HostFacts>, Vec<View>);
 
 /// What a rank sends to rank 0.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct RankReport {
     host: String,
     facts: RankFacts,
     /// From the first rank of each host.
-    first: Option<First>,
+    first: Option<HostReport>,
     /// Why the rank could not measure.
     failed: Option<String>,
 }
 
 /// What the first rank of a host tells of it.
 #[derive(Serialize, Deserialize)]
-struct First {
+struct HostReport {
     counters: Counters,
     trial: Option<Trial>,
     view: Option<View>,
@@ -93,7 +93,7 @@ pub fn gather<C: Comm>(
     drop(team);
     // The processes of the trials are to have a core.
     world.barrier()?;
-    let first = is_first.then(|| First {
+    let first = is_first.then(|| HostReport {
         trial: measured.as_ref().map(|measured| {
             let units = measured.units(&counters.processor);
             trial::of(&blas::loaded(), &counters.processor, measured.best_gflops, units)
@@ -103,7 +103,7 @@ pub fn gather<C: Comm>(
     });
     let allowed_nodes = counters.allowed_nodes;
     let facts = RankFacts { rank: world.rank(), mask, allowed_nodes, threads, measured };
-    let told = Told { host: places[world.rank()].0.clone(), facts, first, failed };
+    let told = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
     let bytes = serde_json::to_vec(&told).expect("plain data");
     let all = collect::gather_bytes(world, &bytes, 0)?;
     all.map(|all| by_host(&all, is_launched)).transpose()
@@ -126,11 +126,11 @@ fn view(places: &[(String, Vec<usize>)], rank: usize) -> Option<View> {
 fn by_host(all: &[Vec<u8>], is_launched: bool) -> Result<Gathered, GatherError> {
     let (mut hosts, mut views): (Vec<HostFacts>, Vec<View>) = (Vec::new(), Vec::new());
     for bytes in all {
-        let told: Told = serde_json::from_slice(bytes).expect("what a rank sent");
+        let told: RankReport = serde_json::from_slice(bytes).expect("what a rank sent");
         if let Some(why) = told.failed {
             return Err(GatherError::Measure { rank: told.facts.rank, host: told.host, why });
         }
-        if let Some(First { counters, trial, view }) = told.first {
+        if let Some(HostReport { counters, trial, view }) = told.first {
             let (host, ranks) = (told.host.clone(), Vec::new());
             hosts.push(HostFacts { host, counters, trial, ranks, is_launched });
             views.extend(view);

@@ -4,7 +4,7 @@
 use super::diagnose;
 use super::facts::{HostFacts, Measured, RankFacts};
 use super::finding::{Finding, Kind};
-use super::trial::{Other, Trial};
+use super::trial::{OtherKernel, Trial};
 use crate::machine::counters::root::tests::Tree;
 use crate::machine::counters::{Counters, throttling};
 
@@ -145,7 +145,7 @@ fn epyc_with_four_nodes_a_socket() {
 }
 
 fn trial(kernel: &str, gflops: f64, others: &[(&str, f64)]) -> Option<Trial> {
-    let other = |&(value, gflops): &(&str, f64)| Other {
+    let other = |&(value, gflops): &(&str, f64)| OtherKernel {
         variable: "OPENBLAS_CORETYPE".into(),
         value: value.into(),
         kernel: value.into(),

@@ -34,12 +34,12 @@ pub struct Trial {
     /// The rate of the kernel in use in trials, in Gflop/s; `None` if there was none.
     pub gflops: Option<f64>,
     /// Other kernels that were tried and that the library has.
-    pub others: Vec<Other>,
+    pub others: Vec<OtherKernel>,
 }
 
 /// A kernel that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Other {
+pub struct OtherKernel {
     /// The variable that names it.
     pub variable: String,
     /// The value of the variable.
@@ -106,7 +106,7 @@ fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: Run) {
             };
             match trial.others.iter_mut().find(|other| other.value == *value) {
                 Some(other) => other.gflops = other.gflops.max(gflops),
-                None => trial.others.push(Other {
+                None => trial.others.push(OtherKernel {
                     variable: (*variable).to_owned(),
                     value: (*value).to_owned(),
                     kernel,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A group of nodes that worked together, and whether the result was bad.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct NodeGroup {
     /// The nodes.
     pub nodes: Vec<usize>,
     /// Whether the result was bad.
@@ -26,7 +26,7 @@ pub struct Blame {
 /// A good group clears its members, if faults persist. So a bad group whose members are all clear
 /// but one names that one. Where faults come and go, a group may have no suspect: then a member
 /// that is in more such groups than any other member is named, if it is in two at least.
-pub fn blame(groups: &[Group], known: &BTreeSet<usize>) -> Blame {
+pub fn blame(groups: &[NodeGroup], known: &BTreeSet<usize>) -> Blame {
     let good = groups.iter().filter(|group| !group.is_bad);
     let clear: BTreeSet<usize> = good.flat_map(|group| group.nodes.iter().copied()).collect();
     let bad: Vec<usize> = (0..groups.len()).filter(|&index| groups[index].is_bad).collect();
@@ -51,15 +51,15 @@ pub fn blame(groups: &[Group], known: &BTreeSet<usize>) -> Blame {
 
 /// In each of the groups `open` whose members are all clear: the member that is in more of these
 /// groups than each of the others, if that is more than one.
-fn most_often(groups: &[Group], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
+fn most_often(groups: &[NodeGroup], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
     let all_clear = |nodes: &[usize]| nodes.iter().all(|node| clear.contains(node));
-    let groups: Vec<&Group> =
+    let groups: Vec<&NodeGroup> =
         open.iter().map(|&index| &groups[index]).filter(|group| all_clear(&group.nodes)).collect();
     let mut times: BTreeMap<usize, usize> = BTreeMap::new();
     for node in groups.iter().flat_map(|group| &group.nodes) {
         *times.entry(*node).or_default() += 1;
     }
-    let of_group = |group: &&Group| {
+    let of_group = |group: &&NodeGroup| {
         let most = group.nodes.iter().map(|node| times[node]).max()?;
         let mut with_most = group.nodes.iter().filter(|node| times[node] == most);
         let first = with_most.next().filter(|_| most > 1)?;
@@ -72,8 +72,8 @@ fn most_often(groups: &[Group], open: &[usize], clear: &BTreeSet<usize>) -> Vec<
 mod tests {
     use super::*;
 
-    fn groups(of: &[(&[usize], bool)]) -> Vec<Group> {
-        of.iter().map(|&(nodes, is_bad)| Group { nodes: nodes.to_vec(), is_bad }).collect()
+    fn groups(of: &[(&[usize], bool)]) -> Vec<NodeGroup> {
+        of.iter().map(|&(nodes, is_bad)| NodeGroup { nodes: nodes.to_vec(), is_bad }).collect()
     }
 
     fn found(of: &[(&[usize], bool)]) -> (Vec<usize>, Vec<usize>) {

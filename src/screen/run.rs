@@ -22,7 +22,8 @@ use super::told::{self, Order, Told};
 use crate::hpl::comm::Comm;
 use crate::report::progress::Progress;
 
-/// The longest time until all ranks have started their threads and have measured DGEMM.
+/// The least limit of the time until all ranks have started their threads and have measured DGEMM:
+/// nothing is measured yet, and a user who has more time has more patience.
 const START_SECONDS: f64 = 120.0;
 /// A part that should take T by what was measured is given this many times T, and
 /// [`FLOOR_SECONDS`].
@@ -42,7 +43,7 @@ const LEAST_N: usize = 1000;
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
+pub struct Request {
     /// The order of the systems; `None`: it follows from the rates.
     pub n: Option<usize>,
     /// Systems that each node solves by itself.
@@ -53,6 +54,13 @@ pub struct Wish {
     pub threads: Option<usize>,
     /// Whether each rank counts as a node.
     pub by_rank: bool,
+}
+
+impl Request {
+    /// The longest time until all ranks have started their threads and have measured DGEMM.
+    fn start_seconds(&self) -> f64 {
+        self.seconds.max(START_SECONDS)
+    }
 }
 
 /// How a screening ended on a rank.
@@ -69,19 +77,19 @@ pub enum Ended {
 /// When rank 0 is lost, or this rank cannot take part.
 pub fn run<C: Comm>(
     world: &C,
-    wish: &Wish,
+    request: &Request,
     limit: &Limit,
     progress: &mut Progress,
 ) -> Result<Ended, ScreenError> {
-    limit.set(START_SECONDS);
-    let crew = Crew::new(world, wish.threads, wish.by_rank)?;
+    limit.set(request.start_seconds());
+    let crew = Crew::new(world, request.threads, request.by_rank)?;
     if world.rank() == 0 {
         let begun = Instant::now();
         let results = crew.no_results();
-        let lead = Lead { world, crew, wish, limit, progress, begun, results };
+        let lead = Lead { world, crew, request, limit, progress, begun, results };
         return Ok(Ended::Led(lead.all()?));
     }
-    follow(world, &crew, limit).map(Ended::Followed)
+    follow(world, &crew, limit, request.start_seconds()).map(Ended::Followed)
 }
 
 /// Ends the screening on all other ranks with this exit code; rank 0 calls it when it has shown the
@@ -98,7 +106,12 @@ pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), Screen
 }
 
 /// Does what rank 0 says, until it says the end.
-fn follow<C: Comm>(world: &C, crew: &Crew<C>, limit: &Limit) -> Result<u8, ScreenError> {
+fn follow<C: Comm>(
+    world: &C,
+    crew: &Crew<C>,
+    limit: &Limit,
+    start_seconds: f64,
+) -> Result<u8, ScreenError> {
     let tell = |told: Result<Told, ScreenError>| {
         // The limit of the part may have passed.
         limit.set(GRACE_SECONDS);
@@ -106,7 +119,7 @@ fn follow<C: Comm>(world: &C, crew: &Crew<C>, limit: &Limit) -> Result<u8, Scree
         if crew.is_first { told::tell(world, &told) } else { Ok(()) }
     };
     tell(crew.ready())?;
-    let (mut longest, mut order_of, mut stage) = (START_SECONDS, 0, 0);
+    let (mut longest, mut order_of, mut stage) = (start_seconds, 0, 0);
     loop {
         limit.set(longest + 3.0 * GRACE_SECONDS);
         let order = told::await_order(world).map_err(|why| {
@@ -148,7 +161,7 @@ fn follow<C: Comm>(world: &C, crew: &Crew<C>, limit: &Limit) -> Result<u8, Scree
 struct Lead<'a, C: Comm> {
     world: &'a C,
     crew: Crew<C>,
-    wish: &'a Wish,
+    request: &'a Request,
     limit: &'a Limit,
     progress: &'a mut Progress,
     begun: Instant,
@@ -157,16 +170,16 @@ struct Lead<'a, C: Comm> {
 
 impl<C: Comm> Lead<'_, C> {
     fn all(mut self) -> Result<Results, ScreenError> {
-        self.say("DGEMM and memory", self.wish.seconds);
+        self.say("DGEMM and memory", self.request.seconds);
         let free_bytes = self.ready()?;
-        let parts = self.wish.rounds + self.crew.stages.len();
-        let each_seconds = self.wish.seconds / parts as f64;
+        let parts = self.request.rounds + self.crew.stages.len();
+        let each_seconds = self.request.seconds / parts as f64;
         let rates: Vec<f64> =
             self.results.nodes.iter().filter_map(|node| sound_rate(node.dgemm_gflops)).collect();
         if rates.is_empty() {
             return Ok(self.results);
         }
-        let n = self.wish.n.unwrap_or_else(|| order(&rates, each_seconds, free_bytes));
+        let n = self.request.n.unwrap_or_else(|| order(&rates, each_seconds, free_bytes));
         self.results.n = n;
         let expected = expected_seconds(&rates, n);
         self.solve(n, expected)?;
@@ -244,7 +257,7 @@ impl<C: Comm> Lead<'_, C> {
     /// Collects the rates of all nodes. Returns the free memory of the node with the least.
     fn ready(&mut self) -> Result<Option<u64>, ScreenError> {
         const DOING: &str = "measuring DGEMM";
-        let until = Instant::now() + Duration::from_secs_f64(START_SECONDS);
+        let until = Instant::now() + Duration::from_secs_f64(self.request.start_seconds());
         let mut least = None;
         let mut take = |results: &mut Results, node: usize, told| {
             if let Told::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } = told {
@@ -267,7 +280,7 @@ impl<C: Comm> Lead<'_, C> {
 
     /// Has each node solve systems by itself, each of which is expected to take `expected` seconds.
     fn solve(&mut self, n: usize, expected: f64) -> Result<(), ScreenError> {
-        let rounds = self.wish.rounds;
+        let rounds = self.request.rounds;
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
         let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
         self.order(&Order::Solve { n, rounds, seconds });
@@ -413,10 +426,11 @@ mod tests {
 
     #[test]
     fn ranks_that_are_nodes_are_screened() {
-        let wish = Wish { n: Some(400), rounds: 2, seconds: 1.0, threads: Some(1), by_rank: true };
+        let request =
+            Request { n: Some(400), rounds: 2, seconds: 1.0, threads: Some(1), by_rank: true };
         let ended = run_ranks(4, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
-            let ended = run(&world, &wish, &limit, &mut progress)?;
+            let ended = run(&world, &request, &limit, &mut progress)?;
             if let Ended::Led(_) = &ended {
                 dismiss(&world, &limit, 7)?;
             }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::blame::{Group, blame};
+use super::blame::{NodeGroup, blame};
 use super::results::{Joint, Kind, Link, Node, Results, Solve, sound_rate};
 use super::spread::{Spread, median};
 
@@ -282,8 +282,8 @@ impl Found<'_> {
                 format!("{}, {share:.2} of the median of {count} links, {median}", gigabytes(rate))
             }
         };
-        let group = |link: &Link| Group { nodes: link.nodes.to_vec(), is_bad: is_slow(link) };
-        let groups: Vec<Group> = links.iter().map(group).collect();
+        let group = |link: &Link| NodeGroup { nodes: link.nodes.to_vec(), is_bad: is_slow(link) };
+        let groups: Vec<NodeGroup> = links.iter().map(group).collect();
         let blamed = blame(&groups, &self.nodes_that_are(&[State::Unreachable]));
         for node in blamed.nodes {
             let mut bad = links.iter().filter(|link| link.nodes.contains(&node) && is_slow(link));
@@ -443,11 +443,11 @@ fn explain(joints: &[&Joint], found: &WrongJoints) -> (BTreeMap<usize, String>, 
         !found.missing.contains(index) && !found.open.iter().flatten().any(|open| open == index)
     };
     let told: Vec<usize> = (0..joints.len()).filter(says).collect();
-    let group = |&index: &usize| Group {
+    let group = |&index: &usize| NodeGroup {
         nodes: joints[index].nodes.clone(),
         is_bad: found.wrong.contains_key(&index),
     };
-    let groups: Vec<Group> = told.iter().map(group).collect();
+    let groups: Vec<NodeGroup> = told.iter().map(group).collect();
     let blamed = blame(&groups, &BTreeSet::new());
     let reason = |node: usize| {
         let has = |index: &&usize| joints[**index].nodes.contains(&node);

@@ -26,7 +26,7 @@ const MOST_LINES: usize = 400;
 const MOST_BYTES: u64 = 1 << 28;
 
 /// How a screening is started.
-pub struct Job<'a> {
+pub struct Screening<'a> {
     /// The hosts of the list; on each, one rank is started.
     pub hosts: &'a [Host],
     /// This host's name.
@@ -74,7 +74,7 @@ pub enum ScreeningError {
 ///
 /// # Errors
 /// When the launcher does not work.
-pub fn run(job: &Job) -> Result<Results, ScreeningError> {
+pub fn run(job: &Screening) -> Result<Results, ScreeningError> {
     let (mut left, mut lost) = (job.hosts.to_vec(), Vec::new());
     lost.extend(take_unreachable(job, &mut left));
     while !left.is_empty() {
@@ -103,7 +103,7 @@ pub fn run(job: &Job) -> Result<Results, ScreeningError> {
 }
 
 /// Takes the hosts that cannot be reached out of the list; what else is found is told.
-fn take_unreachable(job: &Job, left: &mut Vec<Host>) -> Vec<(String, String)> {
+fn take_unreachable(job: &Screening, left: &mut Vec<Host>) -> Vec<(String, String)> {
     let found = reach::findings(job.here, left, job.agent.unwrap_or(reach::AGENT));
     let (lost, others): (Vec<Finding>, Vec<Finding>) =
         found.into_iter().partition(|finding| finding.kind == Kind::OutOfReach);
@@ -158,7 +158,7 @@ impl Ended {
 }
 
 /// Starts the ranks on these hosts, and waits for the end of the launcher.
-fn start(job: &Job, hosts: &[Host]) -> Result<Ended, ScreeningError> {
+fn start(job: &Screening, hosts: &[Host]) -> Result<Ended, ScreeningError> {
     let failed = |source| ScreeningError::Start { program: job.program.to_owned(), source };
     let hosts: Vec<Host> =
         hosts.iter().map(|host| Host { name: host.name.clone(), slots: 1 }).collect();
@@ -203,7 +203,7 @@ fn read_by<T: Default>(reader: JoinHandle<T>) -> T {
     if reader.is_finished() { reader.join().unwrap_or_default() } else { T::default() }
 }
 
-fn plan(job: &Job, hosts: &[Host], hostfile: &Path) -> launcher::LauncherCommand {
+fn plan(job: &Screening, hosts: &[Host], hostfile: &Path) -> launcher::LauncherCommand {
     launcher::plan(
         &job.launcher,
         &JobSpec {
@@ -288,7 +288,7 @@ mod tests {
         let template = format!("sh {} {{hostfile}} {{command}}", path.display());
         let hosts = hosts(names);
         let agent = format!("sh {}", agent.display());
-        run(&Job {
+        run(&Screening {
             hosts: &hosts,
             here: "here",
             launcher: Launcher::Template(launcher::Template::new(&template).unwrap()),

@@ -8,26 +8,26 @@ use super::{finding, list};
 
 /// Ranks whose cores overlap.
 #[derive(Debug, Default)]
-struct Group {
+struct CoreGroup {
     ranks: usize,
     threads: usize,
     cpus: BTreeSet<usize>,
     cores: BTreeSet<usize>,
 }
 
-fn groups(host: &HostFacts) -> Vec<Group> {
+fn groups(host: &HostFacts) -> Vec<CoreGroup> {
     let core_of = host.core_of();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<CoreGroup> = Vec::new();
     for rank in &host.ranks {
         let cores: BTreeSet<usize> =
             rank.mask.iter().filter_map(|cpu| core_of.get(cpu).copied()).collect();
-        let mut merged = Group {
+        let mut merged = CoreGroup {
             ranks: 1,
             threads: rank.threads,
             cpus: rank.mask.iter().copied().collect(),
             cores,
         };
-        let is_apart = |group: &Group| group.cores.is_disjoint(&merged.cores);
+        let is_apart = |group: &CoreGroup| group.cores.is_disjoint(&merged.cores);
         let (apart, overlapping) = groups.into_iter().partition::<Vec<_>, _>(is_apart);
         groups = apart;
         for group in overlapping {
@@ -43,9 +43,9 @@ fn groups(host: &HostFacts) -> Vec<Group> {
 
 /// Finds the group of ranks with the most threads for each core, if it has more than one.
 pub fn crowded(host: &HostFacts) -> Option<Finding> {
-    let crowd = |group: &Group| group.threads as f64 / group.cores.len() as f64;
-    let crowded = |group: &Group| !group.cores.is_empty() && group.threads > group.cores.len();
-    let groups: Vec<Group> = groups(host).into_iter().filter(crowded).collect();
+    let crowd = |group: &CoreGroup| group.threads as f64 / group.cores.len() as f64;
+    let crowded = |group: &CoreGroup| !group.cores.is_empty() && group.threads > group.cores.len();
+    let groups: Vec<CoreGroup> = groups(host).into_iter().filter(crowded).collect();
     let worst = groups.iter().max_by(|a, b| crowd(a).total_cmp(&crowd(b)))?;
     let (threads, cores, usable) = (worst.threads, worst.cores.len(), host.usable_cores());
     let share = host.mean(|measured| Some(measured.cpu_share));

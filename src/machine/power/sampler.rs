@@ -37,18 +37,18 @@ struct Shared {
     root: Root,
     source: Source,
     since: Instant,
-    state: Mutex<State>,
+    state: Mutex<SamplerState>,
     ends: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct SamplerState {
     tracker: Tracker,
     is_over: bool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SamplerState> {
         // Each change of the state is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +57,7 @@ impl Shared {
         at.saturating_duration_since(self.since).as_secs_f64()
     }
 
-    fn sample(&self, state: &mut State) {
+    fn sample(&self, state: &mut SamplerState) {
         let reading = self.source.read(&self.root);
         state.tracker.add(self.seconds(Instant::now()), reading);
     }
@@ -78,7 +78,8 @@ impl Sampler {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(root: Root, source: Source) -> io::Result<Self> {
-        let state = Mutex::new(State { tracker: Tracker::new(source.clone()), is_over: false });
+        let state =
+            Mutex::new(SamplerState { tracker: Tracker::new(source.clone()), is_over: false });
         let (since, ends) = (Instant::now(), Condvar::new());
         let shared = Arc::new(Shared { root, source, since, state, ends });
         let of_thread = shared.clone();

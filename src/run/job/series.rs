@@ -110,7 +110,7 @@ impl<C: Comm> Ranks<C> {
 
 /// What rank 0 has all ranks do after a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum NextStep {
     /// Stop: the test could not be reported.
     Stop,
     /// Continue with the next test.
@@ -121,7 +121,7 @@ enum Verdict {
     End(Exit),
 }
 
-impl Verdict {
+impl NextStep {
     fn bytes(self) -> [u8; 2] {
         match self {
             Self::Stop => [0, 0],
@@ -215,11 +215,11 @@ impl<'a> Tests<'a> {
             match self.verdict(world, index, (is_written, end), done.is_some())? {
                 // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
-                Verdict::Stop => return Ok(Ran::unreported()),
+                NextStep::Stop => return Ok(Ran::unreported()),
                 // Ranks beyond the grid learn of it here.
-                Verdict::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
-                Verdict::GoOn => {}
-                Verdict::Keep => {
+                NextStep::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
+                NextStep::GoOn => {}
+                NextStep::Keep => {
                     left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
                 }
             }
@@ -429,7 +429,7 @@ impl<'a> Tests<'a> {
         index: usize,
         (is_written, end): (bool, Option<Exit>),
         is_protected: bool,
-    ) -> Result<Verdict, CommError> {
+    ) -> Result<NextStep, CommError> {
         let next = index + 1;
         let is_last = next == self.setup.outlooks.len();
         // A start finds data of the next test only if the results of all tests before it are kept.
@@ -439,13 +439,13 @@ impl<'a> Tests<'a> {
                     || self.is_protected(next, Resume::Auto)
                     || self.kept_at.elapsed() >= KEEP_INTERVAL);
         let own = match (is_written, is_kept_now) {
-            (false, _) => Verdict::Stop,
-            (true, false) => Verdict::GoOn,
-            (true, true) => Verdict::Keep,
+            (false, _) => NextStep::Stop,
+            (true, false) => NextStep::GoOn,
+            (true, true) => NextStep::Keep,
         };
-        let mut said = end.map_or(own, Verdict::End).bytes();
+        let mut said = end.map_or(own, NextStep::End).bytes();
         collect::broadcast(world, &mut said, 0)?;
-        Ok(Verdict::of_bytes(said))
+        Ok(NextStep::of_bytes(said))
     }
 
     /// Adds the results that rank 0 has to the ledger, where they stay until the report is

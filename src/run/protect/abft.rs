@@ -365,15 +365,15 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             .map_err(SolveError::from)?;
         let mut watcher = RunWatcher::new(self, &seconds, &spec, observer, watch);
         let solved = match &absent[..] {
-            [] => system.solve(memory, id, &Pieces, &mut watcher),
+            [] => system.solve(memory, id, &GraceHook, &mut watcher),
             absent => {
-                system.solve_without(absent, data.as_ref(), memory, id, &Pieces, &mut watcher)
+                system.solve_without(absent, data.as_ref(), memory, id, &GraceHook, &mut watcher)
             }
         };
-        let RunWatcher { mut told, rates, watch, .. } = watcher;
+        let RunWatcher { mut learned, rates, watch, .. } = watcher;
         let solved = match solved {
             Ok(solution) => {
-                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = told.costs;
+                let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = learned.costs;
                 let mut most = [seconds.get(), log_seconds, sum_seconds, check_seconds];
                 collect::all_max(&grid.all, &mut most)?;
                 let [seconds, log_seconds, sum_seconds, check_seconds] = most;
@@ -381,9 +381,9 @@ impl<'a, C: Comm> AbftTest<'a, C> {
                 // Ranks of checksums measure their nodes, too.
                 let measure = || observer.energy(seconds);
                 let power = ptest::energy::gather(&grid.all, seconds, measure)?;
-                told.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
+                learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
-                let (phases, by_messages) = (told.phases, Vec::new());
+                let (phases, by_messages) = (learned.phases, Vec::new());
                 Ok(ptest::Solution { x, seconds, end_unix, phases, by_messages, power })
             }
             Err(AbftError::Solve(error)) => Err(error),
@@ -394,11 +394,11 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         let mut result = Vec::new();
         match (data, record) {
             (Some(data), Some(mut record)) => {
-                record.start_unix_seconds = told.start_unix_seconds;
+                record.start_unix_seconds = learned.start_unix_seconds;
                 let a = system.matrix(memory);
                 let judged = ptest::conclude(&data, team, &spec, record, solved, a, observer)?;
                 if let Some(record) = judged {
-                    result = self.result(record, &told, &samples(observer));
+                    result = self.result(record, &learned, &samples(observer));
                 }
             }
             // All ranks know of a column without a pivot.
@@ -428,14 +428,14 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     }
 
     /// The result of a finished test, as bytes.
-    fn result(&self, mut record: TestRecord, told: &Told, samples: &[Sample]) -> Vec<u8> {
+    fn result(&self, mut record: TestRecord, learned: &Learned, samples: &[Sample]) -> Vec<u8> {
         record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
-        record.protection = Some(self.protection(told));
+        record.protection = Some(self.protection(learned));
         let capacity_bytes = state_bytes(self.spec.ranks());
         self.recorder.result(record, Vec::new(), samples, capacity_bytes)
     }
 
-    fn protection(&self, told: &Told) -> Protection {
+    fn protection(&self, learned: &Learned) -> Protection {
         let TestSpec { p, q, checksums, .. } = self.spec;
         Protection {
             codec: "weighted sums".into(),
@@ -445,11 +445,11 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             group_size: q + checksums,
             parities: checksums,
             survives_nodes: self.survives_nodes,
-            checks: told.checks,
-            mended_rows: told.mended_rows,
-            mended: told.mended.clone(),
-            unverified: told.unverified.clone(),
-            checksum_costs: self.absent.is_empty().then_some(told.costs),
+            checks: learned.checks,
+            mended_rows: learned.mended_rows,
+            mended: learned.mended.clone(),
+            unverified: learned.unverified.clone(),
+            checksum_costs: self.absent.is_empty().then_some(learned.costs),
             // No checkpoint is kept in memory.
             ..self.recorder.protection(&self.checkpointer, &self.settings)
         }
@@ -471,9 +471,9 @@ fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError>
 }
 
 /// The solver's hook: no signal ends the process while it changes part of the matrix in place.
-struct Pieces;
+struct GraceHook;
 
-impl abft::Hook for Pieces {
+impl abft::Hook for GraceHook {
     fn step(&self, at: abft::At) -> Result<(), SolveError> {
         if at.is_restoring() {
             heartbeat::step("restore");
@@ -503,7 +503,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     /// When the loss was noticed after which this attempt continues.
     lost_at: Option<Instant>,
     spec: &'t TestSpec,
-    told: Told,
+    learned: Learned,
     observer: &'t mut dyn Observer,
     settings: &'t Settings,
     pace: Pace,
@@ -520,7 +520,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
 
 /// What the watcher has learned from the solver.
 #[derive(Default)]
-struct Told {
+struct Learned {
     start_unix_seconds: i64,
     /// The time of this start by phase.
     phases: Phases,
@@ -560,7 +560,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             seconds,
             lost_at: test.lost_at,
             spec,
-            told: Told::default(),
+            learned: Learned::default(),
             observer,
             settings: &test.settings,
             pace: test.pace.clone(),
@@ -693,8 +693,8 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
             Unverified { process_row: row, first_column, last_column }
         };
         let kept = beginning.unverified.iter().take(Protection::UNVERIFIED_KEPT);
-        self.told.unverified = kept.map(of_row).collect();
-        self.told.start_unix_seconds = ptest::unix_seconds();
+        self.learned.unverified = kept.map(of_row).collect();
+        self.learned.start_unix_seconds = ptest::unix_seconds();
         (self.next, self.step_at) = (beginning.panel, Instant::now());
         self.observer.phase(if beginning.is_solved {
             Phase::BackSubstitute
@@ -755,9 +755,9 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
     }
 
     fn checked(&mut self, found: Checked) {
-        self.told.checks += 1;
-        self.told.mended_rows += found.mended_rows as u64;
-        note_mended(&mut self.told.mended, &found.mended, self.hosts);
+        self.learned.checks += 1;
+        self.learned.mended_rows += found.mended_rows as u64;
+        note_mended(&mut self.learned.mended, &found.mended, self.hosts);
         charge_origins(&found.mended, self.hosts);
     }
 
@@ -768,8 +768,8 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
         self.seconds.set(self.recorder.seconds());
         self.observer.timed_part_ends();
-        self.told.phases = phases.of(self.recorder.start().elapsed().as_secs_f64());
-        self.told.costs = costs;
+        self.learned.phases = phases.of(self.recorder.start().elapsed().as_secs_f64());
+        self.learned.costs = costs;
     }
 }
 

@@ -44,7 +44,7 @@ use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
-/// Increased when the form of [`State`] or of the result of a test changes: a program reads only
+/// Increased when the form of [`TestState`] or of the result of a test changes: a program reads only
 /// its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 
@@ -55,7 +55,7 @@ pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
 
 /// What a checkpoint has besides the matrix; the same on all ranks.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct State {
+struct TestState {
     /// Panels that are factored and applied.
     panel: usize,
     /// Seconds of the timed part, over all starts, when this checkpoint was taken.
@@ -290,15 +290,15 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
     /// time.
-    fn state(&self) -> State {
+    fn state(&self) -> TestState {
         let Kept { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
         let (panel, costs) = (self.saved_panel, self.costs.clone());
-        State { panel, elapsed_seconds, origin, costs, restarts }
+        TestState { panel, elapsed_seconds, origin, costs, restarts }
     }
 
     /// Continues from the state of a checkpoint.
-    fn take_state(&mut self, state: State) {
-        let State { panel, elapsed_seconds, origin, costs, restarts } = state;
+    fn take_state(&mut self, state: TestState) {
+        let TestState { panel, elapsed_seconds, origin, costs, restarts } = state;
         (self.saved_panel, self.costs) = (panel, costs);
         self.recorder.kept = Kept { elapsed_seconds, origin, restarts };
     }
@@ -502,7 +502,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// into the next checkpoint and into the report. `state` is rank 0's.
     fn count(
         &mut self,
-        state: State,
+        state: TestState,
         stats: &Stats,
         mut cost: Cost,
     ) -> Result<(), CheckpointError> {
@@ -769,7 +769,7 @@ mod tests {
             r#""wall_clock_step_seconds":-3.5,"mended_seconds":null,"undone_ranks":0,"#,
             r#""level":"disk"}]}"#,
         );
-        let state: State = serde_json::from_str(json).expect("an older program's state");
+        let state: TestState = serde_json::from_str(json).expect("an older program's state");
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
     }
 }

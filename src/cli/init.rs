@@ -22,7 +22,7 @@ use crate::model::path::{Changes, Machine, Run, predict};
 use crate::report::output;
 use crate::run::job::outlook::guessed_rate;
 use crate::run::protect::{
-    self, MOST_MEMBERS, Outlook, Settings, guessed_pace, memory_split, smallest_group,
+    self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
 };
 
 /// Flags of `init`.
@@ -152,8 +152,8 @@ fn worth_it(
 fn is_due(fitted: &Fitted, core_flops: f64) -> Result<bool, ConfigError> {
     let Fitted { spec, protection } = fitted;
     let (settings, test) = (Settings::read(protection, spec)?, spec.tests().remove(0));
-    let pace = guessed_pace(&test, &settings, guessed_rate(&test, 1e-9 * core_flops));
-    Ok(pace.outlook() == Outlook::Due)
+    let schedule = guessed_schedule(&test, &settings, guessed_rate(&test, 1e-9 * core_flops));
+    Ok(schedule.outlook() == Outlook::Due)
 }
 
 /// A table of the methods that these ranks allow, with the cost and the benefit of each; `chosen`

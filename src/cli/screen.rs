@@ -68,8 +68,8 @@ pub struct ScreenArgs {
     /// Threads of a rank [default: its share of the cores that it may use]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// How much slower than its like a node is at least to be called slow, as a share; links and
-    /// memory: 0.5, or this if it is more
+    /// How much slower than the nodes of its kind a node is at least to be called slow, as a share;
+    /// links and memory: 0.5, or this if it is more
     #[arg(long, value_name = "SHARE", default_value_t = TOLERANCE, value_parser = parse_share)]
     pub tolerance: f64,
     /// Compare ranks instead of hosts, for instance one on each socket

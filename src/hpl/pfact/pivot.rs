@@ -201,10 +201,10 @@ fn accept<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let offers = &*panel.offers;
     let (head, rows) = offers.mine.split_at(HEAD);
     let (pivot, current) = (&rows[..jb], &rows[jb..2 * jb]);
-    let mine = head[PROC_ROW] == panel.place.myrow as f64;
+    let is_from_here = head[PROC_ROW] == panel.place.myrow as f64;
     panel.ipiv[j] = head[GLOBAL_ROW];
     // The current row goes where the pivot row was.
-    if mine && best.index != usize::MAX {
+    if is_from_here && best.index != usize::MAX {
         for (c, &value) in current.iter().enumerate() {
             panel.w.set(best.index, c, value);
         }

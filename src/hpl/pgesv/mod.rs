@@ -276,8 +276,8 @@ impl<C: Comm> Workspace<C> {
         let Self { look_ahead, exchange, phases, rates, .. } = self;
         let last_ahead = panel.k + local.params.depth;
         let parts = exchange.parts(local.columns_right_of(last_ahead));
-        let after = exchange.parts(local.columns_right_of(last_ahead + 1));
-        let after = if cut_follows { &[][..] } else { &after };
+        let parts_of_next_step = exchange.parts(local.columns_right_of(last_ahead + 1));
+        let may_be_sent = if cut_follows { &[][..] } else { &parts_of_next_step };
         let (threads, jb) = (local.team.threads(), panel.layout.jb);
         let width = parts.first().map_or(0, Range::len);
         let (advance_first, mut advance_beside) =
@@ -286,9 +286,9 @@ impl<C: Comm> Workspace<C> {
         local.release_if_alone(token);
         for (part, cols) in parts.iter().enumerate() {
             // A1 = P A1,  U = L1^-1 A1
-            let (exchange, mut other) = exchange.part(part, &parts, after);
+            let (this_half, mut other_half) = exchange.part(part, &parts, may_be_sent);
             // SAFETY: no other thread uses the columns right of the look-ahead.
-            let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
+            let u = unsafe { this_half.solve(local, panel, cols.clone(), phases) }?;
             // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
             // SAFETY: meanwhile the look-ahead writes only left of these columns, and the rows of
             // the other half are only read.
@@ -310,7 +310,7 @@ impl<C: Comm> Workspace<C> {
                 let progress = |token: &Token| {
                     let passes_on = look_ahead.progress(local, panel)?;
                     // SAFETY: the team uses only the columns of this part.
-                    if unsafe { other.progress(local, panel, look_ahead.front()) }? {
+                    if unsafe { other_half.progress(local, panel, look_ahead.front()) }? {
                         token.messages_have_left();
                     }
                     Ok(passes_on)

@@ -34,7 +34,7 @@ pub fn outlooks<C: Comm>(
             Method::Abft => Some(Outlook::Due),
             _ => {
                 let rate = guessed_rate(test, gflops_per_core);
-                Some(protect::guessed_pace(test, settings, rate).outlook())
+                Some(protect::guessed_schedule(test, settings, rate).outlook())
             }
         }
     };

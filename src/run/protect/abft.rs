@@ -20,8 +20,8 @@ use skt_terms::phases::{ChecksumCosts, Phases};
 use super::app::NodeCheckpointer;
 use super::clock::Reading;
 use super::deadline::{self, Ahead};
-use super::guard::{Done, Opened, Surroundings, config, guessed_pace, solve_error};
-use super::interval::Pace;
+use super::guard::{Done, Opened, Surroundings, config, guessed_schedule, solve_error};
+use super::interval::Schedule;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::settings::Settings;
@@ -83,7 +83,7 @@ pub struct AbftTest<'a, C: Comm> {
     /// The level whose images that data comes from, if any.
     level: Option<String>,
     recorder: Recorder,
-    pace: Pace,
+    schedule: Schedule,
     /// When the loss that the job has outlived was noticed.
     lost_at: Option<Instant>,
 }
@@ -117,7 +117,7 @@ pub fn open<'a, C: Comm>(
     let started = Instant::now();
     let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         surroundings;
-    let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
+    let schedule = guessed_schedule(spec, settings, surroundings.guessed_rate);
     let end_unix = surroundings.end_unix;
     let is_short = comm.size() < spec.ranks();
     let config = Config {
@@ -157,7 +157,7 @@ pub fn open<'a, C: Comm>(
         absent: lost.iter().map(absent).collect(),
         recovered,
         recorder: Recorder::new(started, clock, end_unix),
-        pace,
+        schedule,
         lost_at,
         checkpointer,
     };
@@ -506,7 +506,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     learned: Learned,
     observer: &'t mut dyn Observer,
     settings: &'t Settings,
-    pace: Pace,
+    schedule: Schedule,
     /// When panel `self.next` began.
     step_at: Instant,
     next: usize,
@@ -563,7 +563,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             learned: Learned::default(),
             observer,
             settings: &test.settings,
-            pace: test.pace.clone(),
+            schedule: test.schedule.clone(),
             step_at: Instant::now(),
             next: 0,
             has_learnt: false,
@@ -649,7 +649,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// Whether the run should stop at the next cut, as far as this rank knows: by rank 0's clock,
     /// or by a signal on any rank.
     fn is_time_up(&self) -> bool {
-        let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
+        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(self.next);
         // The next cut is a step away.
         let save_seconds = self.recorder.image_seconds() + step_seconds;
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
@@ -659,7 +659,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
 
     /// Whether a start with limited time should write its first images now, to measure their time.
     fn is_time_to_learn(&self) -> bool {
-        let (step_seconds, rest_seconds) = self.pace.seconds_ahead(self.next);
+        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(self.next);
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 0.0 };
         let here_seconds = self.recorder.start().elapsed().as_secs_f64();
         let is_time = || here_seconds >= self.recorder.look_after(&ahead, true);
@@ -709,9 +709,9 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
         let seconds = self.recorder.seconds();
         self.seconds.set(seconds);
         let next = done.div_ceil(self.spec.nb);
-        let (flops, took) = (self.pace.flops(self.next..next), self.step_at.elapsed());
+        let (flops, took) = (self.schedule.flops(self.next..next), self.step_at.elapsed());
         if flops > 0.0 && !took.is_zero() {
-            self.pace.rate = flops / took.as_secs_f64();
+            self.schedule.rate = flops / took.as_secs_f64();
         }
         (self.next, self.step_at) = (next, Instant::now());
         self.observer.columns(done.min(self.spec.n), seconds);

@@ -20,7 +20,7 @@ use crate::report::record::Restart;
 /// What a start has noted; the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Begun {
-    /// The fingerprint of the test: an earlier run of that name may have had another one.
+    /// The checksum of the test's parameters: an earlier run of that name may have had another one.
     test: u64,
     pub origin: Origin,
     pub restarts: Vec<Restart>,
@@ -28,7 +28,7 @@ pub(super) struct Begun {
 
 impl Begun {
     pub fn new(test: &TestSpec, origin: Origin, restarts: Vec<Restart>) -> Self {
-        Self { test: fingerprint(test), origin, restarts }
+        Self { test: test_checksum(test), origin, restarts }
     }
 
     /// Seconds of the run when the last start that noted something was running: a lower bound.
@@ -42,7 +42,7 @@ fn seconds(restarts: &[Restart]) -> f64 {
     restarts.last().map_or(0.0, |restart| restart.start_seconds + restart.recover_seconds)
 }
 
-fn fingerprint(test: &TestSpec) -> u64 {
+fn test_checksum(test: &TestSpec) -> u64 {
     checksum(&serde_json::to_vec(test).expect("plain data"))
 }
 
@@ -64,7 +64,7 @@ impl<'a> Beginning<'a> {
         let ledger = self.ledger.borrow();
         let begun: Begun = serde_json::from_slice(ledger.begun(self.number)?).ok()?;
         let is_latest = begun.least_seconds() >= seconds(restarts);
-        (begun.test == fingerprint(test) && is_latest).then_some(begun)
+        (begun.test == test_checksum(test) && is_latest).then_some(begun)
     }
 
     /// Writes rank 0's note on each node.

@@ -16,7 +16,7 @@ use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, Origin, Reading, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{History, Taken, remember};
-use super::interval::Pace;
+use super::interval::Schedule;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::segments::TestSegments;
@@ -99,7 +99,7 @@ pub struct Protected<'a, C: Comm> {
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
-    pace: Pace,
+    schedule: Schedule,
     /// The panel before which the next checkpoint is due.
     due: usize,
     /// Whether this start has taken a checkpoint, and so knows how long one takes.
@@ -172,9 +172,9 @@ pub struct Surroundings<'a> {
     pub beginning: Option<Beginning<'a>>,
 }
 
-/// The predicted pace of a test that does `rate` operations a second.
-pub fn guessed_pace(spec: &TestSpec, settings: &Settings, rate: f64) -> Pace {
-    Pace::guess(spec, settings, rate, region_shape(spec, settings).bytes())
+/// The schedule of a test that is predicted to do `rate` operations a second.
+pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> Schedule {
+    Schedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
 }
 
 /// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
@@ -192,7 +192,7 @@ pub fn open<'a, C: Comm>(
     let started = Instant::now();
     let Surroundings { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
         surroundings;
-    let pace = guessed_pace(spec, settings, surroundings.guessed_rate);
+    let schedule = guessed_schedule(spec, settings, surroundings.guessed_rate);
     let shape = region_shape(spec, settings);
     let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
     let config = Config {
@@ -221,7 +221,7 @@ pub fn open<'a, C: Comm>(
         costs: Costs::default(),
         cut_at: started,
         cut_panel: 0,
-        pace,
+        schedule,
         due: 0,
         has_taken: false,
         begun: None,
@@ -436,11 +436,11 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Measures the pace between two cuts.
     fn measure(&mut self, next: usize) {
-        let flops = self.pace.flops(self.cut_panel..next);
+        let flops = self.schedule.flops(self.cut_panel..next);
         let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds());
         let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
         if flops > 0.0 && seconds > 0.0 {
-            self.pace.rate = flops / seconds;
+            self.schedule.rate = flops / seconds;
         }
     }
 
@@ -526,7 +526,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             bytes: stats.encoded_bytes as u64,
         };
         remember(&mut costs.taken, taken);
-        self.pace.cost_seconds = cost.stall_seconds;
+        self.schedule.cost_seconds = cost.stall_seconds;
         self.has_taken = true;
         Ok(())
     }
@@ -535,7 +535,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
         let saved = self.saved_panel;
         let is_due = panel > saved && panel >= self.due;
-        let is_worth_it = self.learns() || self.pace.is_worth_it(saved, panel);
+        let is_worth_it = self.learns() || self.schedule.is_worth_it(saved, panel);
         let mut take = [u8::from(is_due && is_worth_it)];
         collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
         Ok(take[0] != 0)
@@ -548,7 +548,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             // The last cut was made only to check the time.
             self.due
         } else {
-            self.pace.next_due(panel)
+            self.schedule.next_due(panel)
         };
         let look = self.next_look(panel);
         let due = if self.overlaps || self.learns() { due.min(look) } else { due };
@@ -567,8 +567,8 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// The predicted times at the cut before panel `next`.
     fn ahead(&self, next: usize) -> Ahead {
-        let (step_seconds, rest_seconds) = self.pace.seconds_ahead(next);
-        let save_seconds = self.pace.cost_seconds + self.recorder.image_seconds();
+        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(next);
+        let save_seconds = self.schedule.cost_seconds + self.recorder.image_seconds();
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
@@ -578,7 +578,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let seconds = self.recorder.look_after(&self.ahead(next), self.learns());
         let for_signals = TUNING.look_for_signals_seconds as f64;
         let seconds = if self.overlaps { seconds } else { seconds.min(for_signals) };
-        self.pace.after(next, seconds)
+        self.schedule.after(next, seconds)
     }
 
     /// Whether the run must stop before panel `next`: by rank 0's clock, or by a signal on any

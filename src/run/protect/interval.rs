@@ -14,7 +14,7 @@ const SLOWER: f64 = 10.0;
 
 /// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pace {
+pub struct Schedule {
     every: Every,
     mtbf_seconds: f64,
     /// Seconds that the job has, if its time is limited.
@@ -39,8 +39,8 @@ pub enum Outlook {
     TooShort,
 }
 
-impl Pace {
-    /// The predicted pace of a test at `rate` operations a second, with at most `rank_bytes` of the
+impl Schedule {
+    /// The schedule of a test predicted to run at `rate` operations a second, with at most `rank_bytes` of the
     /// matrix on a rank.
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
         let &TestSpec { n, nb, .. } = spec;
@@ -107,7 +107,7 @@ impl Pace {
         }
     }
 
-    /// Whether the test takes a checkpoint at this pace.
+    /// Whether the test takes a checkpoint by this schedule.
     fn takes_one(&self) -> bool {
         let mut next = 0;
         while next < self.panels() {

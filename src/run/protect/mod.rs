@@ -36,11 +36,11 @@ pub use clock::{Clock, Reading};
 pub use deadline::TimeLimit;
 pub use every::{Every, parse_seconds};
 pub use guard::{
-    Done, Opened, Protected, RankInRun, Surroundings, guessed_pace, header_layout, open,
+    Done, Opened, Protected, RankInRun, Surroundings, guessed_schedule, header_layout, open,
 };
 pub use history::History;
 pub use inject::{Inject, Target, What};
-pub use interval::{Outlook, Pace, daly_interval_seconds, panel_flops};
+pub use interval::{Outlook, Schedule, daly_interval_seconds, panel_flops};
 pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};

@@ -328,7 +328,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 self.barrier(epoch, &mut stats)?;
                 stats.agree_seconds = start.elapsed().as_secs_f64();
 
-                // 5 commit: COMMIT(epoch); from here on (A, D) counts.
+                // 5 commit: COMMIT(epoch); from here on a recovery reads (A, D).
                 self.segment.commit(epoch, state, &mut stats)?;
 
                 // 6 flush: B := A, once no image is being written from B.
@@ -336,7 +336,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 let step = Step::new(StepName::Flush, epoch);
                 stats.flush_seconds += self.segment.copy_all(step, &active, &mut stats, free)?;
 
-                // 7 stamp: from here on D is C, and (B, C) counts.
+                // 7 stamp: the two sets of parities change names, and a recovery reads (B, C).
                 self.segment.stamp(epoch, &mut stats)?;
             }
             Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,

@@ -83,7 +83,7 @@ impl Reading {
     }
 }
 
-/// The number of parts of a test of so many seconds whose power is told.
+/// The number of parts of a test of this many seconds whose power is told.
 pub fn parts(seconds: f64) -> usize {
     (seconds as usize).clamp(1, MOST_PARTS)
 }

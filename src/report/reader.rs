@@ -173,7 +173,7 @@ pub struct TestReport {
 pub struct SlowPart {
     /// The slow ranks, the slowest first.
     pub named: Vec<SlowRank>,
-    /// The first column of each window, and the order of the matrix behind them.
+    /// The first column of each window, and the order of the matrix after the last one.
     pub columns: Vec<usize>,
     /// The rates of each rank.
     pub ranks: Vec<RankPart>,

@@ -12,7 +12,7 @@ use super::links::from_here::FromHere;
 use super::links::{Partner, verdict};
 use super::probe::{Answer, Purpose};
 
-/// How long the last nodes are waited for once the others have answered: so many times
+/// How long the last nodes are waited for once the others have answered: this many times
 /// as long as the slowest of the others took, and so much longer. The time that it took
 /// when its line was opened counts, too: the line to a node that is well may have broken,
 /// and an agent may take seconds for the handshake of a new one.
@@ -76,7 +76,7 @@ pub struct Limits<'a> {
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
-    /// Once all but so many nodes in use have answered, these get little more time: the
+    /// Once all but this number of nodes in use have answered, these get little more time: the
     /// checkpoint can rebuild what they had, and every second counts.
     pub spare_losses: usize,
     /// Nodes that the launcher has said to be lost. A hint: they are asked all
@@ -162,7 +162,7 @@ struct Asking<'a> {
     slowest: Duration,
     /// The longest that one of these took when its line was opened.
     slowest_opening: Duration,
-    /// After so many outcomes, whether the links of all silent nodes are known to be dead.
+    /// After this many outcomes, whether the links of all silent nodes are known to be dead.
     judged: (usize, bool),
     /// Packets that are sent from here to the silent nodes.
     from_here: Option<FromHere>,

@@ -1,4 +1,4 @@
-//! The judgement: which ranks stay behind their like.
+//! The judgement: which ranks are slower than others of their kind.
 //!
 //! ```text
 //! lag       1 - rate / median of the rates of its kind, in the same window
@@ -20,10 +20,10 @@ const LEAST_SECONDS: f64 = 0.5;
 /// The fewest joined windows for which a lag lasts, two seconds at least: interrupts, timers and
 /// daemons are done earlier.
 const LEAST_WINDOWS: usize = 4;
-/// The windows for which a lag lasts are at least one in so many: what passes sooner says little
+/// The windows for which a lag lasts are at least one in this many: what passes sooner says little
 /// about a node.
 const LEAST_PART: usize = 8;
-/// The share of windows that agree with the onset, before and behind it: one in five may be off.
+/// The share of windows that agree with the onset, before and after it: one in five may be off.
 const AGREEING: f64 = 0.8;
 /// The least lag. Processors of one kind differ by some per cent under the same limit of power, and
 /// so do products whose shapes differ by a block.
@@ -39,7 +39,7 @@ const FEW: usize = 3;
 const LEAST_SPREADS: f64 = 3.0;
 /// The standard deviation of normal values, in their median absolute deviations.
 const DEVIATIONS: f64 = 1.4826;
-/// The spread of the others is that of so many of them at most: more would change little, and
+/// The spread of the others is that of this many of them at most: more would change little, and
 /// thousands of ranks would take long.
 const MOST_OTHERS: usize = 64;
 /// A larger number of spreads is told as this one.
@@ -154,15 +154,15 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     }
     let half = at_end / 2.0;
     let onset = onset(own, half);
-    let (before, behind) = own.split_at(onset);
+    let (before, after) = own.split_at(onset);
     let agree = |windows: &[f64], is_behind: bool| {
         let agreeing = windows.iter().filter(|lag| (**lag >= half) == is_behind).count();
         agreeing as f64 >= AGREEING * windows.len() as f64
     };
-    if behind.len() < least || !agree(before, false) || !agree(behind, true) {
+    if after.len() < least || !agree(before, false) || !agree(after, true) {
         return None;
     }
-    let lag = median(behind.iter().copied());
+    let lag = median(after.iter().copied());
     let spreads = (lag / spread(lags, index, onset)).min(MOST_SPREADS);
     (lag >= least_lag && spreads >= least_spreads(lags.len())).then_some((lag, spreads))
 }

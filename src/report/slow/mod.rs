@@ -1,4 +1,4 @@
-//! Ranks whose products are slow beside those of their like.
+//! Ranks whose products are slow beside those of their kind.
 //!
 //! Each rank measures the rate of its own products: the operations of the trailing update by the
 //! seconds inside the BLAS. No wait is in it, so that a rank that waits for a slow one is not slow
@@ -43,7 +43,7 @@ pub struct RankRates {
     pub windows: Vec<Rate>,
 }
 
-/// A rank whose products are slower than those of its like.
+/// A rank whose products are slower than those of its kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlowRank {
@@ -75,7 +75,7 @@ impl SlowRank {
 pub struct SlowReport {
     /// The slow ranks, the slowest first.
     pub named: Vec<SlowRank>,
-    /// The first column of each window, and the order of the matrix behind them.
+    /// The first column of each window, and the order of the matrix after the last one.
     pub columns: Vec<usize>,
     /// The rates of all ranks; none if there are more ranks than a report has space for.
     pub ranks: Vec<RankRates>,

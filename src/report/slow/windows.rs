@@ -4,7 +4,7 @@
 /// per cent of N.
 pub const MOST: usize = 64;
 
-/// The first panel of each window, and behind the last one the number of panels.
+/// The first panel of each window, and after the last one the number of panels.
 ///
 /// Each window has about as many operations as any other, and so takes about as long: those at the
 /// end have more panels, whose products are small.
@@ -39,7 +39,7 @@ impl Windows {
         self.first_panels.partition_point(|first| *first <= panel) - 1
     }
 
-    /// The first column of each window, in blocks of `nb` columns, and the order `n` behind them.
+    /// The first column of each window, in blocks of `nb` columns, and the order `n` after the last one.
     pub fn columns(&self, n: usize, nb: usize) -> Vec<usize> {
         self.first_panels.iter().map(|panel| (panel * nb).min(n)).collect()
     }

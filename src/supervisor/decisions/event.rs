@@ -54,7 +54,7 @@ pub enum Event {
     Unread(SupervisorError),
     /// The launcher has ended, and how. All that the job wrote came before.
     Ended(String),
-    /// Time has passed; the user has asked so many times to stop.
+    /// Time has passed; the user has asked this many times to stop.
     Tick {
         /// How many times.
         stops: usize,

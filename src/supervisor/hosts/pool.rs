@@ -71,7 +71,7 @@ impl Pool {
         self.active.iter().fold(0, |sum: usize, host| sum.saturating_add(host.slots))
     }
 
-    /// The first nodes in use, as many as so many ranks need.
+    /// The first nodes in use, as many as this number of ranks needs.
     pub fn used(&self, ranks: usize) -> Vec<Host> {
         let mut left = ranks;
         let takes = |host: &&Host| {

@@ -56,6 +56,13 @@ pub enum Kind {
     OutOfReach,
 }
 
+impl Kind {
+    /// Whether a run is slower, or does not start, because of it.
+    pub fn costs_speed(self) -> bool {
+        self != Self::PowerCounters
+    }
+}
+
 /// What a remedy would bring.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gain {

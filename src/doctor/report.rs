@@ -5,22 +5,26 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::facts::HostFacts;
-use super::finding::{Finding, Gain, Kind};
+use super::finding::{Finding, Gain};
 use crate::machine::counters::power::Found;
 use crate::machine::environment::blas;
 
-/// The version of the JSON report.
-const SCHEMA: u32 = 1;
+/// The version of the JSON document.
+const FORMAT_VERSION: u32 = 1;
 /// Hosts that the text describes; the JSON report has all.
 const MOST_HOSTS: usize = 8;
 /// Hosts that the text names for a finding.
 const MOST_NAMES: usize = 4;
 
-/// The whole result.
+/// The whole result; `docs/doctor.schema.json` describes its JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// The name of this form.
+    pub format: &'static str,
     /// The version of this form.
-    pub schema: u32,
+    pub format_version: u32,
+    /// The version of the program.
+    pub program_version: &'static str,
     /// The hosts.
     pub hosts: Vec<HostSummary>,
     /// The findings, those that promise most first.
@@ -65,7 +69,13 @@ pub struct HostSummary {
 impl Report {
     /// The report of these hosts.
     pub fn new(hosts: &[HostFacts], findings: Vec<Finding>) -> Self {
-        Self { schema: SCHEMA, hosts: hosts.iter().map(HostSummary::new).collect(), findings }
+        Self {
+            format: "skt-hpl doctor",
+            format_version: FORMAT_VERSION,
+            program_version: env!("CARGO_PKG_VERSION"),
+            hosts: hosts.iter().map(HostSummary::new).collect(),
+            findings,
+        }
     }
 
     /// The report as text.
@@ -98,7 +108,7 @@ fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
         let _ = write!(text, " ({})", host_words(&finding.hosts));
     }
     let gain = match finding.gain {
-        None if finding.kind == Kind::PowerCounters => "none of speed".to_owned(),
+        None if !finding.kind.costs_speed() => "none of speed".to_owned(),
         None => "cannot be told beforehand".to_owned(),
         Some(Gain { times, is_measured: true }) => format!("{times:.1} times the rate, measured"),
         Some(Gain { times, is_measured: false }) => {

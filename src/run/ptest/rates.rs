@@ -15,7 +15,7 @@ use crate::hpl::pgesv::{Rates, SolveError};
 use crate::machine::counters::{Root, affinity, processor, throttling, topology};
 use crate::report::slow::{RankRates, Rate, SlowRank, SlowReport, judge};
 
-const TAG_RATES: Tag = 0x160;
+const TAG_RATES: Tag = 0x170;
 /// Smaller tests end before a rank could be said to be slow.
 const LEAST_N: usize = 2000;
 

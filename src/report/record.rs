@@ -381,6 +381,19 @@ impl Restart {
         }
     }
 
+    /// What a start says when it has resumed the run.
+    pub fn resuming_words(&self) -> String {
+        let (rebuilt, damaged) = (self.rebuilt_words(), self.damage_words());
+        let from = match self.epoch {
+            0 => String::new(),
+            epoch => format!("from checkpoint {epoch} "),
+        };
+        let (column, seconds) = (self.column, self.recover_seconds);
+        format!(
+            "resuming {from}at column {column}; {rebuilt}{damaged}; recovery took {seconds:.2} s"
+        )
+    }
+
     /// A note on damaged memory, to follow the ranks that were rebuilt; empty if there is none.
     pub fn damage_words(&self) -> String {
         match self.damaged_blocks {

@@ -307,6 +307,8 @@ fn the_end_of_the_launcher_tears_no_memory() {
             "{}",
             ended.text
         );
+        // On the screen, too, as soon as it resumes.
+        assert!(said().contains(": resuming at column "), "{}", said());
         job.assert_nothing_is_left();
     }
 }

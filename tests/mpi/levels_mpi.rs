@@ -328,6 +328,19 @@ fn what_does_not_work_is_refused_in_words() {
     let level = level("local", &folder);
     refused(&format!("--ft single {level}"), "levels need --ft self, --ft double or --ft abft");
     refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
+    refused("--inject 4@column:100", "there is no rank 4, this job has ranks 0 to 3");
+}
+
+/// A user tries a command with a small N first.
+#[test]
+fn a_folder_that_is_not_there_is_refused_also_where_no_checkpoint_is_due() {
+    let folder = folder();
+    let mut job = hpl("short", &format!("--level local:{}/nowhere", folder.path().display()));
+    job.flags.iter_mut().filter(|flag| *flag == "2p!").for_each(|flag| *flag = "3h".to_owned());
+    let ended = job.start(&[]);
+    let says = "nowhere is not there: create it on each node";
+    assert!(!ended.ok && ended.text.contains(says), "{}", ended.text);
+    job.assert_nothing_is_left();
 }
 
 /// The folder of a level is no folder when a killed run starts again. Its contents stay: the run

@@ -122,25 +122,18 @@ fn run_protected<'a, C: Comm>(
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
-        lines.push(format!(
-            "{} segment(s) or image(s) of earlier starts are left out: damaged, or of a checkpoint \
-             that too few ranks have",
-            found.unusable
-        ));
+        let why = if guard.is_resumed() {
+            "are left out: damaged, or of a checkpoint that too few ranks have"
+        } else {
+            "hold no complete checkpoint, or none that is wanted: the run begins from the beginning"
+        };
+        lines.push(format!("{} segment(s) or image(s) of earlier starts {why}", found.unusable));
     }
     if let (true, Some(restart)) = (guard.is_resumed(), guard.restart()) {
         if let (Some(load), Some(level)) = (&found.load, &restart.level) {
             lines.extend(image_lines(load, level, restart.epoch));
         }
-        lines.push(format!(
-            "resuming from checkpoint {} at column {}; {}{}; recovery took \
-             {:.2} s",
-            restart.epoch,
-            restart.column,
-            restart.rebuilt_words(),
-            restart.damage_words(),
-            restart.recover_seconds
-        ));
+        lines.push(restart.resuming_words());
     }
     if found.single_domain {
         lines.push(

@@ -173,6 +173,7 @@ impl<'a> Tests<'a> {
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
         self.with_images = self.find_images(world)?;
+        self.look_at_levels(world)?;
         let nothing_later = self.has_no_later_images(world, first)?;
         let mut told = [u8::from(self.tell(first))];
         collect::broadcast(world, &mut told, 0)?;
@@ -348,6 +349,24 @@ impl<'a> Tests<'a> {
         }
         collect::all_reduce(world, &mut seen, u8::max)?;
         Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
+    }
+
+    /// Refuses a first start that protects no test if a level cannot be read: the tests are too
+    /// short for checkpoints, and a misspelt folder would only show in a longer run. A protected
+    /// test looks at its levels itself. Collective.
+    fn look_at_levels<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        let (settings, setup) = (self.settings, self.setup);
+        let is_first = self.ledger.as_ref().is_some_and(|ledger| ledger.borrow().is_new());
+        let is_protected = |test: usize| self.is_protected(test, settings.resume);
+        if !is_first || settings.levels.0.is_empty() || (0..setup.outlooks.len()).any(is_protected)
+        {
+            return Ok(());
+        }
+        let why = if setup.is_first_on_host { settings.unreadable_level() } else { None };
+        match setup::first_text(world, &why.unwrap_or_default())? {
+            Some(why) => Err(JobError::Refused(why)),
+            None => Ok(()),
+        }
     }
 
     /// Whether earlier starts left no images of tests after `first`, so that a level failing later

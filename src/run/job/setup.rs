@@ -22,7 +22,7 @@ use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory
 use crate::machine::team::Team;
 use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
-use crate::run::protect::{self, Outlook, Settings, Target};
+use crate::run::protect::{self, Inject, Outlook, Settings, Target};
 
 /// Seconds of the DGEMM self-test, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
@@ -221,6 +221,15 @@ fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     }
 }
 
+/// Refuses a fault that no rank is to have: who tests what a run survives would believe it tested.
+/// A job that continues after a loss may have fewer ranks.
+fn fault_of_no_rank(settings: &Settings, options: &Options, ranks: usize) -> Option<String> {
+    let is_of_none = |fault: &&Inject| fault.process >= ranks && options.lost_at.is_none();
+    let fault = settings.inject.iter().find(is_of_none)?;
+    let (rank, last) = (fault.process, ranks - 1);
+    Some(format!("--inject {fault}: there is no rank {rank}, this job has ranks 0 to {last}"))
+}
+
 /// The text of the first rank that has one. Collective.
 pub(super) fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
     let all = collect::all_gather_bytes(world, text.as_bytes())?;
@@ -270,6 +279,7 @@ impl<'a> Setup<'a> {
             warn(&protect::doubtful(store)?);
         }
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
+            .or_else(|| fault_of_no_rank(settings, options, world.size()))
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
         // The refusal is the same on all ranks.
         let (lock, mut refusal) = match refused {

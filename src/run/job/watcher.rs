@@ -7,6 +7,7 @@ use crate::config::TestSpec;
 use crate::hpl::comm;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
+use crate::report::record::Restart;
 use crate::report::samples::Samples;
 use crate::report::slow::{self, SlowRank, SlowReport};
 use crate::run::protect::{self, Target};
@@ -78,6 +79,10 @@ impl Observer for Watcher<'_> {
             Phase::Done => return self.progress.clear(),
         };
         self.progress.phase(&line);
+    }
+
+    fn resumes(&mut self, restart: &Restart) {
+        self.say(&restart.resuming_words());
     }
 
     fn columns(&mut self, done: usize, elapsed_seconds: f64) {

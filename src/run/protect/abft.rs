@@ -631,6 +631,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         };
         let known = Known { saved_seconds: known_seconds, least_seconds: known_seconds };
         self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?;
+        self.observer.resumes(self.recorder.restart().expect("noted just now"));
         if beginning.is_solved {
             self.recorder.stay_at(known_seconds);
         }

@@ -67,6 +67,14 @@ impl Settings {
         (has_some || !seen.contains(&None)).then_some(has_some)
     }
 
+    /// Why a level cannot be read on this node, for the first one that cannot.
+    pub fn unreadable_level(&self) -> Option<String> {
+        self.levels.0.iter().find_map(|level| {
+            let why = tests_with_images(&level.folder, &self.run_id).err()?;
+            Some(format!("level {}: {why}", level.name()))
+        })
+    }
+
     /// Removes the folders of the run, which are empty.
     pub fn close_levels(&self) {
         for level in &self.levels.0 {

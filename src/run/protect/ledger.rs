@@ -122,6 +122,11 @@ impl<'a> Ledger<'a> {
         Ok(ledger)
     }
 
+    /// Whether this start began the run: it found no ledger of the run on any node.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// The results so far, by the numbers of their tests; `None` for a result that cannot be read.
     pub fn results(&self) -> impl Iterator<Item = (usize, Option<TestRecord>)> {
         self.content.results.iter().map(|(&test, bytes)| (test, result::try_read(bytes)))

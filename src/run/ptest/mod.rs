@@ -22,13 +22,15 @@ use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::clock::now_unix;
 use crate::report::power::Reading;
-use crate::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
+use crate::report::record::{Outcome, ROWS_IN_HALVES, Restart, TestRecord};
 use crate::report::slow::{SlowRank, SlowReport};
 
 /// Callbacks about the progress of a test, on every rank.
 pub trait Observer {
     /// Called when a part of the test begins.
     fn phase(&mut self, phase: Phase);
+    /// Called when this start has resumed the run from the data of an earlier one.
+    fn resumes(&mut self, _restart: &Restart) {}
     /// Called when `done` columns are eliminated, `elapsed_seconds` after the first start began
     /// ([`Guard::seconds`]).
     fn columns(&mut self, done: usize, elapsed_seconds: f64);

@@ -265,7 +265,7 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
 /// # Errors
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>> {
-    let above = File::open(parent).map_err(at(parent))?;
+    let above = File::open(parent).map_err(at_parent(parent))?;
     let mut tests = BTreeSet::new();
     for folder in folders_of(&above, parent, run, 0)? {
         let names = folder.names().map_err(at(&folder.path))?;

@@ -8,6 +8,7 @@ mod dependencies;
 mod docs_numbers;
 mod needs;
 mod pages;
+mod protocol_steps;
 mod scripts;
 mod suites;
 mod time_limits;

@@ -30,8 +30,6 @@ class SktHpl(CargoPackage):
     conflicts("platform=windows")
     # BLAS is called with 32-bit integers.
     conflicts("^openblas+ilp64")
-    # Threads are skt-hpl's own: each calls a BLAS that uses one.
-    conflicts("^openblas threads=openmp")
 
     # The program: the library crates of the workspace are built with it.
     build_args = ["--locked", "--bin", "skt-hpl"]
@@ -52,7 +50,8 @@ class SktHpl(CargoPackage):
     @run_after("install")
     def install_documents(self):
         program = Executable(self.prefix.bin.join("skt-hpl"))
-        program("man", "--out", mkdirp(self.prefix.share.man.man1) or self.prefix.share.man.man1)
+        mkdirp(self.prefix.share.man.man1)
+        program("man", "--out", self.prefix.share.man.man1)
         mkdirp(bash_completion_path(self.prefix))
         with open(bash_completion_path(self.prefix) / "skt-hpl", "w") as file:
             program("completions", "bash", output=file)

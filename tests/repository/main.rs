@@ -9,6 +9,7 @@ mod docs_numbers;
 mod needs;
 mod pages;
 mod protocol_steps;
+mod release;
 mod scripts;
 mod suites;
 mod time_limits;

@@ -145,7 +145,7 @@ fn a_release_sets_the_version_commits_and_tags() {
 #[test]
 fn what_cannot_be_released_changes_nothing() {
     let checkout = Checkout::new();
-    checkout.refuses("v1", "is not a version");
+    checkout.refuses("1.2.3-rc.1", "is not a version of a release");
     checkout.refuses("9.9.9", "CHANGELOG.md has no section '## 9.9.9'");
     let version = env!("CARGO_PKG_VERSION");
     fs::write(checkout.0.path().join("code"), "101").unwrap();

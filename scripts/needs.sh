@@ -231,6 +231,8 @@ test_packages() {
     python3 -c 'import json' 2>/dev/null || echo python3
     # The cluster made of namespaces.
     have ip || echo iproute2
+    # The repository in which scripts/release is tested.
+    have git || echo git
     # A command of docs/report.md.
     have jq || echo jq
     # The clients of the C interface; its header is compiled by two compilers.

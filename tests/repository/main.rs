@@ -8,6 +8,8 @@ mod dependencies;
 mod docs_numbers;
 mod needs;
 mod pages;
+mod protocol_steps;
+mod release;
 mod scripts;
 mod suites;
 mod time_limits;

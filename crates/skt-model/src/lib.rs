@@ -24,6 +24,11 @@
 
 #![warn(missing_docs)]
 
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod bautista;
 pub mod bosilca;
 pub mod chen;

@@ -15,6 +15,11 @@
 //! | [`units`] | quantities in units that people read |
 #![warn(missing_docs)]
 
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod choice;
 pub mod exit;
 pub mod layout;

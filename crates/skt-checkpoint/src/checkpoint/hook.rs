@@ -213,16 +213,6 @@ impl FromStr for StepPattern {
 mod tests {
     use super::*;
 
-    /// docs/protocol.md describes for people what each step comes before.
-    #[test]
-    fn the_documentation_names_all_steps_in_their_order() {
-        let page = include_str!("../../../../docs/protocol.md");
-        let table = page.split("| name | keys | before |").nth(1).expect("the table of steps");
-        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-        let names: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
-        assert_eq!(names, StepName::ALL.map(StepName::name));
-    }
-
     #[test]
     fn patterns_match_the_steps_they_name() {
         let step = Step::new(StepName::Flush, 2).band(0, 7).chunk(1);

@@ -248,11 +248,11 @@ fn reports() -> Vec<Vec<u8>> {
     for spec in [small_run(), short_run()] {
         let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
         for test in spec.tests().into_iter().take(3) {
-            report.test(&record(test)).unwrap();
+            report.test(&record(test), "a line\n").unwrap();
         }
         let skipped = Outcome::Skipped { reason: "why".into() };
-        report.test(&record_with(spec.tests().remove(0), skipped)).unwrap();
-        report.finish().unwrap();
+        report.test(&record_with(spec.tests().remove(0), skipped), "a line\n").unwrap();
+        report.finish("the end\n").unwrap();
         reports.push(fs::read(&path).unwrap());
     }
     reports
@@ -262,6 +262,11 @@ fn facts() -> skt_hpl::report::RunFacts {
     use skt_hpl::machine::environment::{Environment, HostRanks, blas, host, memory};
     skt_hpl::report::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
+        configuration: Some(skt_hpl::config::ConfigText {
+            file: "HPL.dat".into(),
+            format: Format::Dat,
+            text: "title\n".into(),
+        }),
         environment: Environment {
             host: host::this_host(),
             memory: memory::this_process(),

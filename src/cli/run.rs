@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
-use super::losses::{self, KeptJob};
+use super::losses::{self, KeptJob, Order};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
 use crate::config::param::Param;
 use crate::config::{
-    Checked, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Warning, read_bytes,
+    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Rules, Warning, read_bytes,
     read_draft, validate,
 };
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
@@ -28,6 +28,8 @@ use crate::run::job::{self, Finished, JobError, Options};
 use crate::run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
+/// The configuration if `--config` names none.
+const DEFAULT_FILE: &str = "HPL.dat";
 
 /// Flags of the benchmark.
 #[derive(Debug, Clone, Default, Args)]
@@ -76,17 +78,27 @@ pub struct RunArgs {
 /// # Errors
 /// See [`ConfigError`].
 pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
-    load_or(args, Path::new("HPL.dat"))
+    load_or(args, Path::new(DEFAULT_FILE))
 }
 
 /// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none.
 fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
+    Ok(load_with_text(args, default)?.0)
+}
+
+/// Loads the run as [`load_or`] does. Also returns the text of the file, if there is one.
+fn load_with_text(
+    args: &RunArgs,
+    default: &Path,
+) -> Result<(Checked, Option<ConfigText>), ConfigError> {
     let mut flags = args.overrides.draft(args.out.as_deref())?;
     flags.checkpoint = args.protect.draft();
-    let (file, mut draft, mut warnings) = match &args.config {
-        Some(path) => read_file(path, args.lenient)?,
+    let source = match &args.config {
+        Some(path) => Some(read_file(path, args.lenient)?),
         None => read_default(args, &flags, default)?,
     };
+    let Source { text, mut draft, mut warnings } = source.unwrap_or_default();
+    let file = text.as_ref().map_or("command line", |text| &text.file).to_owned();
     draft.overlay(flags);
     warnings.append(&mut draft.drop_unprotected());
     let ranks = args.ranks.or_else(launcher_rank::size).unwrap_or(1);
@@ -94,7 +106,7 @@ fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
     let mut checked = validate(&draft, &rules)?;
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;
-    Ok(checked)
+    Ok((checked, text))
 }
 
 /// The table `[launch]` of the file that these flags name.
@@ -103,30 +115,42 @@ fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
 /// See [`ConfigError`].
 pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     let Some(path) = &args.config else { return Ok(LaunchDraft::new()) };
-    Ok(read_file(path, args.lenient)?.1.launch)
+    Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
-type Source = (String, Draft, Vec<Warning>);
+/// What a configuration file says; nothing by default.
+#[derive(Default)]
+struct Source {
+    text: Option<ConfigText>,
+    draft: Draft,
+    warnings: Vec<Warning>,
+}
 
 /// Reads the default file; without one, the flags must describe the whole run.
-fn read_default(args: &RunArgs, flags: &Draft, default: &Path) -> Result<Source, ConfigError> {
+fn read_default(
+    args: &RunArgs,
+    flags: &Draft,
+    default: &Path,
+) -> Result<Option<Source>, ConfigError> {
     match read_file(default, args.lenient) {
         Err(ConfigError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
             if flags.values.contains_key(&Param::N) {
-                return Ok(("command line".to_owned(), Draft::default(), Vec::new()));
+                return Ok(None);
             }
             let folder = std::env::current_dir()
                 .map_or("the current folder".to_owned(), |dir| dir.display().to_string());
             Err(ConfigError::NoConfig { folder })
         }
-        other => other,
+        other => other.map(Some),
     }
 }
 
 fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
-    let file = path.display().to_string();
-    let (draft, warnings) = read_draft(&read_bytes(path)?, &file, Format::of(path), lenient)?;
-    Ok((file, draft, warnings))
+    let (file, format) = (path.display().to_string(), Format::of(path));
+    let bytes = read_bytes(path)?;
+    let (draft, warnings) = read_draft(&bytes, &file, format, lenient)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Source { text: Some(ConfigText { file, format, text }), draft, warnings })
 }
 
 /// Runs the benchmark.
@@ -169,7 +193,7 @@ fn tell_order<'j>(
     comm: &MpiComm,
     args: &RunArgs,
     job: &'j mut KeptJob,
-) -> Result<Option<&'j (RunSpec, Settings)>, JobError> {
+) -> Result<Option<&'j Order>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
         let order = match job.order.take() {
@@ -201,7 +225,7 @@ fn run_on(
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::speak(comm.rank() == 0);
-    let Some((spec, settings)) = tell_order(comm, args, job)? else {
+    let Some(Order { spec, settings, configuration }) = tell_order(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
     if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
@@ -209,6 +233,7 @@ fn run_on(
     }
     let options = Options {
         json: args.json.clone(),
+        configuration: configuration.clone(),
         progress: args.progress,
         verbose: args.verbose,
         power_command: args.power_command.clone(),
@@ -231,8 +256,9 @@ fn run_on(
     }
 }
 
-fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigError> {
-    let checked = load_checked(&RunArgs { ranks: Some(ranks), ..args.clone() })?;
+fn load_for(args: &RunArgs, ranks: usize) -> Result<Order, ConfigError> {
+    let args = &RunArgs { ranks: Some(ranks), ..args.clone() };
+    let (checked, configuration) = load_with_text(args, Path::new(DEFAULT_FILE))?;
     checked.require_ranks(ranks)?;
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
@@ -248,7 +274,7 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigE
         output::say(format_args!("warning: {warning}"));
     }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
-    Ok((checked.spec, settings))
+    Ok(Order { spec: checked.spec, settings, configuration })
 }
 
 #[cfg(test)]

@@ -161,6 +161,11 @@ impl<'a, W: Write> Report<'a, W> {
         }
     }
 
+    /// The output that the report is written to.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Sets the rate of the DGEMM self-test, to which tests are compared.
     #[must_use]
     pub fn with_dgemm(mut self, gflops_per_core: Option<f64>) -> Self {

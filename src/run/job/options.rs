@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::config::ConfigText;
 use crate::report::progress::ProgressMode;
 use crate::run::protect::RankInRun;
 
@@ -11,6 +12,8 @@ use crate::run::protect::RankInRun;
 pub struct Options {
     /// The path of the JSON report.
     pub json: Option<PathBuf>,
+    /// The text of the configuration, if the run has one.
+    pub configuration: Option<ConfigText>,
     /// How progress is shown.
     pub progress: ProgressMode,
     /// Whether the head of the report lists the values found by measurement.

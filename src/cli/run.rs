@@ -53,6 +53,13 @@ pub struct RunArgs {
     /// When to show progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
     pub progress: ProgressMode,
+    /// Also print a line on standard output after each panel, as the reference does if built with
+    /// -DHPL_PROGRESS_REPORT
+    #[arg(long, help_heading = FILES)]
+    pub progress_report: bool,
+    /// Also report the times of a test as the reference does if built with -DHPL_DETAILED_TIMING
+    #[arg(long, help_heading = FILES)]
+    pub detailed_timing: bool,
     /// Command on rank 0's host that prints the readings of the site's power meter, started once: a
     /// line `SECONDS WATTS` again and again, the time in seconds since 1970
     #[arg(long, value_name = "COMMAND", help_heading = FILES)]
@@ -70,6 +77,15 @@ pub struct RunArgs {
     /// Number of ranks of the job, once it is certain; until then, what the launcher says counts.
     #[arg(skip)]
     pub ranks: Option<usize>,
+    /// Whether the program was called `xhpl`, see [`super::xhpl`].
+    #[arg(skip)]
+    pub as_reference: bool,
+}
+
+impl RunArgs {
+    fn code(&self, exit: Exit) -> u8 {
+        if self.as_reference { exit.reference_code() } else { exit.code() }
+    }
 }
 
 /// The run that these flags and the file they name describe, with the origin of its values, see
@@ -165,25 +181,20 @@ pub fn execute(args: &RunArgs) -> ExitCode {
         heartbeat::done(exit);
         Ok(exit)
     });
-    end(exit)
+    args.code(end(exit)).into()
 }
 
 /// Ends this process of a job. Each rank that has an error reports it.
-pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
-    match exit {
-        Ok(exit) => {
-            // The last message of rank 0 may still be on its way through the launcher.
-            if exit != Exit::Passed {
-                launcher_rank::let_the_first_speak();
-            }
-            exit.into()
-        }
-        Err(error) => {
-            output::say(format_args!("error: {error}"));
-            launcher_rank::let_the_first_speak();
-            Exit::BadInput.into()
-        }
+pub(super) fn end(exit: Result<Exit, JobError>) -> Exit {
+    let exit = exit.unwrap_or_else(|error| {
+        output::say(format_args!("error: {error}"));
+        Exit::BadInput
+    });
+    // The last message of rank 0 may still be on its way through the launcher.
+    if exit != Exit::Passed {
+        launcher_rank::let_the_first_speak();
     }
+    exit
 }
 
 /// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
@@ -236,6 +247,9 @@ fn run_on(
         configuration: configuration.clone(),
         progress: args.progress,
         verbose: args.verbose,
+        progress_report: args.progress_report,
+        detailed_timing: args.detailed_timing,
+        all_tests_pass: args.as_reference,
         power_command: args.power_command.clone(),
         power_level: args.power_level,
         mpi_library: Some(world.library_version()),
@@ -250,7 +264,7 @@ fn run_on(
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let can_go_on = settings.is_on() && !error.is_permanent();
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
-            Err(comm.abort(&error.to_string(), i32::from(code.code())).into())
+            Err(comm.abort(&error.to_string(), i32::from(args.code(code))).into())
         }
         done => done,
     }
@@ -272,6 +286,12 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<Order, ConfigError> {
     }
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
+    }
+    if args.as_reference && settings.method == Method::None {
+        output::say(format_args!(
+            "xhpl: without checkpoints, as the reference: a lost node ends the run; skt-hpl, the \
+             same program, takes them"
+        ));
     }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
     Ok(Order { spec: checked.spec, settings, configuration })

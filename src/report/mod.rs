@@ -4,6 +4,7 @@
 pub mod bundle;
 pub mod cformat;
 pub mod clock;
+pub mod detailed;
 pub mod heartbeat;
 mod heat_map;
 pub mod html;

@@ -19,7 +19,7 @@ fn published() -> Schema {
     Schema::new(include_str!("../../docs/report.schema.json"))
 }
 
-fn facts() -> RunFacts {
+pub fn facts() -> RunFacts {
     RunFacts {
         command_line: vec!["skt-hpl".to_string(), "--json".to_string(), "a b.json".to_string()],
         configuration: Some(ConfigText {

@@ -36,7 +36,8 @@ pub fn pack(folder: &str, members: &[Member]) -> Vec<u8> {
         }
         archive.into_inner()?.finish()
     };
-    pack().unwrap_or_else(|error: io::Error| unreachable!("short names, in memory: {error}"))
+    let packed: io::Result<Vec<u8>> = pack();
+    packed.expect("short names, in memory")
 }
 
 /// The files of an archive. They are all in one folder.

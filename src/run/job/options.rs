@@ -18,6 +18,12 @@ pub struct Options {
     pub progress: ProgressMode,
     /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
+    /// Whether each panel gets a line on standard output, as the reference's progress report.
+    pub progress_report: bool,
+    /// Whether the text report has the reference's detailed timing.
+    pub detailed_timing: bool,
+    /// Whether tests that fail or are skipped do not show in the exit code, as with the reference.
+    pub all_tests_pass: bool,
     /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
     /// The command that prints the readings of the site's meter.

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use skt_terms::exit::Exit;
 
 use super::options::Options;
-use crate::config::RunSpec;
+use crate::config::{Output, RunSpec};
 use crate::machine::tuning::TUNING;
+use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::output;
 use crate::report::record::TestRecord;
@@ -16,8 +17,11 @@ use crate::report::text::{self, Counts, Report};
 pub(super) struct Reports {
     pub text: Report<'static, Copied>,
     json: Option<JsonReport>,
+    /// Where each panel gets a line, if that is asked for.
+    pub column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
     /// Whether a test could not be added to the JSON report, which is printed once.
     is_json_behind: bool,
+    all_tests_pass: bool,
 }
 
 /// The output of the text report, of which the JSON report gets a copy.
@@ -82,14 +86,20 @@ impl Reports {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,
         };
+        let column_lines = match options.progress_report {
+            true => Some(ColumnLines(text::open(&Output::Stdout)?)),
+            false => None,
+        };
         let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
         // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
         let mut text = Report::new(out, spec)
             .with_dgemm(self_test.map(|test| test.gflops_per_core))
+            .with_detailed_timing(options.detailed_timing)
             .with_notes(notes);
         text.header()?;
-        Ok(Self { text, json, is_json_behind: false })
+        let all_tests_pass = options.all_tests_pass;
+        Ok(Self { text, json, column_lines, is_json_behind: false, all_tests_pass })
     }
 
     pub fn test(&mut self, record: &TestRecord, note: Option<&str>) -> Result<(), ReportError> {
@@ -117,7 +127,7 @@ impl Reports {
                 return None;
             }
         };
-        let exit = exit_for(counts);
+        let exit = if self.all_tests_pass { Exit::Passed } else { exit_for(counts) };
         let lines = self.text.out().take();
         match self.json.map_or(Ok(()), |json| json.finish(&lines)) {
             Err(why) => {

@@ -109,7 +109,9 @@ mod tests {
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
     use crate::report::power::{MOST_PARTS, NodeWatts, Nodes, Reading};
-    use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
+    use crate::report::record::{
+        DetailedTiming, MemorySplit, Mended, Protection, Stall, Unverified,
+    };
     use crate::report::samples::Samples;
 
     /// A number with as many digits as possible.
@@ -146,6 +148,7 @@ mod tests {
             update: LONG / 11.0,
             back: LONG / 13.0,
             other: LONG / 17.0,
+            ..Phases::default()
         };
         TestRecord {
             spec: TestSpec {
@@ -175,6 +178,11 @@ mod tests {
             generate_seconds: LONG,
             check_seconds: LONG,
             phases: PhaseTable { max: phases, mean: phases },
+            detailed: DetailedTiming {
+                pfact_seconds: LONG / 19.0,
+                mxswp_seconds: LONG / 21.0,
+                update_seconds: LONG / 23.0,
+            },
             rank_bytes: u64::MAX,
             memory: MemorySplit {
                 matrix: u64::MAX,

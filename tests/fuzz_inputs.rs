@@ -333,8 +333,11 @@ fn tar(report: &[u8]) -> Vec<u8> {
 
 #[test]
 fn archives_of_reports() {
-    let reports = reports();
+    let mut reports = reports();
+    // Those of older versions have no text for an archive.
+    reports.retain(|report| String::from_utf8_lossy(report).contains("\"text_report\""));
     let corpus: Vec<_> = reports.iter().map(|report| tar(report)).collect();
+    assert!(!corpus.is_empty());
     let tokens = ["../", "/", "\0", "0000644\0", "ustar", "run.json", "SHA256SUMS", "77777777777"];
     campaign("archives_of_reports", &corpus, &tokens, 500, |input| {
         let mut zipped = Vec::new();

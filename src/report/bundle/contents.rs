@@ -75,7 +75,8 @@ fn add_facts(name: &str, value: &Value, lines: &mut String) {
             let items = (0..).zip(items);
             items.for_each(|(i, item): (usize, _)| add_facts(&format!("{name}.{i}"), item, lines));
         }
-        Value::Null => lines.push_str(&format!("{name}: unknown\n")),
+        // What is not known has no line.
+        Value::Null => {}
         Value::String(text) => lines.push_str(&format!("{name}: {}\n", shown_message(text))),
         other => lines.push_str(&format!("{name}: {other}\n")),
     }

@@ -9,7 +9,7 @@ use super::record::TestRecord;
 
 /// The detailed timing of a test. As in the reference, a line without time is left out.
 pub(super) fn text(record: &TestRecord) -> String {
-    let (phases, detailed) = (&record.phases.max, &record.detailed);
+    let (phases, detailed) = (&record.phases.max, record.detailed.unwrap_or_default());
     let lines = [
         ("Max aggregated wall time rfact . . . ", phases.panel),
         ("+ Max aggregated wall time pfact . . ", detailed.pfact_seconds),
@@ -65,7 +65,7 @@ mod tests {
         let text = String::from_utf8(lines.0).unwrap();
         assert_eq!(
             text,
-            "Column=000000192 Fraction= 4.8% Gflops=1.170e+01\n\
+            "Column=000000192 Fraction= 4.8% Gflops=1.171e+01\n\
              Column=000001920 Fraction=48.0% Gflops=3.667e+00\n\
              Column=000003840 Fraction=96.0% Gflops=4.266e+07\n"
         );

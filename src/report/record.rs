@@ -474,9 +474,10 @@ pub struct TestRecord {
     pub check_seconds: f64,
     /// Seconds by phase.
     pub phases: PhaseTable,
-    /// Seconds that only the reference's detailed timing has.
-    #[serde(default)]
-    pub detailed: DetailedTiming,
+    /// Seconds that only the reference's detailed timing has; `None` if there was no place for them
+    /// where the result was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detailed: Option<DetailedTiming>,
     /// Bytes of the largest rank: matrix, panels, work space.
     pub rank_bytes: u64,
     /// The memory of the largest rank by purpose.
@@ -519,7 +520,7 @@ impl TestRecord {
             generate_seconds: 0.0,
             check_seconds: 0.0,
             phases: PhaseTable::default(),
-            detailed: DetailedTiming::default(),
+            detailed: None,
             rank_bytes: 0,
             memory: MemorySplit::default(),
             progress: Vec::new(),

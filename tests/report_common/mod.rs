@@ -129,7 +129,11 @@ pub fn record(spec: TestSpec) -> TestRecord {
                 ..Phases::default()
             },
         },
-        detailed: DetailedTiming { pfact_seconds: 0.5, mxswp_seconds: 0.25, update_seconds: 4.375 },
+        detailed: Some(DetailedTiming {
+            pfact_seconds: 0.5,
+            mxswp_seconds: 0.25,
+            update_seconds: 4.375,
+        }),
         rank_bytes: 13_207_024_435,
         memory: MemorySplit {
             matrix: 3000,

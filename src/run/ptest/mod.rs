@@ -330,7 +330,7 @@ pub fn conclude<C: Comm>(
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
             record.phases = phase_table(grid, &solution.phases)?;
-            record.detailed = detailed_timing(grid, &solution.phases)?;
+            record.detailed = Some(detailed_timing(grid, &solution.phases)?);
             record.by_messages = solution.by_messages;
             let rated = |reading: Reading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();

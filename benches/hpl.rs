@@ -20,6 +20,7 @@ use skt_hpl::hpl::{matgen, swap};
 use skt_hpl::machine::blas::{MatMut, MatRef, gemm, transpose};
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
+use skt_terms::phases::PanelParts;
 
 /// Rows and columns of the matrix.
 const ORDER: usize = 4096;
@@ -147,6 +148,7 @@ fn factor_panel(
             col: &world,
             team,
             offers,
+            parts: PanelParts::default(),
         };
         pfact::factor(&mut panel, variant).expect("a random panel has pivots");
     };

@@ -9,11 +9,14 @@ mod fuzz;
 mod report_common;
 
 use std::fs;
+use std::io::Read as _;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
+use flate2::Compression;
+use flate2::read::{GzDecoder, GzEncoder};
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
 use skt_hpl::checkpoint::header::{HeaderLayout, Identity};
@@ -27,6 +30,7 @@ use skt_hpl::config::{
 use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, Measured, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
+use skt_hpl::report::bundle;
 use skt_hpl::report::heartbeat::Beat;
 use skt_hpl::report::html::{self, NamedRun};
 use skt_hpl::report::reader::RunReport;
@@ -248,11 +252,11 @@ fn reports() -> Vec<Vec<u8>> {
     for spec in [small_run(), short_run()] {
         let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
         for test in spec.tests().into_iter().take(3) {
-            report.test(&record(test)).unwrap();
+            report.test(&record(test), "a line\n").unwrap();
         }
         let skipped = Outcome::Skipped { reason: "why".into() };
-        report.test(&record_with(spec.tests().remove(0), skipped)).unwrap();
-        report.finish().unwrap();
+        report.test(&record_with(spec.tests().remove(0), skipped), "a line\n").unwrap();
+        report.finish("the end\n").unwrap();
         reports.push(fs::read(&path).unwrap());
     }
     reports
@@ -262,6 +266,11 @@ fn facts() -> skt_hpl::report::RunFacts {
     use skt_hpl::machine::environment::{Environment, HostRanks, blas, host, memory};
     skt_hpl::report::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
+        configuration: Some(skt_hpl::config::ConfigText {
+            file: "HPL.dat".into(),
+            format: Format::Dat,
+            text: "title\n".into(),
+        }),
         environment: Environment {
             host: host::this_host(),
             memory: memory::this_process(),
@@ -309,6 +318,36 @@ fn reports_for_people() {
         html::page(&runs);
         let given = Given { rpeak_gflops: Some(1.0), power_kilowatts: None, power_level: None };
         let _ = top500::sheet(&runs, &given);
+    });
+}
+
+/// The archive of a report, not compressed.
+fn tar(report: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(report);
+    let run = NamedRun { name: "run.json".into(), report: RunReport::parse(&text).unwrap() };
+    let archive = bundle::of_report(&text, &run, Vec::new()).unwrap();
+    let mut tar = Vec::new();
+    GzDecoder::new(&archive[..]).read_to_end(&mut tar).unwrap();
+    tar
+}
+
+#[test]
+fn archives_of_reports() {
+    let mut reports = reports();
+    // Those of older versions have no text for an archive.
+    reports.retain(|report| String::from_utf8_lossy(report).contains("\"text_report\""));
+    let corpus: Vec<_> = reports.iter().map(|report| tar(report)).collect();
+    assert!(!corpus.is_empty());
+    let tokens = ["../", "/", "\0", "0000644\0", "ustar", "run.json", "SHA256SUMS", "77777777777"];
+    campaign("archives_of_reports", &corpus, &tokens, 500, |input| {
+        let mut zipped = Vec::new();
+        GzEncoder::new(input, Compression::fast()).read_to_end(&mut zipped).unwrap();
+        for archive in [&zipped[..], input] {
+            match bundle::read(archive) {
+                Ok(text) => assert!(reports.iter().any(|report| report == text.as_bytes())),
+                Err(error) => assert_tame(&error.to_string()),
+            }
+        }
     });
 }
 

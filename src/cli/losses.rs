@@ -17,9 +17,10 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
-use crate::config::{RunSpec, TestSpec};
+use crate::config::{ConfigText, RunSpec, TestSpec};
 use crate::hpl::comm::Comm as _;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 use crate::machine::environment::affinity;
@@ -27,11 +28,20 @@ use crate::report::output;
 use crate::run::job::{self, Finished, JobError};
 use crate::run::protect::{OnLoss, RankInRun, Settings};
 
+/// What rank 0 tells all ranks to run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub spec: RunSpec,
+    pub settings: Settings,
+    /// The text of the configuration, for the report.
+    pub configuration: Option<ConfigText>,
+}
+
 /// What a process keeps of its job from one attempt to the next.
 #[derive(Default)]
 pub(super) struct KeptJob {
     /// The run; `None` before rank 0 has distributed it.
-    pub order: Option<(RunSpec, Settings)>,
+    pub order: Option<Order>,
     /// When this process noticed the last loss that it has survived.
     pub lost_at: Option<Instant>,
     /// The rank that this process has in the run.
@@ -123,7 +133,8 @@ pub fn outlive(
         match Verdict::of(ulfm.agree(Standing::of(&attempt).word())) {
             Verdict::End => return attempt.map(|finished| exit_after(&finished, is_mended)),
             Verdict::RemoveRest(exit) => {
-                let (spec, settings) = job.order.as_ref().expect("the run of a whole report");
+                let Order { spec, settings, .. } =
+                    job.order.as_ref().expect("the run of a whole report");
                 job::remove_rest(spec, settings)?;
                 return Ok(exit);
             }

@@ -38,6 +38,7 @@ pub mod status;
 pub mod store;
 pub mod study_error;
 pub mod tune;
+pub mod xhpl;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
+use xhpl::Xhpl;
 
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
@@ -58,7 +60,10 @@ reports the rate. A drop-in for xhpl: the same HPL.dat, the same matrix, the sam
 Without a subcommand it runs the benchmark: it reads HPL.dat in the current folder, or the file \
 that --config names. The flags below override the file; their defaults hold for what neither \
 gives. Lists are written with commas, and all combinations are run. Names may be given by their \
-codes in HPL.dat (--bcast 0,3).";
+codes in HPL.dat (--bcast 0,3).
+
+Called by the name xhpl, through a link or a copy, it takes no checkpoints, replaces illegal values \
+and exits as the reference does.";
 
 /// The examples, followed by the exit codes.
 macro_rules! with_exit_codes {
@@ -167,42 +172,47 @@ pub enum Command {
 
 /// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
-    match parse(std::env::args_os()) {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if xhpl::is_named(&args) {
+        return match xhpl::parse(&args) {
+            Ok(run) => run::execute(&run),
+            Err(error) => refuse(error, &Xhpl::command(), &args).reference_code().into(),
+        };
+    }
+    match Cli::try_parse_from(&args) {
         Ok(cli) => dispatch(cli),
-        Err(exit) => {
+        Err(error) => {
+            let exit = refuse(error, &Cli::command(), &args);
             heartbeat::done(exit);
             exit.into()
         }
     }
 }
 
-/// Parses a command line. Prints help and errors here, on one rank of a job only; all ranks get the
-/// same exit code.
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
-    let args: Vec<OsString> = args.into_iter().collect();
-    Cli::try_parse_from(&args).map_err(|mut error| {
-        if launcher_rank::is_first() {
-            output::die_quietly_on_closed_pipe();
-            suggest_two_dashes(&mut error, &args);
-            if error.use_stderr() {
-                output::say(format_args!("{}", error.render()));
-            } else {
-                // If even this cannot be written, there is no way to report it.
-                let _ = error.print();
-            }
+/// Prints help, or what is wrong with a command line, on one rank of a job only. All ranks get the
+/// same exit.
+fn refuse(mut error: clap::Error, cli: &clap::Command, args: &[OsString]) -> Exit {
+    if launcher_rank::is_first() {
+        output::die_quietly_on_closed_pipe();
+        suggest_two_dashes(&mut error, cli, args);
+        if error.use_stderr() {
+            output::say(format_args!("{}", error.render()));
+        } else {
+            // If even this cannot be written, there is no way to report it.
+            let _ = error.print();
         }
-        match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
-            _ => {
-                launcher_rank::let_the_first_speak();
-                Exit::BadInput
-            }
+    }
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
+        _ => {
+            launcher_rank::let_the_first_speak();
+            Exit::BadInput
         }
-    })
+    }
 }
 
 /// Where the user wrote `-n` or `-nb` for a flag that has two dashes, names that flag in the error.
-fn suggest_two_dashes(error: &mut clap::Error, args: &[OsString]) {
+fn suggest_two_dashes(error: &mut clap::Error, cli: &clap::Command, args: &[OsString]) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
     let Some(letter) = given.strip_prefix('-').filter(|rest| rest.len() == 1) else { return };
     let letter = letter.to_owned();
@@ -210,9 +220,8 @@ fn suggest_two_dashes(error: &mut clap::Error, args: &[OsString]) {
     let whole = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix('-'));
     let words = whole.filter(|word| word.starts_with(&letter));
     let names = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
-    let cli = Cli::command();
     let named = args.iter().skip(1).find_map(|arg| cli.find_subcommand(arg));
-    let command = named.unwrap_or(&cli);
+    let command = named.unwrap_or(cli);
     let is_flag = |name: &&str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
     if let Some(name) = names.chain([letter.as_str()]).find(is_flag) {
         let suggestion = ContextValue::String(format!("--{name}"));

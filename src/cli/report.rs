@@ -1,23 +1,25 @@
-//! `skt-hpl report`: shows runs as an HTML page, or as the fields of a TOP500
-//! submission.
+//! `skt-hpl report`: shows runs as an HTML page or as the fields of a TOP500 submission, or packs
+//! one into an archive.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::ranges::{above_zero, finite};
 use super::study_error::StudyError;
+use crate::report::bundle;
 use crate::report::html::{self, NamedRun};
 use crate::report::output;
 use crate::report::power::LEAST_SECONDS;
 use crate::report::power_log::LogFile;
-use crate::report::reader::RunReport;
+use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
 
 /// Flags of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Reports written by --json
+    /// Reports written by --json, or archives written by --bundle
     #[arg(required = true, value_name = "FILE")]
     pub reports: Vec<PathBuf>,
     /// Page to write [default: report.html; with --top500: standard output]
@@ -26,6 +28,10 @@ pub struct ReportArgs {
     /// Write the fields of a TOP500 and Green500 submission instead of a page
     #[arg(long)]
     pub top500: bool,
+    /// Pack one run into a tar.gz archive for a submission: the report, configuration, command
+    /// line, environment, JSON, page and SHA256SUMS; with --top500 its fields, too
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    pub bundle: Option<PathBuf>,
     /// Peak rate of the cores that ran, in Gflop/s
     #[arg(long, value_parser = above_zero, value_name = "GFLOPS", requires = "top500")]
     pub rpeak_gflops: Option<f64>,
@@ -54,17 +60,20 @@ pub struct ReportArgs {
 /// # Errors
 /// A report cannot be read or has no test to submit, or the output cannot be written.
 pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
-    let mut runs = args
-        .reports
-        .iter()
-        .map(|path| {
-            let report = RunReport::read(path)?;
-            Ok(NamedRun { name: path.display().to_string(), report })
-        })
-        .collect::<Result<Vec<_>, StudyError>>()?;
+    let texts = args.reports.iter().map(|path| reader::read_text(path));
+    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
+    let named = |(path, text): (&PathBuf, &String)| {
+        let report = RunReport::parse_from(path, text)?;
+        Ok(NamedRun { name: path.display().to_string(), report })
+    };
+    let runs = args.reports.iter().zip(&texts).map(named);
+    let mut runs = runs.collect::<Result<Vec<_>, StudyError>>()?;
     if let Some(path) = &args.power_csv {
         let log = LogFile::read(path, args.power_clock_offset).map_err(usage)?;
         add_power(&mut runs, &log)?;
+    }
+    if let Some(archive) = &args.bundle {
+        return pack(args, &runs, &texts, archive);
     }
     let (text, default_out) = if args.top500 {
         (submission(args, &runs)?, "-")
@@ -77,6 +86,37 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
     }
     output::write_file(&out, text.as_bytes(), args.force)?;
     output::say(format_args!("{} written", out.display()));
+    Ok(())
+}
+
+/// Writes the archive of the only run.
+fn pack(
+    args: &ReportArgs,
+    runs: &[NamedRun],
+    texts: &[String],
+    archive: &Path,
+) -> Result<(), StudyError> {
+    let ([run], [text]) = (runs, texts) else {
+        return Err(usage(format!("--bundle packs one run, not {}", runs.len())));
+    };
+    let from = &run.name;
+    // The archive is the same under whatever name its report was.
+    let run = NamedRun { name: bundle::REPORT.to_owned(), report: run.report.clone() };
+    let mut extra = Vec::new();
+    if args.top500 {
+        let sheet = submission(args, std::slice::from_ref(&run))?;
+        extra.push(("top500.txt", sheet.into_bytes()));
+    }
+    if let Some(log) = &args.power_csv {
+        extra.push(("power.csv", fs::read(log).map_err(StudyError::file("read", log))?));
+    }
+    let packed = bundle::of_report(text, &run, extra);
+    let packed = packed.map_err(|why| usage(format!("'{from}': {why}")))?;
+    output::write_file(archive, &packed, args.force)?;
+    if !run.report.finished {
+        output::say(format_args!("warning: the run has not finished"));
+    }
+    output::say(format_args!("{} written", archive.display()));
     Ok(())
 }
 

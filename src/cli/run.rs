@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
-use super::losses::{self, KeptJob};
+use super::losses::{self, KeptJob, Order};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
 use crate::config::param::Param;
 use crate::config::{
-    Checked, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Warning, read_bytes,
+    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Rules, Warning, read_bytes,
     read_draft, validate,
 };
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
@@ -28,6 +28,8 @@ use crate::run::job::{self, Finished, JobError, Options};
 use crate::run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
+/// The configuration if `--config` names none.
+const DEFAULT_FILE: &str = "HPL.dat";
 
 /// Flags of the benchmark.
 #[derive(Debug, Clone, Default, Args)]
@@ -51,6 +53,13 @@ pub struct RunArgs {
     /// When to show progress on standard error
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
     pub progress: ProgressMode,
+    /// Also print a line on standard output after each panel, as the reference does if built with
+    /// -DHPL_PROGRESS_REPORT
+    #[arg(long, help_heading = FILES)]
+    pub progress_report: bool,
+    /// Also report the times of a test as the reference does if built with -DHPL_DETAILED_TIMING
+    #[arg(long, help_heading = FILES)]
+    pub detailed_timing: bool,
     /// Command on rank 0's host that prints the readings of the site's power meter, started once: a
     /// line `SECONDS WATTS` again and again, the time in seconds since 1970
     #[arg(long, value_name = "COMMAND", help_heading = FILES)]
@@ -68,6 +77,15 @@ pub struct RunArgs {
     /// Number of ranks of the job, once it is certain; until then, what the launcher says counts.
     #[arg(skip)]
     pub ranks: Option<usize>,
+    /// Whether the program was called `xhpl`, see [`super::xhpl`].
+    #[arg(skip)]
+    pub as_reference: bool,
+}
+
+impl RunArgs {
+    fn code(&self, exit: Exit) -> u8 {
+        if self.as_reference { exit.reference_code() } else { exit.code() }
+    }
 }
 
 /// The run that these flags and the file they name describe, with the origin of its values, see
@@ -76,17 +94,27 @@ pub struct RunArgs {
 /// # Errors
 /// See [`ConfigError`].
 pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
-    load_or(args, Path::new("HPL.dat"))
+    load_or(args, Path::new(DEFAULT_FILE))
 }
 
 /// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none.
 fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
+    Ok(load_with_text(args, default)?.0)
+}
+
+/// Loads the run as [`load_or`] does. Also returns the text of the file, if there is one.
+fn load_with_text(
+    args: &RunArgs,
+    default: &Path,
+) -> Result<(Checked, Option<ConfigText>), ConfigError> {
     let mut flags = args.overrides.draft(args.out.as_deref())?;
     flags.checkpoint = args.protect.draft();
-    let (file, mut draft, mut warnings) = match &args.config {
-        Some(path) => read_file(path, args.lenient)?,
+    let source = match &args.config {
+        Some(path) => Some(read_file(path, args.lenient)?),
         None => read_default(args, &flags, default)?,
     };
+    let Source { text, mut draft, mut warnings } = source.unwrap_or_default();
+    let file = text.as_ref().map_or("command line", |text| &text.file).to_owned();
     draft.overlay(flags);
     warnings.append(&mut draft.drop_unprotected());
     let ranks = args.ranks.or_else(launcher_rank::size).unwrap_or(1);
@@ -94,7 +122,7 @@ fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
     let mut checked = validate(&draft, &rules)?;
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;
-    Ok(checked)
+    Ok((checked, text))
 }
 
 /// The table `[launch]` of the file that these flags name.
@@ -103,30 +131,42 @@ fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
 /// See [`ConfigError`].
 pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     let Some(path) = &args.config else { return Ok(LaunchDraft::new()) };
-    Ok(read_file(path, args.lenient)?.1.launch)
+    Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
-type Source = (String, Draft, Vec<Warning>);
+/// What a configuration file says; nothing by default.
+#[derive(Default)]
+struct Source {
+    text: Option<ConfigText>,
+    draft: Draft,
+    warnings: Vec<Warning>,
+}
 
 /// Reads the default file; without one, the flags must describe the whole run.
-fn read_default(args: &RunArgs, flags: &Draft, default: &Path) -> Result<Source, ConfigError> {
+fn read_default(
+    args: &RunArgs,
+    flags: &Draft,
+    default: &Path,
+) -> Result<Option<Source>, ConfigError> {
     match read_file(default, args.lenient) {
         Err(ConfigError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
             if flags.values.contains_key(&Param::N) {
-                return Ok(("command line".to_owned(), Draft::default(), Vec::new()));
+                return Ok(None);
             }
             let folder = std::env::current_dir()
                 .map_or("the current folder".to_owned(), |dir| dir.display().to_string());
             Err(ConfigError::NoConfig { folder })
         }
-        other => other,
+        other => other.map(Some),
     }
 }
 
 fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
-    let file = path.display().to_string();
-    let (draft, warnings) = read_draft(&read_bytes(path)?, &file, Format::of(path), lenient)?;
-    Ok((file, draft, warnings))
+    let (file, format) = (path.display().to_string(), Format::of(path));
+    let bytes = read_bytes(path)?;
+    let (draft, warnings) = read_draft(&bytes, &file, format, lenient)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Source { text: Some(ConfigText { file, format, text }), draft, warnings })
 }
 
 /// Runs the benchmark.
@@ -141,25 +181,20 @@ pub fn execute(args: &RunArgs) -> ExitCode {
         heartbeat::done(exit);
         Ok(exit)
     });
-    end(exit)
+    args.code(end(exit)).into()
 }
 
 /// Ends this process of a job. Each rank that has an error reports it.
-pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
-    match exit {
-        Ok(exit) => {
-            // The last message of rank 0 may still be on its way through the launcher.
-            if exit != Exit::Passed {
-                launcher_rank::let_the_first_speak();
-            }
-            exit.into()
-        }
-        Err(error) => {
-            output::say(format_args!("error: {error}"));
-            launcher_rank::let_the_first_speak();
-            Exit::BadInput.into()
-        }
+pub(super) fn end(exit: Result<Exit, JobError>) -> Exit {
+    let exit = exit.unwrap_or_else(|error| {
+        output::say(format_args!("error: {error}"));
+        Exit::BadInput
+    });
+    // The last message of rank 0 may still be on its way through the launcher.
+    if exit != Exit::Passed {
+        launcher_rank::let_the_first_speak();
     }
+    exit
 }
 
 /// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
@@ -169,7 +204,7 @@ fn tell_order<'j>(
     comm: &MpiComm,
     args: &RunArgs,
     job: &'j mut KeptJob,
-) -> Result<Option<&'j (RunSpec, Settings)>, JobError> {
+) -> Result<Option<&'j Order>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
         let order = match job.order.take() {
@@ -201,7 +236,7 @@ fn run_on(
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::speak(comm.rank() == 0);
-    let Some((spec, settings)) = tell_order(comm, args, job)? else {
+    let Some(Order { spec, settings, configuration }) = tell_order(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
     if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
@@ -209,8 +244,12 @@ fn run_on(
     }
     let options = Options {
         json: args.json.clone(),
+        configuration: configuration.clone(),
         progress: args.progress,
         verbose: args.verbose,
+        progress_report: args.progress_report,
+        detailed_timing: args.detailed_timing,
+        all_tests_pass: args.as_reference,
         power_command: args.power_command.clone(),
         power_level: args.power_level,
         mpi_library: Some(world.library_version()),
@@ -225,14 +264,15 @@ fn run_on(
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let can_go_on = settings.is_on() && !error.is_permanent();
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
-            Err(comm.abort(&error.to_string(), i32::from(code.code())).into())
+            Err(comm.abort(&error.to_string(), i32::from(args.code(code))).into())
         }
         done => done,
     }
 }
 
-fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigError> {
-    let checked = load_checked(&RunArgs { ranks: Some(ranks), ..args.clone() })?;
+fn load_for(args: &RunArgs, ranks: usize) -> Result<Order, ConfigError> {
+    let args = &RunArgs { ranks: Some(ranks), ..args.clone() };
+    let (checked, configuration) = load_with_text(args, Path::new(DEFAULT_FILE))?;
     checked.require_ranks(ranks)?;
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
@@ -247,8 +287,14 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigE
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }
+    if args.as_reference && settings.method == Method::None {
+        output::say(format_args!(
+            "xhpl: without checkpoints, as the reference: a lost node ends the run; skt-hpl, the \
+             same program, takes them"
+        ));
+    }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
-    Ok((checked.spec, settings))
+    Ok(Order { spec: checked.spec, settings, configuration })
 }
 
 #[cfg(test)]

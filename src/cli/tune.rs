@@ -74,7 +74,7 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
         collect::broadcast(&comm, &mut code, 0)?;
         Ok(Exit::from_code(code[0]))
     });
-    run::end(exit)
+    run::end(exit).into()
 }
 
 /// What rank 0 knows of the tuning.

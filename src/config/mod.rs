@@ -34,6 +34,7 @@ pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
 pub use error::{At, ConfigError, ValueSource, Warning};
 pub use launch::{LaunchDraft, Launching};
+use serde::{Deserialize, Serialize};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 pub use validate::{Checked, Rules, validate};
 
@@ -41,11 +42,13 @@ pub use validate::{Checked, Rules, validate};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The two forms of a configuration file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// The reference's 31 lines.
+    #[serde(rename = "HPL.dat")]
     Dat,
     /// TOML.
+    #[serde(rename = "TOML")]
     Toml,
 }
 
@@ -74,6 +77,17 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
         return Err(ConfigError::NotAConfig { file: name, what });
     }
     Ok(bytes)
+}
+
+/// The text of a configuration, for the record of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigText {
+    /// The file, as the user named it.
+    pub file: String,
+    /// Its form.
+    pub format: Format,
+    /// What was read. Bytes that are not UTF-8, which an HPL.dat may have, are replaced by U+FFFD.
+    pub text: String,
 }
 
 /// Reads a configuration's text into a draft, with warnings.

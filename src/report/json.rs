@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use skt_terms::phases::PhaseTable;
 
-use crate::config::{Output, RunSpec, TestSpec};
+use crate::config::{ConfigText, Output, RunSpec, TestSpec};
 use crate::machine::environment::{DgemmSelfTest, Environment};
 use crate::report::outfile;
 
@@ -53,6 +53,8 @@ pub struct JsonReport {
 pub struct RunFacts {
     /// The command line, program first.
     pub command_line: Vec<String>,
+    /// The text of the configuration; `None` if flags alone describe the run.
+    pub configuration: Option<ConfigText>,
     /// The machine and the libraries that the job runs on.
     pub environment: Environment,
     /// The result of the DGEMM self-test, if it was run.
@@ -77,20 +79,23 @@ impl JsonReport {
         Ok(report)
     }
 
-    /// Adds a test and writes the document.
+    /// Adds a test, and the lines of the text report since the last call, and writes the document.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn test(&mut self, record: &TestRecord) -> Result<(), JsonError> {
+    pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), JsonError> {
         self.document.add(record);
+        self.document.text_report.push_str(lines);
         self.write(false)
     }
 
-    /// Marks the run as finished and writes the document for the last time.
+    /// Adds the last lines of the text report, marks the run as finished and writes the document
+    /// for the last time.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish(mut self) -> Result<(), JsonError> {
+    pub fn finish(mut self, lines: &str) -> Result<(), JsonError> {
+        self.document.text_report.push_str(lines);
         self.document.finished = true;
         self.document.end = Some(clock::rfc3339(clock::now_unix_seconds()));
         self.write(true)
@@ -121,6 +126,7 @@ struct Document {
     format_version: u32,
     program: Program,
     command_line: Vec<String>,
+    configuration: Option<ConfigText>,
     start: String,
     end: Option<String>,
     finished: bool,
@@ -129,6 +135,7 @@ struct Document {
     dgemm_self_test: Option<DgemmSelfTest>,
     counts: Counts,
     tests: Vec<Test>,
+    text_report: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -238,6 +245,7 @@ impl Document {
                 compiler: env!("SKT_HPL_COMPILER"),
             },
             command_line: facts.command_line,
+            configuration: facts.configuration,
             start: clock::rfc3339(facts.start_unix_seconds),
             end: None,
             finished: false,
@@ -246,6 +254,7 @@ impl Document {
             dgemm_self_test: facts.dgemm_self_test,
             counts: Counts::default(),
             tests: Vec::new(),
+            text_report: String::new(),
         }
     }
 

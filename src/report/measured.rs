@@ -1,6 +1,5 @@
 //! The tests of JSON reports, in the form that the model of the solver takes.
 
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -48,9 +47,8 @@ struct Parameters {
 /// # Errors
 /// The file cannot be read, or is not a report of this program.
 pub fn read(path: &Path) -> Result<Vec<Measured>, ReadError> {
-    let text = fs::read_to_string(path)
-        .map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
-    parse(&text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
+    parse(&reader::read_text(path)?)
+        .map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
 }
 
 /// Reads the tests from text, as [`read`] does from a file.

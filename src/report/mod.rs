@@ -1,8 +1,10 @@
 //! The output of a run: the reference's text, JSON, progress, heartbeats, and the files that they
 //! are written to.
 
+pub mod bundle;
 pub mod cformat;
 pub mod clock;
+pub mod detailed;
 pub mod heartbeat;
 mod heat_map;
 pub mod html;

@@ -12,9 +12,11 @@ use serde::Deserialize;
 use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
+use super::bundle::{self, BundleError};
 use super::power::Reading;
 use super::record::Event;
 use super::slow::SlowRank;
+use crate::config::ConfigText;
 
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +30,23 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file is not a JSON report.
-    #[error("'{}' is no JSON report of skt-hpl (written by --json): {reason}", path.display())]
+    #[error(
+        "'{}' is no JSON report of skt-hpl (written by --json), nor an archive (by report \
+         --bundle): {reason}", path.display()
+    )]
     Format {
         /// The file.
         path: PathBuf,
         /// What is wrong, with line and column if the text is not JSON.
         reason: String,
+    },
+    /// The file is an archive that is refused.
+    #[error("'{}': {source}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: BundleError,
     },
 }
 
@@ -47,6 +60,8 @@ pub struct RunReport {
     pub program: Option<ProgramPart>,
     /// The command line, program first.
     pub command_line: Vec<String>,
+    /// The text of the configuration; `None` if flags alone describe the run.
+    pub configuration: Option<ConfigText>,
     /// Start of the run, in RFC 3339.
     pub start: Option<String>,
     /// End of the run, in RFC 3339.
@@ -59,6 +74,8 @@ pub struct RunReport {
     pub dgemm_self_test: Option<DgemmPart>,
     /// The tests.
     pub tests: Vec<TestReport>,
+    /// The text report so far; older documents do not have it.
+    pub text_report: Option<String>,
 }
 
 /// Name and version of the program.
@@ -244,6 +261,21 @@ impl ParametersPart {
     }
 }
 
+/// The text of a file written by `--json`, which may be in an archive.
+///
+/// # Errors
+/// The file cannot be read, or the archive is refused.
+pub fn read_text(path: &Path) -> Result<String, ReadError> {
+    let io = |source| ReadError::Io { path: path.to_path_buf(), source };
+    let bytes = fs::read(path).map_err(io)?;
+    if bundle::is_archive(&bytes) {
+        return bundle::read(&bytes)
+            .map_err(|source| ReadError::Bundle { path: path.to_path_buf(), source });
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| io(io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())))
+}
+
 /// Parses JSON text, or says what is wrong with it.
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| shown_message(&error.to_string()))
@@ -258,14 +290,21 @@ pub(crate) fn check_format(format: &str) -> Result<(), String> {
 }
 
 impl RunReport {
-    /// Reads a file written by `--json`.
+    /// Reads a file written by `--json`, or an archive with one.
     ///
     /// # Errors
-    /// The file cannot be read, is not JSON, or is another kind of document.
+    /// The file cannot be read, is not JSON, or is another kind of document; the archive is
+    /// refused.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
-        Self::parse(&text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
+        Self::parse_from(path, &read_text(path)?)
+    }
+
+    /// Reads the text of the file `path`, as [`read_text`] gives it.
+    ///
+    /// # Errors
+    /// The text is not a report.
+    pub fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
+        Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }
 
     /// Reads the text of a report, as [`RunReport::read`] does with a file.

@@ -32,6 +32,18 @@ pub struct Norms {
     pub b_oo: f64,
 }
 
+/// Seconds of the reference's detailed timing that are no phase of ours, each the longest of any
+/// rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct DetailedTiming {
+    /// The factorization of up to NBMIN columns at once, without recursion.
+    pub pfact_seconds: f64,
+    /// The part of that for pivots: their choice among ranks, and the exchange of their rows.
+    pub mxswp_seconds: f64,
+    /// The trailing update with its row exchange: the phases `swap` and `update` together.
+    pub update_seconds: f64,
+}
+
 /// How a test ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
@@ -475,6 +487,10 @@ pub struct TestRecord {
     pub check_seconds: f64,
     /// Seconds by phase.
     pub phases: PhaseTable,
+    /// Seconds that only the reference's detailed timing has; `None` if there was no place for them
+    /// where the result was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detailed: Option<DetailedTiming>,
     /// Bytes of the largest rank: matrix, panels, work space.
     pub rank_bytes: u64,
     /// The memory of the largest rank by purpose.
@@ -517,6 +533,7 @@ impl TestRecord {
             generate_seconds: 0.0,
             check_seconds: 0.0,
             phases: PhaseTable::default(),
+            detailed: None,
             rank_bytes: 0,
             memory: MemorySplit::default(),
             progress: Vec::new(),

@@ -14,6 +14,7 @@ use crate::report::outfile;
 
 use super::cformat::{c_exp, c_fixed};
 use super::clock::ctime;
+use super::detailed;
 use super::phases;
 use super::record::{Norms, Outcome, TestRecord};
 
@@ -141,6 +142,7 @@ pub struct Report<'a, W: Write> {
     out: W,
     spec: &'a RunSpec,
     dgemm_gflops_per_core: Option<f64>,
+    detailed_timing: bool,
     notes: Vec<String>,
     head_due: bool,
     counts: Counts,
@@ -154,6 +156,7 @@ impl<'a, W: Write> Report<'a, W> {
             out,
             spec,
             dgemm_gflops_per_core: None,
+            detailed_timing: false,
             notes: Vec::new(),
             head_due: true,
             counts: Counts::default(),
@@ -161,10 +164,22 @@ impl<'a, W: Write> Report<'a, W> {
         }
     }
 
+    /// The output that the report is written to.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Sets the rate of the DGEMM self-test, to which tests are compared.
     #[must_use]
     pub fn with_dgemm(mut self, gflops_per_core: Option<f64>) -> Self {
         self.dgemm_gflops_per_core = gflops_per_core;
+        self
+    }
+
+    /// Sets whether each test has the reference's detailed timing.
+    #[must_use]
+    pub fn with_detailed_timing(mut self, detailed_timing: bool) -> Self {
+        self.detailed_timing = detailed_timing;
         self
     }
 
@@ -205,6 +220,9 @@ impl<'a, W: Write> Report<'a, W> {
         }
         self.head(record.spec.threshold)?;
         write!(self.out, "{}", result_text(record))?;
+        if self.detailed_timing {
+            write!(self.out, "{}", detailed::text(record))?;
+        }
         self.residual(record)?;
         for line in phases::table(record, self.dgemm_gflops_per_core) {
             writeln!(self.out, "{line}")?;
@@ -230,8 +248,11 @@ impl<'a, W: Write> Report<'a, W> {
         let (double, single) = ("=".repeat(80), "-".repeat(80));
         let Counts { passed, failed, skipped } = self.counts;
         let out = &mut self.out;
-        writeln!(out, "{double}\n")?;
-        writeln!(out, "Finished {:6} tests with the following results:", self.counts.total())?;
+        // Without checks, each detailed timing ends with this line.
+        if self.spec.threshold > 0.0 || !self.detailed_timing {
+            writeln!(out, "{double}")?;
+        }
+        writeln!(out, "\nFinished {:6} tests with the following results:", self.counts.total())?;
         if self.spec.threshold > 0.0 {
             writeln!(out, "         {passed:6} tests completed and passed residual checks,")?;
             writeln!(out, "         {failed:6} tests completed and failed residual checks,")?;

@@ -30,3 +30,4 @@ mod store_cli;
 mod time_limit;
 mod tune_mpi;
 mod ulfm_mpi;
+mod xhpl;

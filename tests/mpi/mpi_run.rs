@@ -238,6 +238,25 @@ fn bad_input_ends_all_ranks_promptly_with_one_message() {
     run_flags(4, "--n 10 --out /nonexistent/folder/x.out").expect_refusal("/nonexistent/folder");
 }
 
+/// The report in the archive is what was printed, the configuration what was read, to the byte.
+#[test]
+fn the_archive_of_a_run_has_what_it_read_and_printed() {
+    let folder = folder();
+    let spec = RunSpec { n: vec![100, 150], nb: vec![16], grids: vec![(1, 2)], ..default_run() };
+    write_dat(folder.path(), &spec);
+    let ended = mpirun(folder.path(), 2, &["--json", "run.json"]).expect(0);
+    let pack = "$1 report run.json --bundle run.tar.gz && tar -xzf run.tar.gz --strip-components 1";
+    let pack = format!("mv HPL.dat read.dat; {pack} && sha256sum --quiet -c SHA256SUMS");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &pack, "sh", env!("CARGO_BIN_EXE_skt-hpl")]).current_dir(folder.path());
+    assert!(shell.status().unwrap().success());
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(text("HPL.out"), ended.out);
+    assert_eq!(text("HPL.dat"), text("read.dat"));
+    assert!(text("command-line.txt").contains(" --json run.json --run-id mpi_run-"));
+    assert!(text("environment.txt").contains("\nenvironment.mpi_library: "));
+}
+
 #[test]
 fn a_bad_line_of_hpl_dat_is_named() {
     let folder = folder();

@@ -15,5 +15,6 @@ mod doctor;
 mod limits;
 mod model_cli;
 mod model_plan;
+mod report_bundle;
 mod report_json;
 mod report_text;

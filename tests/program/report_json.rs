@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::report_common::{PASSED_NORMS, other_run, record, record_with, small_run};
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
-use skt_hpl::config::RunSpec;
+use skt_hpl::config::{ConfigText, Format, RunSpec};
 use skt_hpl::machine::environment::memory::CgroupLimit;
 use skt_hpl::machine::environment::{
     BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, blas, host, memory,
@@ -19,9 +19,14 @@ fn published() -> Schema {
     Schema::new(include_str!("../../docs/report.schema.json"))
 }
 
-fn facts() -> RunFacts {
+pub fn facts() -> RunFacts {
     RunFacts {
         command_line: vec!["skt-hpl".to_string(), "--json".to_string(), "a b.json".to_string()],
+        configuration: Some(ConfigText {
+            file: "HPL.dat".to_string(),
+            format: Format::Dat,
+            text: "title\nof \u{fffd}\n".to_string(),
+        }),
         environment: Environment {
             host: HostInfo {
                 name: "n1".to_string(),
@@ -82,6 +87,7 @@ fn bare_facts() -> RunFacts {
         BlasInfo { library: "unknown".to_string(), path: None, version: None, kernel: None };
     bare.environment.mpi_library = None;
     bare.dgemm_self_test = None;
+    bare.configuration = None;
     bare
 }
 
@@ -135,10 +141,10 @@ fn every_document_satisfies_the_schema() {
         let mut report = JsonReport::create(&path, &spec, facts).unwrap();
         schema.check(&read(&path));
         for record in all_ends(&spec) {
-            report.test(&record).unwrap();
+            report.test(&record, "a line\n").unwrap();
             schema.check(&read(&path));
         }
-        report.finish().unwrap();
+        report.finish("the end\n").unwrap();
         schema.check(&read(&path));
     }
 }
@@ -161,7 +167,7 @@ fn the_schema_refuses_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     let mut report = JsonReport::create(&path, &small_run(), facts()).unwrap();
-    report.test(&record(small_run().tests().remove(0))).unwrap();
+    report.test(&record(small_run().tests().remove(0)), "a line\n").unwrap();
     let good = read(&path);
     let schema = published();
     schema.check(&good);
@@ -196,7 +202,7 @@ fn a_document_says_what_is_known() {
     let spec = small_run();
     let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
     for record in all_ends(&spec) {
-        report.test(&record).unwrap();
+        report.test(&record, "a line\n").unwrap();
     }
     let killed = read(&path);
     assert_eq!(killed["finished"], json!(false));
@@ -235,7 +241,7 @@ fn a_document_says_what_is_known() {
     assert_eq!((&broke["gflops"], &broke["efficiency"]), (&Value::Null, &Value::Null));
     assert_eq!((&broke["column"], &broke["time_seconds"]), (&json!(17), &json!(5.0)));
     assert_eq!((&skipped["time_seconds"], &skipped["start"]), (&Value::Null, &Value::Null));
-    report.finish().unwrap();
+    report.finish("the end\n").unwrap();
     let finished = read(&path);
     assert_eq!(finished["finished"], json!(true));
     assert!(finished["end"].is_string());
@@ -248,7 +254,7 @@ fn nothing_but_the_document_is_left_and_links_are_followed() {
     let link = folder.path().join("link.json");
     fs::write(&real, "old").unwrap();
     std::os::unix::fs::symlink(&real, &link).unwrap();
-    JsonReport::create(&link, &small_run(), facts()).unwrap().finish().unwrap();
+    JsonReport::create(&link, &small_run(), facts()).unwrap().finish("").unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(read(&real)["finished"], json!(true));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
@@ -271,7 +277,7 @@ fn a_reader_never_sees_half_a_document() {
         })
     };
     for _ in 0..60 {
-        report.test(&record(spec.tests().remove(0))).unwrap();
+        report.test(&record(spec.tests().remove(0)), "a line\n").unwrap();
     }
     reader.join().unwrap();
 }

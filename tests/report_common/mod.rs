@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
 use skt_hpl::report::power::{METER, NodeWatts, Nodes, Reading};
-use skt_hpl::report::record::{Event, MemorySplit, Protection, Restart, Sample, Stall};
+use skt_hpl::report::record::{
+    DetailedTiming, Event, MemorySplit, Protection, Restart, Sample, Stall,
+};
 use skt_hpl::report::{Norms, Outcome, TestRecord};
 use skt_terms::phases::{PhaseTable, Phases};
 
@@ -115,6 +117,7 @@ pub fn record(spec: TestSpec) -> TestRecord {
                 update: 4.0,
                 back: 0.0625,
                 other: 0.015_625,
+                ..Phases::default()
             },
             mean: Phases {
                 panel: 0.5,
@@ -123,8 +126,14 @@ pub fn record(spec: TestSpec) -> TestRecord {
                 update: 3.9375,
                 back: 0.046_875,
                 other: 0.015_625,
+                ..Phases::default()
             },
         },
+        detailed: Some(DetailedTiming {
+            pfact_seconds: 0.5,
+            mxswp_seconds: 0.25,
+            update_seconds: 4.375,
+        }),
         rank_bytes: 13_207_024_435,
         memory: MemorySplit {
             matrix: 3000,

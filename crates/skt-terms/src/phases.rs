@@ -1,5 +1,7 @@
 //! The phases of a factorization, and the seconds that each takes.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 /// The seconds of a rank by phase.
@@ -18,6 +20,25 @@ pub struct Phases {
     pub back: f64,
     /// Everything else between start and end.
     pub other: f64,
+    /// Parts of `panel`, for the reference's detailed timing alone.
+    #[serde(skip)]
+    pub panel_parts: PanelParts,
+}
+
+/// Seconds of the factorization of panels, by part.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PanelParts {
+    /// Without recursion: the factorization of up to NBMIN columns at once, one by one.
+    pub unblocked: f64,
+    /// The part of that for the choice of pivots among ranks, and the exchange of their rows.
+    pub pivots: f64,
+}
+
+impl AddAssign for PanelParts {
+    fn add_assign(&mut self, other: Self) {
+        self.unblocked += other.unblocked;
+        self.pivots += other.pivots;
+    }
 }
 
 impl Phases {
@@ -38,9 +59,9 @@ impl Phases {
         self.named().map(|(_, seconds)| seconds)
     }
 
-    /// The inverse of [`Self::to_array`].
+    /// The inverse of [`Self::to_array`], without the parts of panels.
     pub fn from_array([panel, swap, bcast, update, back, other]: [f64; 6]) -> Self {
-        Self { panel, swap, bcast, update, back, other }
+        Self { panel, swap, bcast, update, back, other, panel_parts: PanelParts::default() }
     }
 
     /// The sum over all phases, in seconds.

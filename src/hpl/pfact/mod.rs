@@ -26,6 +26,8 @@ pub mod pivot;
 mod recursive;
 mod unblocked;
 
+use skt_terms::phases::PanelParts;
+
 use crate::config::Fact;
 use crate::hpl::comm::{Comm, CommError};
 use crate::hpl::grid::Cyclic;
@@ -98,6 +100,8 @@ pub struct PanelWork<'a, C: Comm> {
     pub team: &'a Team,
     /// Buffers for pivot exchanges, see [`pivot::Offers`].
     pub offers: &'a mut pivot::Offers,
+    /// The time that parts of the factorization have taken.
+    pub parts: PanelParts,
 }
 
 impl<C: Comm> PanelWork<'_, C> {
@@ -185,6 +189,7 @@ mod tests {
                 col: &col,
                 team: &Team::solo(),
                 offers: &mut pivot::Offers::new(jb, None),
+                parts: PanelParts::default(),
             };
             match factor(&mut panel, variant) {
                 Ok(()) => Ok((ipiv, w)),

@@ -26,7 +26,10 @@ pub(super) fn factor<C: Comm>(
     range: Range<usize>,
 ) -> Result<(), PfactError> {
     if range.len() <= variant.nbmin {
-        return unblocked::factor(panel, variant.pfact, range);
+        let start = panel.col.now();
+        let factored = unblocked::factor(panel, variant.pfact, range);
+        panel.parts.unblocked += (panel.col.now() - start).as_secs_f64();
+        return factored;
     }
     // Width of a part: a multiple of NBMIN, about NDIV of them.
     let width = range.len().div_ceil(variant.nbmin).div_ceil(variant.ndiv) * variant.nbmin;

@@ -35,7 +35,9 @@ pub(super) fn factor<C: Comm>(
             }
             best = column_pass(panel, range.start..j, j);
         }
+        let start = panel.col.now();
         let pivot = pivot::choose_and_exchange(panel, j, best)?;
+        panel.parts.pivots += (panel.col.now() - start).as_secs_f64();
         match pfact {
             Fact::Right => best = rank1_pass(panel, j..range.end, pivot),
             Fact::Left => scale_pass(panel, j, pivot),

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use skt_terms::phases::Phases;
+use skt_terms::phases::{PanelParts, Phases};
 
 use super::SolveError;
 use super::background::{Token, Watch};
@@ -212,7 +212,7 @@ impl<C: Comm> LookAhead<C> {
             local.release_if_alone(token);
             let factored = self.factor(local, &layout, columns, buffer.message());
             token.acquire();
-            factored?;
+            phases.panel_parts += factored?;
             phases.panel += local.seconds_since(start);
         }
         let start = local.grid.all.now();
@@ -224,14 +224,14 @@ impl<C: Comm> LookAhead<C> {
     }
 
     /// Factors a panel into its message; its columns stay as they are. A panel that breaks is
-    /// marked as broken, so that all ranks learn of it from the message.
+    /// marked as broken, so that all ranks learn of it from the message. Returns the time of parts.
     fn factor(
         &mut self,
         local: &Local<C>,
         layout: &Layout,
         columns: MatRef,
         message: &mut [f64],
-    ) -> Result<(), SolveError> {
+    ) -> Result<PanelParts, SolveError> {
         let mut w = layout.w(&mut self.w);
         {
             let source = columns.block(layout.top..columns.rows(), 0..layout.jb);
@@ -250,8 +250,11 @@ impl<C: Comm> LookAhead<C> {
             col: &local.grid.col,
             team: local.team,
             offers: &mut self.pivot_offers,
+            parts: PanelParts::default(),
         };
-        match pfact::factor(&mut panel, &local.params.variant) {
+        let factored = pfact::factor(&mut panel, &local.params.variant);
+        let parts = panel.parts;
+        match factored {
             Ok(()) => panel::mark_sound(head, layout.j),
             Err(PfactError::Pivot { column, value }) => {
                 panel::mark_broken(head, layout.j + column, value);
@@ -259,7 +262,7 @@ impl<C: Comm> LookAhead<C> {
             Err(PfactError::Comm(error)) => return Err(error.into()),
         }
         layout.write(w.as_ref(), message, local.team);
-        Ok(())
+        Ok(parts)
     }
 
     /// Waits for the newest panel, and progresses the background meanwhile. The factorization has

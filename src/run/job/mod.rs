@@ -191,6 +191,7 @@ fn open_reports<C: Comm>(
     if world.rank() == 0 {
         let facts = RunFacts {
             command_line: std::env::args().collect(),
+            configuration: options.configuration.clone(),
             environment: setup.environment.clone(),
             dgemm_self_test: Some(setup.self_test.clone()),
             start_unix_seconds,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::config::ConfigText;
 use crate::report::progress::ProgressMode;
 use crate::run::protect::RankInRun;
 
@@ -11,10 +12,18 @@ use crate::run::protect::RankInRun;
 pub struct Options {
     /// The path of the JSON report.
     pub json: Option<PathBuf>,
+    /// The text of the configuration, if the run has one.
+    pub configuration: Option<ConfigText>,
     /// How progress is shown.
     pub progress: ProgressMode,
     /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
+    /// Whether each panel gets a line on standard output, as the reference's progress report.
+    pub progress_report: bool,
+    /// Whether the text report has the reference's detailed timing.
+    pub detailed_timing: bool,
+    /// Whether tests that fail or are skipped do not show in the exit code, as with the reference.
+    pub all_tests_pass: bool,
     /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
     /// The command that prints the readings of the site's meter.

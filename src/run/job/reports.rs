@@ -1,12 +1,13 @@
 //! The reports of a run.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use skt_terms::exit::Exit;
 
 use super::options::Options;
-use crate::config::RunSpec;
+use crate::config::{Output, RunSpec};
 use crate::machine::tuning::TUNING;
+use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::output;
 use crate::report::record::TestRecord;
@@ -14,10 +15,38 @@ use crate::report::text::{self, Counts, Report};
 
 /// The reports of a run, on rank 0.
 pub(super) struct Reports {
-    pub text: Report<'static, Box<dyn Write + Send>>,
+    pub text: Report<'static, Copied>,
     json: Option<JsonReport>,
+    /// Where each panel gets a line, if that is asked for.
+    pub column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
     /// Whether a test could not be added to the JSON report, which is printed once.
     is_json_behind: bool,
+    all_tests_pass: bool,
+}
+
+/// The output of the text report, of which the JSON report gets a copy.
+pub(super) struct Copied {
+    out: Box<dyn Write + Send>,
+    /// What has been written since the copy was last taken.
+    copy: Vec<u8>,
+}
+
+impl Copied {
+    fn take(&mut self) -> String {
+        String::from_utf8(std::mem::take(&mut self.copy)).expect("reports are text")
+    }
+}
+
+impl Write for Copied {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.copy.extend_from_slice(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Why a report could not be written.
@@ -26,7 +55,7 @@ pub(super) enum ReportError {
     #[error(transparent)]
     Open(#[from] text::OutputError),
     #[error("cannot write the report: {0}")]
-    Text(#[from] std::io::Error),
+    Text(#[from] io::Error),
     #[error(transparent)]
     Json(#[from] JsonError),
 }
@@ -57,14 +86,20 @@ impl Reports {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,
         };
-        let out = text::open(&spec.output)?;
+        let column_lines = match options.progress_report {
+            true => Some(ColumnLines(text::open(&Output::Stdout)?)),
+            false => None,
+        };
+        let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
         // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
         let mut text = Report::new(out, spec)
             .with_dgemm(self_test.map(|test| test.gflops_per_core))
+            .with_detailed_timing(options.detailed_timing)
             .with_notes(notes);
         text.header()?;
-        Ok(Self { text, json, is_json_behind: false })
+        let all_tests_pass = options.all_tests_pass;
+        Ok(Self { text, json, column_lines, is_json_behind: false, all_tests_pass })
     }
 
     pub fn test(&mut self, record: &TestRecord, note: Option<&str>) -> Result<(), ReportError> {
@@ -72,9 +107,10 @@ impl Reports {
             self.text.note(note)?;
         }
         self.text.test(record)?;
+        let lines = self.text.out().take();
         // The text report comes first; the JSON document is written whole each time, so the next
         // test adds this one, too.
-        if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record))
+        if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record, &lines))
             && !std::mem::replace(&mut self.is_json_behind, true)
         {
             output::say(format_args!("warning: {why}; it is tried again with each test"));
@@ -91,8 +127,9 @@ impl Reports {
                 return None;
             }
         };
-        let exit = exit_for(counts);
-        match self.json.map_or(Ok(()), JsonReport::finish) {
+        let exit = if self.all_tests_pass { Exit::Passed } else { exit_for(counts) };
+        let lines = self.text.out().take();
+        match self.json.map_or(Ok(()), |json| json.finish(&lines)) {
             Err(why) => {
                 output::say(format_args!("error: {why}; the report itself is whole"));
                 Some(if exit == Exit::Passed { Exit::BadInput } else { exit })

@@ -510,6 +510,7 @@ impl<'a> Tests<'a> {
         let Turn { index, tests, resume, nothing_hidden } = turn;
         let mut watcher = Watcher {
             progress: &mut self.progress,
+            column_lines: self.reports.as_mut().and_then(|reports| reports.column_lines.as_mut()),
             test,
             tests,
             index,

@@ -1,10 +1,12 @@
 //! The progress that a test shows while it runs.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::power::TestPower;
 use crate::config::TestSpec;
 use crate::hpl::comm;
+use crate::report::detailed::ColumnLines;
 use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::record::Restart;
@@ -22,6 +24,8 @@ const SMALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Shows a test's progress.
 pub(super) struct Watcher<'a> {
     pub progress: &'a mut Progress,
+    /// On rank 0: where each panel gets a line, if that is asked for.
+    pub column_lines: Option<&'a mut ColumnLines<Box<dyn Write + Send>>>,
     pub test: &'a TestSpec,
     pub tests: usize,
     pub index: usize,
@@ -89,6 +93,11 @@ impl Observer for Watcher<'_> {
         heartbeat::columns(done, self.test.n, self.step_seconds(done));
         self.target.columns(done);
         self.samples.push(elapsed_seconds, done);
+        if let Some(lines) = &mut self.column_lines {
+            self.progress.clear();
+            // A reader that has left misses no result.
+            let _ = lines.columns(done, self.test.n, elapsed_seconds);
+        }
         self.progress.columns(done, self.test.n, elapsed_seconds);
     }
 

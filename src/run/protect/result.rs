@@ -52,8 +52,8 @@ pub fn write_plain(record: &TestRecord) -> Vec<u8> {
     write(record.clone(), &record.progress, history, usize::MAX)
 }
 
-/// The bytes of a record with its history, at most `capacity_bytes`. If the restarts do not fit,
-/// only the latest are kept.
+/// The bytes of a record with its history, at most `capacity_bytes`. If they do not fit, the
+/// detailed timing is left out, then all but the latest restarts.
 pub(super) fn write(
     mut record: TestRecord,
     samples: &[Sample],
@@ -69,7 +69,11 @@ pub(super) fn write(
     }
     let History { taken, restarts, before_seconds } = history;
     let samples = samples.iter().map(|s| (s.elapsed_seconds, s.column)).collect();
-    let kept = Kept { record, check, samples, taken, restarts, before_seconds };
+    let mut kept = Kept { record, check, samples, taken, restarts, before_seconds };
+    // A restart is worth more than some lines of the report.
+    if serde_json::to_vec(&kept).expect("plain data").len() > capacity_bytes {
+        kept.record.detailed = None;
+    }
     fit(kept, capacity_bytes, |kept| &mut kept.restarts).1
 }
 
@@ -109,7 +113,9 @@ mod tests {
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
     use crate::report::power::{MOST_PARTS, NodeWatts, Nodes, Reading};
-    use crate::report::record::{MemorySplit, Mended, Protection, Stall, Unverified};
+    use crate::report::record::{
+        DetailedTiming, MemorySplit, Mended, Protection, Stall, Unverified,
+    };
     use crate::report::samples::Samples;
 
     /// A number with as many digits as possible.
@@ -146,6 +152,7 @@ mod tests {
             update: LONG / 11.0,
             back: LONG / 13.0,
             other: LONG / 17.0,
+            ..Phases::default()
         };
         TestRecord {
             spec: TestSpec {
@@ -175,6 +182,11 @@ mod tests {
             generate_seconds: LONG,
             check_seconds: LONG,
             phases: PhaseTable { max: phases, mean: phases },
+            detailed: Some(DetailedTiming {
+                pfact_seconds: LONG / 19.0,
+                mxswp_seconds: LONG / 21.0,
+                update_seconds: LONG / 23.0,
+            }),
             rank_bytes: u64::MAX,
             memory: MemorySplit {
                 matrix: u64::MAX,
@@ -335,6 +347,7 @@ mod tests {
         assert_eq!(read.protection.as_ref().unwrap().restarts.len(), 3);
         assert_eq!((read.events, read.progress), (want.events, want.progress));
         assert_eq!((read.spec, read.phases), (want.spec, want.phases));
+        assert_eq!(read.detailed, want.detailed);
         assert_eq!((read.time_seconds, read.x_fingerprint), (LONG, u64::MAX));
         assert_eq!((read.power, read.end_unix), (want.power, Some(LONG)));
     }

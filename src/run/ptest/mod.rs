@@ -7,7 +7,7 @@ mod rates;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use rates::RateWatch;
-use skt_terms::phases::{PhaseTable, Phases};
+use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 
 use energy::RankEnergy;
 
@@ -22,7 +22,7 @@ use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::clock::now_unix;
 use crate::report::power::Reading;
-use crate::report::record::{Outcome, ROWS_IN_HALVES, Restart, TestRecord};
+use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
 use crate::report::slow::{SlowRank, SlowReport};
 
 /// Callbacks about the progress of a test, on every rank.
@@ -332,6 +332,7 @@ pub fn conclude<C: Comm>(
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
             record.phases = phase_table(grid, &solution.phases)?;
+            record.detailed = Some(detailed_timing(grid, &solution.phases)?);
             record.by_messages = solution.by_messages;
             let rated = |reading: Reading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();
@@ -415,6 +416,15 @@ fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, Com
     let ranks = grid.all.size() as f64;
     let mean = Phases::from_array(sum.map(|seconds| seconds / ranks));
     Ok(PhaseTable { max: Phases::from_array(max), mean })
+}
+
+/// The longest times of any rank.
+fn detailed_timing<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<DetailedTiming, CommError> {
+    let PanelParts { unblocked, pivots } = mine.panel_parts;
+    let mut max = [unblocked, pivots, mine.swap + mine.update];
+    collect::all_max(&grid.all, &mut max)?;
+    let [pfact_seconds, mxswp_seconds, update_seconds] = max;
+    Ok(DetailedTiming { pfact_seconds, mxswp_seconds, update_seconds })
 }
 
 pub(crate) fn unix_seconds() -> i64 {

@@ -1,0 +1,69 @@
+//! One archive with all that a submission asks for: the report, the configuration, the command
+//! line, the environment, the JSON report, the page, and the checksum of each file.
+//!
+//! All of it follows from the JSON report, so the same report gives the same bytes. An archive is
+//! read in memory, and nothing of it is written to the disk.
+
+mod archive;
+mod contents;
+mod sums;
+
+pub use archive::is_archive;
+pub use contents::{Extra, of_report};
+
+/// The JSON report in an archive, as the run wrote it.
+pub const REPORT: &str = "run.json";
+/// The checksums, in the form of `sha256sum`.
+const SUMS: &str = "SHA256SUMS";
+
+/// A file of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// Why there is no archive of a report, or an archive is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The report is of an older version.
+    #[error("it has no text_report, as it is of an older version: run the benchmark again")]
+    Older,
+    /// It cannot be unpacked.
+    #[error("the archive is damaged: {0}")]
+    Damaged(String),
+    /// It holds more than any archive of a report.
+    #[error("the archive holds more than {} MiB, so it is none of a report", archive::MOST_BYTES >> 20)]
+    TooLarge,
+    /// The name of a file leads elsewhere, or it is no plain file.
+    #[error(
+        "the archive has '{0}', which is no plain file in its one folder: it is not from `report \
+         --bundle`, do not unpack it"
+    )]
+    Unexpected(String),
+    /// A file is not in the archive.
+    #[error("the archive lacks {0}")]
+    Lacks(String),
+    /// The bytes of a file are not those of its checksum.
+    #[error("{0} in the archive has changed: its checksum is not that in {SUMS}")]
+    Changed(String),
+    /// A file has no checksum.
+    #[error("{0} in the archive has no checksum in {SUMS}")]
+    Unlisted(String),
+    /// The list of checksums cannot be read.
+    #[error("line {0} of {SUMS} in the archive is no checksum and name of a file")]
+    Sums(usize),
+}
+
+/// The text of the JSON report in an archive, all of whose checksums are right.
+///
+/// # Errors
+/// See [`BundleError`].
+pub fn read(bytes: &[u8]) -> Result<String, BundleError> {
+    let members = archive::unpack(bytes)?;
+    sums::check(&members)?;
+    let lacks = || BundleError::Lacks(REPORT.to_owned());
+    let report = members.into_iter().find(|member| member.name == REPORT).ok_or_else(lacks)?;
+    String::from_utf8(report.bytes)
+        .map_err(|_| BundleError::Damaged(format!("{REPORT} is not UTF-8")))
+}

@@ -1,0 +1,236 @@
+//! The program under the name `xhpl`: lines, exit codes and files are those of the reference, and
+//! its users need no flag.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use skt_hpl::config::{Bcast, Fact, RunSpec, hpldat};
+use tempfile::TempDir;
+
+use crate::mpirun::mpirun;
+use crate::report_common::default_run;
+
+/// What the reference (HPL 2.3, built with -DHPL_DETAILED_TIMING and -DHPL_PROGRESS_REPORT) prints
+/// for [`two_tests`] with thresholds of 16, 1e-30 and 0, from the first panel on.
+const REFERENCE: &str = include_str!("../golden/detailed_reference.txt");
+
+/// Two tests on four ranks.
+fn two_tests() -> RunSpec {
+    RunSpec {
+        n: vec![300],
+        nb: vec![32, 64],
+        grids: vec![(2, 2)],
+        pfact: vec![Fact::Right],
+        rfact: vec![Fact::Crout],
+        nbmin: vec![4],
+        ndiv: vec![2],
+        bcast: vec![Bcast::OneRingM],
+        depth: vec![1],
+        ..default_run()
+    }
+}
+
+/// A folder with the HPL.dat of a run.
+fn folder(spec: &RunSpec) -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("HPL.dat"), hpldat::write(spec).unwrap().0).unwrap();
+    folder
+}
+
+/// The link `xhpl` in a folder of its own.
+fn link() -> TempDir {
+    let bin = TempDir::new().expect("a folder");
+    symlink(env!("CARGO_BIN_EXE_skt-hpl"), bin.path().join("xhpl")).unwrap();
+    bin
+}
+
+/// Runs `xhpl`, found in `PATH`, in a folder.
+fn xhpl(folder: &Path, ranks: usize, flags: &str) -> (Option<i32>, String, String) {
+    let bin = link();
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+    let mut job = mpirun(ranks);
+    job.env("PATH", path).env_remove("OMP_NUM_THREADS").env("TZ", "UTC").arg("xhpl");
+    ended(job.args(flags.split_whitespace()).current_dir(folder))
+}
+
+fn ended(job: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = job.output().expect("mpirun");
+    let [out, err] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
+    (status.code(), out, err)
+}
+
+/// A line without what differs between two runs: times, rates, residuals.
+fn lasting(line: &str) -> String {
+    let starts = |start: &str| line.starts_with(start);
+    let cut = if starts("Column=") {
+        line.find(" Gflops=")
+    } else if starts("W") {
+        line.len().checked_sub(43)
+    } else if starts("HPL_pdgesv()") {
+        Some("HPL_pdgesv() start time".len())
+    } else if starts("Max ") || starts("+ Max ") || starts("||Ax-b||_oo/") {
+        line.find(|c: char| c.is_ascii_digit())
+    } else {
+        None
+    };
+    let (kept, rest) = line.split_at(cut.unwrap_or(line.len()));
+    let verdict = rest.rsplit_once(" ...... ").map_or("", |(_, verdict)| verdict);
+    format!("{} + {} characters {verdict}", kept.trim_end(), line.len())
+}
+
+#[test]
+fn progress_and_detailed_timing_are_the_lines_of_the_reference() {
+    let mut ours = String::new();
+    for threshold in [16.0, 1e-30, 0.0] {
+        let folder = folder(&RunSpec { threshold, ..two_tests() });
+        let (code, out, err) = xhpl(folder.path(), 4, "--progress-report --detailed-timing");
+        assert_eq!(code, Some(0), "{out}\n{err}");
+        let (_, from_first) = out.split_once("\nColumn=").expect("the first panel");
+        ours += &format!("Column={from_first}");
+    }
+    let ours: Vec<String> =
+        ours.lines().filter(|line| !line.starts_with('#')).map(lasting).collect();
+    let theirs: Vec<String> = REFERENCE.lines().map(lasting).collect();
+    for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours, theirs, "line {}", at + 1);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// What the lines say agrees with the table of phases, of which some are the same.
+#[test]
+fn detailed_timing_agrees_with_the_phases() {
+    // Without recursion most of the panel's time is that of `pfact`.
+    let (n, nb) = (vec![1500], vec![64]);
+    let spec = RunSpec { n, nb, nbmin: vec![64], grids: vec![(1, 2)], ..two_tests() };
+    let folder = folder(&spec);
+    for method in ["none", "self"] {
+        let run_id = format!("xhpl-{}", std::process::id());
+        let flags = format!("--ft {method} --checkpoint-every 5p --run-id {run_id}");
+        let flags = format!("--detailed-timing {}", if method == "none" { "" } else { &flags });
+        let (code, out, err) = xhpl(folder.path(), 2, &flags);
+        assert_eq!(code, Some(0), "{out}\n{err}");
+        let timing = |name: &str| -> f64 {
+            let line = out.lines().find(|line| line.contains(&format!(" wall time {name} ")));
+            line.expect(name).rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        let longest = |phase: &str| -> f64 {
+            let line = out.lines().find(|line| line.starts_with(&format!("#   {phase} ")));
+            line.expect(phase).split_whitespace().nth(4).unwrap().parse().unwrap()
+        };
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 0.0051, "{a} {b}\n{out}");
+        near(timing("rfact"), longest("panel"));
+        near(timing("laswp"), longest("swap"));
+        near(timing("up tr sv"), longest("back"));
+        let (rfact, pfact, mxswp) = (timing("rfact"), timing("pfact"), timing("mxswp"));
+        assert!(mxswp <= pfact && pfact <= rfact && pfact > 0.0, "{out}");
+        let update = timing("update");
+        assert!(update + 0.0051 >= longest("update").max(longest("swap")), "{out}");
+        assert!(update <= longest("update") + longest("swap") + 0.0051, "{out}");
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_the_reference() {
+    let spec = || RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
+    let run = |spec: &RunSpec, flags: &str| xhpl(folder(spec).path(), 2, flags);
+    let (code, out, err) = run(&RunSpec { threshold: 1e-30, ..spec() }, "");
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    assert!(
+        out.contains("\n              1 tests completed and failed residual checks,\n"),
+        "{out}"
+    );
+    for (spec, flags, why) in [
+        (RunSpec { grids: vec![(2, 2)], ..spec() }, "", "needs 4 ranks, this job has 2"),
+        (spec(), "--nb 0", "--nb"),
+        (spec(), "doctor", "doctor"),
+        (spec(), "--json /nonexistent/x.json", "/nonexistent"),
+    ] {
+        let (code, out, err) = run(&spec, flags);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        assert!(err.contains("error: ") && err.contains(why), "{err}");
+    }
+    // The reference breaks off with a signal there.
+    let (code, out, err) = xhpl(TempDir::new().unwrap().path(), 2, "");
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+    assert!(err.contains("HPL.dat"), "{err}");
+}
+
+/// Names of all that is in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn illegal_values_are_replaced_and_only_the_report_is_left() {
+    let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
+    let folder = folder(&spec);
+    let dat = folder.path().join("HPL.dat");
+    let text = fs::read_to_string(&dat).unwrap();
+    // Device 8 is a file, and 9 no broadcast.
+    let lines: Vec<String> = text
+        .lines()
+        .enumerate()
+        .map(|(at, line)| match at + 1 {
+            4 => "8 device out".to_owned(),
+            23 => "9 BCASTs".to_owned(),
+            _ => line.to_owned(),
+        })
+        .collect();
+    fs::write(&dat, lines.join("\n") + "\n").unwrap();
+    let (code, out, err) = xhpl(folder.path(), 2, "");
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+    assert_eq!(names(folder.path()), ["HPL.dat", "HPL.out"]);
+    let report = fs::read_to_string(folder.path().join("HPL.out")).unwrap();
+    assert!(report.contains("\nBCAST  :  1ringM \n"), "{report}");
+    let said: Vec<&str> = err.lines().collect();
+    let [warning, note] = said[..] else { panic!("{err}") };
+    assert!(warning.starts_with("warning: HPL.dat:23: BCASTs"), "{err}");
+    assert!(note.starts_with("xhpl: without checkpoints") && note.contains("skt-hpl"), "{err}");
+}
+
+/// In a namespace of its own, where nothing else leaves any shared memory.
+#[test]
+fn no_shared_memory_is_left() {
+    let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
+    let (folder, bin) = (folder(&spec), link());
+    let job = mpirun(2);
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--ipc", "--mount", "sh", "-c"]);
+    command.arg("mount -t tmpfs none /dev/shm || exit 77; \"$@\"; echo $?; ipcs -m; ls /dev/shm");
+    command.arg("sh").arg(job.get_program()).args(job.get_args()).arg(bin.path().join("xhpl"));
+    command.envs(job.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (code, out, err) = ended(command.current_dir(folder.path()));
+    if code != Some(0) {
+        eprintln!("SKIPPED: no namespaces here: {err}");
+        return;
+    }
+    let (report, left) = out.split_once("\nEnd of Tests.\n").expect(&out);
+    assert!(report.contains("tests completed and passed"), "{out}");
+    let left: Vec<&str> = left.lines().skip(1).filter(|line| !line.is_empty()).collect();
+    let [code, title, head] = left[..] else { panic!("{out}") };
+    assert_eq!(code, "0", "{out}");
+    assert!(title.contains("Shared Memory Segments") && head.starts_with("key"), "{out}");
+}
+
+#[test]
+fn skt_hpl_itself_has_the_lines_too_and_its_own_exit_codes() {
+    let spec = RunSpec { threshold: 1e-30, nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
+    let folder = folder(&spec);
+    let mut job = mpirun(2);
+    job.arg(env!("CARGO_BIN_EXE_skt-hpl"))
+        .args(["--ft", "none", "--progress-report", "--detailed-timing", "--progress", "off"])
+        .args(["--out", "stderr"]);
+    let (code, out, err) = ended(job.current_dir(folder.path()));
+    assert_eq!(code, Some(1), "{out}\n{err}");
+    // As in the reference, progress goes to standard output wherever the report goes.
+    assert_eq!(out.lines().filter(|line| line.starts_with("Column=")).count(), 9, "{out}");
+    assert_eq!(out.lines().count(), 9, "{out}");
+    assert!(err.contains("\n--VVV--VVV") && !err.contains("xhpl: "), "{err}");
+}

@@ -55,10 +55,16 @@ pub enum Call {
     Done = 6,
     /// `skt_finalize` of a run that continues later
     Later = 7,
+    /// `skt_checkpoint_begin`
+    Begin = 8,
+    /// `skt_checkpoint_wait`
+    Wait = 9,
+    /// `skt_images_wait`
+    Images = 10,
 }
 
 impl Call {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::Init,
         Self::Opened,
         Self::Restore,
@@ -66,6 +72,9 @@ impl Call {
         Self::Due,
         Self::Done,
         Self::Later,
+        Self::Begin,
+        Self::Wait,
+        Self::Images,
     ];
 
     fn of(number: u8) -> Option<Self> {
@@ -81,6 +90,9 @@ impl Call {
             Self::Due => "skt_due",
             Self::Done => "skt_finalize(1)",
             Self::Later => "skt_finalize(0)",
+            Self::Begin => "skt_checkpoint_begin",
+            Self::Wait => "skt_checkpoint_wait",
+            Self::Images => "skt_images_wait",
         }
     }
 }

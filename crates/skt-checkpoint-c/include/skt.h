@@ -154,7 +154,8 @@ int skt_checkpoint(void);
 int skt_checkpoint_begin(void);
 
 /* Does a piece of the checkpoint that has begun, without waiting for other ranks; of this rank
- * alone. *done != 0: nothing is left that this rank could do before skt_checkpoint_wait. */
+ * alone. *done != 0: nothing is left that this rank could do before skt_checkpoint_wait. That may
+ * need the other ranks to test or wait, too. */
 int skt_checkpoint_test(int *done);
 
 /* Completes the checkpoint that has begun. Collective. Until it returns, the checkpoint before is

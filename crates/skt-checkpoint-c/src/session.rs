@@ -1,7 +1,7 @@
 //! A run between `skt_init` and `skt_finalize`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
@@ -145,7 +145,13 @@ fn told<T>(
 fn watch(control: &Arc<Mutex<Control>>) -> Watch {
     let control = control.clone();
     Arc::new(move || {
-        let failed = lock(&control).failed();
+        // It is locked while this rank agrees on a call, where it looks itself.
+        let control = match control.try_lock() {
+            Ok(control) => control,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        let failed = control.failed();
         let words = |stop: Stop| format!("{}|{}", stop.code as i32, stop.text);
         failed.map(|stop| stop.map(words)).map_err(|stop| CommError::Aborted(words(stop)))
     })
@@ -183,7 +189,7 @@ impl Session {
     ) -> Result<Begun> {
         let job = {
             let control = lock(control);
-            control.agree(Call::Init, here.as_ref().err())?;
+            control.agree(Call::Init, here.as_ref().err(), &mut || Ok(()))?;
             let job = control.comm().split(Some(0), control.comm().rank() as u32);
             job.map_err(|why| lost(&why))?.expect("a colour")
         };
@@ -224,7 +230,7 @@ impl Session {
             Some(_) => Table::read(&saved.regions::<u8, 1>()[0][..memory_bytes]),
             None => Ok(Table::default()),
         };
-        lock(&control).agree(Call::Opened, table.as_ref().err())?;
+        lock(&control).agree(Call::Opened, table.as_ref().err(), &mut || Ok(()))?;
         let (table, comm) = (table?, raw::reorder(comm, saved.rank())?);
         let is_to_restore = table.entries().any(|entry| !entry.is_ours());
         let (found, yours, refused, begun) = (table.clone(), BTreeMap::new(), None, None);
@@ -356,7 +362,13 @@ impl Session {
 
     fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<()> {
         let wrong = self.refused.take().or(wrong);
-        lock(&self.control).agree(call, wrong.as_ref())
+        let (saved, is_under_way) = (&mut self.saved, self.begun.is_some());
+        // Ranks that still test a checkpoint may need this one's part of it.
+        let mut meanwhile = || match is_under_way {
+            true => saved.poll().map(drop).map_err(stop_of),
+            false => Ok(()),
+        };
+        lock(&self.control).agree(call, wrong.as_ref(), &mut meanwhile)
     }
 
     /// Copies the program's regions back from the checkpoint. Collective.
@@ -441,6 +453,10 @@ impl Session {
     pub fn test_checkpoint(&mut self) -> Result<bool> {
         if self.begun.is_none() {
             return Err(not_under_way("skt_checkpoint_test"));
+        }
+        // A rank may test again and again.
+        if let Some(stop) = lock(&self.control).failed()? {
+            return Err(stop);
         }
         let polled = self.saved.poll();
         told(&self.control, Call::Wait, polled)

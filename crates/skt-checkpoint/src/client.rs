@@ -25,6 +25,7 @@ use bytemuck::Pod;
 use skt_terms::exit::Exit;
 
 use crate::checkpoint::codec::CodecKind;
+use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::{Hook, NoHook};
 use crate::checkpoint::layout::{Active, CELL_BYTES, RegionShape};
@@ -301,7 +302,8 @@ impl<'a, C: Comm> Saved<'a, C> {
             unsafe { self.checkpointer.ready(region, Active::NOTHING) };
         }
         self.under_way = Some(start.elapsed().as_secs_f64());
-        Ok(())
+        // The others learn that all is ready here, and need not wait for the next poll.
+        self.poll().map(drop)
     }
 
     /// Whether a checkpoint has begun and is not complete.
@@ -321,7 +323,9 @@ impl<'a, C: Comm> Saved<'a, C> {
         if let Some(seconds) = &mut self.under_way {
             *seconds += start.elapsed().as_secs_f64();
         }
-        Ok(matches!(polled, Polled::Done | Polled::Idle))
+        // The other encoders have their work in `complete`.
+        let in_parts = matches!(self.checkpointer.encoder(), Encoder::Direct | Encoder::Ring);
+        Ok(polled == Polled::Done || !in_parts)
     }
 
     /// Completes the checkpoint that has begun, with a small `state` that is the same on all ranks.

@@ -1,8 +1,10 @@
 //! The clients in `examples/c` and `examples/fortran`, killed with signal 9 at random times, with
 //! memory kept, or lost on one rank, or on all at once with images on a level: at last they print
-//! the bits of an undisturbed run, and nothing is left.
+//! the bits of an undisturbed run, and nothing is left. What cannot be survived is refused with the
+//! reason.
 //!
-//! `SKT_C_SEED` is the seed, `SKT_C_KILLS` the number of kills of each client.
+//! `SKT_C_SEED` is the seed, `SKT_C_KILLS` the number of kills of each client without a level, with
+//! a local and with a global one (`scripts/soak-clients`).
 
 #[path = "../../../../tests/dice/mod.rs"]
 mod dice;
@@ -192,15 +194,18 @@ enum Loss {
     Nothing,
     Memory(u32),
     AllMemory,
+    /// More than a group of one parity survives.
+    TooMuch([u32; 2]),
 }
 
 impl Loss {
-    /// All memory is lost where a level has images.
     fn of(dice: &mut Dice, has_level: bool) -> Self {
-        match dice.roll(if has_level { RANKS + 3 } else { RANKS + 1 }) {
-            RANKS => Self::Nothing,
-            rank if rank < RANKS => Self::Memory(rank as u32),
-            _ => Self::AllMemory,
+        let first = dice.roll(RANKS) as u32;
+        match dice.roll(6) {
+            0 => Self::Nothing,
+            1..=3 => Self::Memory(first),
+            _ if has_level => Self::AllMemory,
+            _ => Self::TooMuch([first, (first + 1 + dice.roll(RANKS - 1) as u32) % RANKS as u32]),
         }
     }
 }
@@ -248,10 +253,10 @@ pub fn survives(program: &Path, name: &str, steps: u64) -> String {
 
 fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
     let longest_pause = undisturbed.between * PAUSE_CHECKPOINTS;
-    let (mut kills, mut rebuilt, mut cuts, mut from_images) = (0, 0, 0, 0);
+    let (mut kills, mut rebuilt, mut cuts, mut from_images, mut refused) = (0, 0, 0, 0, 0);
     let mut known = Known::default();
-    for kill in 0..=number("SKT_C_KILLS", 4) {
-        let is_last = kill == number("SKT_C_KILLS", 4);
+    for kill in 0..=number("SKT_C_KILLS", 3) {
+        let is_last = kill == number("SKT_C_KILLS", 3);
         let victims = if is_last { Vec::new() } else { victims(dice) };
         let pause = longest_pause * dice.roll(1000) as u32 / 1000;
         let ended = run.start(&victims, 1 + dice.roll(4), pause);
@@ -286,16 +291,39 @@ fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
                 known.in_memory = false;
                 cuts += 1;
             }
+            Loss::TooMuch(ranks) => {
+                if !known.is_printed {
+                    is_refused(run, ranks);
+                    refused += 1;
+                }
+                run.lose_all();
+                known = Known::default();
+            }
         }
     }
     assert_eq!(run.segments(), []);
     assert_eq!(run.images(), 0);
     println!(
         "{}: {kills} kills, {rebuilt} with the memory of a rank lost, {cuts} with all memory lost \
-         ({from_images} starts from images): the same bits",
+         ({from_images} starts from images): the same bits; {refused} with too much lost: refused",
         run.name
     );
     assert!(kills > 0, "each start was faster than its kill");
+}
+
+/// Loses the memory of two ranks, which are too many for a group of four with one parity: all ranks
+/// say so, and what is left stays.
+fn is_refused(run: &Run, ranks: [u32; 2]) {
+    ranks.iter().for_each(|&rank| run.lose(rank));
+    let before = run.memory();
+    assert_eq!(before.len(), RANKS - 2);
+    let ended = run.start(&[], 0, LIMIT);
+    assert!(!ended.ok && ended.out.is_empty(), "{}", ended.out);
+    let reason = "the run cannot continue from what was found; nothing was changed: ";
+    let [first, second] = if ranks[0] < ranks[1] { ranks } else { [ranks[1], ranks[0]] };
+    let lost = format!("lost ranks [{first}, {second}]");
+    assert!(ended.err.contains(reason) && ended.err.contains(&lost), "{}", ended.err);
+    assert_eq!(run.memory(), before);
 }
 
 /// All ranks, or one of them.
@@ -327,22 +355,29 @@ fn bodies_in_memory_of_the_library_survive() {
     survives(&compile_fortran(&source, "nbody"), "nbody", 400);
 }
 
-/// With one parity, two lost ranks of a group of four are too many: all ranks say so, and what is
-/// left stays.
 #[test]
 fn what_groups_do_not_survive_is_refused_with_the_reason() {
     let program = client("heat.c", "heat-lost");
     let run = Run::new(&program, "lost", 100_000);
     assert!(!run.start(&[2], 2, Duration::ZERO).ok);
-    run.lose(1);
-    run.lose(3);
-    let before = run.memory();
-    assert_eq!(before.len(), RANKS - 2);
+    is_refused(&run, [1, 3]);
+}
+
+/// What the library does with the program's memory, and the client with the library's, under the
+/// sanitizers of the compiler, which end a program at the first fault.
+#[test]
+fn a_client_is_clean_under_the_sanitizers() {
+    let source = checkout().join("examples/c/himeno.c");
+    let plain = Run::new(&client("himeno.c", "himeno-plain"), "plain", 60).start(&[], 0, LIMIT);
+    let flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"];
+    let mut run = Run::new(&compile_c(&source, "himeno-sane", "gcc", &flags), "sane", 60);
+    // MPI keeps memory until the process ends.
+    run.variables = vec![("ASAN_OPTIONS", "detect_leaks=0".to_owned())];
+    assert!(!run.start(&[1], 1, Duration::ZERO).ok);
     let ended = run.start(&[], 0, LIMIT);
-    assert!(!ended.ok && ended.out.is_empty(), "{}", ended.out);
-    let reason = "the run cannot continue from what was found; nothing was changed: ";
-    assert!(ended.err.contains(reason) && ended.err.contains("lost ranks [1, 3]"), "{}", ended.err);
-    assert_eq!(run.memory(), before);
+    assert!(ended.ok && ended.err.contains("continues from step "), "{}", ended.err);
+    assert!(!ended.err.contains("runtime error"), "{}", ended.err);
+    assert_eq!(ended.out, plain.out);
 }
 
 /// A power cut: the ranks die at once and all memory goes. The next start continues from the images.

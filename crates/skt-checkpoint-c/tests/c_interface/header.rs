@@ -106,6 +106,73 @@ fn the_header_is_clean_and_programs_link_to_both_libraries() {
     assert!(!told.contains("skt-checkpoint"), "{told}");
 }
 
+/// The clients too are clean with a second compiler.
+#[test]
+fn clients_are_clean_with_clang() {
+    for name in ["heat", "himeno"] {
+        let source = checkout().join("examples/c").join(name).with_extension("c");
+        compile_c(&source, &format!("{name}-clang"), "clang", &[]);
+    }
+}
+
+#[test]
+fn the_manual_page_has_each_call_with_its_text() {
+    let page = fs::read_to_string(prefix().join("share/man/man3/skt.3")).expect("a page");
+    let header = source("include/skt.h");
+    let code: String = header.split("*/").map(|part| part.split("/*").next().unwrap()).collect();
+    for name in names(&code, "", "(") {
+        let at = page.find(&format!("{name}(")).unwrap_or_else(|| panic!("{name}: {page}"));
+        assert!(page[..at].rsplit('\n').next().unwrap().starts_with(".B "), "{name}");
+    }
+    assert!(
+        page.starts_with(".TH SKT 3 ") && page.contains("\\-12\nA bug of this library."),
+        "{page}"
+    );
+}
+
+/// With CMake, linked to the shared library, to the archive, and from Fortran.
+#[test]
+fn cmake_finds_the_library() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = "cmake_minimum_required(VERSION 3.18)
+project(found C Fortran)
+find_package(skt-checkpoint 0.1 REQUIRED)
+add_executable(shared version.c)
+target_link_libraries(shared skt::checkpoint)
+add_executable(static version.c)
+target_link_libraries(static skt::checkpoint-static)
+add_executable(fortran version.f90)
+target_link_libraries(fortran skt::fortran)
+";
+    let c =
+        "#include <skt.h>\n#include <stdio.h>\nint main(void) { puts(skt_version()); return 0; }\n";
+    let fortran = "use skt\nprint '(a)', skt_version()\nend\n";
+    for (name, text) in [("CMakeLists.txt", project), ("version.c", c), ("version.f90", fortran)] {
+        fs::write(folder.path().join(name), text).expect("room");
+    }
+    let cmake = |arguments: &[&str]| {
+        let mut command = Command::new("cmake");
+        let found = command.args(arguments).env("CMAKE_PREFIX_PATH", prefix()).output();
+        let output = found.expect("cmake");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), said)
+    };
+    let (from, to) = (folder.path().display().to_string(), folder.path().join("built"));
+    let to = to.display().to_string();
+    for arguments in [&["-S", &from, "-B", &to][..], &["--build", &to]] {
+        let (is_done, said) = cmake(arguments);
+        assert!(is_done, "{said}");
+    }
+    for name in ["shared", "static", "fortran"] {
+        let told = succeeds(&mut Command::new(folder.path().join("built").join(name)));
+        assert_eq!(told.trim(), env!("CARGO_PKG_VERSION"), "{name}");
+    }
+    let other = project.replace("skt-checkpoint 0.1", "skt-checkpoint 0.2");
+    fs::write(folder.path().join("CMakeLists.txt"), other).expect("room");
+    let (is_done, said) = cmake(&["-S", &from, "-B", &(to + "2")]);
+    assert!(!is_done && said.contains("version: 0.1.0"), "another interface is refused: {said}");
+}
+
 /// With `mpi_f08` a communicator is a type; texts and logicals come over the border.
 #[test]
 fn the_module_works_with_mpi_f08() {

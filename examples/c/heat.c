@@ -78,8 +78,8 @@ int main(int argc, char **argv) {
     if (found > 0) need(skt_restore());
     if (found > 0 && rank == 0) fprintf(stderr, "continues from step %ld\n", step);
 
-    for (; step < steps; step++) {
-        if (step % EVERY == 0 && step > 0) {
+    for (long from = step; step < steps; step++) {
+        if (step % EVERY == 0 && step > from) {
             need(skt_due(&due));
             need(skt_checkpoint());
             if (rank == 0) fprintf(stderr, "checkpoint at step %ld\n", step);

@@ -401,10 +401,29 @@ fn all_memory_at_once_is_survived_with_a_level() {
     }
 }
 
-/// The last checkpoint is taken, with its image, before the time is over; the next start has time
-/// of its own. The memory goes with the allocation.
 #[test]
-fn the_last_checkpoint_is_whole_before_the_time_ends() {
+fn a_start_with_too_little_time_leaves_an_image_to_the_next() {
+    starts_of_four_seconds(|_, _| ());
+}
+
+/// On a busy machine a step may take many times as long as the longest before.
+mod timing {
+    use super::*;
+
+    #[test]
+    #[ignore = "compares times: needs an idle machine"]
+    fn the_last_checkpoint_is_whole_before_the_time_ends() {
+        starts_of_four_seconds(|ended, end_unix| {
+            // With one checkpoint the time was over before it had begun to compute.
+            let is_in_time = ended.told == 1 || ended.stopped_unix <= end_unix;
+            assert!(is_in_time, "whole {} s late: {}", ended.stopped_unix - end_unix, ended.err);
+        });
+    }
+}
+
+/// Each start has four seconds and loses its memory, as with an allocation. Each continues from
+/// where the one before has stopped.
+fn starts_of_four_seconds(check: impl Fn(&Ended, f64)) {
     let program = client("heat.c", "heat-time");
     let undisturbed = Run::new(&program, "time-undisturbed", 10_000).start(&[], 0, LIMIT);
     let mut run = Run::new(&program, "time", 10_000).with_level("local");
@@ -422,10 +441,9 @@ fn the_last_checkpoint_is_whole_before_the_time_ends() {
         let stops_at = stops_at.unwrap_or_else(|| panic!("{}", ended.err));
         let at: u64 = stops_at.split(':').next().unwrap().parse().expect("a number");
         assert!(ended.code == Some(75) && at > last, "{:?}: {}", ended.code, ended.err);
-        assert_eq!(ended.err.contains("continues from step "), stops > 0, "{}", ended.err);
-        // With one checkpoint the time was over before it had begun to compute.
-        let is_in_time = ended.told == 1 || ended.stopped_unix <= end;
-        assert!(is_in_time, "whole {} s late: {}", ended.stopped_unix - end, ended.err);
+        let continues = format!("continues from step {last}\n");
+        assert_eq!(ended.err.contains(&continues), stops > 0, "{}", ended.err);
+        check(&ended, end);
         (stops, last) = (stops + 1, at);
         run.lose_all();
         assert!(stops < 100, "no start gets on");

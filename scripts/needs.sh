@@ -238,6 +238,8 @@ test_packages() {
     # The clients of the C interface; its header is compiled by two compilers.
     have gfortran || echo gfortran
     have clang || echo clang
+    have cmake || echo cmake
+    have make || echo make
 }
 
 launcher_packages() {

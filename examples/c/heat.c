@@ -11,7 +11,8 @@
 #include <mpi.h>
 #include <skt.h>
 
-enum { ROWS = 200, WIDTH = 512, EVERY = 50 };
+/* RESTART: the exit code of a job that is to be started again. */
+enum { ROWS = 200, WIDTH = 512, EVERY = 50, RESTART = 75 };
 
 /* Ends the job where a call has failed. */
 static void need(int code) {
@@ -61,7 +62,7 @@ int main(int argc, char **argv) {
     double (*h)[WIDTH] = calloc(1, plate), (*g)[WIDTH] = calloc(1, plate);
     MPI_Comm comm = MPI_COMM_WORLD;
     int64_t found = 0;
-    int rank, size;
+    int rank, size, due;
 
     MPI_Init(&argc, &argv);
     int code = skt_init(MPI_COMM_WORLD, plate + sizeof step, "application = \"heat 1\"");
@@ -77,10 +78,17 @@ int main(int argc, char **argv) {
     if (found > 0) need(skt_restore());
     if (found > 0 && rank == 0) fprintf(stderr, "continues from step %ld\n", step);
 
-    for (; step < steps; step++) {
-        if (step % EVERY == 0 && step > 0) {
+    for (long from = step; step < steps; step++) {
+        if (step % EVERY == 0 && step > from) {
+            need(skt_due(&due));
             need(skt_checkpoint());
             if (rank == 0) fprintf(stderr, "checkpoint at step %ld\n", step);
+            if (due == SKT_DUE_LAST) {
+                need(skt_finalize(0));
+                if (rank == 0) fprintf(stderr, "stops at step %ld: no time is left\n", step);
+                MPI_Finalize();
+                return RESTART;
+            }
         }
         exchange(h, comm, rank, size);
         iterate(g, h);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser as _};
 use skt_terms::exit::Exit;
+use skt_terms::units::parse_seconds;
 
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
@@ -17,8 +18,7 @@ use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestS
 use crate::machine::starter::Starter;
 use crate::report::clock::now_unix;
 use crate::report::output;
-use crate::run::protect::deadline::SLURM_END;
-use crate::run::protect::{self, Settings, parse_seconds, read_domains};
+use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::launcher::{Launcher, Template};
 use crate::supervisor::links::addresses::Networks;

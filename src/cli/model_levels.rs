@@ -3,12 +3,12 @@
 
 use std::str::FromStr;
 
-use skt_terms::units::parse_bytes_per_second;
+use skt_terms::units::{parse_bytes_per_second, parse_seconds};
 
 use crate::checkpoint::level::Reach;
 use crate::model::ModelError;
 use crate::model::levels::{Level, Levels, Schedule};
-use crate::run::protect::{IMAGES_MTBF_SECONDS, parse_seconds, with_options};
+use crate::run::protect::{IMAGES_MTBF_SECONDS, with_options};
 
 /// A level of images, as `--level` of `model simulate` states it.
 #[derive(Debug, Clone, PartialEq)]

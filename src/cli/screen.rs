@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use skt_terms::exit::Exit;
+use skt_terms::units::parse_seconds;
 
 use crate::config::ConfigError;
 use crate::hpl::comm::mpi::{MpiWorld, WatchedComm};
@@ -17,7 +18,6 @@ use crate::machine::launcher_rank;
 use crate::machine::starter::Starter;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{outfile, output};
-use crate::run::protect::parse_seconds;
 use crate::screen::limit::Limit;
 use crate::screen::node::ScreenError;
 use crate::screen::report::Report;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use skt_terms::exit::Exit;
+use skt_terms::units::parse_seconds;
 
 use super::convert;
 use super::overrides::Overrides;
@@ -20,7 +21,7 @@ use crate::machine::environment::kernel;
 use crate::report::progress::ProgressMode;
 use crate::report::{outfile, output};
 use crate::run::job::{JobError, Options};
-use crate::run::protect::{OnLoss, Settings, parse_seconds, read_domains};
+use crate::run::protect::{OnLoss, Settings, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
 use crate::run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
 

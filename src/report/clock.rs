@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use skt_checkpoint::time_limit::now_unix;
+
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -43,11 +45,6 @@ pub fn rfc3339(unix_seconds: i64) -> String {
         c.minute,
         c.second
     )
-}
-
-/// Seconds since 1970 by the wall clock, with their fraction; 0 before 1970.
-pub fn now_unix() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// Whole seconds since 1970 by the wall clock.

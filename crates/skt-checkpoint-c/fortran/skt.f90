@@ -4,8 +4,8 @@
 ! of the module mpi; with mpi_f08 they are comm%MPI_VAL. Memory is given by address: c_loc of a
 ! variable with the attribute target, and c_f_pointer for memory of skt_alloc.
 module skt
-   use, intrinsic :: iso_c_binding, only: c_int, c_int64_t, c_size_t, c_ptr, c_char, c_null_char, &
-      c_f_pointer
+   use, intrinsic :: iso_c_binding, only: c_int, c_int64_t, c_size_t, c_ptr, c_char, c_double, &
+      c_null_char, c_f_pointer
    implicit none
    private
 
@@ -23,9 +23,16 @@ module skt
    integer(c_int), parameter, public :: SKT_ERR_TIMEOUT = -10
    integer(c_int), parameter, public :: SKT_ERR_LOST = -11
    integer(c_int), parameter, public :: SKT_ERR_INTERNAL = -12
+   integer(c_int), parameter, public :: SKT_ERR_LEVEL = -13
+
+   integer(c_int), parameter, public :: SKT_NOT_DUE = 0
+   integer(c_int), parameter, public :: SKT_DUE_NOW = 1
+   integer(c_int), parameter, public :: SKT_DUE_LAST = 2
 
    public :: skt_init, skt_comm, skt_found, skt_saved, skt_alloc, skt_protect, skt_unprotect
-   public :: skt_restore, skt_checkpoint, skt_due, skt_finalize, skt_error, skt_message, skt_version
+   public :: skt_restore, skt_checkpoint, skt_checkpoint_begin, skt_checkpoint_test
+   public :: skt_checkpoint_wait, skt_due, skt_time_left, skt_image, skt_images_wait, skt_finalize
+   public :: skt_error, skt_message, skt_version
 
    interface
       function init_f(comm, bytes, options) bind(c, name='skt_init_f') result(code)
@@ -87,11 +94,45 @@ module skt
          integer(c_int) :: code
       end function skt_checkpoint
 
-      function due_c(due) bind(c, name='skt_due') result(code)
+      function skt_checkpoint_begin() bind(c, name='skt_checkpoint_begin') result(code)
+         import :: c_int
+         integer(c_int) :: code
+      end function skt_checkpoint_begin
+
+      function test_c(done) bind(c, name='skt_checkpoint_test') result(code)
+         import :: c_int
+         integer(c_int), intent(out) :: done
+         integer(c_int) :: code
+      end function test_c
+
+      function skt_checkpoint_wait() bind(c, name='skt_checkpoint_wait') result(code)
+         import :: c_int
+         integer(c_int) :: code
+      end function skt_checkpoint_wait
+
+      function skt_due(due) bind(c, name='skt_due') result(code)
          import :: c_int
          integer(c_int), intent(out) :: due
          integer(c_int) :: code
-      end function due_c
+      end function skt_due
+
+      function skt_time_left(seconds) bind(c, name='skt_time_left') result(code)
+         import :: c_int, c_double
+         real(c_double), intent(out) :: seconds
+         integer(c_int) :: code
+      end function skt_time_left
+
+      function skt_image(level, checkpoint) bind(c, name='skt_image') result(code)
+         import :: c_int, c_int64_t
+         integer(c_int), value :: level
+         integer(c_int64_t), intent(out) :: checkpoint
+         integer(c_int) :: code
+      end function skt_image
+
+      function skt_images_wait() bind(c, name='skt_images_wait') result(code)
+         import :: c_int
+         integer(c_int) :: code
+      end function skt_images_wait
 
       function finalize_c(done) bind(c, name='skt_finalize') result(code)
          import :: c_int
@@ -134,14 +175,14 @@ contains
       code = init_f(int(comm, c_int), bytes, text)
    end function skt_init
 
-   function skt_due(due) result(code)
-      logical, intent(out) :: due
+   function skt_checkpoint_test(done) result(code)
+      logical, intent(out) :: done
       integer(c_int) :: code, answer
 
       answer = 0
-      code = due_c(answer)
-      due = answer /= 0
-   end function skt_due
+      code = test_c(answer)
+      done = answer /= 0
+   end function skt_checkpoint_test
 
    function skt_finalize(done) result(code)
       logical, intent(in) :: done

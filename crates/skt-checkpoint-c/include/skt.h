@@ -1,8 +1,9 @@
 /* Checkpoints in memory that survive the loss of ranks, for programs over MPI.
  *
  * Each call returns SKT_SUCCESS or a code below; skt_message() says what has happened. No call
- * prints or ends the process, unless MPI fails while it uses the library's memory. Collective calls are made by all ranks of the communicator, in one
- * order; what is wrong on one rank is told to all of them. Calls are made by one thread at a time.
+ * prints or ends the process, unless MPI fails while it uses the library's memory. Collective calls
+ * are made by all ranks of the communicator, in one order; what is wrong on one rank is told to all
+ * of them. Calls are made by one thread at a time.
  *
  * docs/c-interface.md has a tutorial and says what each way to protect memory costs. */
 #ifndef SKT_H
@@ -49,11 +50,25 @@ enum {
     /* A rank is lost: end the job; the same command continues. */
     SKT_ERR_LOST = -11,
     /* A bug of this library. */
-    SKT_ERR_INTERNAL = -12
+    SKT_ERR_INTERNAL = -12,
+    /* skt_image: a level of images has failed; the run continues without it. */
+    SKT_ERR_LEVEL = -13
 };
-/* After SKT_ERR_SYSTEM, SKT_ERR_TIMEOUT, SKT_ERR_LOST or SKT_ERR_INTERNAL of a collective call the
- * process cannot use the run any more: all later calls return the same. End the job, and start the
- * same command again. After the other codes nothing has changed. */
+/* After SKT_ERR_SYSTEM, SKT_ERR_TIMEOUT, SKT_ERR_LOST or SKT_ERR_INTERNAL of a collective call, and
+ * SKT_ERR_REGION of skt_checkpoint_wait, the process cannot use the run any more: all later calls
+ * return the same. End the job, and start the same command again. After the other codes nothing
+ * has changed. */
+
+/* What skt_due finds. */
+enum {
+    /* No checkpoint is due. */
+    SKT_NOT_DUE = 0,
+    /* A checkpoint is due. */
+    SKT_DUE_NOW = 1,
+    /* A checkpoint is due, and then the end of the program, with skt_finalize(0): there is no time
+     * for another step and another checkpoint. */
+    SKT_DUE_LAST = 2
+};
 
 /* Begins a run, or continues what earlier starts of it have left. Collective over comm, which has
  * one process for each rank.
@@ -62,6 +77,47 @@ enum {
  * same in each start. options: NULL, or a TOML text such as "run_id = \"heat\"\nparities = 2";
  * variables of the environment (SKT_RUN_ID, SKT_PARITIES) go over it. */
 int skt_init(MPI_Comm comm, size_t bytes, const char *options);
+
+/* The options as a struct; zero or NULL: the default. docs/c-interface.md explains them. Later
+ * versions add fields at the end. */
+typedef struct skt_options {
+    /* Set by skt_options_init. */
+    size_t size;
+    /* The name by which a start finds its data. */
+    const char *run_id;
+    /* Parameters without which the data is useless. */
+    const char *application;
+    /* Ranks of a group. */
+    int group_size;
+    /* Ranks of a group that may be lost. */
+    int parities;
+    /* "xor", "reed-solomon". */
+    const char *codec;
+    /* "auto", "direct", "ring", "reduce", "tree". */
+    const char *encoder;
+    /* "auto", "never", "require". */
+    const char *resume;
+    /* "sysv", "posix", "file:FOLDER". */
+    const char *store;
+    /* A file with a host and its failure domain a line. */
+    const char *domains;
+    /* Whether ranks of a group may share a failure domain. */
+    int allow_shared_domains;
+    /* Mean seconds between failures of the job. */
+    double mtbf_seconds;
+    /* Seconds that the ranks of a call wait for the last one. */
+    double timeout_seconds;
+    /* Levels of images: "local:FOLDER", "global:FOLDER". */
+    const char *levels;
+    /* "auto", "never", "90min", "@SECONDS since 1970". */
+    const char *time_limit;
+} skt_options;
+
+/* Fills a struct with the defaults. size: sizeof(skt_options). Needs no MPI. */
+int skt_options_init(skt_options *options, size_t size);
+
+/* skt_init with a struct; NULL: all defaults. Variables of the environment go over it, too. */
+int skt_init_options(MPI_Comm comm, size_t bytes, const skt_options *options);
 
 /* Gives the communicator to use from then on: its ranks are those of the data, which need not be
  * those of the launcher. It lives until skt_finalize. */
@@ -92,13 +148,41 @@ int skt_restore(void);
  * at any time leaves this checkpoint or the one before. */
 int skt_checkpoint(void);
 
+/* Begins what skt_checkpoint does. Collective. Memory of skt_protect is copied and may be written to
+ * at once. Memory of skt_alloc may be read, and must not be written to before skt_checkpoint_wait
+ * has returned; it looks whether it was. The checkpoint has what all regions have at this call. */
+int skt_checkpoint_begin(void);
+
+/* Does a piece of the checkpoint that has begun, without waiting for other ranks; of this rank
+ * alone. *done != 0: nothing is left that this rank could do before skt_checkpoint_wait. That may
+ * need the other ranks to test or wait, too. */
+int skt_checkpoint_test(int *done);
+
+/* Completes the checkpoint that has begun. Collective. Until it returns, the checkpoint before is
+ * the one that a start continues from. */
+int skt_checkpoint_wait(void);
+
 /* Says whether it is time for a checkpoint, the same on all ranks: at once in each start, then at
- * the interval that loses least by the time a checkpoint takes and the option mtbf_seconds.
- * Collective. */
+ * the interval that loses least by the time a checkpoint takes and the option mtbf_seconds; and
+ * once more before the time of the job ends (option time_limit). SKT_NOT_DUE while a checkpoint is
+ * under way. Collective. */
 int skt_due(int *due);
 
+/* Gives the seconds up to the end of the job's time by this node's clock; infinite if there is none
+ * (option time_limit). */
+int skt_time_left(double *seconds);
+
+/* Gives the newest checkpoint of which all ranks are known to have an image on a level, by its
+ * number in the option levels, from 0 on; 0: none. SKT_ERR_LEVEL if no rank writes to it any more.
+ * Ranks learn of images with the next checkpoint, or in skt_images_wait. */
+int skt_image(int level, int64_t *checkpoint);
+
+/* Waits for the images that are being written. Collective. */
+int skt_images_wait(void);
+
 /* Ends the run. Collective, before MPI_Finalize. done != 0: the result is reported, and nothing of
- * the run stays. done == 0: the next start continues from the last checkpoint. */
+ * the run stays. done == 0: the next start continues from the last checkpoint; waits for the images
+ * that are being written. */
 int skt_finalize(int done);
 
 /* The meaning of a code. */

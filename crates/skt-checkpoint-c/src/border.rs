@@ -62,6 +62,16 @@ pub fn call(body: impl FnOnce(&mut State) -> Result<Code>) -> c_int {
     code as c_int
 }
 
+/// Runs a call that needs neither MPI nor a run, and returns its code.
+pub fn local(body: impl FnOnce() -> Result<()>) -> c_int {
+    let (code, text) = match body() {
+        Ok(()) => (Code::Success, String::new()),
+        Err(stop) => (stop.code, stop.text),
+    };
+    say(&text);
+    code as c_int
+}
+
 fn on_state(body: impl FnOnce(&mut State) -> Result<Code>) -> Code {
     let mut state = match STATE.try_lock() {
         Ok(state) => state,

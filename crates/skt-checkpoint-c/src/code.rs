@@ -34,11 +34,13 @@ pub enum Code {
     Lost = -11,
     /// `SKT_ERR_INTERNAL`
     Internal = -12,
+    /// `SKT_ERR_LEVEL`
+    Level = -13,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Success,
         Self::Ended,
         Self::Argument,
@@ -53,6 +55,7 @@ impl Code {
         Self::Timeout,
         Self::Lost,
         Self::Internal,
+        Self::Level,
     ];
 
     /// The code with this number.
@@ -77,6 +80,7 @@ impl Code {
             Self::Timeout => "SKT_ERR_TIMEOUT",
             Self::Lost => "SKT_ERR_LOST",
             Self::Internal => "SKT_ERR_INTERNAL",
+            Self::Level => "SKT_ERR_LEVEL",
         }
     }
 
@@ -97,6 +101,7 @@ impl Code {
             Self::Timeout => c"a rank has not made this call in time",
             Self::Lost => c"a rank is lost: end the job; the same command continues",
             Self::Internal => c"a bug of this library",
+            Self::Level => c"a level of images has failed; the run continues without it",
         }
     }
 }
@@ -141,6 +146,6 @@ mod tests {
             assert_eq!(Code::of(code as i32), Some(code));
         }
         assert_eq!(Code::of(2), None);
-        assert_eq!(Code::of(-13), None);
+        assert_eq!(Code::of(-14), None);
     }
 }

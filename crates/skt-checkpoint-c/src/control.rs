@@ -55,10 +55,16 @@ pub enum Call {
     Done = 6,
     /// `skt_finalize` of a run that continues later
     Later = 7,
+    /// `skt_checkpoint_begin`
+    Begin = 8,
+    /// `skt_checkpoint_wait`
+    Wait = 9,
+    /// `skt_images_wait`
+    Images = 10,
 }
 
 impl Call {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::Init,
         Self::Opened,
         Self::Restore,
@@ -66,6 +72,9 @@ impl Call {
         Self::Due,
         Self::Done,
         Self::Later,
+        Self::Begin,
+        Self::Wait,
+        Self::Images,
     ];
 
     fn of(number: u8) -> Option<Self> {
@@ -81,6 +90,9 @@ impl Call {
             Self::Due => "skt_due",
             Self::Done => "skt_finalize(1)",
             Self::Later => "skt_finalize(0)",
+            Self::Begin => "skt_checkpoint_begin",
+            Self::Wait => "skt_checkpoint_wait",
+            Self::Images => "skt_images_wait",
         }
     }
 }
@@ -174,24 +186,34 @@ impl Control {
     }
 
     /// Returns when all ranks have made this call, and none with something wrong. Collective, as
-    /// far as the ranks are right.
+    /// far as the ranks are right. While this rank waits it calls `meanwhile` again and again.
     ///
     /// # Errors
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
     /// not come in time; ranks in different calls.
-    pub fn agree(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
+    pub fn agree(
+        &self,
+        call: Call,
+        wrong: Option<&Stop>,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let mine = Word { kind: Kind::Enter, call, stop: wrong.cloned() };
         match self.comm.rank() {
-            0 => self.lead(call, mine),
-            _ => self.follow(call, &mine),
+            0 => self.lead(call, mine, meanwhile),
+            _ => self.follow(call, &mine, meanwhile),
         }
     }
 
-    fn lead(&self, call: Call, mine: Word) -> Result<()> {
+    fn lead(
+        &self,
+        call: Call,
+        mine: Word,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let deadline = Instant::now() + self.timeout;
         let (mut all, mut absent) = (vec![mine], Vec::new());
         for rank in 1..self.comm.size() {
-            match self.receive(rank, TAG_UP, Some(deadline))? {
+            match self.receive(rank, TAG_UP, Some(deadline), meanwhile)? {
                 Some(word) => all.push(word),
                 None => absent.push(rank),
             }
@@ -202,7 +224,7 @@ impl Control {
         self.send_all(&Word::new(Kind::Ready, call))?;
         let mut gave_up = Vec::new();
         for rank in 1..self.comm.size() {
-            let answer = self.receive(rank, TAG_UP, None)?;
+            let answer = self.receive(rank, TAG_UP, None, meanwhile)?;
             if answer.is_some_and(|word| word.kind == Kind::GaveUp) {
                 gave_up.push(rank);
             }
@@ -216,12 +238,17 @@ impl Control {
         self.send_all(&Word::new(Kind::Go, call))
     }
 
-    fn follow(&self, call: Call, mine: &Word) -> Result<()> {
+    fn follow(
+        &self,
+        call: Call,
+        mine: &Word,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         // Rank 0 may come late, and then wait for others: it tells who is missing before this ends.
         let patience = 2 * self.timeout;
         let deadline = Instant::now() + patience;
         self.send(mine, 0, TAG_UP)?;
-        match self.receive(0, TAG_DOWN, Some(deadline))? {
+        match self.receive(0, TAG_DOWN, Some(deadline), meanwhile)? {
             None => {
                 self.send(&Word::new(Kind::GaveUp, call), 0, TAG_UP)?;
                 return Err(late(call, &[0], patience).expect("a rank is late"));
@@ -230,7 +257,7 @@ impl Control {
             Some(_) => {}
         }
         self.send(&Word::new(Kind::Yes, call), 0, TAG_UP)?;
-        let answer = self.receive(0, TAG_DOWN, None)?;
+        let answer = self.receive(0, TAG_DOWN, None, meanwhile)?;
         answer.and_then(|word| word.stop).map_or(Ok(()), Err)
     }
 
@@ -258,7 +285,13 @@ impl Control {
     }
 
     /// The next message of `rank`; `None` at the deadline.
-    fn receive(&self, rank: usize, tag: Tag, deadline: Option<Instant>) -> Result<Option<Word>> {
+    fn receive(
+        &self,
+        rank: usize,
+        tag: Tag,
+        deadline: Option<Instant>,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Word>> {
         let mut spins = 0;
         while !self.comm.probe(rank, tag).map_err(|why| lost(&why))? {
             if let Some(stop) = self.failed()? {
@@ -267,6 +300,7 @@ impl Control {
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 return Ok(None);
             }
+            meanwhile()?;
             spins += 1;
             raw::rest(spins);
         }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`code`] | the codes of errors, with their texts |
 //! | `border` | one call at a time; panics become codes |
-//! | `options` | options from a TOML text and the environment |
+//! | `options`, `options_c` | options from a TOML text or a struct of C, and the environment |
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
 //! | `table` | where the regions lie in the protected memory |
@@ -17,6 +17,7 @@ mod border;
 pub mod code;
 mod control;
 mod options;
+mod options_c;
 mod raw;
 mod session;
 mod table;
@@ -28,7 +29,9 @@ use mpi::ffi::MPI_Comm;
 use border::{State, call};
 use code::{Code, Result, Stop};
 use options::Options;
+use options_c::{SktOptions, read_struct};
 use session::{Begun, Session};
+use skt_checkpoint::client::Due;
 
 /// The version of the library, with a zero at its end.
 const VERSION: &CStr =
@@ -89,20 +92,58 @@ unsafe fn options_of(text: *const c_char) -> Result<Options> {
 /// `comm` is a communicator; `options` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init(comm: MPI_Comm, bytes: usize, options: *const c_char) -> c_int {
-    call(|state| {
-        if let State::Open(_) = state {
-            return Err(Stop::new(Code::Order, "skt_init: a run is open; call skt_finalize first"));
+    // SAFETY: by this function's contract.
+    call(|state| begin(state, "skt_init", comm, bytes, || unsafe { options_of(options) }))
+}
+
+/// Opens a run, if none is open. Collective.
+fn begin(
+    state: &mut State,
+    name: &str,
+    comm: MPI_Comm,
+    bytes: usize,
+    options: impl FnOnce() -> Result<Options>,
+) -> Result<Code> {
+    if let State::Open(_) = state {
+        let text = format!("{name}: a run is open; call skt_finalize first");
+        return Err(Stop::new(Code::Order, text));
+    }
+    match Session::begin(comm, bytes, options())? {
+        Begun::Run(session) => {
+            *state = State::Open(session);
+            Ok(Code::Success)
         }
-        // SAFETY: by this function's contract.
-        let options = unsafe { options_of(options) };
-        match Session::begin(comm, bytes, options)? {
-            Begun::Run(session) => {
-                *state = State::Open(session);
-                Ok(Code::Success)
-            }
-            Begun::Ended => Ok(Code::Ended),
-        }
-    })
+        Begun::Ended => Ok(Code::Ended),
+    }
+}
+
+/// `skt_init` with a struct of options. See `skt.h`.
+///
+/// # Safety
+/// `comm` is a communicator; `options` is null or a struct that `skt_options_init` has filled, with
+/// texts that end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_init_options(
+    comm: MPI_Comm,
+    bytes: usize,
+    options: *const SktOptions,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let read = || {
+        let given = unsafe { read_struct(options) }?;
+        Options::of(&given, |name| std::env::var(name).ok())
+    };
+    call(|state| begin(state, "skt_init_options", comm, bytes, read))
+}
+
+/// Fills a struct of options, of `size` bytes, with the defaults. See `skt.h`.
+///
+/// # Safety
+/// `options` is null or a place of `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_options_init(options: *mut SktOptions, size: usize) -> c_int {
+    // SAFETY: by this function's contract.
+    border::local(|| unsafe { options_c::fill(options, size) })
 }
 
 /// `skt_init` with a communicator of Fortran. See `skt.h`.
@@ -257,7 +298,82 @@ pub unsafe extern "C" fn skt_due(due: *mut c_int) -> c_int {
         let session = open(state, "skt_due")?;
         // SAFETY: by this function's contract.
         let due = unsafe { place(due, "skt_due") }?;
-        *due = c_int::from(session.is_due()?);
+        *due = match session.due()? {
+            Due::No => 0,
+            Due::Now => 1,
+            Due::Last => 2,
+        };
+        Ok(Code::Success)
+    })
+}
+
+/// Seconds up to the end of the job's time. See `skt.h`.
+///
+/// # Safety
+/// `seconds` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_time_left(seconds: *mut f64) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_time_left")?;
+        // SAFETY: by this function's contract.
+        *unsafe { place(seconds, "skt_time_left") }? = session.seconds_left();
+        Ok(Code::Success)
+    })
+}
+
+/// Begins a checkpoint. Collective. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_checkpoint_begin() -> c_int {
+    call(|state| {
+        open(state, "skt_checkpoint_begin")?.begin_checkpoint()?;
+        Ok(Code::Success)
+    })
+}
+
+/// Does a piece of the checkpoint that has begun. See `skt.h`.
+///
+/// # Safety
+/// `done` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_checkpoint_test(done: *mut c_int) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_checkpoint_test")?;
+        // SAFETY: by this function's contract.
+        let done = unsafe { place(done, "skt_checkpoint_test") }?;
+        *done = c_int::from(session.test_checkpoint()?);
+        Ok(Code::Success)
+    })
+}
+
+/// Completes the checkpoint that has begun. Collective. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_checkpoint_wait() -> c_int {
+    call(|state| {
+        open(state, "skt_checkpoint_wait")?.end_checkpoint()?;
+        Ok(Code::Success)
+    })
+}
+
+/// The newest checkpoint that a level has whole. See `skt.h`.
+///
+/// # Safety
+/// `checkpoint` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_image(level: c_int, checkpoint: *mut i64) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_image")?;
+        // SAFETY: by this function's contract.
+        let place = unsafe { place(checkpoint, "skt_image") }?;
+        *place = session.image(level)? as i64;
+        Ok(Code::Success)
+    })
+}
+
+/// Waits for the images that are being written. Collective. See `skt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn skt_images_wait() -> c_int {
+    call(|state| {
+        open(state, "skt_images_wait")?.wait_for_images()?;
         Ok(Code::Success)
     })
 }

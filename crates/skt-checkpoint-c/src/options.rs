@@ -1,19 +1,28 @@
-//! The options of a run: a TOML text, over which environment variables go.
+//! The options of a run: a TOML text or a struct of C, over which environment variables go.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use nix::sys::signal::SigSet;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::level::Writer;
+use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_checkpoint::client;
+use skt_checkpoint::comm::collect::all_reduce;
+use skt_checkpoint::comm::{self, Comm};
+use skt_checkpoint::time_limit::TimeLimit;
+use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
+use crate::session::seconds_of;
 
 /// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 14] = [
     "run_id",
     "application",
     "group_size",
@@ -26,6 +35,8 @@ pub const NAMES: [&str; 12] = [
     "timeout_seconds",
     "domains",
     "allow_shared_domains",
+    "levels",
+    "time_limit",
 ];
 /// Seconds that the ranks of a call wait for the last one.
 const TIMEOUT_SECONDS: f64 = 600.0;
@@ -53,7 +64,12 @@ pub struct Options {
     /// The failure domains of hosts, by a file.
     domains: Option<BTreeMap<String, String>>,
     allow_shared_domains: bool,
+    levels: Levels,
+    time_limit: TimeLimit,
 }
+
+/// The options that a program gives, as text.
+pub type GivenOptions = BTreeMap<&'static str, String>;
 
 impl Options {
     /// Reads a TOML text, over which the variables of the environment go that `variable` finds.
@@ -61,15 +77,18 @@ impl Options {
     /// # Errors
     /// [`Code::Options`], with the name of the option and what is legal.
     pub fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let table: toml::Table =
-            text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;
-        if let Some(name) = table.keys().find(|name| !NAMES.contains(&name.as_str())) {
-            return Err(bad(format!("no option `{name}`; there are {}", NAMES.join(", "))));
-        }
+        Self::of(&read_toml(text)?, variable)
+    }
+
+    /// Reads what a program gives, over which the variables of the environment go that `variable`
+    /// finds.
+    ///
+    /// # Errors
+    /// As [`Options::read`].
+    pub fn of(options: &GivenOptions, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let given = |name: &'static str| {
             let variable = variable(&variable_of(name)).filter(|value| !value.is_empty());
-            let value = variable.or_else(|| table.get(name).map(as_text));
-            Given { name, value }
+            Given { name, value: variable.or_else(|| options.get(name).cloned()) }
         };
         let parities = given("parities").whole(1, 1, MOST_PARITIES)?;
         let least = (2 * parities as i64).max(2);
@@ -91,6 +110,8 @@ impl Options {
             timeout_seconds: given("timeout_seconds").with(|| TIMEOUT_SECONDS, seconds)?,
             domains: given("domains").with(|| None, |file| read_domains(file).map(Some))?,
             allow_shared_domains: given("allow_shared_domains").with(|| false, flag)?,
+            levels: given("levels").with(Levels::default, levels)?,
+            time_limit: given("time_limit").with(|| TimeLimit::Auto, time_limit)?,
         })
     }
 
@@ -102,11 +123,18 @@ impl Options {
         let mut options = client::Options::new(&self.run_id, &self.application);
         options.store = self.store.open();
         options.mtbf_seconds = self.mtbf_seconds;
+        options.levels = self.levels.clone();
+        options.end_unix = self.time_limit.settled().end();
         let config = &mut options.config;
         (config.members, config.parities, config.code) =
             (self.group_size, self.parities, self.codec);
         (config.encoder, config.resume) = (self.encoder, self.resume);
         config.allow_shared_domains = self.allow_shared_domains;
+        config.state_seconds = Some(seconds_of);
+        // Signals are for the program's own threads.
+        config.image_writer = Writer::Thread(Arc::new(|| {
+            let _ = SigSet::all().thread_block();
+        }));
         if let Some(domains) = &self.domains {
             let domain = domains.get(host).cloned();
             let unnamed = || bad(format!("option domains: the file does not name host {host}"));
@@ -114,6 +142,34 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+impl Options {
+    /// Agrees that all ranks have the same levels, which the decision of a start does not compare.
+    /// Collective; the same on all ranks.
+    ///
+    /// # Errors
+    /// A rank is lost; within, the ranks have different levels.
+    pub fn agree<C: Comm>(&self, comm: &C) -> comm::Result<Result<()>> {
+        let sum = XxHash3_64::oneshot(format!("{:?}", self.levels).as_bytes());
+        let mut ends = [sum, !sum];
+        all_reduce(comm, &mut ends, u64::min)?;
+        let is_one = ends[0] == !ends[1];
+        let text = "the ranks have different levels (option levels)".to_owned();
+        Ok(if is_one { Ok(()) } else { Err(bad(text)) })
+    }
+}
+
+/// The options in a TOML text.
+fn read_toml(text: &str) -> Result<GivenOptions> {
+    let table: toml::Table =
+        text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;
+    let named = |(name, value): (&String, &toml::Value)| {
+        let known = NAMES.iter().find(|known| *known == name);
+        let unknown = || bad(format!("no option `{name}`; there are {}", NAMES.join(", ")));
+        Ok((*known.ok_or_else(unknown)?, as_text(value)))
+    };
+    table.iter().map(named).collect()
 }
 
 fn bad(text: String) -> Stop {
@@ -126,7 +182,12 @@ fn variable_of(name: &str) -> String {
 
 /// A value as an environment variable would have it.
 fn as_text(value: &toml::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value {
+        toml::Value::String(text) => text.clone(),
+        // Levels may be in a list.
+        toml::Value::Array(all) => all.iter().map(as_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
 }
 
 /// An option, and the text of its value if it is given.
@@ -187,6 +248,17 @@ fn store(text: &str) -> std::result::Result<StoreKind, String> {
 fn seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds < 1e12);
     seconds.ok_or_else(|| "legal: a positive number of seconds".to_owned())
+}
+
+fn levels(text: &str) -> std::result::Result<Levels, String> {
+    let legal = "legal: local:FOLDER or global:FOLDER, each followed by every=TIME, mtbf=TIME, \
+                 keep=N, when-busy=wait or skip, max-rate=200MB/s, with commas between all";
+    text.parse().map_err(|why| format!("{why}. {legal}"))
+}
+
+fn time_limit(text: &str) -> std::result::Result<TimeLimit, String> {
+    let legal = "legal: auto, never, a time such as 90min, @ and seconds since 1970";
+    text.parse().map_err(|_| legal.to_owned())
 }
 
 fn flag(text: &str) -> std::result::Result<bool, String> {
@@ -259,6 +331,9 @@ mod tests {
             ("timeout_seconds = \"soon\"", "option timeout_seconds: `soon`: legal: a positive"),
             ("domains = \"/nowhere\"", "option domains: `/nowhere`: No such file"),
             ("allow_shared_domains = 1", "option allow_shared_domains: `1`: legal: true, false"),
+            ("levels = \"near:/x\"", "option levels: `near:/x`: `near` is neither local nor"),
+            ("levels = [\"local:x\"]", "`x` is no absolute path: ranks may start in folders of"),
+            ("time_limit = \"soon\"", "option time_limit: `soon`: legal: auto, never, a time"),
             ("run_id", "the options: "),
         ];
         for (text, want) in cases {

@@ -1,13 +1,16 @@
 //! A run between `skt_init` and `skt_finalize`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
+use bytemuck::{Pod, Zeroable};
 use mpi::ffi;
-use skt_checkpoint::client::{self, CheckpointError, Next, Region, Saved};
+use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::comm::mpi::{Watch, WatchedComm};
 use skt_checkpoint::comm::{Comm as _, CommError, collect};
+use skt_checkpoint::time_limit::now_unix;
+use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 use crate::control::{Call, Control, lost};
@@ -15,8 +18,25 @@ use crate::options::Options;
 use crate::raw;
 use crate::table::{Table, memory_bytes};
 
-/// The state of a checkpoint: the version of what this library writes.
-const STATE: u64 = 1;
+/// The version of what this library writes.
+const VERSION: u64 = 2;
+
+/// The state of a checkpoint.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct State {
+    version: u64,
+    /// Seconds of the run so far, over all starts: by these images of a level are due.
+    seconds: f64,
+}
+
+/// The seconds in a state, as the levels read them.
+pub fn seconds_of(state: &[u8]) -> f64 {
+    match bytemuck::try_pod_read_unaligned::<State>(state) {
+        Ok(State { version: VERSION, seconds }) => seconds,
+        _ => 0.0,
+    }
+}
 
 /// The program's memory that is copied at a checkpoint ("yours").
 #[derive(Clone, Copy)]
@@ -48,6 +68,13 @@ pub struct Session {
     is_to_restore: bool,
     /// What a call that is not collective has refused, which the next collective call tells to all.
     refused: Option<Stop>,
+    /// Seconds of the run before this start, and when this start began.
+    before: (f64, Instant),
+    /// The end of the job's time, in seconds since 1970; infinite without one.
+    end_unix: f64,
+    /// If a checkpoint is under way, the checksums of the regions of the library's memory, which
+    /// must not change before it is complete.
+    begun: Option<BTreeMap<i32, u64>>,
 }
 
 // SAFETY: a communicator is a handle; calls of MPI are made by one thread at a time.
@@ -73,6 +100,7 @@ fn stop_of(error: CheckpointError) -> Stop {
             // What the program skt-hpl has as a flag is an option here.
             let text = refusal.to_string();
             let text = text.replace("--resume never", "the option resume = \"never\"");
+            let text = text.replace("that --level out", "it out of the option levels");
             Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
         }
         CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
@@ -117,7 +145,13 @@ fn told<T>(
 fn watch(control: &Arc<Mutex<Control>>) -> Watch {
     let control = control.clone();
     Arc::new(move || {
-        let failed = lock(&control).failed();
+        // It is locked while this rank agrees on a call, where it looks itself.
+        let control = match control.try_lock() {
+            Ok(control) => control,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        let failed = control.failed();
         let words = |stop: Stop| format!("{}|{}", stop.code as i32, stop.text);
         failed.map(|stop| stop.map(words)).map_err(|stop| CommError::Aborted(words(stop)))
     })
@@ -155,12 +189,14 @@ impl Session {
     ) -> Result<Begun> {
         let job = {
             let control = lock(control);
-            control.agree(Call::Init, here.as_ref().err())?;
+            control.agree(Call::Init, here.as_ref().err(), &mut || Ok(()))?;
             let job = control.comm().split(Some(0), control.comm().rank() as u32);
             job.map_err(|why| lost(&why))?.expect("a colour")
         };
         let job = WatchedComm::new(job, watch(control));
-        Self::open(comm, job, control.clone(), bytes, here?.0)
+        let (client, options) = here?;
+        options.agree(&job).map_err(|why| lost(&why))??;
+        Self::open(comm, job, control.clone(), bytes, client)
     }
 
     fn open(
@@ -168,8 +204,14 @@ impl Session {
         job: WatchedComm,
         control: Arc<Mutex<Control>>,
         bytes: usize,
-        options: client::Options,
+        mut options: client::Options,
     ) -> Result<Begun> {
+        // The clock of rank 0 and its environment tell when the job's time ends.
+        let mut end_unix = [options.end_unix.unwrap_or(f64::INFINITY)];
+        let told_end = collect::broadcast(&job, &mut end_unix, 0);
+        told(&control, Call::Init, told_end.map_err(CheckpointError::from))?;
+        let end_unix = end_unix[0];
+        options.end_unix = end_unix.is_finite().then_some(end_unix);
         let mut most = [bytes as u64];
         let largest = collect::all_reduce(&job, &mut most, u64::max);
         told(&control, Call::Init, largest.map_err(CheckpointError::from))?;
@@ -188,10 +230,12 @@ impl Session {
             Some(_) => Table::read(&saved.regions::<u8, 1>()[0][..memory_bytes]),
             None => Ok(Table::default()),
         };
-        lock(&control).agree(Call::Opened, table.as_ref().err())?;
+        lock(&control).agree(Call::Opened, table.as_ref().err(), &mut || Ok(()))?;
         let (table, comm) = (table?, raw::reorder(comm, saved.rank())?);
         let is_to_restore = table.entries().any(|entry| !entry.is_ours());
-        let (found, yours, refused) = (table.clone(), BTreeMap::new(), None);
+        let (found, yours, refused, begun) = (table.clone(), BTreeMap::new(), None, None);
+        let before_seconds = saved.recovered().map_or(0.0, |found| seconds_of(&found.state));
+        let before = (before_seconds, Instant::now());
         Ok(Begun::Run(Box::new(Self {
             saved,
             control,
@@ -202,6 +246,9 @@ impl Session {
             yours,
             is_to_restore,
             refused,
+            before,
+            end_unix,
+            begun,
         })))
     }
 
@@ -235,7 +282,16 @@ impl Session {
         }
         let (entry, is_new) = match self.table.get(id) {
             Some(entry) => (*entry, false),
-            None => (self.table.add_ours(id, count, size, self.memory_bytes)?, true),
+            // New memory is cleared, which would change what a checkpoint saves.
+            None if self.begun.is_some() => return Err(under_way("skt_alloc")),
+            None => {
+                let mut table = self.table.clone();
+                let entry = table.add_ours(id, count, size, self.memory_bytes)?;
+                // The copies of what is protected have to fit beside it.
+                self.layout(&table)?;
+                self.table = table;
+                (entry, true)
+            }
         };
         if !entry.is_ours() || (entry.count, entry.size) != (count as u64, size as u64) {
             let text = differs(id, (entry.count, entry.size), entry.is_ours(), (count, size), true);
@@ -268,7 +324,7 @@ impl Session {
             return Err(Stop::new(Code::Argument, text));
         }
         let before = self.yours.insert(id, region);
-        if let Err(stop) = self.layout() {
+        if let Err(stop) = self.layout(&self.table) {
             match before {
                 Some(before) => _ = self.yours.insert(id, before),
                 None => _ = self.yours.remove(&id),
@@ -297,15 +353,22 @@ impl Session {
         outcome
     }
 
-    /// The table of the next checkpoint.
-    fn layout(&self) -> Result<Table> {
+    /// The table of the next checkpoint: the library's memory of `table`, and copies of all that
+    /// the program protects.
+    fn layout(&self, table: &Table) -> Result<Table> {
         let sizes = self.yours.iter().map(|(&id, yours)| (id, yours.count, yours.size));
-        self.table.with_yours(sizes, self.memory_bytes)
+        table.with_yours(sizes, self.memory_bytes)
     }
 
     fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<()> {
         let wrong = self.refused.take().or(wrong);
-        lock(&self.control).agree(call, wrong.as_ref())
+        let (saved, is_under_way) = (&mut self.saved, self.begun.is_some());
+        // Ranks that still test a checkpoint may need this one's part of it.
+        let mut meanwhile = || match is_under_way {
+            true => saved.poll().map(drop).map_err(stop_of),
+            false => Ok(()),
+        };
+        lock(&self.control).agree(call, wrong.as_ref(), &mut meanwhile)
     }
 
     /// Copies the program's regions back from the checkpoint. Collective.
@@ -361,20 +424,101 @@ impl Session {
     /// # Errors
     /// There is something to restore first, or nothing to save; a rank is lost.
     pub fn checkpoint(&mut self) -> Result<()> {
-        let table = self.layout();
+        self.copy(Call::Checkpoint)?;
+        let done = self.saved.checkpoint(&self.state());
+        told(&self.control, Call::Checkpoint, done).map(drop)
+    }
+
+    /// Copies the program's regions, whose memory is free again then, and begins to save all
+    /// regions. Collective.
+    ///
+    /// # Errors
+    /// As [`Session::checkpoint`].
+    pub fn begin_checkpoint(&mut self) -> Result<()> {
+        self.copy(Call::Begin)?;
+        self.begun = Some(self.sums_of_ours());
+        // SAFETY: the library writes to its memory in `copy`, which refuses to while a checkpoint is
+        // under way, and in `place_ours`, which refuses new regions then. The program has
+        // pointers to regions of the library's memory and is told not to write there;
+        // `end_checkpoint` looks whether it has.
+        let done = unsafe { self.saved.begin() };
+        told(&self.control, Call::Begin, done)
+    }
+
+    /// Encodes a piece of the checkpoint that has begun. Returns whether nothing is left that this
+    /// rank could do before [`Session::end_checkpoint`].
+    ///
+    /// # Errors
+    /// No checkpoint has begun; a rank is lost.
+    pub fn test_checkpoint(&mut self) -> Result<bool> {
+        if self.begun.is_none() {
+            return Err(not_under_way("skt_checkpoint_test"));
+        }
+        // A rank may test again and again.
+        if let Some(stop) = lock(&self.control).failed()? {
+            return Err(stop);
+        }
+        let polled = self.saved.poll();
+        told(&self.control, Call::Wait, polled)
+    }
+
+    /// Completes the checkpoint that has begun. Collective.
+    ///
+    /// # Errors
+    /// No checkpoint has begun; the program has changed memory of the library since; a rank is
+    /// lost.
+    pub fn end_checkpoint(&mut self) -> Result<()> {
+        let wrong = match self.begun.clone() {
+            None => Some(not_under_way("skt_checkpoint_wait")),
+            Some(begun) => self.changed_since(&begun),
+        };
+        self.agree(Call::Wait, wrong)?;
+        let done = self.saved.complete(&self.state());
+        self.begun = None;
+        told(&self.control, Call::Wait, done).map(drop)
+    }
+
+    /// Checksums of the regions of the library's memory.
+    fn sums_of_ours(&mut self) -> BTreeMap<i32, u64> {
+        let memory = self.saved.bytes().remove(0);
+        let ours = self.table.entries().filter(|entry| entry.is_ours());
+        ours.map(|entry| (entry.id, XxHash3_64::oneshot(&memory[entry.range()]))).collect()
+    }
+
+    /// What there is to tell if a region of the library's memory has other checksums than before:
+    /// parities and copy would be of different contents. The checkpoint before is whole, and cannot
+    /// be continued from in this job, whose other ranks have begun to encode.
+    fn changed_since(&mut self, begun: &BTreeMap<i32, u64>) -> Option<Stop> {
+        let now = self.sums_of_ours();
+        let (id, _) = now.iter().find(|(id, sum)| begun.get(id) != Some(sum))?;
+        let text = format!(
+            "region {id} of skt_alloc was written to between skt_checkpoint_begin and \
+             skt_checkpoint_wait, so nothing is saved. End this job; the next start continues from \
+             the checkpoint before"
+        );
+        Some(Stop::over(Code::Region, text))
+    }
+
+    /// Agrees on a checkpoint, and copies the program's regions and the table into the memory that
+    /// is saved. Collective.
+    fn copy(&mut self, call: Call) -> Result<()> {
+        let table = self.layout(&self.table);
+        let name = call.name();
         let wrong = match &table {
+            _ if self.begun.is_some() => Some(under_way(name)),
             _ if self.is_to_restore => {
-                let text = "skt_checkpoint: the checkpoint that was found is not restored; call \
-                            skt_restore first";
+                let text = format!(
+                    "{name}: the checkpoint that was found is not restored; call skt_restore first"
+                );
                 Some(Stop::new(Code::Order, text))
             }
             Err(stop) => Some(stop.clone()),
             Ok(table) if table.entries().next().is_none() => {
-                Some(Stop::new(Code::Order, "skt_checkpoint: nothing is protected"))
+                Some(Stop::new(Code::Order, format!("{name}: nothing is protected")))
             }
             Ok(_) => None,
         };
-        self.agree(Call::Checkpoint, wrong)?;
+        self.agree(call, wrong)?;
         let (table, memory) = (table?, self.saved.bytes().remove(0));
         table.write(memory);
         for (id, yours) in &self.yours {
@@ -383,18 +527,63 @@ impl Session {
             // in this call; `register` refuses memory of the library.
             unsafe { std::ptr::copy_nonoverlapping(yours.at, copy.as_mut_ptr(), copy.len()) };
         }
-        let done = self.saved.checkpoint(&STATE);
-        told(&self.control, Call::Checkpoint, done).map(drop)
+        Ok(())
     }
 
-    /// Whether it is time for a checkpoint, the same on all ranks. Collective.
+    /// The state of a checkpoint that is taken now.
+    fn state(&self) -> State {
+        let (before_seconds, since) = self.before;
+        State { version: VERSION, seconds: before_seconds + since.elapsed().as_secs_f64() }
+    }
+
+    /// Whether it is time for a checkpoint, the same on all ranks: never while one is under way.
+    /// Collective.
     ///
     /// # Errors
     /// A rank is lost, or does not call.
-    pub fn is_due(&mut self) -> Result<bool> {
+    pub fn due(&mut self) -> Result<Due> {
         self.agree(Call::Due, None)?;
-        let due = self.saved.is_due();
+        if self.begun.is_some() {
+            return Ok(Due::No);
+        }
+        let due = self.saved.due();
         told(&self.control, Call::Due, due)
+    }
+
+    /// Seconds up to the end of the job's time, by the clock of this node; infinite without one.
+    pub fn seconds_left(&self) -> f64 {
+        self.end_unix - now_unix()
+    }
+
+    /// The newest checkpoint of which all ranks are known to have an image on a level; 0: none.
+    ///
+    /// # Errors
+    /// There is no such level, or it has failed.
+    pub fn image(&self, level: i32) -> Result<u64> {
+        let levels = self.saved.levels();
+        let Some(told) = usize::try_from(level).ok().and_then(|level| levels.get(level)) else {
+            let text = format!("skt_image: level {level} of {} (from 0 on)", levels.len());
+            return Err(Stop::new(Code::Argument, text));
+        };
+        let elsewhere = || told.is_over.then(|| "a write has failed on another rank".to_owned());
+        match told.failure.clone().or_else(elsewhere) {
+            None => Ok(told.complete_epoch),
+            Some(why) => {
+                let text = format!("{}: {why}. The run continues without this level", told.name);
+                Err(Stop::new(Code::Level, text))
+            }
+        }
+    }
+
+    /// Waits for the images that are being written. Collective.
+    ///
+    /// # Errors
+    /// A checkpoint is under way; a rank is lost, or does not call.
+    pub fn wait_for_images(&mut self) -> Result<()> {
+        let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
+        self.agree(Call::Images, wrong)?;
+        let done = self.saved.finish_images();
+        told(&self.control, Call::Images, done).map(drop)
     }
 
     /// Agrees that all ranks end the run, with the same argument. Collective.
@@ -402,20 +591,25 @@ impl Session {
     /// # Errors
     /// A rank does not call, or calls otherwise: the run stays open.
     pub fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
-        self.agree(if is_done { Call::Done } else { Call::Later }, None)
+        let call = if is_done { Call::Done } else { Call::Later };
+        let wrong = self.begun.is_some().then(|| under_way(call.name()));
+        self.agree(call, wrong)
     }
 
     /// Ends the run: if it is done nothing of it stays, else the next start goes on from its last
-    /// checkpoint. Collective.
+    /// checkpoint, whose images are completed. Collective.
     ///
     /// # Errors
     /// A rank is lost; the system refuses to remove what is left.
     pub fn end(self, is_done: bool) -> Result<()> {
-        let Self { saved, control, comm, .. } = self;
+        let state = self.state();
+        let Self { mut saved, control, comm, .. } = self;
         if is_done {
-            let ended = told(&control, Call::Done, saved.finish(&STATE))?;
+            let ended = told(&control, Call::Done, saved.finish(&state))?;
             told(&control, Call::Done, ended.clear())?;
         } else {
+            // Memory may go with the allocation.
+            told(&control, Call::Later, saved.finish_images())?;
             drop(saved);
         }
         raw::free(comm);
@@ -426,6 +620,16 @@ impl Session {
     pub fn tell_failed(&self, stop: &Stop) {
         lock(&self.control).tell_failed(Call::Checkpoint, stop);
     }
+}
+
+fn under_way(call: &str) -> Stop {
+    let text = format!("{call}: a checkpoint is under way; call skt_checkpoint_wait first");
+    Stop::new(Code::Order, text)
+}
+
+fn not_under_way(call: &str) -> Stop {
+    let text = format!("{call}: no checkpoint is under way; call skt_checkpoint_begin first");
+    Stop::new(Code::Order, text)
 }
 
 /// Why a region cannot be had as the program asks.

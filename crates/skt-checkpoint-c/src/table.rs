@@ -1,8 +1,13 @@
 //! The table of regions at the beginning of a rank's protected memory, and where each region lies.
 //!
-//! Regions of the library's own memory ("ours") keep their place from the call that gives them to
-//! the end of the run. Copies of the program's memory ("yours") are written anew at each
-//! checkpoint, behind them.
+//! ```text
+//! table | copies of the program's memory ("yours") ->   ...   <- the library's own ("ours") |
+//! ```
+//!
+//! Regions of the library's own memory keep their place from the call that gives them to the end of
+//! the run, each before the one that was given before it. Copies of the program's memory are
+//! written anew at each checkpoint, from the table on. So neither moves the other: whatever the
+//! order of calls, also in a start that has not restored its copies yet, all fit that fit at all.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +20,7 @@ pub const MOST_REGIONS: usize = 256;
 /// Regions begin on multiples of this, in bytes: a cache line.
 const ALIGN: usize = 64;
 /// Says that a table follows, and its version.
-const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab1");
+const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab2");
 /// Bytes of the table.
 const TABLE_BYTES: usize =
     (size_of::<Head>() + MOST_REGIONS * size_of::<Entry>()).next_multiple_of(ALIGN);
@@ -80,13 +85,19 @@ impl Table {
         self.0.values()
     }
 
-    /// The first byte behind all regions that `counts` names.
-    fn end(&self, counts: impl Fn(&Entry) -> bool) -> usize {
-        let ends = self.0.values().filter(|entry| counts(entry)).map(|entry| entry.range().end);
+    /// The first byte behind the copies of the program's memory.
+    fn end_of_yours(&self) -> usize {
+        let ends = self.0.values().filter(|e| !e.is_ours()).map(|entry| entry.range().end);
         ends.max().unwrap_or(TABLE_BYTES).next_multiple_of(ALIGN)
     }
 
-    /// Adds a region of the library's memory behind all others.
+    /// The first byte of the library's memory, of `memory_bytes` in all.
+    fn begin_of_ours(&self, memory_bytes: usize) -> usize {
+        let begins = self.0.values().filter(|e| e.is_ours()).map(|entry| entry.range().start);
+        begins.min().unwrap_or(memory_bytes)
+    }
+
+    /// Adds a region of the library's memory before all others of its kind.
     ///
     /// # Errors
     /// It does not fit into `memory_bytes`, or there are too many regions.
@@ -97,13 +108,20 @@ impl Table {
         size: usize,
         memory_bytes: usize,
     ) -> Result<Entry> {
-        let entry = place(id, OURS, count, size, self.end(|_| true), memory_bytes)?;
+        let end = self.begin_of_ours(memory_bytes);
+        let begin = count.checked_mul(size).and_then(|bytes| end.checked_sub(bytes));
+        // Down to a whole line.
+        let begin = begin.map_or(0, |begin| begin / ALIGN * ALIGN);
+        if begin < self.end_of_yours() {
+            return Err(no_room(id, count, size, memory_bytes));
+        }
+        let entry = entry(id, OURS, begin, count, size);
         self.insert(entry)?;
         Ok(entry)
     }
 
-    /// Places copies of these regions (number, items, bytes of an item) behind the library's
-    /// memory, in place of all copies that were there.
+    /// Places copies of these regions (number, items, bytes of an item) behind the table, instead
+    /// of all copies that were there.
     ///
     /// # Errors
     /// They do not fit into `memory_bytes`, or there are too many regions.
@@ -114,11 +132,14 @@ impl Table {
     ) -> Result<Self> {
         let mut table =
             Self(self.0.iter().filter(|(_, e)| e.is_ours()).map(|(&i, &e)| (i, e)).collect());
-        let mut end = table.end(Entry::is_ours);
+        let (mut begin, most) = (TABLE_BYTES, table.begin_of_ours(memory_bytes));
         for (id, count, size) in yours {
-            let entry = place(id, YOURS, count, size, end, memory_bytes)?;
-            end = entry.range().end.next_multiple_of(ALIGN);
-            table.insert(entry)?;
+            let end = count.checked_mul(size).and_then(|bytes| bytes.checked_add(begin));
+            let Some(end) = end.filter(|&end| end <= most) else {
+                return Err(no_room(id, count, size, memory_bytes));
+            };
+            table.insert(entry(id, YOURS, begin, count, size))?;
+            begin = end.next_multiple_of(ALIGN);
         }
         Ok(table)
     }
@@ -166,33 +187,17 @@ impl Table {
     }
 }
 
-/// The region that begins at `offset`.
-fn place(
-    id: i32,
-    kind: u32,
-    count: usize,
-    size: usize,
-    offset: usize,
-    memory_bytes: usize,
-) -> Result<Entry> {
-    let bytes = count.checked_mul(size);
-    let end = bytes.and_then(|bytes| bytes.checked_add(offset));
-    match end.filter(|&end| end <= memory_bytes) {
-        Some(_) => {
-            Ok(Entry { id, kind, offset: offset as u64, count: count as u64, size: size as u64 })
-        }
-        None => {
-            let (room, gaps) = (memory_bytes.saturating_sub(TABLE_BYTES), MOST_REGIONS * ALIGN);
-            let told = room - gaps;
-            Err(Stop::new(
-                Code::Space,
-                format!(
-                    "region {id} of {count} x {size} bytes does not fit: skt_init was told {told} \
-                     bytes for all regions of the rank that has most. Tell it more"
-                ),
-            ))
-        }
-    }
+fn entry(id: i32, kind: u32, begin: usize, count: usize, size: usize) -> Entry {
+    Entry { id, kind, offset: begin as u64, count: count as u64, size: size as u64 }
+}
+
+fn no_room(id: i32, count: usize, size: usize, memory_bytes: usize) -> Stop {
+    let told = memory_bytes - TABLE_BYTES - MOST_REGIONS * ALIGN;
+    let text = format!(
+        "region {id} of {count} x {size} bytes does not fit: skt_init was told {told} bytes for all \
+         regions of the rank that has most. Tell it more"
+    );
+    Stop::new(Code::Space, text)
 }
 
 #[cfg(test)]
@@ -228,8 +233,18 @@ mod tests {
         assert_eq!(memory_bytes(usize::MAX), None);
     }
 
+    fn no_two_share_a_byte(table: &Table, room: usize) {
+        let mut ranges: Vec<_> = table.entries().map(Entry::range).collect();
+        ranges.sort_by_key(|range| range.start);
+        assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+        let is_right = |range: &std::ops::Range<usize>| {
+            range.start % ALIGN == 0 && range.start >= TABLE_BYTES && range.end <= room
+        };
+        assert!(ranges.iter().all(is_right), "{ranges:?}");
+    }
+
     #[test]
-    fn ours_stay_where_they_are_and_copies_follow_them() {
+    fn ours_stay_where_they_are_whatever_becomes_of_the_copies() {
         let room = memory(4000);
         let mut table = Table::default();
         let first = table.add_ours(7, 100, 8, room).expect("room");
@@ -237,18 +252,28 @@ mod tests {
         let two = one.with_yours([(2, 50, 8), (9, 1, 1)].into_iter(), room).expect("room");
         for table in [&one, &two] {
             assert_eq!(table.get(7), Some(&first));
-            let mut ranges: Vec<_> = table.entries().map(Entry::range).collect();
-            ranges.sort_by_key(|range| range.start);
-            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
-            assert!(
-                ranges.iter().all(|range| range.start % ALIGN == 0 && range.start >= TABLE_BYTES)
-            );
+            no_two_share_a_byte(table, room);
         }
         assert_eq!(two.get(1), None, "a copy that is protected no more is gone");
-        // New memory does not overlap copies that may not have been restored yet.
-        let mut restarted = one.clone();
-        let more = restarted.add_ours(8, 5, 8, room).expect("room").range();
-        assert!(one.entries().all(|entry| entry.range().end <= more.start));
+    }
+
+    /// Regions in any order of calls, in a start that has found copies that are not restored yet:
+    /// all that `skt_init` was told of fits, and nothing is written over what was found.
+    #[test]
+    fn memory_that_is_asked_for_before_the_copies_are_restored_leaves_them_room() {
+        let room = memory(8000);
+        let mut table = Table::default();
+        table.add_ours(1, 100, 8, room).expect("room");
+        let found = table.with_yours([(2, 450, 8), (3, 7, 1)].into_iter(), room).expect("room");
+        let mut restarted = found.clone();
+        restarted.add_ours(4, 440, 8, room).expect("the rest");
+        no_two_share_a_byte(&restarted, room);
+        assert!(found.entries().all(|entry| restarted.get(entry.id) == Some(entry)));
+        let yours = [(2, 450, 8), (3, 7, 1)].into_iter();
+        no_two_share_a_byte(&restarted.with_yours(yours, room).expect("room"), room);
+        // What would reach into the copies is refused.
+        let many = found.clone().add_ours(4, 4000, 8, room).expect_err("more than there is");
+        assert_eq!(many.code, Code::Space);
     }
 
     #[test]

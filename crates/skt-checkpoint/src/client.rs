@@ -13,7 +13,10 @@
 //!
 //! docs/extending.md has a whole program.
 
+mod due;
+
 use std::error::Error;
+use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,18 +25,24 @@ use bytemuck::Pod;
 use skt_terms::exit::Exit;
 
 use crate::checkpoint::codec::CodecKind;
+use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::{Hook, NoHook};
 use crate::checkpoint::layout::{Active, CELL_BYTES, RegionShape};
+use crate::checkpoint::level::LevelReport;
+use crate::checkpoint::level::settings::Levels;
 pub use crate::checkpoint::protocol::{CheckpointError, Config, Result, Stats};
-use crate::checkpoint::protocol::{Checkpointer, Opened};
+use crate::checkpoint::protocol::{Checkpointer, Opened, Polled};
 pub use crate::checkpoint::recover::Recovered;
 use crate::checkpoint::segments::{Plain, RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
-use crate::comm::collect::broadcast;
+use crate::comm::collect::{all_max, broadcast};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm, CommError};
+use crate::time_limit::now_unix;
+pub use due::Due;
+use due::{Limits, Measured};
 
 /// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;
@@ -47,11 +56,14 @@ pub struct Options {
     /// The memory that outlives the processes: System V segments, unless one opens another
     /// [`StoreKind`].
     pub store: Box<dyn Store + Send + Sync>,
-    /// Mean time between failures of the whole job, from which [`Saved::is_due`] follows.
+    /// Mean time between failures of the whole job, from which [`Saved::due`] follows.
     pub mtbf_seconds: f64,
-    /// Everything else: the size of groups, the code, what to do with what is found, levels of
-    /// images. [`open`] sets host, node, clock and random number, and the failure domain where none
-    /// is named.
+    /// The end of the job's time, in seconds since 1970; that of rank 0 counts.
+    pub end_unix: Option<f64>,
+    /// Levels of images, for losses that memory does not survive.
+    pub levels: Levels,
+    /// Everything else: the size of groups, the code, what to do with what is found. [`open`] sets
+    /// host, node, clock, random number and levels, and the failure domain where none is named.
     pub config: Config,
     /// Called at each step of the protocol; for fault injection.
     pub hook: Arc<dyn Hook>,
@@ -67,7 +79,8 @@ impl Options {
         let application = application.to_owned();
         let config = Config { application, ..Config::new(run_id, CodecKind::Xor) };
         let store = StoreKind::SysV { huge_pages: false }.open();
-        Self { store, mtbf_seconds: 86400.0, config, hook: Arc::new(NoHook) }
+        let (levels, hook) = (Levels::default(), Arc::new(NoHook));
+        Self { store, mtbf_seconds: 86400.0, end_unix: None, levels, config, hook }
     }
 
     /// Each group survives the loss of `parities` ranks, which are half of the group at most.
@@ -123,16 +136,37 @@ pub fn open<'a, C: Comm>(
         what: format!("looking at the store of rank {}", comm.rank()),
         source,
     };
-    let config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
+    let mut config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
+    open_levels(comm, options, &mut config)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
     match Checkpointer::open(comm, memory, config, &shapes, hook.clone())? {
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
-            let (regions, taken) = (regions.to_vec(), None);
-            Ok(Next::Compute(Saved { checkpointer, options, regions, recovered, taken }))
+            let (regions, measured) = (regions.to_vec(), Measured::default());
+            let under_way = None;
+            Ok(Next::Compute(Saved {
+                checkpointer,
+                options,
+                regions,
+                recovered,
+                measured,
+                under_way,
+            }))
         }
         Opened::Finished(run) => Ok(Next::Report(Ended { run, options })),
     }
+}
+
+/// Opens the levels of images.
+fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Result<()> {
+    // Nobody else can guess it, and all ranks have the same.
+    let mut number = [RandomState::new().hash_one(0)];
+    broadcast(comm, &mut number, 0)?;
+    let levels = options.levels.0.iter();
+    let run = &options.config.run_id;
+    // The threads of the application are not known: one is the cautious number.
+    config.levels.extend(levels.map(|level| level.open(run, 0, number[0], 1, true)));
+    Ok(())
 }
 
 /// The regions of a rank, and their checkpoints.
@@ -141,8 +175,9 @@ pub struct Saved<'a, C: Comm> {
     options: &'a Options,
     regions: Vec<Region>,
     recovered: Option<Recovered>,
-    /// When the last checkpoint of this start was complete, and the seconds that it took.
-    taken: Option<(Instant, f64)>,
+    measured: Measured,
+    /// The seconds so far of the checkpoint that has begun, if one has.
+    under_way: Option<f64>,
 }
 
 impl<'a, C: Comm> Saved<'a, C> {
@@ -191,20 +226,38 @@ impl<'a, C: Comm> Saved<'a, C> {
         bytes.map(bytemuck::cast_slice_mut)
     }
 
-    /// Whether it is time for a checkpoint, the same on all ranks: at once in each start, to
-    /// measure what one takes, then at the interval that loses least, `sqrt(2 M d)` for checkpoints
-    /// of d seconds and a mean time between failures of M (Young, 1974). Collective.
+    /// Whether it is time for a checkpoint: see [`Saved::due`].
     ///
     /// # Errors
     /// A rank died.
-    pub fn is_due(&self) -> Result<bool> {
-        let is_over = self.taken.is_none_or(|(since, took_seconds)| {
-            since.elapsed().as_secs_f64() >= young_seconds(self.options.mtbf_seconds, took_seconds)
-        });
+    pub fn is_due(&mut self) -> Result<bool> {
+        Ok(self.due()? != Due::No)
+    }
+
+    /// What is due, the same on all ranks: a checkpoint at once in each start, to measure what one
+    /// takes, then at the interval that loses least, `sqrt(2 M d)` for checkpoints of d seconds and
+    /// a mean time between failures of M (Young, 1974); the last one, with images on all levels,
+    /// while there is time for it and for half as much again. Collective.
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn due(&mut self) -> Result<Due> {
         // Clocks differ: that of rank 0 counts.
-        let mut is_due = [u8::from(is_over)];
-        broadcast(self.checkpointer.comm(), &mut is_due, 0)?;
-        Ok(is_due == [1])
+        let end_unix = self.options.end_unix.unwrap_or(f64::INFINITY);
+        let mut image_seconds = [self.checkpointer.seconds_of_images()];
+        all_max(self.checkpointer.comm(), &mut image_seconds)?;
+        let limits = Limits {
+            mtbf_seconds: self.options.mtbf_seconds,
+            seconds_left: end_unix - now_unix(),
+            image_seconds: image_seconds[0],
+        };
+        let mut due = [self.measured.due(Instant::now(), &limits).number()];
+        broadcast(self.checkpointer.comm(), &mut due, 0)?;
+        let due = Due::of(due[0]);
+        if due == Due::Last {
+            self.checkpointer.make_images_due();
+        }
+        Ok(due)
     }
 
     /// Saves all regions, and a small `state` that is the same on all ranks. Collective, at a point
@@ -215,9 +268,96 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// from the last one. [`CheckpointError::StateTooLarge`] with nothing done.
     pub fn checkpoint<S: Pod>(&mut self, state: &S) -> Result<Stats> {
         let (start, all) = (Instant::now(), vec![Active::ALL; self.regions.len()]);
+        self.learn();
         let stats = self.checkpointer.checkpoint(&all, bytemuck::bytes_of(state))?;
-        self.taken = Some((Instant::now(), start.elapsed().as_secs_f64()));
+        self.measured.note_taken(Instant::now(), start.elapsed().as_secs_f64());
         Ok(stats)
+    }
+
+    /// A start whose time is limited takes its first images at once, to measure what they take.
+    fn learn(&mut self) {
+        if self.options.end_unix.is_some() && !self.measured.has_taken() {
+            self.checkpointer.make_images_due();
+        }
+    }
+
+    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends. Collective,
+    /// at a point where no message of the application is under way.
+    ///
+    /// # Errors
+    /// A rank died.
+    ///
+    /// # Panics
+    /// When one has begun already.
+    ///
+    /// # Safety
+    /// From here until [`Saved::complete`] has returned nobody writes to the regions: this process
+    /// reads them, and other members of the group may read them in place. All may be read.
+    pub unsafe fn begin(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.learn();
+        self.checkpointer.begin(&vec![Active::ALL; self.regions.len()])?;
+        for region in 0..self.regions.len() {
+            // SAFETY: by this function's contract.
+            unsafe { self.checkpointer.ready(region, Active::NOTHING) };
+        }
+        self.under_way = Some(start.elapsed().as_secs_f64());
+        // The others learn that all is ready here, and need not wait for the next poll.
+        self.poll().map(drop)
+    }
+
+    /// Whether a checkpoint has begun and is not complete.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Encodes a piece of the checkpoint that has begun, or progresses its messages. Never waits
+    /// for other ranks. Returns whether nothing is left that this rank could do before
+    /// [`Saved::complete`].
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn poll(&mut self) -> Result<bool> {
+        let start = Instant::now();
+        let polled = self.checkpointer.poll()?;
+        if let Some(seconds) = &mut self.under_way {
+            *seconds += start.elapsed().as_secs_f64();
+        }
+        // The other encoders have their work in `complete`.
+        let in_parts = matches!(self.checkpointer.encoder(), Encoder::Direct | Encoder::Ring);
+        Ok(polled == Polled::Done || !in_parts)
+    }
+
+    /// Completes the checkpoint that has begun, with a small `state` that is the same on all ranks.
+    /// Collective.
+    ///
+    /// # Errors
+    /// As [`Saved::checkpoint`].
+    ///
+    /// # Panics
+    /// When none has begun.
+    pub fn complete<S: Pod>(&mut self, state: &S) -> Result<Stats> {
+        let start = Instant::now();
+        let before_seconds = self.under_way.expect("a checkpoint that has begun");
+        let stats = self.checkpointer.complete(bytemuck::bytes_of(state))?;
+        self.under_way = None;
+        let seconds = before_seconds + start.elapsed().as_secs_f64();
+        self.measured.note_taken(Instant::now(), seconds);
+        Ok(stats)
+    }
+
+    /// What each level has done on this rank.
+    pub fn levels(&self) -> Vec<LevelReport> {
+        self.checkpointer.level_reports()
+    }
+
+    /// Waits for the images that are being written. Returns, level by level, whether those of the
+    /// newest checkpoint are complete on all ranks. Collective.
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn finish_images(&mut self) -> Result<Vec<bool>> {
+        self.checkpointer.finish_images()
     }
 
     /// Ends the run and keeps its result, that of rank 0, so that no later start computes it again.
@@ -255,11 +395,12 @@ impl<C: Comm> Ended<'_, C> {
     /// # Errors
     /// A rank died, the system refuses, or images of a level cannot be removed.
     pub fn clear(self) -> Result<()> {
-        let Options { store, config, .. } = self.options;
+        let Options { store, config, levels, .. } = self.options;
         // No other start of the run begins before all of it is removed.
         let _hold = self.run.hold().cloned();
         let images_that_stay = self.run.clear()?;
         sweep(&**store, &config.run_id, 0).map_err(not_removed)?;
+        levels.close(&config.run_id);
         images_that_stay.into_iter().next().map_or(Ok(()), Err)
     }
 }
@@ -267,10 +408,6 @@ impl<C: Comm> Ended<'_, C> {
 fn not_removed(error: StoreError) -> CheckpointError {
     let source = std::io::Error::other(error);
     CheckpointError::Memory { what: "removing what is left of the run".into(), source }
-}
-
-fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> f64 {
-    (2.0 * mtbf_seconds * checkpoint_seconds).sqrt()
 }
 
 /// Runs an application on all ranks of an MPI job, and returns the exit code of this process.
@@ -428,7 +565,6 @@ mod tests {
         for due in due {
             assert_eq!(due.unwrap(), [true, false, true, true]);
         }
-        assert_eq!(young_seconds(5000.0, 1.0), 100.0);
     }
 
     proptest! {

@@ -6,14 +6,16 @@ mod mpirun;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use mpi::traits::Communicator as _;
 use mpirun::mpirun;
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::checkpoint::store::Files;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
-use skt_checkpoint::comm::Comm as _;
-use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::comm::mpi::{MpiComm, WatchedComm};
+use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _};
 
 /// What a rank does.
 const ROLE: &str = "SKT_TEST_CLIENT_ROLE";
@@ -38,6 +40,7 @@ fn as_a_rank() {
             assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(2)));
         }
         Ok("own-mpi") => own_mpi(),
+        Ok("fails-in-a-message") => fails_in_a_message(),
         _ => {}
     }
 }
@@ -64,6 +67,33 @@ fn own_mpi() {
     }
 }
 
+/// Rank 0 fails, and makes no more calls of MPI, when a part of its message has arrived: the wait of
+/// rank 1 for the rest ends when it is told.
+fn fails_in_a_message() {
+    let universe = mpi::initialize().expect("MPI");
+    let comm = MpiComm::duplicate_of(&universe.world()).expect("a duplicate");
+    let told = PathBuf::from(std::env::var_os(FOLDER).expect("a folder")).join("told");
+    const DOUBLES: usize = 8 << 20;
+    if comm.rank() == 0 {
+        let message = PageBuf::for_messages(DOUBLES).expect("memory");
+        let send = comm.isend(message.into(), 0..DOUBLES, 1, 1).expect("begun");
+        while !told.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        send.wait().expect("its receiver is there");
+        return;
+    }
+    while !comm.probe(0, 1).expect("a live sender") {}
+    let watched = WatchedComm::new(comm, Arc::new(|| Ok(Some("rank 0 has failed".to_owned()))));
+    let mut memory = vec![0; 8 * DOUBLES];
+    let ended = watched.recv_bytes(&mut memory, 0, 1);
+    assert!(matches!(ended, Err(CommError::Aborted(_))), "{ended:?}");
+    eprintln!("the wait has ended");
+    std::fs::write(told, "").expect("room");
+    // The message comes to its end, in memory that is nobody's.
+    drop(watched);
+}
+
 /// Exit code and output of a job of two such ranks.
 fn job(role: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -72,9 +102,12 @@ fn job(role: &str) -> (Option<i32>, String) {
     command.args(["--exact", "as_a_rank", "--nocapture"]);
     // A job that hangs is ended, by Open MPI and MPICH alike.
     command.env(ROLE, role).env(FOLDER, folder.path()).env("MPIEXEC_TIMEOUT", "180");
+    // A receiver does not read the sender's memory by itself.
+    command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     let output = command.output().expect("mpirun");
     let text = [output.stdout, output.stderr].concat();
-    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+    let left = folder.path().read_dir().expect("a folder").map(|file| file.unwrap().file_name());
+    assert_eq!(left.filter(|name| name != "told").count(), 0);
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -96,5 +129,12 @@ fn what_all_ranks_refuse_is_told_once() {
 fn a_code_may_initialise_mpi_itself() {
     let (code, text) = job("own-mpi");
     assert!(text.contains("checkpoints beside a communicator of its own"), "{text}");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn a_rank_that_fails_within_a_message_is_not_waited_for() {
+    let (code, text) = job("fails-in-a-message");
+    assert!(text.contains("the wait has ended"), "{text}");
     assert_eq!(code, Some(0), "{text}");
 }

@@ -1,5 +1,8 @@
 //! Quantities in units that people read.
 
+use std::error::Error;
+use std::fmt;
+
 /// Formats bytes with a binary prefix and three or four digits: `512 B`, `12.3 GiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -34,6 +37,44 @@ pub fn parse_bytes_per_second(text: &str) -> Option<f64> {
         UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)))?;
     let rate = number.trim().parse::<f64>().ok()? * bytes;
     (rate.is_finite() && rate > 0.0).then_some(rate)
+}
+
+/// Text that is no quantity of some kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadQuantity {
+    text: String,
+    legal: &'static str,
+}
+
+impl BadQuantity {
+    /// `text` is none of what is `legal`: the kind of the quantity, and examples.
+    pub fn new(text: &str, legal: &'static str) -> Self {
+        Self { text: text.to_owned(), legal }
+    }
+}
+
+impl fmt::Display for BadQuantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no {}", self.text, self.legal)
+    }
+}
+
+impl Error for BadQuantity {}
+
+/// Parses seconds from texts such as `90`, `90s`, `10min`, `24h`, `3d`.
+///
+/// # Errors
+/// When the text is no time, or not above zero.
+pub fn parse_seconds(text: &str) -> Result<f64, BadQuantity> {
+    const UNITS: [(&str, f64); 6] =
+        [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
+    let bad = || BadQuantity::new(text, "time: say 90s, 10min, 24h or 3d");
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, seconds)| Some((text.strip_suffix(name)?, *seconds)))
+        .unwrap_or((text, 1.0));
+    let seconds = number.trim().parse::<f64>().map_err(|_| bad())? * unit;
+    if seconds.is_finite() && seconds > 0.0 { Ok(seconds) } else { Err(bad()) }
 }
 
 /// Formats a rate given in Gflop/s, with the prefix that keeps it short.
@@ -102,6 +143,17 @@ mod tests {
             ["", "200", "200MB", "200mb/s", "/s", "MB/s", "0MB/s", "-1MB/s", "infMB/s", "nanMB/s"];
         for text in none {
             assert_eq!(parse_bytes_per_second(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_read_with_their_unit() {
+        for (text, seconds) in [("10min", 600.0), ("1.5h", 5400.0), ("90", 90.0), ("250ms", 0.25)] {
+            assert_eq!(parse_seconds(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "0", "-1s", "1 week", "nan", "inf", "1e999"] {
+            let bad = parse_seconds(text).expect_err(text).to_string();
+            assert_eq!(bad, format!("`{text}` is no time: say 90s, 10min, 24h or 3d"));
         }
     }
 

@@ -10,21 +10,14 @@
 //!  |--- panels ----|-- checkpoint, images --|-- spare --|
 //! ```
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
-use serde::{Deserialize, Serialize};
 
-use super::every::{BadInterval, parse_seconds};
-use super::levels::{LevelSettings, Levels};
+use super::{LevelSettings, Levels};
 use crate::hpl::pgesv::SolveError;
 use crate::machine::grace;
-use crate::report::clock::now_unix;
 
-/// Slurm's variable for the end of the allocation, in seconds since 1970.
-pub const SLURM_END: &str = "SLURM_JOB_END_TIME";
 /// Checkpoints and images may take this many times as long as the last ones.
 const SPARE: f64 = 1.5;
 /// A run continues to its end if the rest is predicted to take less than the time left, divided by
@@ -37,89 +30,6 @@ const LEARN: f64 = 1.0 / 8.0;
 
 /// Whether SIGUSR1 has arrived.
 static ASKED: AtomicBool = AtomicBool::new(false);
-
-/// The time that a user gives a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub enum TimeLimit {
-    /// The run has until the end of the Slurm job, if there is one.
-    #[default]
-    Auto,
-    /// The run has as much time as it needs.
-    Never,
-    /// The run has this many seconds from the start of the job.
-    Seconds(f64),
-    /// The run has until this time, in seconds since 1970.
-    At(f64),
-    /// The end that rank 0 has determined for all ranks ([`TimeLimit::settled`]).
-    Until {
-        /// The end, in seconds since 1970.
-        end_unix: f64,
-        /// Seconds from the beginning of the job to the end.
-        seconds: f64,
-    },
-}
-
-impl FromStr for TimeLimit {
-    type Err = BadInterval;
-
-    fn from_str(text: &str) -> Result<Self, BadInterval> {
-        let at = text.strip_prefix('@').and_then(|text| text.parse().ok());
-        match (text, at) {
-            ("auto", _) => Ok(Self::Auto),
-            ("never", _) => Ok(Self::Never),
-            (_, Some(at)) if f64::is_finite(at) && at >= 0.0 => Ok(Self::At(at)),
-            _ => parse_seconds(text).map(Self::Seconds),
-        }
-    }
-}
-
-impl fmt::Display for TimeLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Never => f.write_str("never"),
-            Self::Seconds(seconds) => write!(f, "{seconds}s"),
-            Self::At(at) | Self::Until { end_unix: at, .. } => write!(f, "@{at}"),
-        }
-    }
-}
-
-impl TimeLimit {
-    /// The end of the time of a job that began at `begun`, in seconds since 1970. `slurm` is the
-    /// value of [`SLURM_END`].
-    pub fn end_unix(self, begun: f64, slurm: Option<&str>) -> Option<f64> {
-        match self {
-            Self::Auto => slurm?.trim().parse().ok().filter(|end: &f64| end.is_finite()),
-            Self::Never => None,
-            Self::Seconds(seconds) => Some(begun + seconds),
-            Self::At(at) | Self::Until { end_unix: at, .. } => Some(at),
-        }
-    }
-
-    /// Determines the end on rank 0 of a job that begins now, from its clock and its environment.
-    /// All ranks use the result.
-    pub fn settled(self) -> Self {
-        let now = now_unix();
-        let end = self.end_unix(now, std::env::var(SLURM_END).ok().as_deref());
-        end.map_or(Self::Never, |end_unix| Self::Until { end_unix, seconds: end_unix - now })
-    }
-
-    /// The end, in seconds since 1970, once it is settled.
-    pub fn end(self) -> Option<f64> {
-        match self {
-            Self::Until { end_unix, .. } => Some(end_unix),
-            _ => None,
-        }
-    }
-
-    /// Seconds from the beginning of the job to the end, once it is settled.
-    pub fn seconds(self) -> Option<f64> {
-        match self {
-            Self::Until { seconds, .. } => Some(seconds),
-            _ => None,
-        }
-    }
-}
 
 extern "C" fn note(_: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
@@ -220,33 +130,6 @@ fn kept_words(levels: &[(String, bool)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_are_read() {
-        for (text, want) in [
-            ("auto", TimeLimit::Auto),
-            ("never", TimeLimit::Never),
-            ("2h", TimeLimit::Seconds(7200.0)),
-            ("@1764028800", TimeLimit::At(1_764_028_800.0)),
-        ] {
-            assert_eq!(text.parse(), Ok(want), "{text}");
-            assert_eq!(want.to_string().parse(), Ok(want), "{text}");
-        }
-        for text in ["", "@", "@x", "@inf", "@-1", "0", "-1h", "soon"] {
-            assert!(text.parse::<TimeLimit>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn slurm_says_when_a_job_ends_unless_the_user_does() {
-        let end = |limit: TimeLimit, slurm| limit.end_unix(1000.0, slurm);
-        assert_eq!(end(TimeLimit::Auto, Some("5000")), Some(5000.0));
-        assert_eq!(end(TimeLimit::Auto, Some("soon")), None);
-        assert_eq!(end(TimeLimit::Auto, None), None);
-        assert_eq!(end(TimeLimit::Never, Some("5000")), None);
-        assert_eq!(end(TimeLimit::Seconds(60.0), Some("5000")), Some(1060.0));
-        assert_eq!(end(TimeLimit::At(2000.0), Some("5000")), Some(2000.0));
-    }
 
     /// A run of a terabyte a rank: steps of 35 s, images of 15 minutes, 10 hours of work, 2 hours
     /// of time. It completes what it begins, if nothing takes half as long again as before.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::units::{BadQuantity, parse_seconds};
 
 /// The interval between checkpoints that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -20,35 +21,14 @@ pub enum Every {
     Never,
 }
 
-/// A text that is no time or no interval.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no {1}")]
-pub struct BadInterval(String, &'static str);
-
-/// Parses seconds from texts such as `90`, `90s`, `10min`, `24h`, `3d`.
-///
-/// # Errors
-/// When the text is no time, or not above zero.
-pub fn parse_seconds(text: &str) -> Result<f64, BadInterval> {
-    const UNITS: [(&str, f64); 6] =
-        [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
-    let bad = || BadInterval(text.to_owned(), "time: say 90s, 10min, 24h or 3d");
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|(name, seconds)| Some((text.strip_suffix(name)?, *seconds)))
-        .unwrap_or((text, 1.0));
-    let seconds = number.trim().parse::<f64>().map_err(|_| bad())? * unit;
-    if seconds.is_finite() && seconds > 0.0 { Ok(seconds) } else { Err(bad()) }
-}
-
 impl FromStr for Every {
-    type Err = BadInterval;
+    type Err = BadQuantity;
 
-    fn from_str(text: &str) -> Result<Self, BadInterval> {
+    fn from_str(text: &str) -> Result<Self, BadQuantity> {
         let bad = || {
             let legal =
                 "interval: say auto, never, a time (10min), or panels (20p; 20p! takes each)";
-            BadInterval(text.to_owned(), legal)
+            BadQuantity::new(text, legal)
         };
         let panels = |text: &str| match text.parse() {
             Ok(panels @ 1..) => Ok(panels),

@@ -1,33 +1,21 @@
 //! The images of a run on its levels: opens them for a test, looks for them, and removes them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::levels::LevelSettings;
+use super::LevelSettings;
 use super::settings::Settings;
-use crate::checkpoint::level::folder::{
-    Folder, close_folders, remove_images_of, tests_with_images,
-};
-use crate::checkpoint::level::{Disk, Level, Unopened};
+use crate::checkpoint::level::Level;
+use crate::checkpoint::level::folder::{remove_images_of, tests_with_images};
 use crate::checkpoint::methods::Method;
 
 impl Settings {
-    /// Opens the levels for test `test` of the run, on a rank of `threads` threads. A folder that
-    /// cannot be opened is treated as a disk that fails.
+    /// Opens the levels for test `test` of the run, on a rank of `threads` threads.
     pub fn open_levels(&self, test: usize, threads: usize) -> Vec<Level> {
+        // With `abft` the rank itself writes, and waits as long; a helper core does not belong to
+        // the solver.
+        let shares = self.method != Method::Abft && self.helper_cores == 0;
         let open = |level: &LevelSettings| {
-            let opened = Folder::open(&level.folder, &self.run_id, test, self.folder_number);
-            let disk: Arc<dyn Disk> = match opened {
-                Ok(disk) => Arc::new(disk),
-                Err(source) => Arc::new(Unopened(source)),
-            };
-            let name = level.name();
-            let &LevelSettings { reach, keep, when_busy, max_bytes_per_second, .. } = level;
-            // With `abft` the rank itself writes, and waits as long; a helper core does not belong
-            // to the solver.
-            let shares = self.method != Method::Abft && self.helper_cores == 0;
-            let every = level.images_every(threads, shares);
-            Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second }
+            level.open(&self.run_id, test, self.folder_number, threads, shares)
         };
         self.levels.0.iter().map(open).collect()
     }
@@ -77,10 +65,7 @@ impl Settings {
 
     /// Removes the folders of the run, which are empty.
     pub fn close_levels(&self) {
-        for level in &self.levels.0 {
-            // Levels that cannot be read now were reported when images were removed.
-            let _ = close_folders(&level.folder, &self.run_id);
-        }
+        self.levels.close(&self.run_id);
     }
 }
 
@@ -88,9 +73,11 @@ impl Settings {
 mod tests {
     use std::path::Path;
 
-    use super::super::levels::Levels;
+    use super::super::Levels;
     use super::*;
+    use crate::checkpoint::level::folder::Folder;
     use crate::checkpoint::level::{ImageCost, ImagesEvery};
+    use crate::model::levels::Level as Planned;
 
     /// Where the writer has cores of its own, the time that it takes on them is no cost.
     #[test]
@@ -110,6 +97,27 @@ mod tests {
         assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
         // The rank itself writes, and waits as long.
         assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
+    }
+
+    /// A run takes images at the interval that `skt-hpl plan` counts on.
+    #[test]
+    fn the_interval_is_the_best_period_of_the_model() {
+        let level: Levels = "local:/x,mtbf=1d".parse().expect("legal");
+        let settings = Settings { levels: level, ..Settings::new("model") };
+        for (wait_seconds, cpu_seconds, write_seconds) in
+            [(2.0, 3.0, 1.0), (0.0, 0.0, 7.0), (0.5, 0.0, 1e5)]
+        {
+            let opened = settings.open_levels(0, 2);
+            let ImagesEvery::Cost(interval_of) = &opened[0].every else { panic!("{opened:?}") };
+            let planned = Planned {
+                cost_seconds: wait_seconds + cpu_seconds / 2.0,
+                write_seconds,
+                outage_seconds: 0.0,
+                mtbf_seconds: 86400.0,
+            };
+            let taken = interval_of(&ImageCost { write_seconds, wait_seconds, cpu_seconds });
+            assert_eq!(taken, planned.best_period_seconds().expect("legal"));
+        }
     }
 
     /// What a start does about it is decided when all ranks know.

@@ -28,26 +28,28 @@ mod wrong;
 
 use crate::checkpoint::parameters::{FORMAT, FORMAT_NAME};
 
+pub use crate::checkpoint::level::settings::{
+    IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options,
+};
 pub use crate::checkpoint::segments::role::is_mark;
 pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use app::NodeCheckpointer;
 pub use beginning::Beginning;
 pub use clock::{Clock, Reading};
-pub use deadline::TimeLimit;
-pub use every::{Every, parse_seconds};
+pub use every::Every;
 pub use guard::{
     Done, Opened, Protected, RankInRun, Surroundings, guessed_schedule, header_layout, open,
 };
 pub use history::History;
 pub use inject::{Inject, Target, What};
 pub use interval::{Outlook, Schedule, daly_interval_seconds, panel_flops};
-pub use levels::{IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
 pub use segments::{
     TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
 };
 pub use settings::Settings;
+pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
     memory_split, memory_words, process_rows, segment_bytes, segment_layout, smallest_group,

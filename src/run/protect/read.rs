@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use skt_terms::shown::shown;
+use skt_terms::units::parse_seconds;
 
-use super::every::parse_seconds;
-use super::levels::{LevelSettings, Levels};
 use super::settings::Settings;
-use super::{OnLoss, Overlap, Region};
+use super::{LevelSettings, Levels, OnLoss, Overlap, Region};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::encode::Encoder;
@@ -309,7 +308,7 @@ mod tests {
     use crate::config::toml::write_checkpoint;
     use crate::config::{Checked, Format, parse};
     use crate::run::protect::Region;
-    use crate::run::protect::deadline::TimeLimit;
+    use crate::run::protect::TimeLimit;
     use crate::run::protect::every::Every;
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use skt_checkpoint::time_limit::TimeLimit;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 
-use super::deadline::TimeLimit;
+use super::Levels;
 use super::every::Every;
 use super::inject::Inject;
-use super::levels::Levels;
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;

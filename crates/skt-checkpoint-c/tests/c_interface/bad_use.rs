@@ -52,7 +52,10 @@ fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
     let folder = tempfile::tempdir().expect("a folder");
     let run = run_of(name);
     let mut command = mpirun(RANKS);
-    command.arg(program()).arg(name).arg(folder.path().join("file")).stdin(Stdio::null());
+    // A case makes a file of its name, or has images there.
+    let argument =
+        if name == "levels" { folder.path().to_owned() } else { folder.path().join("file") };
+    command.arg(program()).arg(name).arg(argument).stdin(Stdio::null());
     command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
     let output = command.output().expect("mpirun");
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -86,7 +89,13 @@ fn all_calls(code: Code, text: &'static str) -> Vec<Said> {
         "skt_unprotect(1)",
         "skt_restore()",
         "skt_checkpoint()",
+        "skt_checkpoint_begin()",
+        "skt_checkpoint_test(&due)",
+        "skt_checkpoint_wait()",
         "skt_due(&due)",
+        "skt_time_left(&seconds)",
+        "skt_image(0, &found)",
+        "skt_images_wait()",
         "skt_finalize(1)",
     ]
     .map(|call| (call, code, text))
@@ -167,6 +176,14 @@ fn null_and_nothing() {
             ("skt_alloc(1, 1, 8, NULL)", Argument, "the place for the answer is null"),
             ("skt_protect(1, NULL, 1, 8)", Argument, "the memory of region 1 is null"),
             ("skt_due(NULL)", Argument, "the place for the answer is null"),
+            ("skt_time_left(NULL)", Argument, "the place for the answer is null"),
+            ("skt_image(0, NULL)", Argument, "the place for the answer is null"),
+            ("skt_checkpoint_test(NULL)", Argument, "the place for the answer is null"),
+            (
+                "skt_options_init(NULL, sizeof(skt_options))",
+                Argument,
+                "the place for the options is null",
+            ),
             ("skt_protect(1, numbers, 0, 8)", Argument, "region 1 of 0 x 8 bytes"),
             ("skt_protect(1, numbers, 8, 0)", Argument, "region 1 of 8 x 0 bytes"),
             (
@@ -255,8 +272,85 @@ fn other_sizes_after_a_restart() {
 }
 
 #[test]
-fn a_checkpoint_is_due_at_once_and_then_after_the_interval() {
+fn a_checkpoint_is_due_at_once_and_then_after_the_interval_and_before_the_end() {
     case("due", |_| Vec::new());
+}
+
+#[test]
+fn a_checkpoint_that_has_begun_is_of_its_beginning() {
+    // In the others' memory, by messages, and with an encoder that does all in the end.
+    for name in ["overlap", "overlap-ring", "overlap-tree"] {
+        overlap(name);
+    }
+}
+
+#[track_caller]
+fn overlap(name: &str) {
+    let left = segments_after(name, |_| {
+        let none = "no checkpoint is under way; call skt_checkpoint_begin first";
+        let one = "a checkpoint is under way; call skt_checkpoint_wait first";
+        let written = "rank 1: region 1 of skt_alloc was written to between skt_checkpoint_begin";
+        vec![
+            ("skt_checkpoint_test(&done)", Order, none),
+            ("skt_checkpoint_wait()", Order, none),
+            ("skt_checkpoint_begin()", Order, "rank 0: skt_checkpoint_begin: nothing is protected"),
+            ("skt_checkpoint()", Order, one),
+            ("skt_checkpoint_begin()", Order, one),
+            ("skt_images_wait()", Order, one),
+            ("skt_finalize(1)", Order, one),
+            ("skt_checkpoint_wait()", Order, none),
+            ("skt_alloc(3, 10, 8, &memory)", Order, one),
+            ("skt_checkpoint_wait()", Order, one),
+            ("skt_checkpoint_wait()", Differs, written),
+            ("skt_finalize(0)", Differs, written),
+        ]
+    });
+    assert_eq!(left, RANKS, "the next start continues");
+}
+
+#[test]
+fn memory_that_is_asked_for_before_a_restore_leaves_room_for_it() {
+    case("alloc-first", |_| {
+        let told = "region 4 of 30000 x 8 bytes does not fit: skt_init was told 8000 bytes";
+        vec![("skt_alloc(4, 30000, 8, &memory)", Space, told), ("skt_finalize(1)", Space, told)]
+    });
+}
+
+#[test]
+fn levels_that_are_none_or_fail() {
+    case("levels", |rank| {
+        let call = |options| match options {
+            0 => "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"levels = 'near:/x'\" : NULL)",
+            1 => "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"levels = 'local:/x'\" : NULL)",
+            _ => "skt_init(MPI_COMM_WORLD, 8000, \"levels = 'local:/nowhere/at/all'\")",
+        };
+        let failed = match rank {
+            1 => "The run continues without this level",
+            _ => "a write has failed on another rank. The run continues without this level",
+        };
+        vec![
+            (call(0), Code::Options, "rank 1: option levels: `near:/x`: `near` is neither local"),
+            (call(1), Code::Options, "the ranks have different levels (option levels)"),
+            (call(2), Refused, "leave it out of the option levels to do without what it has"),
+            ("skt_image(-1, &image)", Argument, "skt_image: level -1 of 1 (from 0 on)"),
+            ("skt_image(1, &image)", Argument, "skt_image: level 1 of 1 (from 0 on)"),
+            ("skt_image(0, &image)", Code::Level, failed),
+        ]
+    });
+}
+
+#[test]
+fn structs_of_options_mean_what_the_text_means() {
+    case("structs", |_| {
+        let init = "skt_init_options(MPI_COMM_WORLD, 8000, &options)";
+        vec![
+            (init, Code::Options, "call skt_options_init first"),
+            ("skt_options_init(&options, 8)", Argument, "8 bytes; pass sizeof(skt_options)"),
+            (init, Code::Options, "option parities: `-1`: legal: whole numbers from 1 to 127"),
+            (init, Code::Options, "option codec: `md5`: legal: xor, sum, reed-solomon"),
+            (init, Order, "skt_init_options: a run is open; call skt_finalize first"),
+        ]
+    });
 }
 
 /// Bytes of a rank's protected memory beside its regions: the table, and gaps between 256 regions.

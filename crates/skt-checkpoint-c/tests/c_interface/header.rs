@@ -31,15 +31,20 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let mut nm = Command::new("nm");
     let listed =
         succeeds(nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libskt-checkpoint.so")));
+    // Each has the version of the interface, so that a later one can change beside it.
+    let exported = listed.lines().map(|line| line.rsplit(' ').next().unwrap());
     let exported: BTreeSet<String> =
-        listed.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(exported, declared);
+        exported.filter(|&name| name != "SKT_1").map(str::to_owned).collect();
+    let versioned = declared.iter().map(|name| format!("{name}@@SKT_1")).collect();
+    assert_eq!(exported, versioned);
     assert!(declared.len() >= 16, "{declared:?}");
     let fortran = names(&source("fortran/skt.f90"), "name='", "'");
     assert!(fortran.is_subset(&declared), "{fortran:?}");
     // Fortran has calls of its own for what takes a communicator.
     let mut own = declared.clone();
-    own.retain(|name| !["skt_init", "skt_comm"].contains(&name.as_str()));
+    // A text does in Fortran what the struct does in C.
+    let not = ["skt_init", "skt_comm", "skt_options_init", "skt_init_options"];
+    own.retain(|name| !not.contains(&name.as_str()));
     assert_eq!(fortran, own);
 }
 
@@ -58,8 +63,11 @@ fn constants(text: &str, between: &str) -> BTreeMap<String, i32> {
 fn codes_are_the_same_in_all_three_languages() {
     let ours: BTreeMap<String, i32> =
         Code::ALL.iter().map(|&code| (code.name().to_owned(), code as i32)).collect();
-    assert_eq!(constants(&source("include/skt.h"), " = "), ours);
-    assert_eq!(constants(&source("fortran/skt.f90"), " = "), ours);
+    let due = [("SKT_NOT_DUE", 0), ("SKT_DUE_NOW", 1), ("SKT_DUE_LAST", 2)];
+    let due = due.map(|(name, number)| (name.to_owned(), number));
+    let all: BTreeMap<String, i32> = ours.into_iter().chain(due).collect();
+    assert_eq!(constants(&source("include/skt.h"), " = "), all);
+    assert_eq!(constants(&source("fortran/skt.f90"), " = "), all);
 }
 
 #[test]
@@ -98,6 +106,73 @@ fn the_header_is_clean_and_programs_link_to_both_libraries() {
     assert!(!told.contains("skt-checkpoint"), "{told}");
 }
 
+/// The clients too are clean with a second compiler.
+#[test]
+fn clients_are_clean_with_clang() {
+    for name in ["heat", "himeno"] {
+        let source = checkout().join("examples/c").join(name).with_extension("c");
+        compile_c(&source, &format!("{name}-clang"), "clang", &[]);
+    }
+}
+
+#[test]
+fn the_manual_page_has_each_call_with_its_text() {
+    let page = fs::read_to_string(prefix().join("share/man/man3/skt.3")).expect("a page");
+    let header = source("include/skt.h");
+    let code: String = header.split("*/").map(|part| part.split("/*").next().unwrap()).collect();
+    for name in names(&code, "", "(") {
+        let is_it = |line: &str| line.starts_with(".B ") && line.contains(&format!("{name}("));
+        assert!(page.lines().any(is_it), "{name}: {page}");
+    }
+    assert!(
+        page.starts_with(".TH SKT 3 ") && page.contains("\\-12\nA bug of this library."),
+        "{page}"
+    );
+}
+
+/// With CMake, linked to the shared library, to the archive, and from Fortran.
+#[test]
+fn cmake_finds_the_library() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = "cmake_minimum_required(VERSION 3.18)
+project(found C Fortran)
+find_package(skt-checkpoint 0.1 REQUIRED)
+add_executable(shared version.c)
+target_link_libraries(shared skt::checkpoint)
+add_executable(static version.c)
+target_link_libraries(static skt::checkpoint-static)
+add_executable(fortran version.f90)
+target_link_libraries(fortran skt::fortran)
+";
+    let c =
+        "#include <skt.h>\n#include <stdio.h>\nint main(void) { puts(skt_version()); return 0; }\n";
+    let fortran = "use skt\nprint '(a)', skt_version()\nend\n";
+    for (name, text) in [("CMakeLists.txt", project), ("version.c", c), ("version.f90", fortran)] {
+        fs::write(folder.path().join(name), text).expect("room");
+    }
+    let cmake = |arguments: &[&str]| {
+        let mut command = Command::new("cmake");
+        let found = command.args(arguments).env("CMAKE_PREFIX_PATH", prefix()).output();
+        let output = found.expect("cmake");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), said)
+    };
+    let (from, to) = (folder.path().display().to_string(), folder.path().join("built"));
+    let to = to.display().to_string();
+    for arguments in [&["-S", &from, "-B", &to][..], &["--build", &to]] {
+        let (is_done, said) = cmake(arguments);
+        assert!(is_done, "{said}");
+    }
+    for name in ["shared", "static", "fortran"] {
+        let told = succeeds(&mut Command::new(folder.path().join("built").join(name)));
+        assert_eq!(told.trim(), env!("CARGO_PKG_VERSION"), "{name}");
+    }
+    let other = project.replace("skt-checkpoint 0.1", "skt-checkpoint 0.2");
+    fs::write(folder.path().join("CMakeLists.txt"), other).expect("room");
+    let (is_done, said) = cmake(&["-S", &from, "-B", &(to + "2")]);
+    assert!(!is_done && said.contains("version: 0.1.0"), "another interface is refused: {said}");
+}
+
 /// With `mpi_f08` a communicator is a type; texts and logicals come over the border.
 #[test]
 fn the_module_works_with_mpi_f08() {
@@ -109,7 +184,9 @@ fn the_module_works_with_mpi_f08() {
    type(MPI_Comm) :: comm
    integer(c_size_t) :: bytes
    integer :: size
-   logical :: due
+   integer(c_int) :: due
+   real(c_double) :: left
+   logical :: done
    call MPI_Init()
    bytes = 0
    if (skt_init(MPI_COMM_WORLD%MPI_VAL, bytes, '') /= SKT_ERR_ARGUMENT) error stop 'no error'
@@ -119,7 +196,9 @@ fn the_module_works_with_mpi_f08() {
    if (skt_init(MPI_COMM_WORLD%MPI_VAL, bytes, 'mtbf_seconds = 100') /= SKT_SUCCESS) error stop 'init'
    if (skt_comm(comm%MPI_VAL) /= SKT_SUCCESS) error stop 'comm'
    call MPI_Comm_size(comm, size)
-   if (skt_due(due) /= SKT_SUCCESS .or. .not. due .or. size /= 2) error stop 'due'
+   if (skt_due(due) /= SKT_SUCCESS .or. due /= SKT_DUE_NOW .or. size /= 2) error stop 'due'
+   if (skt_time_left(left) /= SKT_SUCCESS .or. left < 1e9) error stop 'time'
+   if (skt_checkpoint_test(done) /= SKT_ERR_ORDER) error stop 'test'
    if (skt_finalize(.true.) /= SKT_SUCCESS) error stop 'finalize'
    call MPI_Finalize()
    print '(a)', skt_version()

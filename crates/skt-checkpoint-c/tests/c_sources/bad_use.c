@@ -1,9 +1,11 @@
 /* Wrong uses of the calls of skt.h. Each rank prints a line `CALL CODE TEXT` for each call that the
  * test looks at, after its rank. Argument: the name of the case. */
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <mpi.h>
@@ -38,6 +40,7 @@ static void all_calls(void) {
     int64_t found;
     size_t count, item;
     void *memory;
+    double seconds;
     int due;
     SAY(skt_comm(&comm));
     SAY(skt_found(&found));
@@ -47,7 +50,13 @@ static void all_calls(void) {
     SAY(skt_unprotect(1));
     SAY(skt_restore());
     SAY(skt_checkpoint());
+    SAY(skt_checkpoint_begin());
+    SAY(skt_checkpoint_test(&due));
+    SAY(skt_checkpoint_wait());
     SAY(skt_due(&due));
+    SAY(skt_time_left(&seconds));
+    SAY(skt_image(0, &found));
+    SAY(skt_images_wait());
     SAY(skt_finalize(1));
 }
 
@@ -62,6 +71,10 @@ static void nulls(void) {
     SAY(skt_alloc(1, 1, 8, NULL));
     SAY(skt_protect(1, NULL, 1, 8));
     SAY(skt_due(NULL));
+    SAY(skt_time_left(NULL));
+    SAY(skt_image(0, NULL));
+    SAY(skt_checkpoint_test(NULL));
+    SAY(skt_options_init(NULL, sizeof(skt_options)));
     SAY(skt_protect(1, numbers, 0, 8));
     SAY(skt_protect(1, numbers, 8, 0));
     SAY(skt_protect(1, numbers, (size_t)-1, 8));
@@ -160,13 +173,168 @@ static void sizes(void) {
 /* At once in each start, then not before the interval is over. */
 static void due(void) {
     int is_due = 0;
-    begin(8000, "mtbf_seconds = 1e9");
+    double left = 0;
+    begin(8000, "mtbf_seconds = 1e9\ntime_limit = 'never'");
     must(skt_protect(1, numbers, 10, 8));
+    must(skt_time_left(&left));
+    if (left != HUGE_VAL) exit(4);
     must(skt_due(&is_due));
-    if (is_due != 1) exit(4);
+    if (is_due != SKT_DUE_NOW) exit(4);
     must(skt_checkpoint());
     must(skt_due(&is_due));
-    if (is_due != 0) exit(4);
+    if (is_due != SKT_NOT_DUE) exit(4);
+    must(skt_finalize(1));
+    /* The clock of rank 0 counts. */
+    begin(8000, rank == 0 ? "time_limit = '1h'" : "time_limit = '1s'");
+    must(skt_protect(1, numbers, 10, 8));
+    must(skt_time_left(&left));
+    if (left > 3600 || left < 3000) exit(4);
+    must(skt_due(&is_due));
+    if (is_due != SKT_DUE_NOW) exit(4);
+    must(skt_finalize(1));
+    begin(8000, "time_limit = '@1000'");
+    must(skt_protect(1, numbers, 10, 8));
+    must(skt_due(&is_due));
+    if (is_due != SKT_DUE_LAST) exit(4);
+    must(skt_finalize(1));
+}
+
+/* A checkpoint has what the regions have when it begins; until it is complete the one before counts. */
+static void overlap(const char *options) {
+    double *ours;
+    void *memory;
+    int done = 0, is_due = 1;
+    int64_t found;
+    begin(8000, options);
+    SAY(skt_checkpoint_test(&done));
+    SAY(skt_checkpoint_wait());
+    SAY(skt_checkpoint_begin());
+    must(skt_alloc(1, 100, 8, &memory));
+    ours = memory;
+    must(skt_protect(2, numbers, 100, 8));
+    ours[99] = 1 + rank;
+    numbers[99] = 2 + rank;
+    must(skt_checkpoint());
+    ours[99] = 3 + rank;
+    numbers[99] = 4 + rank;
+    must(skt_checkpoint_begin());
+    for (int i = 0; i < 100; i++) numbers[i] = -1;
+    SAY(skt_checkpoint());
+    SAY(skt_checkpoint_begin());
+    SAY(skt_images_wait());
+    SAY(skt_finalize(1));
+    must(skt_due(&is_due));
+    if (is_due != SKT_NOT_DUE) exit(4);
+    /* The ranks need not test alike, and the program's memory may be another from here on. */
+    for (int i = 0; rank == 2 && i < 10; i++) must(skt_checkpoint_test(&done));
+    /* Others are in skt_checkpoint_wait, and do their part of it there. */
+    while (rank == 1 && !done) must(skt_checkpoint_test(&done));
+    must(skt_unprotect(2));
+    must(skt_protect(2, numbers + 100, 100, 8));
+    must(skt_checkpoint_wait());
+    SAY(skt_checkpoint_wait());
+    must(skt_finalize(0));
+
+    begin(8000, options);
+    must(skt_found(&found));
+    must(skt_alloc(1, 100, 8, &memory));
+    ours = memory;
+    must(skt_protect(2, numbers, 100, 8));
+    must(skt_restore());
+    if (found != 2 || ours[99] != 3 + rank || numbers[99] != 4 + rank) exit(4);
+    must(skt_checkpoint_begin());
+    SAY(skt_alloc(3, 10, 8, &memory));
+    SAY(skt_checkpoint_wait()); /* It tells of skt_alloc. */
+    /* What is there already is given again. */
+    must(skt_alloc(1, 100, 8, &memory));
+    must(skt_checkpoint_wait());
+    must(skt_checkpoint_begin());
+    if (rank == 1) ours[0] = 7;
+    SAY(skt_checkpoint_wait());
+    SAY(skt_finalize(0));
+}
+
+/* Memory of the library is asked for before the program's is restored, up to all there is. */
+static void alloc_first(void) {
+    void *memory;
+    begin(8000, NULL);
+    must(skt_alloc(1, 100, 8, &memory));
+    must(skt_protect(2, numbers, 450, 8));
+    numbers[449] = 5 + rank;
+    must(skt_checkpoint());
+    must(skt_finalize(0));
+    begin(8000, NULL);
+    numbers[449] = 0;
+    must(skt_alloc(3, 440, 8, &memory));
+    memset(memory, 7, 440 * 8);
+    must(skt_alloc(1, 100, 8, &memory));
+    must(skt_protect(2, numbers, 450, 8));
+    must(skt_restore());
+    if (numbers[449] != 5 + rank) exit(4);
+    must(skt_checkpoint());
+    SAY(skt_alloc(4, 30000, 8, &memory));
+    SAY(skt_finalize(1));
+    must(skt_finalize(1));
+}
+
+/* Levels that are none. file: a folder that exists. */
+static void levels(const char *folder) {
+    char text[500];
+    int64_t image = -1;
+    SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "levels = 'near:/x'" : NULL));
+    SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "levels = 'local:/x'" : NULL));
+    SAY(skt_init(MPI_COMM_WORLD, 8000, "levels = 'local:/nowhere/at/all'"));
+    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms'", folder);
+    begin(8000, text);
+    SAY(skt_image(-1, &image));
+    SAY(skt_image(1, &image));
+    must(skt_image(0, &image));
+    if (image != 0) exit(4);
+    must(skt_protect(1, numbers, 1000, 8));
+    usleep(10000); /* longer than `every` */
+    must(skt_checkpoint());
+    must(skt_images_wait());
+    must(skt_image(0, &image));
+    if (image != 1) exit(4);
+    /* From here on rank 1 can write no file of some length: its image fails, the run does not. */
+    if (rank == 1) {
+        struct rlimit limit = {4096, 4096};
+        setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    usleep(10000);
+    must(skt_checkpoint());
+    must(skt_images_wait());
+    SAY(skt_image(0, &image));
+    must(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
+/* The options as a struct. */
+static void structs(void) {
+    skt_options options;
+    int64_t found;
+    memset(&options, 0xff, sizeof options);
+    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
+    SAY(skt_options_init(&options, 8));
+    must(skt_options_init(&options, sizeof options));
+    options.parities = -1;
+    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
+    options.parities = 0;
+    options.codec = "md5";
+    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
+    must(skt_options_init(&options, sizeof options));
+    options.application = "struct";
+    must(skt_init_options(MPI_COMM_WORLD, 8000, &options));
+    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
+    must(skt_protect(1, numbers, 10, 8));
+    must(skt_checkpoint());
+    must(skt_finalize(0));
+    /* The same options as a text are the same run. */
+    begin(8000, "application = \"struct\"");
+    must(skt_found(&found));
+    if (found != 1) exit(4);
+    must(skt_finalize(1));
+    must(skt_init_options(MPI_COMM_WORLD, 8000, NULL));
     must(skt_finalize(1));
 }
 
@@ -249,6 +417,12 @@ static void run(const char *name, const char *argument) {
     else if (!strcmp(name, "kinds")) kinds();
     else if (!strcmp(name, "sizes")) sizes();
     else if (!strcmp(name, "due")) due();
+    else if (!strcmp(name, "overlap")) overlap(NULL);
+    else if (!strcmp(name, "overlap-ring")) overlap("encoder = 'ring'");
+    else if (!strcmp(name, "overlap-tree")) overlap("encoder = 'tree'");
+    else if (!strcmp(name, "alloc-first")) alloc_first();
+    else if (!strcmp(name, "levels")) levels(argument);
+    else if (!strcmp(name, "structs")) structs();
     else if (!strcmp(name, "ended")) SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
     else if (!strcmp(name, "late-1")) late(1);
     else if (!strcmp(name, "late-0")) late(0);

@@ -18,6 +18,7 @@ mod images;
 pub(super) mod look;
 mod ranks;
 pub(super) mod room;
+pub mod settings;
 mod shelf;
 mod source;
 mod writing;

@@ -42,10 +42,10 @@ impl WatchedComm {
 
     /// Starts to send a copy of `data`: the caller's memory is free again at once, also when the
     /// wait for the message is given up.
-    fn send_copy(&self, data: &[u8], dest: usize, tag: Tag) -> Result<CopySend> {
-        let mut send = CopySend { requests: Requests::default(), copy: data.to_vec() };
+    fn send_copy(&self, data: &[u8], dest: usize, tag: Tag) -> Result<CopiedMessage> {
+        let mut send = CopiedMessage { requests: Requests::default(), copy: data.to_vec() };
         let (copy, len) = (send.copy.as_ptr(), data.len());
-        // SAFETY: CopySend keeps the copy, which does not move, until the message is complete.
+        // SAFETY: CopiedMessage keeps the copy, which does not move, until the message is complete.
         unsafe { self.comm.post_send(copy, len, dest, tag, &mut send.requests)? };
         Ok(send)
     }
@@ -69,14 +69,14 @@ fn look(watch: &Watch) -> Result<()> {
     watch()?.map_or(Ok(()), |told| Err(CommError::Aborted(told)))
 }
 
-/// The message of a copy in progress. If it is dropped before, it leaks the copy, which MPI may
-/// still read.
-struct CopySend {
+/// A message in progress from or into memory of its own. If it is dropped before it is complete, it
+/// leaks this memory, which MPI may still read or write.
+struct CopiedMessage {
     requests: Requests,
     copy: Vec<u8>,
 }
 
-impl Drop for CopySend {
+impl Drop for CopiedMessage {
     fn drop(&mut self) {
         if ulfm::has_failed() {
             self.requests.drain();
@@ -140,9 +140,17 @@ impl Comm for WatchedComm {
     }
 
     fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
-        // No receive into the caller's memory is in progress while this waits.
-        self.await_message(source, tag)?;
-        self.comm.recv_bytes(data, source, tag)
+        // A sender may fail when a part of its message has arrived: this wait is given up then, and
+        // MPI may write to the message's memory later.
+        let len = data.len();
+        let mut message = CopiedMessage { requests: Requests::default(), copy: vec![0; len] };
+        let copy = message.copy.as_mut_ptr();
+        // SAFETY: CopiedMessage keeps the copy, which does not move and is not touched, until the
+        // message is complete.
+        unsafe { self.comm.post_recv(copy, len, source, tag, &mut message.requests)? };
+        poll(&self.watch, || message.requests.test())?;
+        data.copy_from_slice(&message.copy);
+        Ok(())
     }
 
     fn exchange_bytes(

@@ -73,10 +73,10 @@ impl Mpi {
 
     /// The interface of a launcher with this name.
     pub fn of_launcher(name: &str) -> Option<Self> {
-        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        if has(&["hydra", "mpich"]) {
+        let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
+        if begins(&["hydra"]) || name.ends_with(".hydra") || name.ends_with(".mpich") {
             Some(Mpich)
-        } else if has(&["orte", "prte", "openmpi", "ompi"]) {
+        } else if begins(&["orte", "prte", "ompi"]) || name.ends_with(".openmpi") {
             Some(Openmpi)
         } else {
             None
@@ -161,6 +161,7 @@ mod tests {
             ("hydra_pmi_proxy", Some(Mpich)),
             ("mpirun", None),
             ("slurmstepd", None),
+            ("reporter", None),
         ] {
             assert_eq!(Mpi::of_launcher(name), mpi, "{name}");
         }

@@ -52,13 +52,12 @@ def notices(inputs):
         for file in files:
             add(open(os.path.join(folder, file), errors="replace").read(), what)
         if not files:
-            add("The package has no file with the text of its licence.", what)
+            add("Its texts are among those above and below.", what)
     add(open(f"{inputs}/trixie/usr/share/doc/libopenblas-pthread-dev/copyright").read(), "OpenBLAS")
-    for part, what in [("", "compiler-rt of zig"), ("lib/libunwind/", "libunwind of LLVM"),
-                       ("lib/libc/glibc/", "start-up code of glibc")]:
-        [file] = glob.glob(f"{inputs}/python/lib/*/site-packages/ziglang-*/licenses/ziglang/{part}LICENSE*")
-        add(open(file).read(), what)
-    print("The programs of this package are linked from skt-hpl and from the following.")
+    [file] = glob.glob(f"{inputs}/python/lib/*/site-packages/ziglang-*/licenses/ziglang/lib/libc/glibc/LICENSES")
+    add(open(file).read(), "start-up code of glibc")
+    print("The programs of this package are linked from skt-hpl, from Rust's standard library (MIT OR\n"
+          "Apache-2.0, https://www.rust-lang.org), and from the following.")
     for text, of in sorted(texts.items(), key=lambda item: item[1]):
         print("\n" + "=" * 80 + "\n" + "\n".join(of) + "\n\n" + text)
 

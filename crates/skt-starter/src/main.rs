@@ -17,12 +17,17 @@ use choice::Mpi;
 
 /// Bad input or environment, as the program itself reports it.
 const BAD_INPUT: u8 = 2;
+/// The variables with a rank's number on its node: one rank of a node reports an error.
+const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
 
 fn main() -> ExitCode {
     match start() {
         Ok(never) => match never {},
         Err(why) => {
-            eprintln!("error: {why}");
+            let is_other = |name: &&str| env::var(name).is_ok_and(|rank| rank != "0");
+            if !LOCAL_RANKS.iter().any(is_other) {
+                eprintln!("error: {why}");
+            }
             ExitCode::from(BAD_INPUT)
         }
     }

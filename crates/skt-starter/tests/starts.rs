@@ -98,6 +98,9 @@ fn what_is_missing_is_named() {
     for words in ["libmpi.so.12", "MPI_LOCALRANKID", "remedy: "] {
         assert!(said.contains(words), "{said}");
     }
+    let other = [("MPI_LOCALRANKID", "1"), launched[1]];
+    let output = package.call("/dev/null", &other);
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(2), &b""[..]));
     let told = [("SKT_HPL_MPI", "openmpi"), launched[0], launched[1]];
     assert!(package.call("/dev/null", &told).status.success());
 }

@@ -2,7 +2,7 @@
 //!
 //! `SKT_HPL_BLAS` names the libraries (separated by commas, e.g. `mkl_rt` or `blis`),
 //! `SKT_HPL_BLAS_DIR` the folder that has them. Without them, the OpenBLAS that `pkg-config` finds
-//! is linked, else plain `-lopenblas`.
+//! is linked, else plain `-lopenblas`. `static=openblas` makes OpenBLAS a part of the program.
 
 use std::env;
 use std::process::Command;
@@ -22,6 +22,10 @@ fn main() {
         Ok(names) => {
             let mut as_given = String::from("-Wl,--push-state,--no-as-needed");
             for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+                if let Some(name) = name.strip_prefix("static=") {
+                    link_statically(name);
+                    continue;
+                }
                 println!("cargo:rustc-link-lib=dylib={name}");
                 as_given += &format!(",-l{name}");
             }
@@ -34,6 +38,26 @@ fn main() {
                 println!("cargo:rustc-link-lib=dylib=openblas");
             }
         }
+    }
+}
+
+/// The functions by which the program knows OpenBLAS and sets its threads
+/// (src/machine/environment/blas.rs), and the one by which it finds the library's file.
+const LOOKED_UP: [&str; 5] = [
+    "dgemm_",
+    "openblas_get_config",
+    "openblas_get_corename",
+    "openblas_get_num_threads",
+    "openblas_set_num_threads",
+];
+
+/// Links a static library. The program looks some of its functions up by name: these must be
+/// linked although nothing calls them, and be visible as those of a shared library are.
+fn link_statically(name: &str) {
+    println!("cargo:rustc-link-lib=static:-bundle={name}");
+    for function in LOOKED_UP {
+        println!("cargo:rustc-link-arg-bins=-Wl,--undefined={function}");
+        println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={function}");
     }
 }
 

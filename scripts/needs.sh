@@ -1,6 +1,6 @@
 # What building and running needs, and how to get it. The scripts beside it source this file and
 # call `needs build` before a build, `needs test` before the tests, `needs launchers` before the
-# tests with MPICH and Slurm, and `needs fresh` before test-fresh.
+# tests with MPICH and Slurm, `needs fresh` before test-fresh, and `needs package` before package.
 #
 # It tests what is there instead of asking for packages, so that a site's own MPI, BLAS or Rust is
 # left alone. It installs the rest with apt-get, as root or through sudo, and says so before.
@@ -214,17 +214,29 @@ mpi_packages() {
     esac
 }
 
-build_packages() {
+compiler_packages() {
     have cc || echo gcc
     have_cc || echo libc6-dev
-    mpi_packages || return
-    have_blas || wants libopenblas-dev SKT_HPL_BLAS || return
     have_libclang || wants libclang-dev LIBCLANG_PATH || return
     have_rust || have curl || echo curl
     # The roots by which cargo knows the registry, if it has to ask there.
     grep -qs CERTIFICATE /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
         /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem "${SSL_CERT_FILE:-/dev/null}" ||
         { have_rust && cargo fetch --locked --offline >/dev/null 2>&1; } || echo ca-certificates
+}
+
+build_packages() {
+    compiler_packages || return
+    mpi_packages || return
+    have_blas || wants libopenblas-dev SKT_HPL_BLAS
+}
+
+# MPI and BLAS are among what scripts/package fetches.
+package_packages() {
+    compiler_packages || return
+    have git || echo git
+    python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
+    have dpkg || echo dpkg
 }
 
 test_packages() {
@@ -262,6 +274,7 @@ missing_packages() {
     test) build_packages && test_packages ;;
     launchers) build_packages && test_packages && launcher_packages ;;
     fresh) fresh_packages ;;
+    package) package_packages ;;
     esac
 }
 
@@ -318,7 +331,7 @@ install_lints() {
     rustup component add rustfmt clippy
 }
 
-# needs build|test|launchers|fresh
+# needs build|test|launchers|fresh|package
 needs() {
     local packages installed=
     packages=$(missing_packages "$1") || return

@@ -15,6 +15,7 @@ use crate::checkpoint::methods::Method;
 use crate::config::launch::{LAUNCH, RANKS_MAX, WATCH};
 use crate::config::value::{Row, Value};
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
+use crate::machine::program;
 use crate::machine::starter::Starter;
 use crate::report::clock::now_unix;
 use crate::report::output;
@@ -252,7 +253,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         ranks,
         threads: checked.spec.threads,
         helper_cores: settings.helper_cores,
-        program_file: std::env::current_exe()
+        program_file: program::file()
             .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
         command: args.command.clone(),
         is_protected: settings.method_for(ranks) != Method::None,

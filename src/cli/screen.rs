@@ -15,6 +15,7 @@ use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
 use crate::machine::environment::{host, kernel};
 use crate::machine::launcher_rank;
+use crate::machine::program;
 use crate::machine::starter::Starter;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{outfile, output};
@@ -222,7 +223,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failure> {
             return Err(Failure::Other(why));
         }
     };
-    let own = std::env::current_exe().map_err(|why| Failure::Other(why.to_string()))?;
+    let own = program::file().map_err(|why| Failure::Other(why.to_string()))?;
     let results = screening::run(&Screening {
         hosts: &hosts,
         here: &host::this_host().name,

@@ -7,6 +7,7 @@ pub mod environment;
 pub mod grace;
 pub mod launcher_rank;
 pub mod power;
+pub mod program;
 pub mod starter;
 pub mod team;
 pub mod tuning;

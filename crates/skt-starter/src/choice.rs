@@ -1,0 +1,169 @@
+//! Which binary interface of MPI is wanted.
+
+use std::path::Path;
+
+/// A binary interface of MPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mpi {
+    /// That of Open MPI 4 and 5.
+    Openmpi,
+    /// That of MPICH 3.1 and later, which others share.
+    Mpich,
+}
+
+use Mpi::{Mpich, Openmpi};
+
+/// The interfaces to try, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// One, if it is certain, else both.
+    pub order: Vec<Mpi>,
+    /// What decided, as a sentence.
+    pub why: String,
+}
+
+/// Variables that a launcher sets for its ranks, from the innermost launcher to the outermost, as
+/// `srun` may have started `mpirun`; and whether only one interface can be meant.
+const LAUNCHERS: [(&str, Mpi, bool); 7] = [
+    ("OMPI_COMM_WORLD_SIZE", Openmpi, true),
+    ("HYDI_CONTROL_FD", Mpich, true),
+    ("MPI_LOCALRANKID", Mpich, true),
+    ("PALS_RANKID", Mpich, true),
+    // Slurm's `--mpi` decides which of the two; a library may be built for either.
+    ("PMIX_RANK", Openmpi, false),
+    ("PMI_RANK", Mpich, false),
+    ("PMI_FD", Mpich, false),
+];
+
+impl Mpi {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Openmpi, Mpich];
+
+    /// The name of its folder, and for the user.
+    pub fn name(self) -> &'static str {
+        match self {
+            Openmpi => "openmpi",
+            Mpich => "mpich",
+        }
+    }
+
+    /// Its name in messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Openmpi => "Open MPI",
+            Mpich => "MPICH",
+        }
+    }
+
+    /// The libraries that have it.
+    pub fn families(self) -> &'static str {
+        match self {
+            Openmpi => "Open MPI 4 or 5",
+            Mpich => "MPICH, Intel MPI, MVAPICH, or Cray MPICH with cray-mpich-abi",
+        }
+    }
+
+    /// The library's file.
+    pub fn library(self) -> &'static str {
+        match self {
+            Openmpi => "libmpi.so.40",
+            Mpich => "libmpi.so.12",
+        }
+    }
+
+    /// The interface of a launcher with this name.
+    pub fn of_launcher(name: &str) -> Option<Self> {
+        let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
+        if begins(&["hydra"]) || name.ends_with(".hydra") || name.ends_with(".mpich") {
+            Some(Mpich)
+        } else if begins(&["orte", "prte", "ompi"]) || name.ends_with(".openmpi") {
+            Some(Openmpi)
+        } else {
+            None
+        }
+    }
+}
+
+/// The interfaces to try: the one that `SKT_HPL_MPI` names, else that of the launcher of this
+/// process, by the environment `get`, else that of the launcher in the folder `bin`, else any.
+///
+/// # Errors
+/// When `SKT_HPL_MPI` names none.
+pub fn wishes(get: impl Fn(&str) -> Option<String>, bin: Option<&Path>) -> Result<Wishes, String> {
+    if let Some(name) = get("SKT_HPL_MPI").filter(|name| !name.is_empty()) {
+        let mpi = Mpi::ALL.into_iter().find(|mpi| mpi.name() == name);
+        let mpi = mpi.ok_or_else(|| format!("SKT_HPL_MPI={name}: neither openmpi nor mpich"))?;
+        return Ok(Wishes { order: vec![mpi], why: format!("wanted: SKT_HPL_MPI={name}") });
+    }
+    if let Some((name, mpi, is_certain)) = LAUNCHERS.into_iter().find(|it| get(it.0).is_some()) {
+        let why = format!("wanted: {}, as the launcher has set {name}", mpi.title());
+        return Ok(Wishes { order: order(mpi, is_certain), why });
+    }
+    let of_bin = bin.and_then(|bin| {
+        let has_library = |mpi: &Mpi| super::library::beside(bin, mpi.library()).is_some();
+        let of_name = |name: &str| {
+            let file = bin.join(name).canonicalize().ok()?;
+            Mpi::of_launcher(file.file_name()?.to_str()?)
+        };
+        // A common folder, /usr/bin, says nothing: its libraries are those of all programs.
+        let of_names = ["mpirun", "mpiexec"].into_iter().find_map(of_name);
+        of_names.or_else(|| Mpi::ALL.into_iter().find(has_library))
+    });
+    Ok(match (of_bin, bin) {
+        (Some(mpi), Some(bin)) => {
+            let why = format!("first tried: {}, that of {}", mpi.title(), bin.display());
+            Wishes { order: order(mpi, false), why }
+        }
+        _ => Wishes { order: Mpi::ALL.to_vec(), why: "there is no mpirun in PATH".to_owned() },
+    })
+}
+
+fn order(first: Mpi, is_certain: bool) -> Vec<Mpi> {
+    let others = Mpi::ALL.into_iter().filter(|mpi| *mpi != first && !is_certain);
+    [first].into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Wishes, String> {
+        let value = |name: &str| variables.iter().find(|it| it.0 == name).map(|it| it.1.to_owned());
+        wishes(value, None)
+    }
+
+    #[test]
+    fn the_innermost_launcher_decides() {
+        let both = [("PMI_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        assert_eq!(of(&both).unwrap().order, [Openmpi]);
+        assert_eq!(of(&[("MPI_LOCALRANKID", "0"), ("PMIX_RANK", "0")]).unwrap().order, [Mpich]);
+        assert_eq!(of(&[("PMI_RANK", "0")]).unwrap().order, [Mpich, Openmpi]);
+        assert_eq!(of(&[("PMIX_RANK", "0")]).unwrap().order, [Openmpi, Mpich]);
+        assert_eq!(of(&[]).unwrap().order, [Openmpi, Mpich]);
+    }
+
+    #[test]
+    fn the_user_decides_before_all() {
+        let told = |name| of(&[("SKT_HPL_MPI", name), ("OMPI_COMM_WORLD_SIZE", "2")]);
+        assert_eq!(told("mpich").unwrap().order, [Mpich]);
+        assert_eq!(told("").unwrap().order, [Openmpi]);
+        assert!(told("intel").unwrap_err().contains("SKT_HPL_MPI=intel"));
+    }
+
+    #[test]
+    fn launchers_are_known_by_their_programs() {
+        for (name, mpi) in [
+            ("orterun", Some(Openmpi)),
+            ("prterun", Some(Openmpi)),
+            ("mpirun.openmpi", Some(Openmpi)),
+            ("ompirun_wrapper", Some(Openmpi)),
+            ("mpiexec.hydra", Some(Mpich)),
+            ("hydra_pmi_proxy", Some(Mpich)),
+            ("mpirun", None),
+            ("slurmstepd", None),
+            ("reporter", None),
+        ] {
+            assert_eq!(Mpi::of_launcher(name), mpi, "{name}");
+        }
+    }
+}

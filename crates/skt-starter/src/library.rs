@@ -1,0 +1,97 @@
+//! Where the library of MPI is, and whether it can be loaded.
+//!
+//! The library has to be of the installation that starts the job. So that of the launcher's own
+//! folder is taken before the system's, though not before one that LD_LIBRARY_PATH names.
+
+use std::env;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::choice::Mpi;
+
+/// The folder of the launcher: of this process's parent, if that is one, else of `mpirun` in PATH.
+pub fn launchers_bin() -> Option<PathBuf> {
+    let parent = fs::read_link(format!("/proc/{}/exe", std::os::unix::process::parent_id())).ok();
+    let of_parent = parent.filter(|file| {
+        let name = file.file_name().and_then(OsStr::to_str);
+        name.and_then(Mpi::of_launcher).is_some()
+    });
+    if let Some(file) = of_parent {
+        return file.parent().map(Path::to_owned);
+    }
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).find(|folder| folder.join("mpirun").is_file())
+}
+
+/// A library in the lib folder that belongs to a bin folder.
+pub fn beside(bin: &Path, library: &str) -> Option<PathBuf> {
+    let root = bin.parent()?;
+    let multiarch = if cfg!(target_arch = "aarch64") {
+        "lib/aarch64-linux-gnu"
+    } else {
+        "lib/x86_64-linux-gnu"
+    };
+    let folders = ["lib", "lib64", "lib/release", multiarch];
+    folders.map(|lib| root.join(lib).join(library)).into_iter().find(|file| file.exists())
+}
+
+/// Finds a library of this interface that can be loaded, and returns the folder that has to be
+/// searched for it first, if any.
+///
+/// # Errors
+/// When none can be loaded: why.
+pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<PathBuf>, String> {
+    let library = mpi.library();
+    let named = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let is_named = env::split_paths(&named).any(|folder| folder.join(library).exists());
+    if let Some(file) = bin.filter(|_| !is_named).and_then(|bin| beside(bin, library)) {
+        return load(&file).map(|()| file.parent().map(Path::to_owned));
+    }
+    let Err(why) = load(Path::new(library)) else { return Ok(None) };
+    // Debian's MPICH has another file name; this file leads to it.
+    let bridge = programs.join("debian").join(library);
+    match load(&bridge) {
+        Ok(()) => Ok(bridge.parent().map(Path::to_owned)),
+        Err(_) => Err(why),
+    }
+}
+
+/// Loads a library, as a program that needs it would; it stays.
+fn load(file: &Path) -> Result<(), String> {
+    let name = CString::new(file.as_os_str().as_bytes()).map_err(|why| why.to_string())?;
+    // SAFETY: the name is NUL-terminated; a library's constructors run, as in the program.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    if !handle.is_null() {
+        return Ok(());
+    }
+    // SAFETY: after a failed dlopen, dlerror returns a text of this thread until its next call.
+    let why = unsafe { CStr::from_ptr(libc::dlerror()) };
+    Err(why.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_found_beside_its_launcher() {
+        let root = env::temp_dir().join(format!("skt-starter-{}", std::process::id()));
+        fs::create_dir_all(root.join("lib64")).unwrap();
+        assert_eq!(beside(&root.join("bin"), "libmpi.so.12"), None);
+        let file = root.join("lib64/libmpi.so.12");
+        fs::write(&file, "").unwrap();
+        assert_eq!(beside(&root.join("bin"), "libmpi.so.12"), Some(file.clone()));
+        let why = load(&file).unwrap_err();
+        assert!(why.contains("libmpi.so.12"), "{why}");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_says_why() {
+        assert_eq!(load(Path::new("libc.so.6")), Ok(()));
+        let why = load(Path::new("libno-such-library.so.1")).unwrap_err();
+        assert!(why.contains("libno-such-library.so.1"), "{why}");
+    }
+}

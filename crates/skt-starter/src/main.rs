@@ -1,0 +1,95 @@
+//! `skt-hpl` of a package: starts the program that fits the MPI of the job.
+//!
+//! Open MPI and MPICH have different binary interfaces, so a package has a program for each
+//! (scripts/package). This one chooses by the launcher and by the libraries that can be loaded,
+//! and replaces itself by the chosen program, with the same arguments, name and process id.
+
+mod choice;
+mod library;
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use choice::Mpi;
+
+/// Bad input or environment, as the program itself reports it.
+const BAD_INPUT: u8 = 2;
+/// The variables with a rank's number on its node: one rank of a node reports an error.
+const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(never) => match never {},
+        Err(why) => {
+            let is_other = |name: &&str| env::var(name).is_ok_and(|rank| rank != "0");
+            if !LOCAL_RANKS.iter().any(is_other) {
+                eprintln!("error: {why}");
+            }
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+/// Becomes the chosen program; returns only with the reason why it cannot.
+fn start() -> Result<std::convert::Infallible, String> {
+    let own = env::current_exe().map_err(|why| format!("/proc/self/exe: {why}"))?;
+    let root = own.ancestors().nth(2).unwrap_or(Path::new("/"));
+    let bin = library::launchers_bin();
+    let wishes = choice::wishes(|name| env::var(name).ok(), bin.as_deref())?;
+    let mut reasons = Vec::new();
+    for mpi in wishes.order {
+        let programs = root.join("libexec/skt-hpl").join(mpi.name());
+        match library::find(mpi, bin.as_deref(), &programs) {
+            Ok(folder) => return Err(become_program(&own, &programs.join("skt-hpl"), folder)),
+            Err(why) => reasons.push(format!("  {}: {why}", mpi.title())),
+        }
+    }
+    Err(format!(
+        "no MPI library for skt-hpl\n{}\n  {}\nremedy: load or install the MPI that starts this \
+         job ({}), so that `mpirun` in PATH is its own, or name its lib folder in LD_LIBRARY_PATH; \
+         SKT_HPL_MPI=openmpi or mpich overrides the choice",
+        reasons.join("\n"),
+        wishes.why,
+        Mpi::ALL.map(Mpi::families).join("; "),
+    ))
+}
+
+/// Replaces this process by `program`; `folder`, if any, is put first where libraries are searched.
+/// Returns why that failed.
+fn become_program(own: &Path, program: &Path, folder: Option<PathBuf>) -> String {
+    let mut arguments = env::args_os();
+    let mut command = Command::new(program);
+    command.arg0(arguments.next().unwrap_or_else(|| "skt-hpl".into())).args(arguments);
+    // What the program starts on other nodes has to choose there.
+    command.env("SKT_HPL_STARTER", own.with_file_name("skt-hpl"));
+    if let Some(folder) = folder {
+        command.env("LD_LIBRARY_PATH", put_first(&folder, env::var_os("LD_LIBRARY_PATH")));
+    }
+    format!("{}: {}; unpack the whole archive", program.display(), command.exec())
+}
+
+/// A list of folders with `folder` before the others.
+fn put_first(folder: &Path, others: Option<impl AsRef<OsStr>>) -> std::ffi::OsString {
+    let mut list = folder.as_os_str().to_owned();
+    if let Some(others) = others.filter(|list| !list.as_ref().is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_does_not_mean_the_current_folder() {
+        let folder = Path::new("/opt/mpi/lib");
+        assert_eq!(put_first(folder, None::<&str>), "/opt/mpi/lib");
+        assert_eq!(put_first(folder, Some("")), "/opt/mpi/lib");
+        assert_eq!(put_first(folder, Some("/a:/b")), "/opt/mpi/lib:/a:/b");
+    }
+}

@@ -64,24 +64,24 @@ unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
 
 /// The number of items and their bytes, of a region that has some.
 fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
-    match count > 0
-        && size > 0
-        && count.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok())
-    {
-        true => Ok(()),
-        false => Err(argument(format!("{name}: region {id} of {count} x {size} bytes"))),
+    let is_counted = count.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok());
+    if count > 0 && size > 0 && is_counted {
+        Ok(())
+    } else {
+        Err(argument(format!("{name}: region {id} of {count} x {size} bytes")))
     }
 }
 
 /// # Safety
 /// `text` is null or ends with a zero.
 unsafe fn options_of(text: *const c_char) -> Result<Options> {
-    let text = match text.is_null() {
-        true => "",
+    let text = if text.is_null() {
+        ""
+    } else {
         // SAFETY: by this function's contract.
-        false => unsafe { CStr::from_ptr(text) }
+        unsafe { CStr::from_ptr(text) }
             .to_str()
-            .map_err(|_| Stop::new(Code::Options, "the options are not UTF-8"))?,
+            .map_err(|_| Stop::new(Code::Options, "the options are not UTF-8"))?
     };
     Options::read(text, |name| std::env::var(name).ok())
 }

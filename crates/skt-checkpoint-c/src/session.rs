@@ -364,9 +364,8 @@ impl Session {
         let wrong = self.refused.take().or(wrong);
         let (saved, is_under_way) = (&mut self.saved, self.begun.is_some());
         // Ranks that still test a checkpoint may need this one's part of it.
-        let mut meanwhile = || match is_under_way {
-            true => saved.poll().map(drop).map_err(stop_of),
-            false => Ok(()),
+        let mut meanwhile = || {
+            if is_under_way { saved.poll().map(drop).map_err(stop_of) } else { Ok(()) }
         };
         lock(&self.control).agree(call, wrong.as_ref(), &mut meanwhile)
     }

@@ -180,9 +180,10 @@ impl Table {
             let end = bytes.and_then(|bytes| bytes.checked_add(entry.offset));
             end.is_some_and(|end| end <= memory.len() as u64)
         };
-        match entries.iter().all(|entry| is_inside(&entry)) {
-            true => Ok(Self(entries.into_iter().map(|entry| (entry.id, entry)).collect())),
-            false => Err(bad("names a place outside of the memory")),
+        if entries.iter().all(|entry| is_inside(&entry)) {
+            Ok(Self(entries.into_iter().map(|entry| (entry.id, entry)).collect()))
+        } else {
+            Err(bad("names a place outside of the memory"))
         }
     }
 }
@@ -238,7 +239,7 @@ mod tests {
         ranges.sort_by_key(|range| range.start);
         assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
         let is_right = |range: &std::ops::Range<usize>| {
-            range.start % ALIGN == 0 && range.start >= TABLE_BYTES && range.end <= room
+            range.start.is_multiple_of(ALIGN) && range.start >= TABLE_BYTES && range.end <= room
         };
         assert!(ranges.iter().all(is_right), "{ranges:?}");
     }

@@ -86,9 +86,10 @@ impl Reports {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),
             None => None,
         };
-        let column_lines = match options.progress_report {
-            true => Some(ColumnLines(text::open(&Output::Stdout)?)),
-            false => None,
+        let column_lines = if options.progress_report {
+            Some(ColumnLines(text::open(&Output::Stdout)?))
+        } else {
+            None
         };
         let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
         // A process has one run, so its description may live as long as the process.

@@ -238,7 +238,7 @@ mod tests {
         ranges.sort_by_key(|range| range.start);
         assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
         let is_right = |range: &std::ops::Range<usize>| {
-            range.start % ALIGN == 0 && range.start >= TABLE_BYTES && range.end <= room
+            range.start.is_multiple_of(ALIGN) && range.start >= TABLE_BYTES && range.end <= room
         };
         assert!(ranges.iter().all(is_right), "{ranges:?}");
     }

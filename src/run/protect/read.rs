@@ -505,7 +505,7 @@ mod tests {
             assert_eq!(settings(table).unwrap_err().to_string(), want, "{table}");
         }
         let top = parse(b"n = 1\ngroup_size = 4\n", "f", Format::Toml, false).unwrap_err();
-        let want = "f:2: group_size: no such key; it belongs into the table [checkpoint]";
+        let want = "f:2: group_size: no such key; it belongs in the table [checkpoint]";
         assert_eq!(top.to_string(), want);
         let scalar = parse(b"checkpoint = 4\n", "f", Format::Toml, false).unwrap_err().to_string();
         assert!(scalar.starts_with("f:1: checkpoint: `this integer` is not a table"), "{scalar}");

@@ -326,6 +326,13 @@ fn convert_goes_both_ways_and_says_what_is_lost() {
     program.write("b.toml", &toml);
     let (dat, _) = program.done(&["convert", "b.toml", "--to", "dat"]);
     assert_eq!(dat, program.read("HPL.dat"));
+    // A name that says no form gets the other form.
+    for (from, to, toml) in
+        [("HPL.dat", "y", true), ("b.toml", "z", false), ("b.toml", "z.TOML", true)]
+    {
+        program.done(&["convert", from, to]);
+        assert_eq!(program.read(to).contains("\nn = [100]\n"), toml, "{from} to {to}");
+    }
 
     let error = program.refused(&["convert", "a.toml", "HPL.dat"]);
     assert_eq!(

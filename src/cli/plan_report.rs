@@ -232,14 +232,14 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
     if job.protocol != Protocol::None {
         let _ = writeln!(
             words,
-            "Checkpoint: {:.2} s on average, {}; {:.0} of them",
+            "Checkpoint: {:.2} s on average, {}; {} of them (work over interval, less 1)",
             job.checkpoint_seconds,
             if machine.checkpoint_bytes_per_second.is_some() {
                 "at the measured rate"
             } else {
                 "computed"
             },
-            choice.checkpoints()
+            large(choice.checkpoints(), if choice.checkpoints() < 10.0 { 1 } else { 0 })
         );
     }
     let _ = writeln!(words, "{}", failures_line(job, expected));
@@ -264,11 +264,16 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let (n, hours) = (other.n, hours(other.expected.time_seconds));
     match choice.job.protocol {
         Protocol::None if other.checkpoints() > 0.0 => {
-            // A gain below the tolerance does not justify checkpoints.
-            let small = if change > 0.0 {
-                format!(", less than {} %", 100.0 * RATE_TOLERANCE)
-            } else {
-                String::new()
+            // A gain below the tolerance does not justify checkpoints, nor does that of a shorter run.
+            let tolerance = 100.0 * RATE_TOLERANCE;
+            let small = match change {
+                ..=0.0 => String::new(),
+                _ if change <= tolerance => format!(", less than {tolerance} %"),
+                _ => format!(
+                    ", {:+.2} % by the checkpoints, less than {tolerance} %; the rest is that of any \
+                     shorter run",
+                    100.0 * other.gain()
+                ),
             };
             format!(
                 "Why: with self checkpoints N = {n} in {hours} h, the rate from start to end changed \
@@ -280,8 +285,10 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
              and no more\n"
         ),
         _ => format!(
-            "Why: without checkpoints N = {n} in {hours} h, as each failure sends the run back to \
-             its start: the rate from start to end changed by {change:+.2} %\n"
+            "Why: without checkpoints N = {n} in {hours} h at {:.2} % of DGEMM while it computes, as \
+             each failure sends the run back to its start: the rate from start to end changed by \
+             {change:+.2} %\n",
+            100.0 * other.hpl_efficiency
         ),
     }
 }

@@ -34,7 +34,7 @@ impl From<FormatName> for Format {
 pub struct ConvertArgs {
     /// What to convert: TOML if it ends in .toml, else HPL.dat
     pub input: PathBuf,
-    /// Where to write it [default: standard output]
+    /// Where to write it; - is standard output, the default
     pub output: Option<PathBuf>,
     /// The form to write [default: TOML if OUTPUT ends in .toml, HPL.dat if in .dat, else the other
     /// form]

@@ -101,10 +101,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
             text(spec, protection, format)? + &toml::write_launch(&LaunchDraft::new())
         ),
     };
-    if path == Path::new("-") {
-        return output::print(config.as_bytes());
-    }
     output::write_file(path, config.as_bytes(), args.force)?;
+    if output::is_stdout(path) {
+        return Ok(());
+    }
     let method = &protection[&Setting::Method].text;
     let with = match method.as_str() {
         "none" => "without checkpoints".to_owned(),
@@ -202,7 +202,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
         Format::Toml => "HPL.toml",
     };
     let path = args.out.as_deref().unwrap_or(Path::new(default_name));
-    if path != Path::new("-") && Format::of(path) != format {
+    if !output::is_stdout(path) && Format::of(path) != format {
         return Err(ConfigError::BadText {
             at: At::named("--out", &ValueSource::Flag),
             what: format!(
@@ -216,7 +216,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
 
 /// Checks that `--tune` is possible: it measures this machine and changes a file.
 fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
-    let what = if path == Path::new("-") {
+    let what = if output::is_stdout(path) {
         "takes a file: standard output cannot be tuned"
     } else if args.memory_gib.is_some() {
         "measures this machine, and --memory-gib plans for another: run `skt-hpl tune` there"

@@ -52,6 +52,7 @@ impl Flag for Launching {
             Self::LauncherTemplate => arg.conflicts_with_all(["launcher", "launcher_arg"]),
             Self::Np => arg.value_parser(checked(parse_ranks)),
             Self::MaxRestarts => arg.value_parser(checked(str::parse::<usize>)),
+            Self::Json => arg.value_parser(checked(|file| flags::beside_a_report(file.into()))),
             Self::HangAfter | Self::ProbeLimit => arg.value_parser(checked(parse_seconds)),
             _ => arg,
         }
@@ -272,7 +273,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         replace_suspects: wanted.is_set(Launching::ReplaceSuspects),
         losable,
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
-        json: wanted.path(Launching::Json),
+        json: wanted.read(Launching::Json, |file| flags::beside_a_report(file.into()))?,
     })
 }
 

@@ -10,9 +10,9 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use skt_terms::phases::Phases;
 
-use super::figure;
 use super::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 use super::study_error::StudyError;
+use super::{figure, flags};
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
     Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
@@ -70,7 +70,8 @@ pub struct PathArgs {
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
     pub fit_from: usize,
     /// Write the machine to this file
-    #[arg(long, value_name = "FILE", help_heading = MACHINE)]
+    #[arg(long, value_name = "FILE", value_parser = flags::file_beside_a_report())]
+    #[arg(help_heading = MACHINE)]
     pub save_machine: Option<PathBuf>,
     /// DGEMM rate of a core, in Gflop/s; the rates of solve and panel scale with it [default: the
     /// machine's]

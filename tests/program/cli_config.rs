@@ -432,6 +432,32 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
 }
 
+#[test]
+fn a_dash_is_standard_output_or_refused() {
+    let program = Program::new();
+    let run = ["--n", "100", "--progress", "off"];
+    let (text, _) = program.done(&[&run[..], &["--out", "-"]].concat());
+    assert!(text.contains("1 tests completed and passed residual checks"), "{text}");
+    program.write("a.toml", TOML);
+    let (dat, _) = program.done(&["convert", "a.toml", "-"]);
+    assert_eq!(dat.lines().count(), 31);
+    let beside_a_report: [&[&str]; 5] = [
+        &["--n", "100", "--json", "-"],
+        &["launch", "--json", "-", "--", "--n", "100"],
+        &["screen", "--good", "-"],
+        &["screen", "--bad", "-"],
+        &["model", "path", "--n", "1000", "--save-machine", "-"],
+    ];
+    for args in beside_a_report {
+        let error = program.refused(args);
+        assert!(error.contains("a file is needed"), "{args:?}: {error}");
+    }
+    program.write("b.toml", &format!("{TOML}[launch]\njson = '-'\n"));
+    let error = program.refused(&["launch", "--", "--config", "b.toml"]);
+    assert!(error.contains("launch.json: `-`"), "{error}");
+    assert!(!program.path().join("-").exists());
+}
+
 /// The result of `init --tune` with a script as `mpirun`.
 fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
     let program = Program::new();

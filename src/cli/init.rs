@@ -124,6 +124,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         output::say(format_args!("{methods}"));
     }
     if args.memory_gib.is_none() {
+        warn_of_too_few_cores(args, ranks)?;
         say_what_is_left()?;
     }
     if args.tune {
@@ -269,6 +270,20 @@ fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
         Ok(prediction) => format!("N = {n} ({gib:.1} GiB, about {:.0} Gflop/s)", prediction.gflops),
         Err(_) => format!("N = {n} ({gib:.1} GiB)"),
     }
+}
+
+/// Warns where the ranks need more cores than this machine has.
+fn warn_of_too_few_cores(args: &InitArgs, ranks: usize) -> Result<(), ConfigError> {
+    let (needed, cores) = (ranks * args.threads + args.helper_cores, machine::cores()?);
+    if needed > cores {
+        output::say(format_args!(
+            "warning: {} of {} thread(s) need {needed} cores, and this machine has {cores}: they \
+             share them and are slow, and Open MPI starts no more ranks than cores",
+            count(ranks),
+            args.threads
+        ));
+    }
+    Ok(())
 }
 
 /// Names memory that others hold and that would allow a larger N.

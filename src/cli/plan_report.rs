@@ -40,16 +40,26 @@ pub(super) fn describe(
 fn machine_line(machine: &PlannedMachine) -> String {
     let mtbf_hours = machine.node_mtbf_seconds / HOUR_SECONDS;
     format!(
-        "Machine: {} node(s) of {} rank(s) x {} thread(s), {:.1} GiB for the run and {:.0} Gflop/s \
+        "Machine: {} node(s) of {} rank(s) x {} thread(s){}, {:.1} GiB for the run and {:.0} Gflop/s \
          each; MTBF {} h a node, {:.2} h for all\n",
         machine.nodes,
         machine.ranks_per_node,
         machine.threads,
+        idle_cores(machine),
         machine.node_memory_bytes / f64::from(1u32 << 30),
         machine.node_flops() / 1e9,
         large(mtbf_hours, 0),
         mtbf_hours / machine.nodes as f64,
     )
+}
+
+/// The cores of a node that no rank of so many threads fits on, in words after a comma.
+fn idle_cores(machine: &PlannedMachine) -> String {
+    let PlannedMachine { cores_per_node, helper_cores, ranks_per_node, threads, .. } = *machine;
+    match cores_per_node - helper_cores - ranks_per_node * threads {
+        0 => String::new(),
+        idle => format!(", {} idle", counted(idle, "core", "cores")),
+    }
 }
 
 const TABLE_HEAD: &str = "  protocol   n  m          N  memory    E(N)  checkpoint   interval    expected  \

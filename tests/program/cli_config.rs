@@ -430,6 +430,9 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(program.read("HPL.toml").contains("\nthreads = 2\n"));
     let (toml, _) = program.done(&["init", "--format", "toml", "--out", "-"]);
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
+    // More cores than any machine that runs this test.
+    let (_, said) = program.done(&["init", "--force", "--ranks", "16", "--threads", "4096"]);
+    assert!(said.contains("warning: 16 ranks of 4096 thread(s) need 65536 cores"), "{said}");
 }
 
 #[test]
@@ -456,6 +459,20 @@ fn a_dash_is_standard_output_or_refused() {
     let error = program.refused(&["launch", "--", "--config", "b.toml"]);
     assert!(error.contains("launch.json: `-`"), "{error}");
     assert!(!program.path().join("-").exists());
+}
+
+#[test]
+fn plan_says_how_it_counts_ranks() {
+    let program = Program::new();
+    for flag in ["--ranks", "--ranks=8", "--ranks-per-node", "--np"] {
+        let error = program.refused(&["plan", flag]);
+        assert!(
+            error.contains("tip: the ranks of a node are its --cores-per-node over"),
+            "{error}"
+        );
+    }
+    let error = program.refused(&["plan", "--wild"]);
+    assert!(!error.contains("ranks"), "{error}");
 }
 
 /// The result of `init --tune` with a script as `mpirun`.

@@ -311,6 +311,19 @@ fn why_there_are_no_checkpoints_is_told_in_parts() {
 }
 
 #[test]
+fn cores_that_no_rank_uses_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |extra: &[&str]| {
+        let rates = ["--memory-gib", "64", "--gflops-per-core", "40", "--copy-gbs", "20"];
+        let machine = ["plan", "--cores-per-node", "100", "--threads", "16"];
+        stdout(folder.path(), &with_all(&with_all(&machine, &rates), extra))
+    };
+    assert!(plan(&[]).contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
+    assert!(plan(&["--helper-cores", "3"]).contains("6 rank(s) x 16 thread(s), 1 core idle, "));
+    assert!(!plan(&["--helper-cores", "4"]).contains("idle"));
+}
+
+#[test]
 fn plan_refuses_what_cannot_be() {
     let folder = tempfile::tempdir().unwrap();
     for (extra, named) in [

@@ -647,6 +647,9 @@ fn the_critical_path_is_shown_whole_and_as_json() {
         text.contains("the reference's formula") && text.contains("exchanged at once"),
         "{text}"
     );
+    let (_, changes) = text.split_once("\nchange, each by itself ").expect("a table of changes");
+    assert_eq!(changes.lines().count(), 6, "a head, one alternative and three changes: {changes}");
+    assert!(changes.lines().last().unwrap().starts_with("all of the last three "), "{changes}");
     let network = ["--latency-us", "1.5", "--bandwidth-gbs", "inf", "--json", "--out", "path.svg"];
     let json = stdout(folder.path(), &with_all(&grid, &network));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -570,7 +570,7 @@ mod tests {
         assert_eq!(said("hots = 'x'"), "6: launch.hots: no such key; did you mean `hosts`?");
         assert!(said("np = 'two'").starts_with("6: launch.np: "), "{}", said("np = 'two'"));
         assert!(said("launcher = 'pbs'").contains("auto, openmpi, mpich, slurm"));
-        assert!(said("hang_after = 'soon'").contains("a time: 90s, 10min"));
+        assert!(said("hang_after = 'soon'").contains("a time: 90 or 90s, 10min"));
         assert!(said("np = 2\nlauncher = 'slurm'\nlauncher_template = 'x'").starts_with("8: "));
     }
 

@@ -474,11 +474,11 @@ mod tests {
             (
                 "every = \"often\"",
                 "f:6: checkpoint.every: `often` is not understood; \
-                 legal: auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
+                 legal: auto, never, a time (90 or 90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
             ),
             (
                 "mtbf = 0",
-                "f:6: checkpoint.mtbf: `0` is not understood; legal: a time: 90s, 10min, 24h, 3d",
+                "f:6: checkpoint.mtbf: `0` is not understood; legal: a time: 90 or 90s, 10min, 24h, 3d",
             ),
             (
                 "allow_shared_domains = \"yes\"",

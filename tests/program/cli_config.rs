@@ -462,6 +462,14 @@ fn a_dash_is_standard_output_or_refused() {
 }
 
 #[test]
+fn a_json_report_that_cannot_be_written_is_named_as_the_user_did() {
+    let program = Program::new();
+    let error = program.refused(&["--n", "100", "--progress", "off", "--json", "nowhere/x"]);
+    assert!(error.contains("'nowhere/x': No such file or directory"), "{error}");
+    assert!(!error.contains(".tmp"), "{error}");
+}
+
+#[test]
 fn plan_says_how_it_counts_ranks() {
     let program = Program::new();
     for flag in ["--ranks", "--ranks=8", "--ranks-per-node", "--np"] {

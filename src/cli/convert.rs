@@ -34,9 +34,10 @@ impl From<FormatName> for Format {
 pub struct ConvertArgs {
     /// What to convert: TOML if it ends in .toml, else HPL.dat
     pub input: PathBuf,
-    /// Where to write it [default: standard output]
+    /// Where to write it; - is standard output, the default
     pub output: Option<PathBuf>,
-    /// The form to write [default: by OUTPUT's extension, else the other form]
+    /// The form to write [default: TOML if OUTPUT ends in .toml, HPL.dat if in .dat, else the other
+    /// form]
     #[arg(long, value_name = "FORM")]
     pub to: Option<FormatName>,
     /// Replace illegal values of HPL.dat as the reference does, with a warning
@@ -60,12 +61,8 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     for warning in warnings.iter().chain(&checked.warnings) {
         output::say(format_args!("warning: {warning}"));
     }
-    let to = match (args.to, &args.output) {
-        (Some(name), _) => name.into(),
-        (None, Some(path)) => Format::of(path),
-        (None, None) if from == Format::Toml => Format::Dat,
-        (None, None) => Format::Toml,
-    };
+    let named = args.output.as_deref().and_then(Format::named_by);
+    let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
     let text = whole_text(&checked, to)?;
     match &args.output {
         Some(path) => output::write_file(path, text.as_bytes(), args.force),

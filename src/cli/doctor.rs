@@ -44,7 +44,7 @@ pub struct DoctorArgs {
     /// Threads of a rank [default: 1 under a launcher, else all cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// Also write the report as a JSON document
+    /// Also write the report as a JSON document; - prints it instead of the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Also try the hosts in this host file: names, packets, and the agent of launchers
@@ -179,9 +179,6 @@ fn look<C: Comm>(
 
 /// Prints the report and writes the file. Returns the exit code.
 fn show(args: &DoctorArgs, report: &Report) -> Result<u8, DoctorError> {
-    output::print(report.text().as_bytes())?;
-    if let Some(path) = &args.json {
-        output::write_file(path, report.json().as_bytes(), true)?;
-    }
+    output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     Ok(if report.findings.iter().any(|found| found.kind.costs_speed()) { FOUND } else { 0 })
 }

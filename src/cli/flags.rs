@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
 use crate::config::value::{Row, Value, Written};
+use crate::report::output::is_stdout;
 
 /// A setting that has a flag.
 pub trait Flag: Copy + Ord + 'static {
@@ -87,6 +89,19 @@ fn help<S>(row: &Row<S>) -> String {
         Written::Flag => what,
         _ => format!("{what} [{legal}default {}]", row.default_shown()),
     }
+}
+
+/// Parses the name of a file that is written beside a report on standard output.
+pub(super) fn file_beside_a_report() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(beside_a_report)
+}
+
+/// Refuses the name of standard output.
+pub(super) fn beside_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if is_stdout(&path) {
+        return Err("a file is needed, as standard output is for the report");
+    }
+    Ok(path)
 }
 
 /// Accepts any text, and gives help and completions the names of a choice.

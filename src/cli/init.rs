@@ -101,10 +101,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
             text(spec, protection, format)? + &toml::write_launch(&LaunchDraft::new())
         ),
     };
-    if path == Path::new("-") {
-        return output::print(config.as_bytes());
-    }
     output::write_file(path, config.as_bytes(), args.force)?;
+    if output::is_stdout(path) {
+        return Ok(());
+    }
     let method = &protection[&Setting::Method].text;
     let with = match method.as_str() {
         "none" => "without checkpoints".to_owned(),
@@ -124,6 +124,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         output::say(format_args!("{methods}"));
     }
     if args.memory_gib.is_none() {
+        warn_of_too_few_cores(args, ranks)?;
         say_what_is_left()?;
     }
     if args.tune {
@@ -202,7 +203,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
         Format::Toml => "HPL.toml",
     };
     let path = args.out.as_deref().unwrap_or(Path::new(default_name));
-    if path != Path::new("-") && Format::of(path) != format {
+    if !output::is_stdout(path) && Format::of(path) != format {
         return Err(ConfigError::BadText {
             at: At::named("--out", &ValueSource::Flag),
             what: format!(
@@ -216,7 +217,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
 
 /// Checks that `--tune` is possible: it measures this machine and changes a file.
 fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
-    let what = if path == Path::new("-") {
+    let what = if output::is_stdout(path) {
         "takes a file: standard output cannot be tuned"
     } else if args.memory_gib.is_some() {
         "measures this machine, and --memory-gib plans for another: run `skt-hpl tune` there"
@@ -269,6 +270,20 @@ fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
         Ok(prediction) => format!("N = {n} ({gib:.1} GiB, about {:.0} Gflop/s)", prediction.gflops),
         Err(_) => format!("N = {n} ({gib:.1} GiB)"),
     }
+}
+
+/// Warns where the ranks need more cores than this machine has.
+fn warn_of_too_few_cores(args: &InitArgs, ranks: usize) -> Result<(), ConfigError> {
+    let (needed, cores) = (ranks * args.threads + args.helper_cores, machine::cores()?);
+    if needed > cores {
+        output::say(format_args!(
+            "warning: {} of {} thread(s) need {needed} cores, and this machine has {cores}: they \
+             share them and are slow, and Open MPI starts no more ranks than cores",
+            count(ranks),
+            args.threads
+        ));
+    }
+    Ok(())
 }
 
 /// Names memory that others hold and that would allow a larger N.

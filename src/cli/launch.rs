@@ -53,6 +53,7 @@ impl Flag for Launching {
             Self::LauncherTemplate => arg.conflicts_with_all(["launcher", "launcher_arg"]),
             Self::Np => arg.value_parser(checked(parse_ranks)),
             Self::MaxRestarts => arg.value_parser(checked(str::parse::<usize>)),
+            Self::Json => arg.value_parser(checked(|file| flags::beside_a_report(file.into()))),
             Self::HangAfter | Self::ProbeLimit => arg.value_parser(checked(parse_seconds)),
             _ => arg,
         }
@@ -273,7 +274,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         replace_suspects: wanted.is_set(Launching::ReplaceSuspects),
         losable,
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
-        json: wanted.path(Launching::Json),
+        json: wanted.read(Launching::Json, |file| flags::beside_a_report(file.into()))?,
     })
 }
 
@@ -570,7 +571,7 @@ mod tests {
         assert_eq!(said("hots = 'x'"), "6: launch.hots: no such key; did you mean `hosts`?");
         assert!(said("np = 'two'").starts_with("6: launch.np: "), "{}", said("np = 'two'"));
         assert!(said("launcher = 'pbs'").contains("auto, openmpi, mpich, slurm"));
-        assert!(said("hang_after = 'soon'").contains("a time: 90s, 10min"));
+        assert!(said("hang_after = 'soon'").contains("a time: 90 or 90s, 10min"));
         assert!(said("np = 2\nlauncher = 'slurm'\nlauncher_template = 'x'").starts_with("8: "));
     }
 

@@ -195,6 +195,7 @@ fn refuse(mut error: clap::Error, cli: &clap::Command, args: &[OsString]) -> Exi
     if launcher_rank::is_first() {
         output::die_quietly_on_closed_pipe();
         suggest_two_dashes(&mut error, cli, args);
+        explain_ranks_of_plan(&mut error, args);
         if error.use_stderr() {
             output::say(format_args!("{}", error.render()));
         } else {
@@ -227,6 +228,18 @@ fn suggest_two_dashes(error: &mut clap::Error, cli: &clap::Command, args: &[OsSt
         let suggestion = ContextValue::String(format!("--{name}"));
         error.remove(ContextKind::Suggested);
         error.insert(ContextKind::SuggestedArg, suggestion);
+    }
+}
+
+/// Says how `plan` counts ranks, where the user tried to give their number.
+fn explain_ranks_of_plan(error: &mut clap::Error, args: &[OsString]) {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
+    let is_plan = args.iter().skip(1).any(|arg| arg == "plan");
+    if is_plan && ["--ranks", "--ranks-per-node", "--np"].contains(&given.as_str()) {
+        let how = "the ranks of a node are its --cores-per-node over --threads; --nodes says how \
+                   many nodes there are";
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![how.into()]));
     }
 }
 

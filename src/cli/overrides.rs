@@ -93,7 +93,7 @@ impl Overrides {
         let mut draft = Draft::default();
         if let Some(name) = out {
             let at = At::named("--out", &ValueSource::Flag);
-            let named = Output::from_name(name);
+            let named = if name == "-" { Ok(Output::Stdout) } else { Output::from_name(name) };
             let output =
                 named.map_err(|what| ConfigError::BadText { at, what: what.to_owned() })?;
             draft.output = Some(output);

@@ -10,9 +10,9 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use skt_terms::phases::Phases;
 
-use super::figure;
 use super::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 use super::study_error::StudyError;
+use super::{figure, flags};
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
     Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
@@ -70,7 +70,8 @@ pub struct PathArgs {
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
     pub fit_from: usize,
     /// Write the machine to this file
-    #[arg(long, value_name = "FILE", help_heading = MACHINE)]
+    #[arg(long, value_name = "FILE", value_parser = flags::file_beside_a_report())]
+    #[arg(help_heading = MACHINE)]
     pub save_machine: Option<PathBuf>,
     /// DGEMM rate of a core, in Gflop/s; the rates of solve and panel scale with it [default: the
     /// machine's]
@@ -291,7 +292,8 @@ fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Predictio
 /// A change's name, and the prediction with it.
 type Changed = (&'static str, Prediction);
 
-/// Predictions with each change by itself and with all of them, all without halves.
+/// Predictions: without halves, then with each change of the solver by itself, then with all of
+/// these changes.
 fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let none = Changes::default();
     let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_without_loss: true };
@@ -299,7 +301,7 @@ fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
         ("panels passed on as they arrive", Changes { prompt_forwarding: true, ..none }),
         ("DEPTH >= 2: wait for the oldest panel", Changes { wait_for_oldest: true, ..none }),
         ("teams that lose nothing at panels", Changes { team_without_loss: true, ..none }),
-        ("all of these", all),
+        ("all of the last three", all),
     ];
     let at_once = Run { halves: false, ..*run };
     let at_once = ("rows of all columns exchanged at once", predict(&at_once, machine, &none)?);
@@ -375,7 +377,7 @@ fn describe(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -
         100.0 * best.efficiency * best.time_seconds / closed
     );
     if !changed.is_empty() {
-        text += "\nchange                                             time less   efficiency\n";
+        text += "\nchange, each by itself                             time less   efficiency\n";
         for (name, p) in changed {
             let _ = writeln!(
                 text,

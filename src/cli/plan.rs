@@ -119,7 +119,7 @@ pub struct PlanArgs {
 /// A flag is not legal, a report cannot be read, the machine has too little memory, or the file
 /// cannot be written.
 pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
-    let to_stdout = args.out.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {
         return Err(StudyError::Usage(
             "--json and --out - both print to standard output: give --out a file".into(),

@@ -40,16 +40,26 @@ pub(super) fn describe(
 fn machine_line(machine: &PlannedMachine) -> String {
     let mtbf_hours = machine.node_mtbf_seconds / HOUR_SECONDS;
     format!(
-        "Machine: {} node(s) of {} rank(s) x {} thread(s), {:.1} GiB for the run and {:.0} Gflop/s \
+        "Machine: {} node(s) of {} rank(s) x {} thread(s){}, {:.1} GiB for the run and {:.0} Gflop/s \
          each; MTBF {} h a node, {:.2} h for all\n",
         machine.nodes,
         machine.ranks_per_node,
         machine.threads,
+        idle_cores(machine),
         machine.node_memory_bytes / f64::from(1u32 << 30),
         machine.node_flops() / 1e9,
         large(mtbf_hours, 0),
         mtbf_hours / machine.nodes as f64,
     )
+}
+
+/// The cores of a node that no rank of so many threads fits on, in words after a comma.
+fn idle_cores(machine: &PlannedMachine) -> String {
+    let PlannedMachine { cores_per_node, helper_cores, ranks_per_node, threads, .. } = *machine;
+    match cores_per_node - helper_cores - ranks_per_node * threads {
+        0 => String::new(),
+        idle => format!(", {} idle", counted(idle, "core", "cores")),
+    }
 }
 
 const TABLE_HEAD: &str = "  protocol   n  m          N  memory    E(N)  checkpoint   interval    expected  \
@@ -232,14 +242,14 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
     if job.protocol != Protocol::None {
         let _ = writeln!(
             words,
-            "Checkpoint: {:.2} s on average, {}; {:.0} of them",
+            "Checkpoint: {:.2} s on average, {}; {} of them (work over interval, less 1)",
             job.checkpoint_seconds,
             if machine.checkpoint_bytes_per_second.is_some() {
                 "at the measured rate"
             } else {
                 "computed"
             },
-            choice.checkpoints()
+            large(choice.checkpoints(), if choice.checkpoints() < 10.0 { 1 } else { 0 })
         );
     }
     let _ = writeln!(words, "{}", failures_line(job, expected));
@@ -264,11 +274,16 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let (n, hours) = (other.n, hours(other.expected.time_seconds));
     match choice.job.protocol {
         Protocol::None if other.checkpoints() > 0.0 => {
-            // A gain below the tolerance does not justify checkpoints.
-            let small = if change > 0.0 {
-                format!(", less than {} %", 100.0 * RATE_TOLERANCE)
-            } else {
-                String::new()
+            // A gain below the tolerance does not justify checkpoints, nor does that of a shorter run.
+            let tolerance = 100.0 * RATE_TOLERANCE;
+            let small = match change {
+                ..=0.0 => String::new(),
+                _ if change <= tolerance => format!(", less than {tolerance} %"),
+                _ => format!(
+                    ", {:+.2} % by the checkpoints, less than {tolerance} %; the rest is that of any \
+                     shorter run",
+                    100.0 * other.gain()
+                ),
             };
             format!(
                 "Why: with self checkpoints N = {n} in {hours} h, the rate from start to end changed \
@@ -280,8 +295,10 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
              and no more\n"
         ),
         _ => format!(
-            "Why: without checkpoints N = {n} in {hours} h, as each failure sends the run back to \
-             its start: the rate from start to end changed by {change:+.2} %\n"
+            "Why: without checkpoints N = {n} in {hours} h at {:.2} % of DGEMM while it computes, as \
+             each failure sends the run back to its start: the rate from start to end changed by \
+             {change:+.2} %\n",
+            100.0 * other.hpl_efficiency
         ),
     }
 }

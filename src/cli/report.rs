@@ -81,11 +81,10 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
         (html::page(&runs), "report.html")
     };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default_out));
-    if out.as_os_str() == "-" {
-        return Ok(output::print(text.as_bytes())?);
-    }
     output::write_file(&out, text.as_bytes(), args.force)?;
-    output::say(format_args!("{} written", out.display()));
+    if !output::is_stdout(&out) {
+        output::say(format_args!("{} written", out.display()));
+    }
     Ok(())
 }
 

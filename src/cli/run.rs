@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
+use super::flags;
 use super::losses::{self, KeptJob, Order};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
@@ -41,11 +42,12 @@ pub struct RunArgs {
     /// Replace illegal values of HPL.dat as the reference does, with a warning, instead of stopping
     #[arg(long, help_heading = FILES)]
     pub lenient: bool,
-    /// Where the report goes: stdout, stderr, or a file [default: as in the configuration]
+    /// Where the report goes: stdout or -, stderr, or a file [default: as in the configuration]
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
     pub out: Option<String>,
     /// Also write a report of the whole run as one JSON document
-    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    #[arg(long, value_name = "FILE", value_parser = flags::file_beside_a_report(),
+        help_heading = FILES)]
     pub json: Option<PathBuf>,
     /// Also report the tuning values in use
     #[arg(long, help_heading = FILES)]

@@ -9,6 +9,7 @@ use clap::Args;
 use skt_terms::exit::Exit;
 use skt_terms::units::parse_seconds;
 
+use super::flags;
 use crate::config::ConfigError;
 use crate::hpl::comm::mpi::{MpiWorld, WatchedComm};
 use crate::hpl::comm::threads::run as run_ranks;
@@ -76,14 +77,16 @@ pub struct ScreenArgs {
     /// Compare ranks instead of hosts, for instance one on each socket
     #[arg(long)]
     pub by_rank: bool,
-    /// Also write the results as a JSON document
+    /// Also write the results as a JSON document; - prints it instead of the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write the hosts that are well into this host file
     #[arg(long, value_name = "FILE", conflicts_with = "by_rank")]
+    #[arg(value_parser = flags::file_beside_a_report())]
     pub good: Option<PathBuf>,
     /// Write the other hosts into this host file
     #[arg(long, value_name = "FILE", conflicts_with = "by_rank")]
+    #[arg(value_parser = flags::file_beside_a_report())]
     pub bad: Option<PathBuf>,
     /// With --hosts, the program that runs a command on a host: AGENT HOST COMMAND [default: ssh]
     #[arg(long, value_name = "AGENT", requires = "hosts")]
@@ -264,10 +267,7 @@ fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, Fai
     }
     let verdicts = judge(results, args.tolerance);
     let report = Report { results, verdicts: &verdicts, tolerance: args.tolerance };
-    output::print(report.text().as_bytes())?;
-    if let Some(path) = &args.json {
-        output::write_file(path, report.json().as_bytes(), true)?;
-    }
+    output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     for (path, is_ok) in [(&args.good, true), (&args.bad, false)] {
         if let Some(path) = path {
             let hosts: Vec<Host> = report

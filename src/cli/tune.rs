@@ -39,7 +39,8 @@ pub struct TuneArgs {
     /// Tune these parameters only
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = TUNING)]
     pub only: Vec<Parameter>,
-    /// Write the configuration with the chosen values: TOML if it ends in .toml, else HPL.dat
+    /// Write the configuration with the chosen values: TOML if it ends in .toml, else HPL.dat; - is
+    /// standard output
     #[arg(long, short, value_name = "FILE", help_heading = TUNING)]
     pub out: Option<PathBuf>,
     /// Overwrite the file if it exists
@@ -148,7 +149,13 @@ fn show(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Exit {
              (--checkpoint-every TIME takes them)"
         ));
     }
-    let shown = output::print(table::text(tuning).as_bytes());
+    let words = table::text(tuning);
+    let shown = if args.out.as_deref().is_some_and(output::is_stdout) {
+        output::say(format_args!("{words}"));
+        Ok(())
+    } else {
+        output::print(words.as_bytes())
+    };
     match shown.and_then(|()| write(args, order, tuning)) {
         Ok(()) => Exit::Passed,
         Err(error) => {

@@ -32,14 +32,14 @@ settings! {
     }
     Every {
         key: "every", flag: "checkpoint-every", metavar: "HOW", written: Written::Time,
-        legal: "auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
+        legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto", example: "10min",
         what: "time between checkpoints. auto: from their cost and mtbf; skips those that cost \
                more than they save. TIME or Np (panels): skips those that would take longer than \
                the rest of the run. Np! (a drill): skips none",
     }
     Mtbf {
-        key: "mtbf", metavar: "TIME", written: Written::Time, legal: "a time: 90s, 10min, 24h, 3d",
+        key: "mtbf", metavar: "TIME", written: Written::Time, legal: "a time: 90 or 90s, 10min, 24h, 3d",
         default: "24h", example: "3d",
         what: "mean time between failures of all nodes of the job together",
     }
@@ -138,7 +138,7 @@ settings! {
     }
     TimeLimit {
         key: "time_limit", metavar: "TIME", written: Written::Time,
-        legal: "auto, never, a time (90s, 10min, 24h, 3d), or @SECONDS since 1970", default: "auto",
+        legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), or @SECONDS since 1970", default: "auto",
         example: "2h",
         what: "time that the job has. A run that does not end by then is saved, also on all \
                levels, and the job ends with exit code 75. auto: until the end of the Slurm job \

@@ -76,14 +76,14 @@ settings! {
     }
     HangAfter {
         key: "hang_after", heading: WATCH, metavar: "TIME", written: Written::Time,
-        legal: "a time: 90s, 10min", default: "30s", example: "2min",
+        legal: "a time: 90 or 90s, 10min", default: "30s", example: "2min",
         what: "shortest silence of the job that is a hang. Where a step takes longer, by the \
                DGEMM self-test or as measured, the limit is ten times the step; phases without \
                columns and waits for images have ten times the limit",
     }
     ProbeLimit {
         key: "probe_limit", heading: WATCH, metavar: "TIME", written: Written::Time,
-        legal: "a time: 90s, 10min", default: "15s", example: "30s",
+        legal: "a time: 90 or 90s, 10min", default: "15s", example: "30s",
         what: "longest time that a node may take to answer a probe",
     }
     MaxRestarts {

@@ -53,11 +53,25 @@ pub enum Format {
 }
 
 impl Format {
-    /// The form that a file's extension names: `.toml` is TOML, all others are HPL.dat.
+    /// The form of a file that is read: `.toml` is TOML, all others are HPL.dat.
     pub fn of(path: &Path) -> Format {
-        match path.extension() {
-            Some(ext) if ext.eq_ignore_ascii_case("toml") => Format::Toml,
-            _ => Format::Dat,
+        Format::named_by(path).unwrap_or(Format::Dat)
+    }
+
+    /// The form that a file's extension names, `.toml` or `.dat`.
+    pub fn named_by(path: &Path) -> Option<Format> {
+        match path.extension()?.to_ascii_lowercase().to_str()? {
+            "toml" => Some(Format::Toml),
+            "dat" => Some(Format::Dat),
+            _ => None,
+        }
+    }
+
+    /// The other form.
+    pub fn other(self) -> Format {
+        match self {
+            Format::Dat => Format::Toml,
+            Format::Toml => Format::Dat,
         }
     }
 }

@@ -524,6 +524,30 @@ fn bad_toml_says_what_and_where() {
              overlap, helper_cores, check_every, on_loss, domains, allow_shared_domains, store, level, \
              time_limit",
         ),
+        (
+            "ft = \"none\"",
+            "hpl.toml:1: ft: no such key; the flag --ft is `method` in the table [checkpoint]",
+        ),
+        (
+            "checkpoint-every = 9",
+            "hpl.toml:1: checkpoint-every: no such key; the flag --checkpoint-every is `every` in the \
+             table [checkpoint]",
+        ),
+        (
+            "[checkpoint]\ncheckpoint_every = 9",
+            "hpl.toml:2: checkpoint.checkpoint_every: no such key; the flag --checkpoint-every is \
+             `every` in the table [checkpoint]",
+        ),
+        (
+            "swap-threshold = 1",
+            "hpl.toml:1: swap-threshold: no such key; the flag --swap-threshold is `swap_threshold` at \
+             the top level",
+        ),
+        (
+            "[checkpoint]\nhosts = 'a'",
+            "hpl.toml:2: checkpoint.hosts: no such key; it belongs in the table [launch]",
+        ),
+        ("out = 'a'", "hpl.toml:1: out: no such key; the flag --out is `output` at the top level"),
         ("[checkpont]\na = 1", "hpl.toml:1: checkpont: no such key; did you mean `checkpoint`?"),
         ("p = 1\nq = 1\n", "hpl.toml: `n` is missing; legal: 0 to 4294967295"),
         ("n = 1\nq = 1\n", "hpl.toml: `p` is missing; legal: 1 or more"),

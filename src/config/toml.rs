@@ -79,14 +79,8 @@ impl Reader {
 
     /// The error for a key that does not exist at the top level.
     fn unknown_key(&self, key: &str, offset: usize) -> ConfigError {
-        if SETTINGS.iter().any(|info| info.key == key) {
-            return self.unknown(key, offset, "it belongs into the table [checkpoint]".to_owned());
-        }
-        if LAUNCH.iter().any(|info| info.key == key) {
-            return self.unknown(key, offset, "it belongs into the table [launch]".to_owned());
-        }
         let keys = OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key));
-        self.unknown(key, offset, nearest(key, &keys.collect::<Vec<_>>()))
+        self.unknown(key, offset, hint(key, &keys.collect::<Vec<_>>()))
     }
 
     fn unknown(&self, key: &str, offset: usize, hint: String) -> ConfigError {
@@ -107,7 +101,7 @@ impl Reader {
             let (name, offset) = (key.get_ref().as_ref(), key.span().start);
             let info = SETTINGS.iter().find(|info| info.key == name).ok_or_else(|| {
                 let key = format!("checkpoint.{name}");
-                self.unknown(&key, offset, nearest(name, &keys))
+                self.unknown(&key, offset, hint(name, &keys))
             })?;
             draft.insert(info.setting, self.setting(info.setting, value)?);
         }
@@ -140,7 +134,7 @@ impl Reader {
         for (key, value) in sub_table("launch", &keys, value, place)? {
             let (name, offset) = (key.get_ref().as_ref(), key.span().start);
             let info = LAUNCH.iter().find(|info| info.key == name).ok_or_else(|| {
-                self.unknown(&format!("launch.{name}"), offset, nearest(name, &keys))
+                self.unknown(&format!("launch.{name}"), offset, hint(name, &keys))
             })?;
             let values = match value.get_ref() {
                 DeValue::Array(list) if info.is_list => {
@@ -281,7 +275,26 @@ fn scalar(value: &DeValue<'_>) -> Option<(String, Form)> {
     })
 }
 
-/// A hint: the known key most like `key`, or all of them if none is.
+/// A hint for a key that is none of `keys`: where it belongs, or the key of the flag of this name,
+/// or the nearest of `keys`.
+fn hint(key: &str, keys: &[&str]) -> String {
+    let flag = key.replace('_', "-");
+    let top = PARAMS.iter().map(|info| (info.key.replace('_', "-"), info.key, "at the top level"));
+    let all = SETTINGS
+        .iter()
+        .map(|info| (info.flag(), info.key, "in the table [checkpoint]"))
+        .chain(LAUNCH.iter().map(|info| (info.flag(), info.key, "in the table [launch]")))
+        .chain(top)
+        .chain([("out".to_owned(), "output", "at the top level")]);
+    let named = all.into_iter().find(|row| row.0 == flag || row.1 == key);
+    match named {
+        Some((_, known, place)) if known == key => format!("it belongs {place}"),
+        Some((flag, known, place)) => format!("the flag --{flag} is `{known}` {place}"),
+        None => nearest(key, keys),
+    }
+}
+
+/// The known key most like `key`, or all of them if none is.
 fn nearest(key: &str, keys: &[&str]) -> String {
     let nearest = keys
         .iter()

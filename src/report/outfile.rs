@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -141,8 +141,10 @@ pub fn replace(
     let mut prefix = OsStr::new(".").to_owned();
     prefix.push(name);
     let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".tmp").permissions(fs::Permissions::from_mode(mode));
-    let mut new = builder.tempfile_in(parent(path))?;
+    builder.prefix(&prefix).suffix(".tmp");
+    // Its own error would have the random name.
+    let open = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let mut new = builder.make_in(parent(path), open)?;
     let mut out = BufWriter::new(new.as_file_mut());
     write(&mut out)?;
     out.flush()?;
@@ -230,7 +232,7 @@ fn refused(path: &Path, why: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 
     use tempfile::TempDir;
 

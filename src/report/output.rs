@@ -63,11 +63,30 @@ pub fn print(text: &[u8]) -> Result<(), ConfigError> {
     write().map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
 }
 
-/// Writes a file; an existing one is overwritten only with `force`.
+/// Whether a path means standard output: `-`.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Prints a report as `text`, and writes it as `json` to a file; `-` has it printed as JSON alone.
+///
+/// # Errors
+/// Either cannot be written.
+pub fn print_and_write(text: &str, json: &str, file: Option<&Path>) -> Result<(), ConfigError> {
+    if !file.is_some_and(is_stdout) {
+        print(text.as_bytes())?;
+    }
+    file.map_or(Ok(()), |path| write_file(path, json.as_bytes(), true))
+}
+
+/// Writes a file; an existing one is overwritten only with `force`. `-` is standard output.
 ///
 /// # Errors
 /// The file exists, or cannot be written.
 pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigError> {
+    if is_stdout(path) {
+        return print(text);
+    }
     let file = path.display().to_string();
     let open = if force { outfile::create(path) } else { outfile::create_new(path) };
     match open.and_then(|mut open| open.write_all(text)) {

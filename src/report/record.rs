@@ -249,12 +249,15 @@ impl LevelFacts {
 impl fmt::Display for LevelFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, images, seconds, stall_seconds, complete_epoch, .. } = self;
-        write!(
-            f,
-            "{name}: {images} image(s) a rank in {seconds:.2} s ({:.0} MB/s), the solver waited \
-             {stall_seconds:.2} s; complete up to checkpoint {complete_epoch}",
-            self.rate() / 1e6
-        )?;
+        write!(f, "{name}: ")?;
+        if *images == 0 {
+            write!(f, "no image since the last start")?;
+        } else {
+            let rate = self.rate() / 1e6;
+            write!(f, "{images} image(s) a rank in {seconds:.2} s ({rate:.0} MB/s)")?;
+            write!(f, ", the solver waited {stall_seconds:.2} s")?;
+        }
+        write!(f, "; complete up to checkpoint {complete_epoch}")?;
         if let Some(seconds) = self.interval_seconds {
             write!(f, "; by their cost one every {seconds:.1} s")?;
         }
@@ -546,5 +549,30 @@ impl TestRecord {
             slow: None,
             outcome: Outcome::NotChecked,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_without_images_has_no_rate_of_them() {
+        let facts = |images| LevelFacts {
+            name: "local:/l".to_owned(),
+            images,
+            bytes: 3_000_000,
+            seconds: 1.5,
+            stall_seconds: 0.25,
+            cpu_seconds: 0.0,
+            interval_seconds: None,
+            given_up: 0,
+            complete_epoch: 3,
+            failure: None,
+        };
+        let some = "local:/l: 2 image(s) a rank in 1.50 s (2 MB/s), the solver waited 0.25 s; \
+                    complete up to checkpoint 3";
+        let none = "local:/l: no image since the last start; complete up to checkpoint 3";
+        assert_eq!([facts(2).to_string(), facts(0).to_string()], [some, none]);
     }
 }

@@ -180,8 +180,14 @@ fn ranks_beyond_the_grid_stay_idle() {
     let ended = run_flags(7, "--n 200 --nb 16 --p 2 --q 3 --pmap column").expect(0);
     ended.expect_counts([1, 0, 0]);
     assert_eq!(variants(&ended.out), ["WC11C2R4"]);
+    assert!(
+        ended.out.contains("\n# idle     : 1 rank(s): the largest grid takes 6\n"),
+        "{}",
+        ended.out
+    );
     // One grid after the other, with some ranks idle in each.
     let ended = run_flags(4, "--n 100 --nb 16 --p 1,3,2 --q 1,1,2").expect(0);
+    assert!(!ended.out.contains("# idle"), "{}", ended.out);
     ended.expect_counts([3, 0, 0]);
 }
 

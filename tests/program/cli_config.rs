@@ -326,6 +326,13 @@ fn convert_goes_both_ways_and_says_what_is_lost() {
     program.write("b.toml", &toml);
     let (dat, _) = program.done(&["convert", "b.toml", "--to", "dat"]);
     assert_eq!(dat, program.read("HPL.dat"));
+    // A name that says no form gets the other form.
+    for (from, to, toml) in
+        [("HPL.dat", "y", true), ("b.toml", "z", false), ("b.toml", "z.TOML", true)]
+    {
+        program.done(&["convert", from, to]);
+        assert_eq!(program.read(to).contains("\nn = [100]\n"), toml, "{from} to {to}");
+    }
 
     let error = program.refused(&["convert", "a.toml", "HPL.dat"]);
     assert_eq!(
@@ -423,6 +430,57 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(program.read("HPL.toml").contains("\nthreads = 2\n"));
     let (toml, _) = program.done(&["init", "--format", "toml", "--out", "-"]);
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
+    // More cores than any machine that runs this test.
+    let (_, said) = program.done(&["init", "--force", "--ranks", "16", "--threads", "4096"]);
+    assert!(said.contains("warning: 16 ranks of 4096 thread(s) need 65536 cores"), "{said}");
+}
+
+#[test]
+fn a_dash_is_standard_output_or_refused() {
+    let program = Program::new();
+    let run = ["--n", "100", "--progress", "off"];
+    let (text, _) = program.done(&[&run[..], &["--out", "-"]].concat());
+    assert!(text.contains("1 tests completed and passed residual checks"), "{text}");
+    program.write("a.toml", TOML);
+    let (dat, _) = program.done(&["convert", "a.toml", "-"]);
+    assert_eq!(dat.lines().count(), 31);
+    let beside_a_report: [&[&str]; 5] = [
+        &["--n", "100", "--json", "-"],
+        &["launch", "--json", "-", "--", "--n", "100"],
+        &["screen", "--good", "-"],
+        &["screen", "--bad", "-"],
+        &["model", "path", "--n", "1000", "--save-machine", "-"],
+    ];
+    for args in beside_a_report {
+        let error = program.refused(args);
+        assert!(error.contains("a file is needed"), "{args:?}: {error}");
+    }
+    program.write("b.toml", &format!("{TOML}[launch]\njson = '-'\n"));
+    let error = program.refused(&["launch", "--", "--config", "b.toml"]);
+    assert!(error.contains("launch.json: `-`"), "{error}");
+    assert!(!program.path().join("-").exists());
+}
+
+#[test]
+fn a_json_report_that_cannot_be_written_is_named_as_the_user_did() {
+    let program = Program::new();
+    let error = program.refused(&["--n", "100", "--progress", "off", "--json", "nowhere/x"]);
+    assert!(error.contains("'nowhere/x': No such file or directory"), "{error}");
+    assert!(!error.contains(".tmp"), "{error}");
+}
+
+#[test]
+fn plan_says_how_it_counts_ranks() {
+    let program = Program::new();
+    for flag in ["--ranks", "--ranks=8", "--ranks-per-node", "--np"] {
+        let error = program.refused(&["plan", flag]);
+        assert!(
+            error.contains("tip: the ranks of a node are its --cores-per-node over"),
+            "{error}"
+        );
+    }
+    let error = program.refused(&["plan", "--wild"]);
+    assert!(!error.contains("ranks"), "{error}");
 }
 
 /// The result of `init --tune` with a script as `mpirun`.

@@ -50,7 +50,9 @@ fn a_quota_ends_with_1_and_is_in_both_reports() {
     file(root, "sys/fs/cgroup/cpu.max", "50000 100000\n");
     let json = root.join("doctor.json");
     let args = ["--root", root.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let alone = doctor(&["--root", root.to_str().unwrap(), "--json", "-"]).stdout;
     let output = doctor(&args);
+    assert_eq!(alone, fs::read(&json).unwrap(), "instead of the text");
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     let finding = format!(

@@ -1,8 +1,14 @@
-//! `scripts/compare` finds the results where the configuration writes them.
+//! `scripts/compare` finds the results where the configuration writes them, and keeps them when it
+//! is interrupted.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::executables;
 
@@ -44,5 +50,50 @@ fn results_are_found_where_the_device_of_the_configuration_sends_them() {
         let wrong = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "device {device}: {said}\n{wrong}");
         assert!(said.contains("ratio      median"), "device {device}: {said}");
+    }
+}
+
+/// Both programs are stand-ins; the reference's second run waits until the comparison is ended.
+#[test]
+fn an_interrupted_comparison_prints_the_medians_so_far_and_the_warnings() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        executables::write_script(&at("mpirun"), "#!/bin/sh\nshift 2\nexec \"$@\"\n");
+        let warns = format!("#!/bin/sh\necho '{RESULT}'\necho '# warning  : cores are shared'\n");
+        executables::write_script(&at("ours"), &warns);
+        let seen = at("seen").display().to_string();
+        let reference = format!(
+            "#!/bin/sh\necho '{RESULT}'\ntest -e {seen} || {{ : > {seen}; exit 0; }}\n\
+             echo $$ > {seen}.pid\nexec sleep 600\n"
+        );
+        executables::write_script(&at("xhpl"), &reference);
+        fs::write(at("HPL.dat"), "a\nb\nHPL.out file\n6 device\n").unwrap();
+        let child = Command::new("python3")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/compare"))
+            .args(["--runs", "5", "--ours"])
+            .arg(at("ours"))
+            .args(["--reference".as_ref(), at("xhpl").as_os_str()])
+            .args(["--mpirun".as_ref(), at("mpirun").as_os_str()])
+            .args(["--dat".as_ref(), at("HPL.dat").as_os_str()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let waits = at("seen.pid");
+        while fs::read_to_string(&waits).map_or(true, |text| !text.ends_with('\n')) {
+            sleep(Duration::from_millis(10));
+        }
+        let pid = fs::read_to_string(&waits).unwrap().trim().parse().unwrap();
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(128 + signal as i32), "{said}");
+        for line in
+            ["skt-hpl    median     1.00", "reference  median     1.00", "ratio      median"]
+        {
+            assert!(said.contains(line), "{line}: {said}");
+        }
+        assert!(said.contains("# warning  : cores are shared  (in 2 of 2 runs)"), "{said}");
+        assert!(kill(Pid::from_raw(pid), None).is_err(), "the reference still runs");
     }
 }

@@ -13,9 +13,10 @@
 //! The plan chooses among the recommended candidates: if the rate of protocol none is within
 //! [`RATE_TOLERANCE`] of the highest expected rate it takes none, else the smallest group whose
 //! rate is. Recommended are protocol none, whose expected time includes its restarts, and each self
-//! checkpoint that keeps its data as surely as is asked for and takes a checkpoint before the end
-//! of the run; without one, it would only make the matrix smaller. Spares do not decide: their
-//! number follows from the choice.
+//! checkpoint that keeps its data as surely as is asked for and whose rate exceeds by
+//! [`RATE_TOLERANCE`] that of the same matrix without checkpoints. A smaller matrix is done sooner,
+//! and so fails less often: that gain of rate is no merit of the checkpoints. Spares do not decide:
+//! their number follows from the choice.
 
 use std::ops::RangeInclusive;
 
@@ -28,7 +29,7 @@ use super::inmemory::{Expectation, InMemoryJob};
 use super::path::{self, Run};
 use super::tang::memory::{MemorySplit, Protocol};
 use super::tang::volume::Saved;
-use super::{Group, ModelError};
+use super::{Group, ModelError, exact};
 
 /// The group sizes that are tried.
 const GROUP_SIZES: [usize; 6] = [2, 4, 8, 16, 24, 32];
@@ -40,9 +41,9 @@ const CHECKSUMS: RangeInclusive<usize> = 1..=3;
 /// The largest number of ranks of a process row with checksums.
 const MOST_WIDE: usize = 255;
 
-/// The relative gain in rate that does not justify a larger group: runs of the same configuration
-/// differ by more, while in a larger group more nodes depend on each other and a recovery takes
-/// longer.
+/// The relative gain in rate that justifies neither checkpoints nor a larger group: runs of the same
+/// configuration differ by more, while in a larger group more nodes depend on each other and a
+/// recovery takes longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
 /// The share of the memory that panels, buffers and the program itself take.
@@ -126,9 +127,19 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Number of checkpoints of a run without failures: one after each interval but the last.
+    /// Number of checkpoints of a run without failures: one after each interval but the last, which
+    /// the model also cuts, so that it is no whole number.
     pub fn checkpoints(&self) -> f64 {
         (self.job.work_seconds / self.expected.interval_seconds - 1.0).max(0.0)
+    }
+
+    /// By which part the checkpoints raise the rate: over that of the same matrix without them.
+    pub fn gain(&self) -> f64 {
+        let Self { job, expected, .. } = self;
+        let mtbf_seconds = job.system_mtbf_seconds();
+        let unprotected_seconds =
+            exact::segment_seconds(job.work_seconds, job.downtime_seconds, mtbf_seconds);
+        unprotected_seconds / expected.time_seconds - 1.0
     }
 
     /// The parts of the expected time.
@@ -596,7 +607,7 @@ impl EfficiencyCurve {
 fn is_recommended(candidate: &Candidate) -> bool {
     match candidate.job.protocol {
         Protocol::None => true,
-        Protocol::SelfCheckpoint => candidate.checkpoints() > 0.0,
+        Protocol::SelfCheckpoint => candidate.gain() > RATE_TOLERANCE,
         _ => false,
     }
 }
@@ -743,6 +754,39 @@ mod tests {
             choice.job.group,
             choice.checkpoints()
         );
+    }
+
+    /// With self checkpoints the matrix is so much smaller that hardly a failure strikes while it is
+    /// solved, with or without them.
+    #[test]
+    fn a_run_that_is_merely_shorter_is_no_merit_of_checkpoints() {
+        let machine = PlannedMachine {
+            ranks_per_node: 8,
+            threads: 16,
+            cores_per_node: 128,
+            node_memory_bytes: 0.8 * 512.0 * f64::from(1 << 30),
+            spares: None,
+            core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
+            network: Network {
+                latency_seconds: 2e-6,
+                transfer_seconds_per_byte: 4e-11,
+                reduce_seconds_per_byte: 5e-11,
+            },
+            downtime_seconds: 90.0,
+            ..cluster(200, 43_800.0 * HOUR_SECONDS)
+        };
+        let plan = machine.plan().unwrap();
+        let choice = plan.choice();
+        let best = &plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()];
+        assert!(best.expected_gflops > (1.0 + RATE_TOLERANCE) * choice.expected_gflops);
+        assert!(best.checkpoints() > 0.0 && best.gain() > 0.0 && best.gain() < RATE_TOLERANCE);
+        assert_eq!(choice.job.protocol, Protocol::None);
+        // The gain is that over none on the same matrix.
+        let InMemoryJob { work_seconds, downtime_seconds, .. } = best.job;
+        let mtbf = 43_800.0 * HOUR_SECONDS / 200.0;
+        let unprotected = (work_seconds / mtbf).exp_m1() * mtbf * (downtime_seconds / mtbf).exp();
+        let gain = unprotected / best.expected.time_seconds - 1.0;
+        assert!((best.gain() - gain).abs() < 1e-12);
     }
 
     #[test]

@@ -153,6 +153,8 @@ const LEAST_OF_PEAK: f64 = 0.6;
 
 /// How warnings about the rate of DGEMM begin.
 const OF_RATE: &str = "DGEMM does ";
+/// How they end.
+const DOCTOR: &str = "`skt-hpl doctor` says which";
 
 /// Whether a warning of [`warnings`] is about the rate alone, and so an effect of a cause that may
 /// be known.
@@ -189,7 +191,7 @@ pub fn warnings(
             found.push(format!(
                 "{OF_RATE}{gflops_per_core:.1} of the {peak:.1} Gflop/s that a core can do, at \
                  least {:.0} % are expected: either several threads or other programs share the \
-                 cores, or {} is not made for this processor",
+                 cores, or {} is not made for this processor; {DOCTOR}",
                 100.0 * LEAST_OF_PEAK,
                 blas.library
             ));
@@ -204,7 +206,7 @@ pub fn warnings(
             found.push(format!(
                 "{OF_RATE}{a_cycle:.1} flop a cycle ({gflops_per_core:.1} Gflop/s at \
                  {gigahertz:.2} GHz), at least {least} is expected here: either {} is not made \
-                 for this processor, or other programs share its cores",
+                 for this processor, or other programs share its cores; {DOCTOR}",
                 blas.library
             ));
         }
@@ -287,6 +289,7 @@ mod tests {
         let found = warnings(25.5, Some(56.3), &good, Some(true), Some(2.6));
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("DGEMM does 25.5 of the 56.3 Gflop/s"), "{}", found[0]);
+        assert!(found[0].ends_with("`skt-hpl doctor` says which"), "{}", found[0]);
         assert_eq!(warnings(40.0, Some(56.3), &good, Some(true), Some(2.6)), [""; 0]);
     }
 
@@ -294,6 +297,6 @@ mod tests {
     fn a_slow_blas_without_a_name_is_noticed() {
         let found = warnings(2.0, None, &blas("libblas.so.3", None), None, Some(2.0));
         assert_eq!(found.len(), 1);
-        assert!(found[0].contains("libblas.so.3"));
+        assert!(found[0].contains("libblas.so.3") && found[0].contains("`skt-hpl doctor`"));
     }
 }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use skt_terms::exit::Exit;
 
 use super::options::Options;
-use crate::config::{Output, RunSpec};
+use crate::config::{Output, RunSpec, TestSpec};
+use crate::machine::environment::Environment;
 use crate::machine::tuning::TUNING;
 use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
@@ -68,6 +69,7 @@ impl Reports {
         of_setup: Vec<String>,
     ) -> Result<Self, ReportError> {
         let mut notes = facts.environment.notes();
+        notes.extend(idle_ranks(spec, &facts.environment));
         let self_test = facts.dgemm_self_test.clone();
         if let Some(test) = &self_test {
             let rate = test.gflops_per_core;
@@ -138,6 +140,14 @@ impl Reports {
             Ok(()) => Some(exit),
         }
     }
+}
+
+/// Says how many ranks no grid takes, if there are any.
+fn idle_ranks(spec: &RunSpec, environment: &Environment) -> Option<String> {
+    let ranks: usize = environment.hosts.iter().map(|host| host.ranks).sum();
+    let taken = spec.tests().iter().map(TestSpec::ranks).max()?;
+    (ranks > taken)
+        .then(|| format!("idle     : {} rank(s): the largest grid takes {taken}", ranks - taken))
 }
 
 fn exit_for(counts: Counts) -> Exit {

@@ -473,11 +473,11 @@ mod tests {
             (
                 "every = \"often\"",
                 "f:6: checkpoint.every: `often` is not understood; \
-                 legal: auto, never, a time (90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
+                 legal: auto, never, a time (90 or 90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
             ),
             (
                 "mtbf = 0",
-                "f:6: checkpoint.mtbf: `0` is not understood; legal: a time: 90s, 10min, 24h, 3d",
+                "f:6: checkpoint.mtbf: `0` is not understood; legal: a time: 90 or 90s, 10min, 24h, 3d",
             ),
             (
                 "allow_shared_domains = \"yes\"",
@@ -504,7 +504,7 @@ mod tests {
             assert_eq!(settings(table).unwrap_err().to_string(), want, "{table}");
         }
         let top = parse(b"n = 1\ngroup_size = 4\n", "f", Format::Toml, false).unwrap_err();
-        let want = "f:2: group_size: no such key; it belongs into the table [checkpoint]";
+        let want = "f:2: group_size: no such key; it belongs in the table [checkpoint]";
         assert_eq!(top.to_string(), want);
         let scalar = parse(b"checkpoint = 4\n", "f", Format::Toml, false).unwrap_err().to_string();
         assert!(scalar.starts_with("f:1: checkpoint: `this integer` is not a table"), "{scalar}");

@@ -244,16 +244,17 @@ impl fmt::Display for AbftRefusal {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}: ", self.what())?;
         f.write_str(match self {
-            Self::Lost { .. } | Self::Nothing => "clear the memory of all ranks to start over",
             Self::Foreign { .. } => "go on with those of its run, or clear it",
-            Self::Wrong { .. } | Self::Replaced { .. } => {
-                "clear the memory of all ranks to start over, or start with --resume never"
+            Self::Lost { .. } | Self::Nothing | Self::Wrong { .. } | Self::Replaced { .. } => {
+                "to start over, clear the memory of all ranks (`skt-hpl store clean --run NAME`), or \
+                 give --resume never"
             }
             Self::Scattered { .. } => {
                 "the same command, on all ranks, rebuilds what can be rebuilt"
             }
             Self::Mixture { .. } => {
-                "clear the memory of all ranks to start over, and report this as a defect"
+                "to start over, clear the memory of all ranks (`skt-hpl store clean --run NAME`), and \
+                 report this as a defect"
             }
         })
     }

@@ -86,7 +86,7 @@ fn mixed_among(hosts: &[&HostFacts]) -> Option<Finding> {
     let library = hosts.iter().find_map(|host| Some(host.trial.as_ref()?.library.as_str()));
     let remedy = match library.and_then(kernel::variable) {
         Some(name) => format!(
-            "the same environment for all ranks: unset {name}, also in what starts shells there, \
+            "the same environment for all ranks: unset {name} (also in shell profiles), \
              or give all the same (Open MPI: mpirun -x {name})"
         ),
         None => "the same BLAS and the same environment for all ranks".to_owned(),

@@ -129,7 +129,8 @@ fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
 fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     kernel::take_one_that_fits(&outfile::closed());
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
-    let listed = if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Vec::new()) };
+    let listed =
+        if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Listed::default()) };
     let world = MpiWorld::init().map_err(JobError::from)?;
     let comm = world.comm().map_err(JobError::from)?;
     let mut is_good = [u8::from(listed.is_ok())];
@@ -141,14 +142,24 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     }
 }
 
-/// What is wrong with the hosts of the list that the user named.
-fn of_listed_hosts(args: &DoctorArgs) -> Result<Vec<Finding>, DoctorError> {
-    let Some(path) = &args.hosts else { return Ok(Vec::new()) };
+/// What is known of the hosts of the list that the user named.
+#[derive(Debug, Clone, Default)]
+struct Listed {
+    found: Vec<Finding>,
+    /// Their number, if nothing was found.
+    well: Option<usize>,
+}
+
+/// Tries the hosts of the list that the user named.
+fn of_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
+    let Some(path) = &args.hosts else { return Ok(Listed::default()) };
     let file = path.display().to_string();
     let read = fs::read_to_string(path);
     let text = read.map_err(|why| DoctorError::Other(format!("{file}: {why}")))?;
     let hosts = hosts::parse(&text, &file)?;
-    Ok(reach::findings(&host::this_host().name, &hosts, &args.agent))
+    let found = reach::findings(&host::this_host().name, &hosts, &args.agent);
+    let well = found.is_empty().then_some(hosts.len());
+    Ok(Listed { found, well })
 }
 
 /// Looks at all ranks of `world`. All of them return the exit code. Collective.
@@ -156,7 +167,7 @@ fn look<C: Comm>(
     world: &C,
     args: &DoctorArgs,
     is_launched: bool,
-    mut found: Vec<Finding>,
+    listed: Listed,
 ) -> Result<u8, DoctorError> {
     let threads = args.threads.map(|threads| threads as usize);
     let threads = threads.or(is_launched.then_some(1));
@@ -166,10 +177,11 @@ fn look<C: Comm>(
         Err(why) => Err(why.into()),
         Ok(None) => Ok(0),
         Ok(Some((hosts, views))) => {
+            let Listed { mut found, well } = listed;
             found.extend(rules::names::findings(&views, false));
             found.extend(doctor::diagnose(&hosts));
             doctor::sort(&mut found);
-            show(args, &Report::new(&hosts, found))
+            show(args, &Report { listed_well: well, ..Report::new(&hosts, found) })
         }
     };
     let mut code = [shown.as_ref().map_or(Exit::BadInput.code(), |code| *code)];

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
+use super::run;
 use crate::config::ConfigError;
 use crate::doctor::finding::Finding;
 use crate::doctor::gather::{self, GatherError};
 use crate::doctor::report::Report;
 use crate::doctor::{self, rules, trial};
-use crate::hpl::comm::mpi::MpiWorld;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::counters::Root;
@@ -91,7 +91,10 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
         _ => alone(args),
     };
     let code = done.unwrap_or_else(|error| {
-        output::say(format_args!("error: {error}"));
+        let is_of_all = matches!(error, DoctorError::Job(JobError::Alone(_)));
+        if !is_of_all || launcher_rank::is_first() {
+            output::say(format_args!("error: {error}"));
+        }
         Exit::BadInput.code()
     });
     if code != 0 {
@@ -131,7 +134,7 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
     let listed =
         if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Listed::default()) };
-    let world = MpiWorld::init().map_err(JobError::from)?;
+    let world = run::start_mpi()?;
     let comm = world.comm().map_err(JobError::from)?;
     let mut is_good = [u8::from(listed.is_ok())];
     collect::broadcast(&comm, &mut is_good, 0)?;

@@ -129,10 +129,21 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
     Ok((file, draft, warnings))
 }
 
+/// Starts MPI, and checks that it connects all the processes that were started.
+pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
+    let world = MpiWorld::init()?;
+    let by_supervisor = heartbeat::ranks().map(|ranks| (heartbeat::ENV, ranks));
+    let ranks = world.comm()?.size();
+    launcher_rank::check(ranks, by_supervisor, &world.library_version())
+        // The supervisor need not try again.
+        .inspect_err(|_| heartbeat::done(Exit::BadInput))?;
+    Ok(world)
+}
+
 /// Runs the benchmark.
 pub fn execute(args: &RunArgs) -> ExitCode {
     kernel::take_one_that_fits(&outfile::closed());
-    let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
+    let exit = start_mpi().and_then(|world| {
         let exit = match world.ulfm() {
             Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,
             Err(_) => run_on(&world, &world.comm()?, args, &mut KeptJob::default())?.exit,
@@ -144,7 +155,7 @@ pub fn execute(args: &RunArgs) -> ExitCode {
     end(exit)
 }
 
-/// Ends this process of a job. Each rank that has an error reports it.
+/// Ends this process of a job. Each rank that has an error reports it, unless all have the same.
 pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
     match exit {
         Ok(exit) => {
@@ -155,7 +166,9 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
             exit.into()
         }
         Err(error) => {
-            output::say(format_args!("error: {error}"));
+            if launcher_rank::is_first() || !matches!(error, JobError::Alone(_)) {
+                output::say(format_args!("error: {error}"));
+            }
             launcher_rank::let_the_first_speak();
             Exit::BadInput.into()
         }

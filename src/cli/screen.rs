@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use skt_terms::exit::Exit;
 
+use super::run::start_mpi;
 use crate::config::ConfigError;
-use crate::hpl::comm::mpi::{MpiWorld, WatchedComm};
+use crate::hpl::comm::mpi::WatchedComm;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
 use crate::machine::environment::{host, kernel};
@@ -17,6 +18,7 @@ use crate::machine::launcher_rank;
 use crate::machine::starter::Starter;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{outfile, output};
+use crate::run::job::JobError;
 use crate::run::protect::parse_seconds;
 use crate::screen::limit::Limit;
 use crate::screen::node::ScreenError;
@@ -118,6 +120,8 @@ enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
+    Job(#[from] JobError),
+    #[error(transparent)]
     Comm(#[from] CommError),
     #[error(transparent)]
     Screen(#[from] ScreenError),
@@ -177,7 +181,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, Failure> {
 
 fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
     kernel::take_one_that_fits(&outfile::closed());
-    let mpi = MpiWorld::init()?;
+    let mpi = start_mpi()?;
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
     let mode = if launcher_rank::is_first() { args.progress } else { ProgressMode::Off };

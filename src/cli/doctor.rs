@@ -98,7 +98,7 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
         Exit::BadInput.code()
     });
     if code != 0 {
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code);
     }
     code.into()
 }

@@ -194,7 +194,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
             _ => {
-                launcher_rank::let_the_first_speak();
+                launcher_rank::let_the_first_speak(Exit::BadInput.code());
                 Exit::BadInput
             }
         }

@@ -161,7 +161,7 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
         Ok(exit) => {
             // The last message of rank 0 may still be on its way through the launcher.
             if exit != Exit::Passed {
-                launcher_rank::let_the_first_speak();
+                launcher_rank::let_the_first_speak(exit.code());
             }
             exit.into()
         }
@@ -169,7 +169,7 @@ pub(super) fn end(exit: Result<Exit, JobError>) -> ExitCode {
             if launcher_rank::is_first() || !matches!(error, JobError::Alone(_)) {
                 output::say(format_args!("error: {error}"));
             }
-            launcher_rank::let_the_first_speak();
+            launcher_rank::let_the_first_speak(Exit::BadInput.code());
             Exit::BadInput.into()
         }
     }

@@ -151,7 +151,7 @@ pub fn execute(args: &ScreenArgs) -> ExitCode {
         Exit::BadInput.code()
     });
     if code != 0 {
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code);
     }
     code.into()
 }
@@ -205,7 +205,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
     };
     if has_lost || run::dismiss(&world, &limit, code).is_err() {
         // A rank that does not answer would keep the others from ending.
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code);
         mpi.comm()?.abort("a rank does not answer", code.into());
     }
     Ok(code)

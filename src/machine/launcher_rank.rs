@@ -7,8 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
@@ -108,12 +111,31 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// output of any rank that it has not read yet, even of the rank that has ended. Rank 0 may start
 /// later than others: these wait a second. That costs no time, as the launcher sees rank 0's own
 /// end first.
-pub fn let_the_first_speak() {
+///
+/// `srun --kill-on-bad-exit` ends the other ranks by SIGTERM meanwhile, and returns the largest code
+/// of all: so these end with `code`, too, and not by the signal.
+pub fn let_the_first_speak(code: u8) {
+    if rank().is_some() {
+        end_by_sigterm_with(code);
+    }
     match rank() {
         None => {}
         Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()], READ_PATIENCE),
         Some(_) => thread::sleep(READ_PATIENCE),
     }
+}
+
+/// From now on SIGTERM ends this process with `code`.
+fn end_by_sigterm_with(code: u8) {
+    static CODE: AtomicU8 = AtomicU8::new(0);
+    extern "C" fn end(_: libc::c_int) {
+        // SAFETY: allowed in signal context.
+        unsafe { libc::_exit(CODE.load(Ordering::Relaxed).into()) }
+    }
+    CODE.store(code, Ordering::Relaxed);
+    let action = SigAction::new(SigHandler::Handler(end), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler only loads a word and ends the process.
+    let _ = unsafe { sigaction(Signal::SIGTERM, &action) };
 }
 
 /// Waits until the pipes among these outputs are empty, at most as long as `patience`.

@@ -1,8 +1,13 @@
 //! What the program makes of its launcher: an MPI that does not know it.
 
+use std::fs;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use crate::mpirun::own_session;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
@@ -32,4 +37,27 @@ fn ranks_that_mpi_does_not_connect_are_an_error_of_the_first() {
     }
     let ended = rank_of_two("1", "--n 100");
     assert_eq!((ended.status.code(), text(&ended.stderr).as_str()), (Some(2), ""));
+}
+
+/// `srun --kill-on-bad-exit` sends SIGTERM to the other ranks when the first one ends with an
+/// error, and returns the largest code: a rank that is killed would hide the first one's code.
+#[test]
+fn a_rank_that_waits_for_the_first_to_end_keeps_its_code() {
+    let mut command = Command::new(PROGRAM);
+    command.arg("--no-such-flag").env("MV2_COMM_WORLD_SIZE", "2").env("MV2_COMM_WORLD_RANK", "1");
+    let mut rank = command.spawn().expect("the program");
+    let id = rank.id();
+    let catches_sigterm = || {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask >> (Signal::SIGTERM as i32 - 1) & 1 == 1)
+    };
+    while !catches_sigterm() {
+        // It ends by itself after a second.
+        assert!(rank.try_wait().expect("our child").is_none(), "it has not caught SIGTERM");
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill(Pid::from_raw(id as i32), Signal::SIGTERM).expect("our child");
+    assert_eq!(rank.wait().expect("our child").code(), Some(2));
 }

@@ -260,6 +260,11 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<(RunSpec, Settings), ConfigE
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
     }
+    // `launch` has told its user.
+    if settings.method_for(ranks) != Method::None && heartbeat::run().is_none() {
+        let unknown = settings.time_limit.unknown_end(|name| std::env::var(name).ok());
+        unknown.iter().for_each(|why| output::say(format_args!("warning: {why}")));
+    }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
     Ok((checked.spec, settings))
 }

@@ -1,11 +1,12 @@
-//! What the program makes of its launcher: an MPI that does not know it.
+//! What the program makes of its launcher: an MPI that does not know it, and a Slurm that does not
+//! tell the end of its jobs.
 
 use std::fs;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::mpirun::own_session;
+use crate::mpirun::{mpirun, own_session};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -60,4 +61,23 @@ fn a_rank_that_waits_for_the_first_to_end_keeps_its_code() {
     }
     kill(Pid::from_raw(id as i32), Signal::SIGTERM).expect("our child");
     assert_eq!(rank.wait().expect("our child").code(), Some(2));
+}
+
+#[test]
+fn an_unknown_end_of_a_slurm_job_is_told_unless_the_user_names_one() {
+    let said = |flags: &str| {
+        let mut job = mpirun(2);
+        // mpirun itself is not to look for Slurm.
+        job.args(["env", "SLURM_JOB_ID=7", PROGRAM, "--n", "200", "--progress", "off"]);
+        let run = format!("--run-id slurm-end-{}", std::process::id());
+        job.args(run.split_whitespace()).args(flags.split_whitespace());
+        job.env_remove("SLURM_JOB_END_TIME");
+        let ended = job.output().expect("mpirun");
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{flags}: {said}");
+        said.matches("warning: the end of this Slurm job is not known").count()
+    };
+    assert_eq!(said("--ft self"), 1);
+    assert_eq!(said("--ft self --time-limit never"), 0);
+    assert_eq!(said("--ft none"), 0);
 }

@@ -1,7 +1,6 @@
 #!/bin/bash
 # skt-hpl in a Slurm job: 8 nodes, 8 ranks of 8 threads on each. An interrupted run
-# is started again. The run takes the end of the job from Slurm and saves its state before; the job
-# is then queued again.
+# is started again. The run saves its state before the end of the job, which is then queued again.
 #
 #   sbatch slurm.sh
 #
@@ -20,10 +19,13 @@
 # of this run.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
+# Slurm before 23.02 does not tell a job its end, but its queue does.
+end=${SLURM_JOB_END_TIME:-$(date -d "$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)}
 
 for _ in 1 2 3; do
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
-        skt-hpl --config cluster.toml --level "global:$images" --json result.json
+        skt-hpl --config cluster.toml --level "global:$images" \
+            --time-limit "@$end" --json result.json
     code=$?
     # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
     # All others: a rank or a node was lost, and the same command continues here.

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
+use super::run;
 use crate::config::ConfigError;
 use crate::doctor::finding::Finding;
 use crate::doctor::gather::{self, GatherError};
 use crate::doctor::report::Report;
 use crate::doctor::{self, rules, trial};
-use crate::hpl::comm::mpi::MpiWorld;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::counters::Root;
@@ -91,11 +91,14 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
         _ => alone(args),
     };
     let code = done.unwrap_or_else(|error| {
-        output::say(format_args!("error: {error}"));
+        let is_of_all = matches!(error, DoctorError::Job(JobError::Alone(_)));
+        if !is_of_all || launcher_rank::is_first() {
+            output::say(format_args!("error: {error}"));
+        }
         Exit::BadInput.code()
     });
     if code != 0 {
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code);
     }
     code.into()
 }
@@ -129,8 +132,9 @@ fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
 fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     kernel::take_one_that_fits(&outfile::closed());
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
-    let listed = if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Vec::new()) };
-    let world = MpiWorld::init().map_err(JobError::from)?;
+    let listed =
+        if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Listed::default()) };
+    let world = run::start_mpi()?;
     let comm = world.comm().map_err(JobError::from)?;
     let mut is_good = [u8::from(listed.is_ok())];
     collect::broadcast(&comm, &mut is_good, 0)?;
@@ -141,14 +145,24 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     }
 }
 
-/// What is wrong with the hosts of the list that the user named.
-fn of_listed_hosts(args: &DoctorArgs) -> Result<Vec<Finding>, DoctorError> {
-    let Some(path) = &args.hosts else { return Ok(Vec::new()) };
+/// What is known of the hosts of the list that the user named.
+#[derive(Debug, Clone, Default)]
+struct Listed {
+    found: Vec<Finding>,
+    /// Their number, if nothing was found.
+    well: Option<usize>,
+}
+
+/// Tries the hosts of the list that the user named.
+fn of_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
+    let Some(path) = &args.hosts else { return Ok(Listed::default()) };
     let file = path.display().to_string();
     let read = fs::read_to_string(path);
     let text = read.map_err(|why| DoctorError::Other(format!("{file}: {why}")))?;
     let hosts = hosts::parse(&text, &file)?;
-    Ok(reach::findings(&host::this_host().name, &hosts, &args.agent))
+    let found = reach::findings(&host::this_host().name, &hosts, &args.agent);
+    let well = found.is_empty().then_some(hosts.len());
+    Ok(Listed { found, well })
 }
 
 /// Looks at all ranks of `world`. All of them return the exit code. Collective.
@@ -156,7 +170,7 @@ fn look<C: Comm>(
     world: &C,
     args: &DoctorArgs,
     is_launched: bool,
-    mut found: Vec<Finding>,
+    listed: Listed,
 ) -> Result<u8, DoctorError> {
     let threads = args.threads.map(|threads| threads as usize);
     let threads = threads.or(is_launched.then_some(1));
@@ -166,10 +180,11 @@ fn look<C: Comm>(
         Err(why) => Err(why.into()),
         Ok(None) => Ok(0),
         Ok(Some((hosts, views))) => {
+            let Listed { mut found, well } = listed;
             found.extend(rules::names::findings(&views, false));
             found.extend(doctor::diagnose(&hosts));
             doctor::sort(&mut found);
-            show(args, &Report::new(&hosts, found))
+            show(args, &Report { listed_well: well, ..Report::new(&hosts, found) })
         }
     };
     let mut code = [shown.as_ref().map_or(Exit::BadInput.code(), |code| *code)];

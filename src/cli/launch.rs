@@ -231,6 +231,11 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         domains: read_domains(&checked.checkpoint)?,
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
+    if settings.method_for(ranks) != Method::None
+        && let Some(why) = settings.time_limit.unknown_end(env)
+    {
+        output::say(format_args!("warning: {why}"));
+    }
     let pool = pool(listed, ranks, wanted.path(Launching::Spares).as_deref())?;
     let launcher = launcher(&wanted, env)?;
     let extra = wanted.list(Launching::LauncherArg);

@@ -176,22 +176,27 @@ pub fn main() -> ExitCode {
     if xhpl::is_named(&args) {
         return match xhpl::parse(&args) {
             Ok(run) => run::execute(&run),
-            Err(error) => refuse(error, &Xhpl::command(), &args).reference_code().into(),
+            Err(error) => refuse(error, &Xhpl::command(), &args, Exit::reference_code).into(),
         };
     }
     match Cli::try_parse_from(&args) {
         Ok(cli) => dispatch(cli),
         Err(error) => {
-            let exit = refuse(error, &Cli::command(), &args);
-            heartbeat::done(exit);
-            exit.into()
+            let code = refuse(error, &Cli::command(), &args, Exit::code);
+            heartbeat::done(Exit::from_code(code));
+            code.into()
         }
     }
 }
 
 /// Prints help, or what is wrong with a command line, on one rank of a job only. All ranks get the
-/// same exit.
-fn refuse(mut error: clap::Error, cli: &clap::Command, args: &[OsString]) -> Exit {
+/// same exit code: the `code` of the exit.
+fn refuse(
+    mut error: clap::Error,
+    cli: &clap::Command,
+    args: &[OsString],
+    code: impl Fn(Exit) -> u8,
+) -> u8 {
     if launcher_rank::is_first() {
         output::die_quietly_on_closed_pipe();
         suggest_two_dashes(&mut error, cli, args);
@@ -204,10 +209,10 @@ fn refuse(mut error: clap::Error, cli: &clap::Command, args: &[OsString]) -> Exi
         }
     }
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Passed,
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => code(Exit::Passed),
         _ => {
-            launcher_rank::let_the_first_speak();
-            Exit::BadInput
+            launcher_rank::let_the_first_speak(code(Exit::BadInput));
+            code(Exit::BadInput)
         }
     }
 }

@@ -171,10 +171,21 @@ fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
     Ok(Source { text: Some(ConfigText { file, format, text }), draft, warnings })
 }
 
+/// Starts MPI, and checks that it connects all the processes that were started.
+pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
+    let world = MpiWorld::init()?;
+    let by_supervisor = heartbeat::ranks().map(|ranks| (heartbeat::ENV, ranks));
+    let ranks = world.comm()?.size();
+    launcher_rank::check(ranks, by_supervisor, &world.library_version())
+        // The supervisor need not try again.
+        .inspect_err(|_| heartbeat::done(Exit::BadInput))?;
+    Ok(world)
+}
+
 /// Runs the benchmark.
 pub fn execute(args: &RunArgs) -> ExitCode {
     kernel::take_one_that_fits(&outfile::closed());
-    let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
+    let exit = start_mpi().and_then(|world| {
         let exit = match world.ulfm() {
             Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,
             Err(_) => run_on(&world, &world.comm()?, args, &mut KeptJob::default())?.exit,
@@ -183,20 +194,23 @@ pub fn execute(args: &RunArgs) -> ExitCode {
         heartbeat::done(exit);
         Ok(exit)
     });
-    args.code(end(exit)).into()
+    end(exit, |exit| args.code(exit))
 }
 
-/// Ends this process of a job. Each rank that has an error reports it.
-pub(super) fn end(exit: Result<Exit, JobError>) -> Exit {
+/// Ends this process of a job with the `code` of its exit. Each rank that has an error reports it,
+/// unless all have the same.
+pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> ExitCode {
     let exit = exit.unwrap_or_else(|error| {
-        output::say(format_args!("error: {error}"));
+        if launcher_rank::is_first() || !matches!(error, JobError::Alone(_)) {
+            output::say(format_args!("error: {error}"));
+        }
         Exit::BadInput
     });
     // The last message of rank 0 may still be on its way through the launcher.
     if exit != Exit::Passed {
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code(exit));
     }
-    exit
+    code(exit).into()
 }
 
 /// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
@@ -294,6 +308,11 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<Order, ConfigError> {
             "xhpl: without checkpoints, as the reference: a lost node ends the run; skt-hpl, the \
              same program, takes them"
         ));
+    }
+    // `launch` has told its user.
+    if settings.method_for(ranks) != Method::None && heartbeat::run().is_none() {
+        let unknown = settings.time_limit.unknown_end(|name| std::env::var(name).ok());
+        unknown.iter().for_each(|why| output::say(format_args!("warning: {why}")));
     }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
     Ok(Order { spec: checked.spec, settings, configuration })

@@ -10,8 +10,9 @@ use skt_terms::exit::Exit;
 use skt_terms::units::parse_seconds;
 
 use super::flags;
+use super::run::start_mpi;
 use crate::config::ConfigError;
-use crate::hpl::comm::mpi::{MpiWorld, WatchedComm};
+use crate::hpl::comm::mpi::WatchedComm;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
 use crate::machine::environment::{host, kernel};
@@ -20,6 +21,7 @@ use crate::machine::program;
 use crate::machine::starter::Starter;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{outfile, output};
+use crate::run::job::JobError;
 use crate::screen::limit::Limit;
 use crate::screen::node::ScreenError;
 use crate::screen::report::Report;
@@ -122,6 +124,8 @@ enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
+    Job(#[from] JobError),
+    #[error(transparent)]
     Comm(#[from] CommError),
     #[error(transparent)]
     Screen(#[from] ScreenError),
@@ -151,7 +155,7 @@ pub fn execute(args: &ScreenArgs) -> ExitCode {
         Exit::BadInput.code()
     });
     if code != 0 {
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code);
     }
     code.into()
 }
@@ -181,7 +185,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, Failure> {
 
 fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
     kernel::take_one_that_fits(&outfile::closed());
-    let mpi = MpiWorld::init()?;
+    let mpi = start_mpi()?;
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
     let mode = if launcher_rank::is_first() { args.progress } else { ProgressMode::Off };
@@ -205,7 +209,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
     };
     if has_lost || run::dismiss(&world, &limit, code).is_err() {
         // A rank that does not answer would keep the others from ending.
-        launcher_rank::let_the_first_speak();
+        launcher_rank::let_the_first_speak(code);
         mpi.comm()?.abort("a rank does not answer", code.into());
     }
     Ok(code)

@@ -68,7 +68,7 @@ pub struct TuneArgs {
 /// Tunes the parameters on all ranks of the job.
 pub fn execute(args: &TuneArgs) -> ExitCode {
     kernel::take_one_that_fits(&outfile::closed());
-    let exit = MpiWorld::init().map_err(JobError::from).and_then(|world| {
+    let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
         let mine = tune_on(&world, &comm, args)?;
         // Only rank 0 knows the exit code.
@@ -76,7 +76,7 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
         collect::broadcast(&comm, &mut code, 0)?;
         Ok(Exit::from_code(code[0]))
     });
-    run::end(exit).into()
+    run::end(exit, Exit::code)
 }
 
 /// What rank 0 knows of the tuning.

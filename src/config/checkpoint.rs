@@ -142,7 +142,7 @@ settings! {
         example: "2h",
         what: "time that the job has. A run that does not end by then is saved, also on all \
                levels, and the job ends with exit code 75. auto: until the end of the Slurm job \
-               (SLURM_JOB_END_TIME). SIGUSR1 ends the time at once",
+               (SLURM_JOB_END_TIME, from Slurm 23.02 on). SIGUSR1 ends the time at once",
     }
 }
 

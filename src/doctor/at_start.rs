@@ -34,6 +34,7 @@ fn of_counters(
         mask: mask.clone(),
         allowed_nodes: if rank == 0 { counters.allowed_nodes.clone() } else { Vec::new() },
         threads,
+        kernel: None,
         measured: None,
     };
     let ranks = masks.iter().enumerate().map(rank).collect();

@@ -34,6 +34,8 @@ pub struct RankFacts {
     pub allowed_nodes: Vec<usize>,
     /// Its threads.
     pub threads: usize,
+    /// The kernel of its BLAS, if the library tells it.
+    pub kernel: Option<String>,
     /// What was measured, with all ranks at work.
     pub measured: Option<Measured>,
 }

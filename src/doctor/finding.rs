@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The BLAS uses a kernel that does not fit the processor.
+    /// The BLAS uses a kernel that does not fit the processor, or ranks use different ones.
     BlasKernel,
     /// A control group limits the processor time.
     Quota,

@@ -102,7 +102,8 @@ pub fn gather<C: Comm>(
         counters: counters.clone(),
     });
     let allowed_nodes = counters.allowed_nodes;
-    let facts = RankFacts { rank: world.rank(), mask, allowed_nodes, threads, measured };
+    let (rank, kernel) = (world.rank(), blas::loaded().kernel);
+    let facts = RankFacts { rank, mask, allowed_nodes, threads, kernel, measured };
     let told = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
     let bytes = serde_json::to_vec(&told).expect("plain data");
     let all = collect::gather_bytes(world, &bytes, 0)?;
@@ -147,7 +148,7 @@ pub fn of_tree(root: &Root, host: &str) -> HostFacts {
     let mask = counters.allowed_cpus.clone();
     let threads = affinity::cores_in(&counters.cpus, &mask).len();
     let allowed_nodes = counters.allowed_nodes.clone();
-    let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, measured: None };
+    let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, kernel: None, measured: None };
     let (host, ranks) = (host.to_owned(), vec![rank]);
     HostFacts { host, counters, trial: None, ranks, is_launched: false }
 }

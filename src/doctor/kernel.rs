@@ -44,7 +44,7 @@ pub fn vectors_of(kernel: &str) -> Option<Vectors> {
 }
 
 /// The variable with which a user names the kernel of this library, if it has one.
-fn variable(library: &str) -> Option<&'static str> {
+pub(super) fn variable(library: &str) -> Option<&'static str> {
     match library {
         "OpenBLAS" => Some("OPENBLAS_CORETYPE"),
         "BLIS" => Some("BLIS_ARCH_TYPE"),

@@ -29,6 +29,7 @@ use finding::Finding;
 pub fn diagnose(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut found = joined(hosts.iter().flat_map(rules::of_host));
     found.extend(rules::uneven::slow_ranks(hosts));
+    found.extend(rules::uneven::mixed_kernels(hosts));
     sort(&mut found);
     found
 }

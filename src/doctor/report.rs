@@ -29,6 +29,10 @@ pub struct Report {
     pub hosts: Vec<HostSummary>,
     /// The findings, those that promise most first.
     pub findings: Vec<Finding>,
+    /// The number of hosts of the user's list, if all of them are well. No part of the JSON, which
+    /// has findings alone.
+    #[serde(skip)]
+    pub listed_well: Option<usize>,
 }
 
 /// A host, with the rates of all its threads together in Gflop/s.
@@ -75,6 +79,7 @@ impl Report {
             program_version: env!("CARGO_PKG_VERSION"),
             hosts: hosts.iter().map(HostSummary::new).collect(),
             findings,
+            listed_well: None,
         }
     }
 
@@ -86,6 +91,9 @@ impl Report {
         }
         if let Some(more @ 1..) = self.hosts.len().checked_sub(MOST_HOSTS) {
             let _ = writeln!(text, "and {more} more host(s)");
+        }
+        if let Some(hosts) = self.listed_well {
+            let _ = writeln!(text, "{hosts} listed host(s): names, packets and agent well");
         }
         if self.findings.is_empty() {
             text += "nothing found\n";
@@ -166,7 +174,7 @@ impl HostSummary {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{}: {}, {} core(s), {} rank(s) of {} thread(s) in all\n",
+            "{}: {}, {} core(s), {} rank(s), {} thread(s) in all\n",
             self.host,
             self.processor.as_deref().unwrap_or("unknown processor"),
             self.cores,

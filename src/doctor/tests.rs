@@ -57,6 +57,7 @@ fn with(tree: &Tree, masks: &[Vec<usize>], threads: usize) -> HostFacts {
         mask: mask.clone(),
         allowed_nodes: counters.allowed_nodes.clone(),
         threads,
+        kernel: None,
         measured: None,
     };
     let ranks = masks.iter().enumerate().map(rank).collect();
@@ -319,6 +320,39 @@ fn a_virtual_machine_with_four_ranks_on_one_of_two_cores() {
     assert_gain(&others, 2.0);
     let slow = Measured { best_gflops: 9.0, ..well() };
     assert_gain(&only(&measured(with(&vm, &each(2), 1), &slow), Kind::BelowPeak), 5.4);
+}
+
+#[test]
+fn ranks_with_another_kernel_than_the_others_are_found() {
+    let epyc = machine(EPYC, 2, 1);
+    let host = |name: &str, kernels: [(&str, f64); 2]| {
+        let mut host = HostFacts { host: name.into(), ..with(&epyc, &each(2), 1) };
+        for (rank, (kernel, rate)) in host.ranks.iter_mut().zip(kernels) {
+            rank.kernel = Some(kernel.into());
+            rank.measured = Some(Measured { best_gflops: rate, ..well() });
+        }
+        host.trial = trial("Zen", 50.0, &[]);
+        host
+    };
+    let fast = host("n1", [("Zen", 50.0), ("Zen", 50.0)]);
+    let mixed = host("n2", [("Zen", 50.0), ("Nehalem", 40.0)]);
+    assert_eq!(found(&fast), []);
+    let all = [fast.clone(), mixed];
+    for (hosts, zen) in [(&all[..], 3), (&all[1..], 1)] {
+        let found = diagnose(hosts);
+        assert_eq!((found.len(), found[0].kind), (1, Kind::BlasKernel), "{found:?}");
+        assert_eq!(found[0].hosts, ["n2"]);
+        let want = format!("Zen 50.0 Gflop/s a core ({zen} rank(s)), Nehalem 40.0");
+        assert!(found[0].measured.starts_with(&want), "{found:?}");
+        assert!(found[0].remedy.contains("unset OPENBLAS_CORETYPE"), "{found:?}");
+        assert_gain(&found[0], 1.25);
+    }
+    // Hosts of another processor may have another kernel.
+    let mut other = host("n3", [("Haswell", 30.0), ("Haswell", 30.0)]);
+    other.counters.processor.name = Some("another".into());
+    other.trial = None;
+    let found = diagnose(&[fast, other]);
+    assert!(found.iter().all(|finding| finding.kind != Kind::BlasKernel), "{found:?}");
 }
 
 #[test]

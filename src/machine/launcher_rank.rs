@@ -7,16 +7,25 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
 
-/// The variables with the number of ranks.
-const SIZE_NAMES: [&str; 4] =
-    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"];
+/// The variables with the number of ranks: of Open MPI, MPICH/Hydra, MVAPICH2.
+const SIZE_NAMES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"];
+
+/// The variable with the number of ranks that `srun` has started. SLURM_NTASKS is also set in a
+/// batch script, which is no rank.
+const SLURM_SIZE_NAME: &str = "SLURM_STEP_NUM_TASKS";
+/// Set where `srun --pty` has started a shell on a terminal: what a user starts there may be no
+/// rank, although it has the variables of one.
+const SLURM_TERMINAL_NAME: &str = "SLURM_PTY_PORT";
 
 /// This process's rank, if a launcher started it.
 pub fn rank() -> Option<usize> {
@@ -25,7 +34,68 @@ pub fn rank() -> Option<usize> {
 
 /// The number of ranks of the job, if the launcher tells it.
 pub fn size() -> Option<usize> {
-    first_number(&SIZE_NAMES, |name| env::var(name).ok())
+    told_sizes(|name| env::var(name).ok()).first().map(|(_, size)| *size)
+}
+
+/// The variables that tell the number of ranks, with what they tell. Those of Slurm count only
+/// without others: a launcher of an MPI may start its daemons by `srun`.
+fn told_sizes(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)> {
+    let told = |name: &'static str| Some((name, first_number(&[name], &get)?));
+    let all: Vec<_> = SIZE_NAMES.into_iter().filter_map(told).collect();
+    if all.is_empty() { told(SLURM_SIZE_NAME).into_iter().collect() } else { all }
+}
+
+/// The launcher has started several processes, and each is alone in its `MPI_COMM_WORLD`.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the launcher has started {started} processes ({variable}), and MPI sees one: this program is \
+     built for {library}, which does not know this launcher. Start it with the mpirun of that MPI; \
+     under Slurm, `srun --mpi=list` names the choices. `env -u {variable}` starts a single process"
+)]
+pub struct Alone {
+    started: usize,
+    variable: &'static str,
+    library: String,
+}
+
+/// Checks that MPI, which sees `ranks`, sees all that were started. `by_supervisor` is the number
+/// that `skt-hpl launch` has asked for, with the variable that tells it. `library` is the version
+/// of the MPI.
+///
+/// # Errors
+/// MPI sees this rank alone, and several were started.
+pub fn check(
+    ranks: usize,
+    by_supervisor: Option<(&'static str, usize)>,
+    library: &str,
+) -> Result<(), Alone> {
+    match alone(ranks, |name| env::var(name).ok(), by_supervisor) {
+        None => Ok(()),
+        Some((variable, started)) => Err(Alone { started, variable, library: short(library) }),
+    }
+}
+
+/// The variable by which several processes were started, with their number, if MPI sees one. One
+/// variable that agrees with MPI is enough: where a launcher starts another, the ranks of the inner
+/// one have the variables of both.
+fn alone(
+    ranks: usize,
+    get: impl Fn(&str) -> Option<String>,
+    by_supervisor: Option<(&'static str, usize)>,
+) -> Option<(&'static str, usize)> {
+    let mut told = told_sizes(&get);
+    told.retain(|(name, _)| *name != SLURM_SIZE_NAME || get(SLURM_TERMINAL_NAME).is_none());
+    let is_several = |&(_, size): &(&str, usize)| size > 1;
+    if ranks != 1 || !told.iter().all(is_several) {
+        return None;
+    }
+    told.first().copied().or(by_supervisor.filter(is_several))
+}
+
+/// The name and number of an MPI: `Open MPI v4.1.4`, from its long version.
+fn short(library: &str) -> String {
+    let name = library.split(',').next().unwrap_or_default();
+    name.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Whether this process prints messages: it is rank 0, or no launcher started it.
@@ -41,12 +111,31 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// output of any rank that it has not read yet, even of the rank that has ended. Rank 0 may start
 /// later than others: these wait a second. That costs no time, as the launcher sees rank 0's own
 /// end first.
-pub fn let_the_first_speak() {
+///
+/// `srun --kill-on-bad-exit` ends the other ranks by SIGTERM meanwhile, and returns the largest code
+/// of all: so these end with `code`, too, and not by the signal.
+pub fn let_the_first_speak(code: u8) {
+    if rank().is_some() {
+        end_by_sigterm_with(code);
+    }
     match rank() {
         None => {}
         Some(0) => wait_until_read(&[&io::stdout(), &io::stderr()], READ_PATIENCE),
         Some(_) => thread::sleep(READ_PATIENCE),
     }
+}
+
+/// From now on SIGTERM ends this process with `code`.
+fn end_by_sigterm_with(code: u8) {
+    static CODE: AtomicU8 = AtomicU8::new(0);
+    extern "C" fn end(_: libc::c_int) {
+        // SAFETY: allowed in signal context.
+        unsafe { libc::_exit(CODE.load(Ordering::Relaxed).into()) }
+    }
+    CODE.store(code, Ordering::Relaxed);
+    let action = SigAction::new(SigHandler::Handler(end), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler only loads a word and ends the process.
+    let _ = unsafe { sigaction(Signal::SIGTERM, &action) };
 }
 
 /// Waits until the pipes among these outputs are empty, at most as long as `patience`.
@@ -89,6 +178,55 @@ mod tests {
         assert_eq!(first_number(&RANK_NAMES, environment), Some(3));
         assert_eq!(first_number(&RANK_NAMES, |_| None), None);
         assert_eq!(first_number(&RANK_NAMES, |_| Some("x".to_owned())), None);
+    }
+
+    fn found(
+        ranks: usize,
+        variables: &[(&str, &str)],
+        by_supervisor: Option<(&'static str, usize)>,
+    ) -> Option<(&'static str, usize)> {
+        let get = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        alone(ranks, get, by_supervisor)
+    }
+
+    #[test]
+    fn a_rank_that_mpi_sees_alone_is_noticed_and_a_single_process_is_none() {
+        let found = |ranks: usize, variables: &[(&str, &str)]| found(ranks, variables, None);
+        assert_eq!(found(1, &[("PMI_SIZE", "2")]), Some(("PMI_SIZE", 2)));
+        assert_eq!(found(2, &[("PMI_SIZE", "2")]), None);
+        assert_eq!(found(1, &[("PMI_SIZE", "1")]), None);
+        assert_eq!(found(1, &[]), None);
+        // A step of Slurm whose PMI the MPI does not know.
+        let step = [("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")];
+        assert_eq!(found(1, &step), Some(("SLURM_STEP_NUM_TASKS", 4)));
+        // A batch script for four ranks, and a terminal.
+        assert_eq!(found(1, &[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]), None);
+        assert_eq!(found(1, &[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PTY_PORT", "9")]), None);
+        // mpirun -np 1, whose daemons srun has started on four nodes; the same with Hydra.
+        for inner in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+            assert_eq!(found(1, &[("SLURM_STEP_NUM_TASKS", "4"), (inner, "1")]), None);
+        }
+        assert_eq!(found(1, &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMI_SIZE", "4")]), None);
+    }
+
+    #[test]
+    fn the_supervisor_knows_how_many_ranks_an_unknown_launcher_starts() {
+        let told = |size| Some(("V", size));
+        assert_eq!(found(1, &[], told(4)), told(4));
+        assert_eq!(found(1, &[("SLURM_PTY_PORT", "9")], told(4)), told(4));
+        assert_eq!(found(1, &[], told(1)), None);
+        assert_eq!(found(4, &[], told(4)), None);
+        assert_eq!(found(1, &[("PMI_SIZE", "1")], told(4)), None, "a process of a rank");
+    }
+
+    #[test]
+    fn an_mpi_is_named_by_its_version() {
+        let long = "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4";
+        assert_eq!(short(long), "Open MPI v4.1.4");
+        assert_eq!(short("MPICH Version:\t4.0.2"), "MPICH Version: 4.0.2");
     }
 
     #[test]

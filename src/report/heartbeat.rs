@@ -15,7 +15,8 @@ use skt_terms::exit::Exit;
 
 use crate::machine::launcher_rank;
 
-/// The environment variable that switches heartbeats on.
+/// The environment variable that switches heartbeats on. Under `launch` it holds the name of the
+/// run, the number of the start, and the number of ranks, separated by dots.
 pub const ENV: &str = "SKT_HPL_HEARTBEAT";
 /// The mark at the start of a record. No part of a report looks like it.
 pub const MARK: &str = "@skt-hpl-beat@";
@@ -261,7 +262,16 @@ fn write(beat: &Beat) {
 /// The run whose supervisor started this job, if there is one.
 pub fn run() -> Option<String> {
     let heart = any_heart()?;
-    heart.token.rsplit_once('.').map(|(run, _)| run.to_owned())
+    heart.token.split_once('.').map(|(run, _)| run.to_owned())
+}
+
+/// The number of ranks that the supervisor has started, if there is one.
+pub fn ranks() -> Option<usize> {
+    ranks_in(&any_heart()?.token)
+}
+
+fn ranks_in(token: &str) -> Option<usize> {
+    token.split('.').nth(2)?.parse().ok()
 }
 
 /// Sets whether this process is the first of those that work on the job, which then writes the
@@ -446,6 +456,12 @@ mod tests {
         beat.charge(Charge { first_column: 64, ends_job: true, ..charge(3, 5) });
         assert_eq!(beat.charges.len(), MOST_CHARGED);
         assert_eq!(beat.charges[3], Charge { checks: 2, ends_job: true, ..charge(3, 7) });
+    }
+
+    #[test]
+    fn the_token_tells_the_number_of_ranks() {
+        assert_eq!(ranks_in("63f-2a.3.64"), Some(64));
+        assert_eq!((ranks_in("screen"), ranks_in("63f-2a.3")), (None, None));
     }
 
     #[test]

@@ -108,7 +108,8 @@ impl Report<'_> {
             .filter(|state| count(**state) > 0)
             .map(|state| format!("{} {}", count(*state), state.word()))
             .collect();
-        let mut text = format!("\n{} host(s): {}", self.results.nodes.len(), counts.join(", "));
+        let unit = self.unit();
+        let mut text = format!("\n{} {unit}(s): {}", self.results.nodes.len(), counts.join(", "));
         if !self.verdicts.links.is_empty() {
             let _ = write!(text, "; {} slow link(s)", self.verdicts.links.len());
         }
@@ -120,9 +121,14 @@ impl Report<'_> {
             }
         }
         for (kind, rates) in &kinds {
-            text += &kind_line(kind, rates, self.tolerance);
+            text += &kind_line(kind, rates, self.tolerance, unit);
         }
         text
+    }
+
+    /// What is compared: hosts or, with `--by-rank`, ranks.
+    fn unit(&self) -> &'static str {
+        if self.results.nodes.iter().any(|node| is_rank(&node.host)) { "rank" } else { "host" }
     }
 
     /// The command that keeps Slurm from using the hosts that are not ok, for each state.
@@ -130,9 +136,8 @@ impl Report<'_> {
         let mut text = String::new();
         for state in State::ALL.into_iter().filter(|state| *state != State::Ok) {
             let hosts = self.hosts().filter(|(_, verdict)| verdict.state == state);
-            // A rank that stands for a node (`--by-rank`) is no node of Slurm.
-            let names =
-                hosts.map(|(node, _)| node.host.as_str()).filter(|name| !name.contains('/'));
+            // A rank is no node of Slurm.
+            let names = hosts.map(|(node, _)| node.host.as_str()).filter(|name| !is_rank(name));
             let names: Vec<&str> = names.collect();
             if !names.is_empty() {
                 let _ = writeln!(
@@ -218,19 +223,25 @@ fn said(node: &Node, verdict: &Verdict) -> String {
     words.join("; ")
 }
 
-fn kind_line(kind: &Kind, rates: &[f64], tolerance: f64) -> String {
+/// Whether a node of this name is a rank that stands for one (`--by-rank`): `HOST/RANK`.
+fn is_rank(name: &str) -> bool {
+    name.contains('/')
+}
+
+fn kind_line(kind: &Kind, rates: &[f64], tolerance: f64, unit: &str) -> String {
     let Kind { processor, blas, ranks, threads } = kind;
     let of = format!("{processor}, {ranks} rank(s) of {threads} thread(s), {blas}");
-    match Spread::of(rates) {
-        None => format!("{of}: one host, compared with none\n"),
-        Some(spread) => format!(
-            "{of}: {} hosts, {} Gflop/s +- {:.1} %, slow from {:.1} % less\n",
-            spread.count,
-            digits(spread.reference),
-            100.0 * spread.deviation,
-            100.0 * spread.allowance(tolerance)
-        ),
-    }
+    let Some(spread) = Spread::of(rates) else {
+        return format!("{of}: one {unit}, compared with none\n");
+    };
+    let rate = digits(spread.reference);
+    let middle = match spread.count {
+        // Two have no spread: the faster one is the measure.
+        2 => format!("the faster one {rate} Gflop/s"),
+        _ => format!("{rate} Gflop/s +- {:.1} %", 100.0 * spread.deviation),
+    };
+    let slow = 100.0 * spread.allowance(tolerance);
+    format!("{of}: {} {unit}s, {middle}, slow from {slow:.1} % less\n", spread.count)
 }
 
 #[cfg(test)]
@@ -288,6 +299,30 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
         assert_eq!(report.text(), want);
         assert_eq!(report.names(true), ["n1", "n2", "n4"]);
         assert_eq!(report.names(false), ["node3", "n5"]);
+    }
+
+    #[test]
+    fn two_hosts_have_no_spread_and_ranks_are_called_so() {
+        let said = |names: &[&str]| {
+            let mut results = Results { links: vec![], joints: vec![], ..results() };
+            results.nodes.truncate(names.len());
+            for (node, name) in results.nodes.iter_mut().zip(names) {
+                node.host = (*name).into();
+            }
+            let verdicts = judge(&results, 0.1);
+            Report { results: &results, verdicts: &verdicts, tolerance: 0.1 }.summary()
+        };
+        let kind = "cpu, 1 rank(s) of 4 thread(s), OpenBLAS";
+        let want = format!(
+            "\n2 host(s): 2 ok; N=5000\n{kind}: 2 hosts, the faster one 101.0 Gflop/s, slow from \
+             10.0 % less\n"
+        );
+        assert_eq!(said(&["n1", "n2"]), want);
+        let want = format!(
+            "\n3 rank(s): 2 ok, 1 slow; N=5000\n{kind}: 3 ranks, 100.0 Gflop/s +- 1.5 %, slow \
+             from 10.0 % less\n"
+        );
+        assert_eq!(said(&["n1/0", "n1/1", "n1/2"]), want);
     }
 
     #[test]

@@ -2,31 +2,59 @@
 
 use serde_json::{Value, json};
 
+use skt_terms::exit::Exit;
+use skt_terms::units;
+
 use super::state::{Status, SupervisorState};
 
 /// The state of the run in one line.
 pub fn status_line(state: &SupervisorState, now_unix: f64) -> String {
-    let elapsed = now_unix - state.started_unix;
-    let what = match (&state.last_beat, state.status) {
-        (_, Status::Finished) => "finished".to_owned(),
-        (_, Status::Stopped) => "stopped; start the same command again to resume".to_owned(),
-        (_, Status::GaveUp) => {
-            format!("given up: {}", state.reason.as_deref().unwrap_or("no reason known"))
-        }
-        (Some((beat, _)), Status::Running) if beat.n > 0 => {
+    format!(
+        "start {}, {} failure(s), {} spare(s) left, {}",
+        state.start,
+        state.failures.len(),
+        state.pool.spares.len(),
+        ended(state, now_unix).unwrap_or_else(|| running(state, now_unix))
+    )
+}
+
+/// How long the run has taken, and what it does.
+fn running(state: &SupervisorState, now_unix: f64) -> String {
+    let what = match &state.last_beat {
+        Some((beat, _)) if beat.n > 0 => {
             let percent = 100.0 * beat.column as f64 / beat.n as f64;
             let slow = beat.slow.as_ref().map_or(String::new(), |slow| format!(", {slow}"));
             format!("{}: column {} of {} ({percent:.0} %){slow}", beat.phase, beat.column, beat.n)
         }
-        (Some((beat, _)), Status::Running) => beat.phase.clone(),
-        (None, Status::Running) => "starting".to_owned(),
+        Some((beat, _)) => beat.phase.clone(),
+        None => "starting".to_owned(),
     };
-    format!(
-        "start {}, {} failure(s), {} spare(s) left, {elapsed:.0} s: {what}",
-        state.start,
-        state.failures.len(),
-        state.pool.spares.len()
-    )
+    format!("{:.0} s: {what}", now_unix - state.started_unix)
+}
+
+/// How the run has ended, after how long, and when; `None` if it has not.
+fn ended(state: &SupervisorState, now_unix: f64) -> Option<String> {
+    let (how, more) = match state.status {
+        Status::Running => return None,
+        Status::Finished => ("finished", state.exit.map_or(String::new(), result_words)),
+        Status::Stopped => ("stopped", "start the same command again to resume".to_owned()),
+        Status::GaveUp => {
+            ("given up", state.reason.clone().unwrap_or_else(|| "no reason known".to_owned()))
+        }
+    };
+    // The last thing that a supervisor does is to write the state.
+    let after = units::span(state.written_unix - state.started_unix);
+    let age = units::span((now_unix - state.written_unix).max(0.0));
+    Some(format!("{how} after {after}, {age} ago: {more}"))
+}
+
+/// What the exit code of a finished job means.
+fn result_words(exit: u8) -> String {
+    match Exit::from_code(exit) {
+        Exit::Passed => "PASSED".to_owned(),
+        Exit::ResidualFailed => "a residual FAILED".to_owned(),
+        _ => format!("exit code {exit}, see what the job printed"),
+    }
 }
 
 /// The timelines of all failures as a table; empty if there was no failure.
@@ -93,4 +121,31 @@ pub fn account(state: &SupervisorState) -> Value {
         "charged": charged,
         "failures": failures,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hosts::Pool;
+    use super::super::process::Process;
+    use super::*;
+
+    #[test]
+    fn the_seconds_of_a_run_stop_with_it() {
+        let me = Process::of(std::process::id() as i32).unwrap();
+        let mut state = SupervisorState::new("r", &[], 2, Pool::new(vec![], vec![]), me);
+        (state.started_unix, state.written_unix) = (1000.0, 1027.0);
+        let head = "start 0, 0 failure(s), 0 spare(s) left, ";
+        let mut line = |status, exit, now| {
+            (state.status, state.exit) = (status, exit);
+            status_line(&state, now).strip_prefix(head).unwrap().to_owned()
+        };
+        assert_eq!(line(Status::Running, None, 1030.0), "30 s: starting");
+        let ended = line(Status::Finished, Some(0), 1207.0);
+        assert_eq!(ended, "finished after 27 s, 3 min 00 s ago: PASSED");
+        let ended = line(Status::Finished, Some(1), 1028.0);
+        assert_eq!(ended, "finished after 27 s, 1 s ago: a residual FAILED");
+        let ended = line(Status::Stopped, Some(75), 1027.0);
+        assert_eq!(ended, "stopped after 27 s, 0 s ago: start the same command again to resume");
+        assert!(line(Status::GaveUp, Some(2), 1028.0).ends_with("1 s ago: no reason known"));
+    }
 }

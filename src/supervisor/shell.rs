@@ -252,7 +252,9 @@ impl Shell {
                     self.feed(Event::Beat(beat));
                 }
                 None => {
-                    self.terminal.forward(&line);
+                    if !self.machine.has_told(&line) {
+                        self.terminal.forward(&line);
+                    }
                     self.feed(Event::Line(line));
                 }
             }

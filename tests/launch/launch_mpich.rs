@@ -1,6 +1,8 @@
 //! `skt-hpl launch --launcher mpich` on a cluster in a box: real Hydra, real
 //! power-offs.
 
+use std::process::Command;
+
 use crate::supervised::Kind;
 
 scenarios! {
@@ -11,4 +13,28 @@ scenarios! {
     a_node_powered_off_without_a_last_packet
     a_rank_killed
     the_launcher_killed
+}
+
+/// Hydra starts a program for Open MPI as so many single processes.
+#[test]
+fn a_program_for_another_mpi_is_refused_at_once() {
+    if Command::new("mpiexec.hydra").arg("--version").output().is_err() {
+        eprintln!("skipped: no `mpiexec.hydra` here (Debian: mpich)");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    let run = ["--n", "300", "--progress", "off"];
+    let mut plain = Command::new("mpiexec.hydra");
+    plain.args(["-n", "2", program]).args(run);
+    let mut launch = Command::new(program);
+    launch.args(["launch", "--launcher", "mpich", "--np", "2", "--"]).args(run);
+    for (mut job, name) in [(plain, "mpiexec.hydra"), (launch, "launch")] {
+        let ended = job.current_dir(folder.path()).output().expect(name);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), ended.stdout.len()), (Some(2), 0), "{name}: {said}");
+        let error = "error: the launcher has started 2 processes (PMI_SIZE), and MPI sees one";
+        assert_eq!(said.matches(error).count(), 1, "{name}: {said}");
+        assert!(!said.contains("start 2"), "{name}: {said}");
+    }
 }

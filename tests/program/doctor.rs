@@ -35,7 +35,7 @@ fn a_machine_that_is_well_ends_with_0() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let (head, rest) = text.split_once(": ").unwrap();
     assert_eq!(head, folder.path().to_str().unwrap());
-    let want = "Xeon @ 2.00GHz, 4 core(s), 1 rank(s) of 4 thread(s) in all\n  peak : 128.0 Gflop/s \
+    let want = "Xeon @ 2.00GHz, 4 core(s), 1 rank(s), 4 thread(s) in all\n  peak : 128.0 Gflop/s \
                 by 4 core(s) x 16 flop a cycle x 2.00 GHz (nominal)\nnothing found\n";
     assert_eq!(rest, want);
 }
@@ -81,6 +81,22 @@ fn counters_of_energy_are_named() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("\n  power: RAPL, 1 processor package(s)\n"), "{text}");
+}
+
+#[test]
+fn hosts_of_a_list_that_are_well_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    file(folder.path(), "hosts", "127.0.0.1\n127.0.0.2 slots=2\n");
+    // An agent that runs the command here.
+    file(folder.path(), "agent", "sh -c \"$2\"\n");
+    let [hosts, agent, json] = ["hosts", "agent", "json"].map(|name| folder.path().join(name));
+    let agent = format!("sh {}", agent.display());
+    let [hosts, json] = [&hosts, &json].map(|path| path.to_str().unwrap());
+    let output = doctor(&["--hosts", hosts, "--agent", &agent, "--threads", "1", "--json", json]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\n2 listed host(s): names, packets and agent well\n"), "{text}");
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    Schema::new(include_str!("../../docs/doctor.schema.json")).check(&report);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod report_schema;
 mod cli_config;
 mod cli_example_configs;
 mod doctor;
+mod launchers;
 mod limits;
 mod model_cli;
 mod model_plan;

@@ -21,6 +21,9 @@ const STARTS: &str = "#!/bin/sh\n\
     exit \"$code\"\n";
 const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
 
+/// The end of a job, as Slurm's queue shows it.
+const SLURM_END: &str = "2033-05-18T03:33:20";
+
 impl Batch {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -30,6 +33,7 @@ impl Batch {
             ("skt-hpl", STARTS),
             ("scontrol", SAYS),
             ("qsub", SAYS),
+            ("squeue", &format!("#!/bin/sh\necho {SLURM_END}\n")),
         ] {
             executables::write_script(&folder.path().join(program), text);
         }
@@ -45,6 +49,11 @@ impl Batch {
 
     /// The script's exit code, and the commands that it called, one per line.
     fn run(&self, script: &Path, codes: &str) -> (Option<i32>, String) {
+        self.run_until(script, codes, None)
+    }
+
+    /// The same, in a job of Slurm that tells its end, or does not.
+    fn run_until(&self, script: &Path, codes: &str, end: Option<&str>) -> (Option<i32>, String) {
         fs::write(self.at("codes"), codes).unwrap();
         fs::write(self.at("log"), "").unwrap();
         let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
@@ -53,6 +62,9 @@ impl Batch {
             .arg(script)
             .current_dir(folder)
             .env("PATH", path)
+            .env("TZ", "UTC")
+            .env_remove("SLURM_JOB_END_TIME")
+            .envs(end.map(|end| ("SLURM_JOB_END_TIME", end)))
             .env("LOG", self.at("log"))
             .env("CODES", self.at("codes"))
             .env("SLURM_SUBMIT_DIR", folder)
@@ -123,6 +135,18 @@ fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
             let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs-launch.sh");
             let must = code == 75 && ["slurm-launch.sh", "pbs-launch.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {code}: {log}");
+        }
+    }
+}
+
+/// Slurm tells a job its end from version 23.02 on; before, its queue does.
+#[test]
+fn a_slurm_job_of_any_version_knows_its_end() {
+    let batch = Batch::new();
+    for name in ["slurm.sh", "slurm-launch.sh"] {
+        for (told, want) in [(None, "@2000000000"), (Some("1234567890"), "@1234567890")] {
+            let (_, log) = batch.run_until(&script(name), "0\n", told);
+            assert!(log.contains(&format!(" --time-limit {want} ")), "{name}: {log}");
         }
     }
 }

@@ -7,8 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use skt_terms::units::{BadQuantity, parse_seconds};
 
-/// Slurm's variable for the end of the allocation, in seconds since 1970.
+/// Slurm's variable for the end of the allocation, in seconds since 1970, from version 23.02 on.
 pub const SLURM_END: &str = "SLURM_JOB_END_TIME";
+/// Slurm's variable for the number of the job.
+const SLURM_JOB: &str = "SLURM_JOB_ID";
+
 /// The time that a user gives a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub enum TimeLimit {
@@ -65,6 +68,19 @@ impl TimeLimit {
             Self::Seconds(seconds) => Some(begun + seconds),
             Self::At(at) | Self::Until { end_unix: at, .. } => Some(at),
         }
+    }
+
+    /// A warning in a Slurm job that does not tell its end, unless the user does. `get` reads the
+    /// environment.
+    pub fn unknown_end(self, get: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let is_slurm = self == Self::Auto && get(SLURM_JOB).is_some();
+        let is_told = self.end_unix(0.0, get(SLURM_END).as_deref()).is_some();
+        (is_slurm && !is_told).then(|| {
+            format!(
+                "the end of this Slurm job is not known ({SLURM_END} is missing before Slurm \
+                 23.02), so the run will not save its state before it: give --time-limit"
+            )
+        })
     }
 
     /// Determines the end on rank 0 of a job that begins now, from its clock and its environment.
@@ -126,5 +142,20 @@ mod tests {
         assert_eq!(end(TimeLimit::Never, Some("5000")), None);
         assert_eq!(end(TimeLimit::Seconds(60.0), Some("5000")), Some(1060.0));
         assert_eq!(end(TimeLimit::At(2000.0), Some("5000")), Some(2000.0));
+    }
+
+    #[test]
+    fn a_slurm_job_of_unknown_end_is_told() {
+        let said = |limit: TimeLimit, job: Option<&str>, end: Option<&str>| {
+            let of = |name: &str| if name == SLURM_JOB { job } else { end };
+            limit.unknown_end(|name| of(name).map(str::to_owned)).is_some()
+        };
+        assert!(said(TimeLimit::Auto, Some("7"), None));
+        assert!(said(TimeLimit::Auto, Some("7"), Some("soon")));
+        assert!(!said(TimeLimit::Auto, Some("7"), Some("5000")));
+        assert!(!said(TimeLimit::Auto, None, None));
+        for limit in [TimeLimit::Never, TimeLimit::Seconds(60.0), TimeLimit::At(2000.0)] {
+            assert!(!said(limit, Some("7"), None), "{limit}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::hpl::comm::CommError;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::machine::environment::blas::NoWorkSpace;
+use crate::machine::launcher_rank::Alone;
 use crate::report::heartbeat;
 use crate::run::protect::Wrong;
 use crate::run::protect::abft::Unsolved;
@@ -17,6 +18,9 @@ use crate::run::protect::ledger::LedgerError;
 /// Why a job could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
+    /// MPI does not connect the processes that were started.
+    #[error(transparent)]
+    Alone(#[from] Alone),
     /// A rank could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -175,7 +179,8 @@ impl JobError {
             Self::Comm(_) | Self::Ledger(_) | Self::Solve(_) | Self::Report(_) | Self::Ended(_) => {
                 false
             }
-            Self::Spec(_)
+            Self::Alone(_)
+            | Self::Spec(_)
             | Self::Abft(_)
             | Self::OtherTests { .. }
             | Self::Refused(_)

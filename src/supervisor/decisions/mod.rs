@@ -450,6 +450,14 @@ impl Machine {
         }
     }
 
+    /// Whether `line` of the job is a warning that the user was given before the job started. The
+    /// job may know its nodes by other names.
+    pub fn has_told(&self, line: &str) -> bool {
+        let warning = line.strip_prefix("warning: ");
+        let is_told = |line: &str| self.told.warnings.iter().any(|(text, _)| line.ends_with(text));
+        warning.is_some_and(|warning| is_told(warning.trim_end()))
+    }
+
     fn launch(&mut self) {
         let state = &mut self.state;
         state.start += 1;

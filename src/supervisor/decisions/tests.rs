@@ -901,6 +901,9 @@ fn warnings_and_what_was_left_are_told_once() {
     let told = ["ended: 3 rank(s) of the last start were left", "warning: warning: n1, n2: swap"];
     assert_eq!(play.on(Event::Answers(copy())), told);
     play.launches(0.0, "n1 n2 n3");
+    assert!(play.machine.has_told("warning: n1.cluster: swap\n"));
+    assert!(!play.machine.has_told("warning: n1: no swap, but quota\n"));
+    assert!(!play.machine.has_told("error: n1: swap\n"));
     play.ended("the launcher ended with code 1");
     assert_eq!(play.on(Event::Answers(copy()))[..1], told[..1]);
 }

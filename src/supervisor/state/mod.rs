@@ -208,9 +208,9 @@ impl SupervisorState {
         self
     }
 
-    /// The heartbeat token of the present start.
+    /// The heartbeat token of the present start, see [`heartbeat::ENV`](crate::report::heartbeat).
     pub fn token(&self) -> String {
-        format!("{}.{}", self.run, self.start)
+        format!("{}.{}.{}", self.run, self.start, self.ranks)
     }
 }
 

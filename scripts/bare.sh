@@ -2,7 +2,6 @@
 # ${TMPDIR:-/var/tmp}, whose commands run in namespaces of their own. All is removed when the script
 # ends, for whatever reason. Needs root. SKT_HPL_MIRROR names another mirror of Debian.
 #
-# The script sets lent=(FROM TO): a folder of this machine that the systems see, read-only, in TO.
 # shellcheck shell=bash
 
 mirror=${SKT_HPL_MIRROR:-http://deb.debian.org/debian}
@@ -29,6 +28,9 @@ leave() {
     wait "$remover"
     exit "$1"
 }
+
+# FROM TO: a folder of this machine that the systems see, read-only, in TO. The script sets it.
+lent=()
 
 # In namespaces of its own, with the folder ROOT for its root: inside ROOT COMMAND...
 # What is mounted, runs or lies in shared memory there ends with the command.

@@ -77,7 +77,7 @@ mpi_of_mpirun() {
     have mpirun || { echo none; return; }
     case $(mpirun --version 2>&1) in
     *'Open MPI'* | *OpenRTE*) echo openmpi ;;
-    *HYDRA* | *Hydra*) echo mpich ;;
+    *HYDRA* | *Hydra* | *'Intel(R) MPI'*) echo mpich ;;
     *) echo other ;;
     esac
 }

@@ -51,6 +51,8 @@ impl Starter {
         match text {
             text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Self::Openmpi),
             text if text.to_ascii_lowercase().contains("hydra") => Some(Self::Mpich),
+            // Its Hydra does not name itself.
+            text if text.contains("Intel(R) MPI") => Some(Self::Mpich),
             _ => None,
         }
     }
@@ -231,6 +233,8 @@ mod tests {
         assert_eq!(Starter::of_version(open), Some(Starter::Openmpi));
         let hydra = "HYDRA build details:\n    Version:                                 4.0.2\n";
         assert_eq!(Starter::of_version(hydra), Some(Starter::Mpich));
+        let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.19.0 Build 20260929";
+        assert_eq!(Starter::of_version(intel), Some(Starter::Mpich));
         assert_eq!(Starter::of_version("srun: 1"), None);
     }
 }

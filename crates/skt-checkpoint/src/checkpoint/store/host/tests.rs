@@ -17,6 +17,10 @@ fn a_process_that_was_killed_is_not_at_work() {
     let elsewhere = Process { pid_namespace: 1, ..process };
     assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
     child.kill().expect("ours");
+    // Between taking the signal and ending the process has no mark of either.
+    while presence(&process.text()) == Presence::Alive {
+        std::thread::yield_now();
+    }
     assert_eq!(presence(&process.text()), Presence::Ending);
     child.wait().expect("ours");
     assert_eq!(presence(&process.text()), Presence::Ending);

@@ -153,7 +153,7 @@ mod tests {
         }
         for text in ["", "0", "-1s", "1 week", "nan", "inf", "1e999"] {
             let bad = parse_seconds(text).expect_err(text).to_string();
-            assert_eq!(bad, format!("`{text}` is no time: say 90s, 10min, 24h or 3d"));
+            assert_eq!(bad, format!("`{text}` is no time: say 90 or 90s, 10min, 24h or 3d"));
         }
     }
 

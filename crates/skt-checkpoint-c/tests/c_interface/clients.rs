@@ -411,7 +411,7 @@ mod timing {
     use super::*;
 
     #[test]
-    #[ignore = "compares times: needs an idle machine"]
+    #[ignore = "timing: a step may take long on a busy machine"]
     fn the_last_checkpoint_is_whole_before_the_time_ends() {
         stops_in_four_seconds(|ended, end_unix| {
             // With one checkpoint the time was over before it had begun to compute.

@@ -91,8 +91,7 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
         _ => alone(args),
     };
     let code = done.unwrap_or_else(|error| {
-        let is_of_all = matches!(error, DoctorError::Job(JobError::Alone(_)));
-        if !is_of_all || launcher_rank::is_first() {
+        if !matches!(&error, DoctorError::Job(why) if !why.is_said_here()) {
             output::say(format_args!("error: {error}"));
         }
         Exit::BadInput.code()

@@ -201,7 +201,7 @@ pub fn execute(args: &RunArgs) -> ExitCode {
 /// unless all have the same.
 pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> ExitCode {
     let exit = exit.unwrap_or_else(|error| {
-        if launcher_rank::is_first() || !matches!(error, JobError::Alone(_)) {
+        if error.is_said_here() {
             output::say(format_args!("error: {error}"));
         }
         Exit::BadInput

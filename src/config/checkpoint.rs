@@ -39,8 +39,8 @@ settings! {
                the rest of the run. Np! (a drill): skips none",
     }
     Mtbf {
-        key: "mtbf", metavar: "TIME", written: Written::Time, legal: "a time: 90 or 90s, 10min, 24h, 3d",
-        default: "24h", example: "3d",
+        key: "mtbf", metavar: "TIME", written: Written::Time,
+        legal: "a time: 90 or 90s, 10min, 24h, 3d", default: "24h", example: "3d",
         what: "mean time between failures of all nodes of the job together",
     }
     Resume {
@@ -138,8 +138,8 @@ settings! {
     }
     TimeLimit {
         key: "time_limit", metavar: "TIME", written: Written::Time,
-        legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), or @SECONDS since 1970", default: "auto",
-        example: "2h",
+        legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), or @SECONDS since 1970",
+        default: "auto", example: "2h",
         what: "time that the job has. A run that does not end by then is saved, also on all \
                levels, and the job ends with exit code 75. auto: until the end of the Slurm job \
                (SLURM_JOB_END_TIME, from Slurm 23.02 on). SIGUSR1 ends the time at once",

@@ -93,16 +93,17 @@ pub fn gather<C: Comm>(
     drop(team);
     // The processes of the trials are to have a core.
     world.barrier()?;
+    let blas = blas::loaded();
     let first = is_first.then(|| HostReport {
         trial: measured.as_ref().map(|measured| {
             let units = measured.units(&counters.processor);
-            trial::of(&blas::loaded(), &counters.processor, measured.best_gflops, units)
+            trial::of(&blas, &counters.processor, measured.best_gflops, units)
         }),
         view: view(&places, world.rank()),
         counters: counters.clone(),
     });
     let allowed_nodes = counters.allowed_nodes;
-    let (rank, kernel) = (world.rank(), blas::loaded().kernel);
+    let (rank, kernel) = (world.rank(), blas.kernel);
     let facts = RankFacts { rank, mask, allowed_nodes, threads, kernel, measured };
     let told = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
     let bytes = serde_json::to_vec(&told).expect("plain data");

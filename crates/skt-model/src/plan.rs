@@ -727,23 +727,33 @@ mod tests {
         assert!(plan.keeps_data);
     }
 
-    #[test]
-    fn memory_for_checkpoints_that_are_never_taken_is_the_matrix() {
-        // Nodes of five years of MTBF; 1.2 h with self, in which no checkpoint is due.
-        let machine = PlannedMachine {
+    /// 200 nodes of 128 cores and 512 GiB, each with an MTBF of five years.
+    fn of_large_nodes() -> PlannedMachine {
+        PlannedMachine {
             ranks_per_node: 8,
             threads: 16,
             cores_per_node: 128,
             node_memory_bytes: 0.8 * 512.0 * f64::from(1 << 30),
             spares: None,
-            network: Network {
-                latency_seconds: 2e-6,
-                transfer_seconds_per_byte: 1e-10,
-                reduce_seconds_per_byte: 1e-10,
-            },
-            copy_bytes_per_second: 10e9,
             downtime_seconds: 90.0,
             ..cluster(200, 43_800.0 * HOUR_SECONDS)
+        }
+    }
+
+    fn network_of_large_nodes(
+        transfer_seconds_per_byte: f64,
+        reduce_seconds_per_byte: f64,
+    ) -> Network {
+        Network { latency_seconds: 2e-6, transfer_seconds_per_byte, reduce_seconds_per_byte }
+    }
+
+    #[test]
+    fn memory_for_checkpoints_that_are_never_taken_is_the_matrix() {
+        // Nodes of five years of MTBF; 1.2 h with self, in which no checkpoint is due.
+        let machine = PlannedMachine {
+            network: network_of_large_nodes(1e-10, 1e-10),
+            copy_bytes_per_second: 10e9,
+            ..of_large_nodes()
         };
         let plan = machine.plan().unwrap();
         let choice = plan.choice();
@@ -761,19 +771,9 @@ mod tests {
     #[test]
     fn a_run_that_is_merely_shorter_is_no_merit_of_checkpoints() {
         let machine = PlannedMachine {
-            ranks_per_node: 8,
-            threads: 16,
-            cores_per_node: 128,
-            node_memory_bytes: 0.8 * 512.0 * f64::from(1 << 30),
-            spares: None,
             core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
-            network: Network {
-                latency_seconds: 2e-6,
-                transfer_seconds_per_byte: 4e-11,
-                reduce_seconds_per_byte: 5e-11,
-            },
-            downtime_seconds: 90.0,
-            ..cluster(200, 43_800.0 * HOUR_SECONDS)
+            network: network_of_large_nodes(4e-11, 5e-11),
+            ..of_large_nodes()
         };
         let plan = machine.plan().unwrap();
         let choice = plan.choice();

@@ -145,8 +145,8 @@ mod tests {
         Sampler::start(tree.root(), source).expect("a thread")
     }
 
-    /// A counter that stands 5 J before its range wraps around; the energy between two samples
-    /// that are taken on purpose is exact, whenever the thread samples in between.
+    /// A counter that stands 5 J before the end of its range wraps around; the energy between two
+    /// samples that are taken on purpose is exact, whenever the thread samples in between.
     #[test]
     fn joules_are_exact_across_the_end_of_the_range() {
         let tree = Tree::new();

@@ -9,7 +9,7 @@ use crate::hpl::comm::CommError;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::abft::{self, AbftError};
 use crate::machine::environment::blas::NoWorkSpace;
-use crate::machine::launcher_rank::Alone;
+use crate::machine::launcher_rank::{self, Alone};
 use crate::report::heartbeat;
 use crate::run::protect::Wrong;
 use crate::run::protect::abft::Unsolved;
@@ -99,6 +99,11 @@ impl From<Unsolved> for JobError {
 }
 
 impl JobError {
+    /// Whether this process prints the error: where all have the same, rank 0 alone does.
+    pub fn is_said_here(&self) -> bool {
+        !matches!(self, Self::Alone(_)) || launcher_rank::is_first()
+    }
+
     /// The sign of life for the supervisor, if this is a refusal that the supervisor can act on.
     pub(super) fn sign(&self) -> Option<&'static str> {
         let refusal = match self {

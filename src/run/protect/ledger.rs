@@ -221,8 +221,7 @@ impl<'a> Ledger<'a> {
         let Content { left, results, notes, .. } = &self.content;
         let is_void = self.is_new && left.is_empty() && results.is_empty() && *notes == 0;
         let Some(rank) = self.keeper.filter(|_| is_void) else { return Ok(()) };
-        let name = SegmentName::new(&self.run, &format!("{ROLE}{}", self.number), rank as u32)?;
-        self.store.remove(&name)?;
+        self.store.remove(&segment_name(&self.run, ROLE, self.number, rank)?)?;
         Ok(())
     }
 
@@ -234,6 +233,15 @@ impl<'a> Ledger<'a> {
     }
 }
 
+fn segment_name(
+    run: &str,
+    role: &str,
+    number: u64,
+    rank: usize,
+) -> Result<SegmentName, StoreError> {
+    SegmentName::new(run, &format!("{role}{number}"), rank as u32)
+}
+
 /// Writes segment `number` of this role, then removes the older ones.
 pub(super) fn keep(
     store: &dyn Store,
@@ -243,7 +251,7 @@ pub(super) fn keep(
     rank: usize,
     content: &Content,
 ) -> Result<(), StoreError> {
-    let name = SegmentName::new(run, &format!("{role}{number}"), rank as u32)?;
+    let name = segment_name(run, role, number, rank)?;
     let bytes = content.encode();
     let mut segment = store.create(&name, bytes.len())?;
     segment.as_mut_slice().copy_from_slice(&bytes);

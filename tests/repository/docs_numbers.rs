@@ -231,7 +231,7 @@ fn gains(column: usize, file: &str) -> (u32, u32) {
         let least = pairs.iter().copied().fold(f64::INFINITY, f64::min);
         let most = pairs.iter().copied().fold(0.0, f64::max);
         let want = format!(
-            "**{ratio:.3}** ({least:.3} to {most:.3}), {} runs: {their_median:.1}, {our_median:.1}",
+            "**{ratio:.3}** ({least:.3} to {most:.3}), {} pairs: {their_median:.1}, {our_median:.1}",
             ours.len()
         );
         assert_eq!(row[column], want, "{}", row[0]);

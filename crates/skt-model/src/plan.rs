@@ -116,9 +116,9 @@ pub struct Candidate {
     /// The protocol, the group, the spares, and the times of the work, of a mean checkpoint and of
     /// a recovery.
     pub job: InMemoryJob,
-    /// The smallest number of spares with which the run finishes as surely as is asked for or, if
-    /// data are lost too often for that, with which spares suffice as surely; `None` if 100,000 do
-    /// not.
+    /// The smallest number of spares with which the run finishes with the probability that is asked
+    /// for. If data are lost too often for that, the smallest number with which spares suffice with
+    /// this probability. `None` if 100,000 spares do not suffice.
     pub fewest_spares: Option<usize>,
     /// The interval, the time and the probabilities.
     pub expected: Expectation,

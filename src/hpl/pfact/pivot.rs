@@ -160,8 +160,9 @@ fn offer<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     }
 }
 
-/// Combines the offers of all ranks, on all ranks. A folded rank merges the result like any offer:
-/// the result equals the rank's own offer or beats it.
+/// Combines the candidates of all ranks, on all ranks. In a group whose size is no power of two, a
+/// rank that only hands in its candidate later receives the final one. It merges that like any
+/// other, which gives the final one, as this cannot lose to the rank's own candidate.
 fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;

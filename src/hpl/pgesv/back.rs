@@ -1,21 +1,23 @@
 //! Back substitution: U x = y, with y in column n (HPL_pdtrsv).
 //!
-//! From the last block to the first. Process column c keeps a share s_c of the
-//! right-hand side; y is the sum of all shares minus what was passed on.
+//! The blocks of x are solved for from the last to the first. Each process column c keeps a share
+//! s_c of the right-hand side. All shares, with those in transit, add up to y minus U times the part
+//! of x that is known.
 //!
 //! ```text
 //! for each block k, on its process column:
-//!     one of its ranks, all taking turns, gathers U_kk and s_k:
-//!         x_k = U_kk^-1 s_k, sent to its process column
-//!     rows of the Q-1 blocks above:  s -= U x_k, handed to the column on the left
-//!     rows above those:              s -= U x_k, kept
+//!     U_kk and s_k are gathered on one of its ranks; the ranks take turns from block to block
+//!     x_k = U_kk^-1 s_k              solved there, broadcast to the process column
+//!     s  -= U x_k                    on the rows of the Q-1 blocks above; sent to the process
+//!                                    column on the left
+//!     s  -= U x_k                    on all rows above those; kept
 //! ```
 //!
-//! The column on the left owns block k-1, and needs only what was handed over
-//! to continue; the rest of the work overlaps with its. A share reaches each
-//! block's owner in time, for a column that solves a block hands over the next
-//! Q-1, up to its own next one. U_kk is gathered before s_k is there: a column
-//! does so while the one on the right is at work.
+//! The process column on the left owns block k-1, and needs only the rows that are sent to
+//! continue, so the rest of the work overlaps with its work. The owner of each block has received
+//! all shares of it when it solves the block: a process column sends on the rows of all blocks
+//! before its own next one, k-Q. It gathers U_kk before it receives s_k, while the process column
+//! on the right still computes.
 
 use std::ops::Range;
 

@@ -85,10 +85,11 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
 }
 
-/// The plan if there are levels: resumes from memory if that suffices, else from images. A start
-/// that has found images rotten has new segments, with nothing in them, by then. If a level is
-/// `given_up`, nobody knows that it has no image unless the application does, so no start begins
-/// from the beginning.
+/// The plan if there are levels: resumes from memory if that suffices, else from images. If this
+/// start has already found images to be rotten, memory has nothing to resume from, as the start has
+/// replaced all segments by new ones. If a level is `given_up`, it may have images that cannot be
+/// seen, so the run does not start from the beginning unless the application knows that there are
+/// none.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,

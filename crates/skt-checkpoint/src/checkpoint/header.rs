@@ -144,8 +144,9 @@ impl HeaderLayout {
     /// Reads the record in force; `None` when there is none, or when the one in force may be
     /// damaged.
     ///
-    /// The copies of a slot are written one after the other. Whenever a death interrupts this, the
-    /// slot has a whole copy or, the first time, a blank one.
+    /// A process writes the two copies of a slot one after the other. If it dies meanwhile, the
+    /// slot still has a whole copy or, if it was written for the first time, a blank one. A slot
+    /// with neither is damaged, and its record may be the one in force.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {
         let mut newest: Option<Record> = None;
         let mut unread = 0;
@@ -164,7 +165,8 @@ impl HeaderLayout {
                 Some(_) => newest = newest.max(whole),
             }
         }
-        // From the second record on both slots have been written.
+        // Slots are written in turn: if the newest record is the second or a later one, both have a
+        // record.
         newest.filter(|r| r.sequence() == 1 || (r.sequence() > 1 && unread == 0))
     }
 }

@@ -129,8 +129,9 @@ pub(super) struct Tokens<C: Comm> {
     /// Units that the others have been told are ready here.
     pub told: usize,
     pub sent: Vec<C::Send>,
-    /// By member: the units that are ready there, and the pending receive of its next token. The
-    /// entry of this member says all, since no member keeps parities of its own blocks.
+    /// By member: the number of units that are ready there, and the pending receive of its next
+    /// token. The entry of this member counts all units as ready, since this member does not encode
+    /// its own blocks.
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }
 

@@ -202,8 +202,9 @@ const CUT_BITS: u32 = 31;
 /// memory of each rank of the process row before anything is decoded there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Decoded {
-    /// No check has agreed since the decoding. What a check contradicts is not mended then: a wrong
-    /// number, and what was decoded from it, are in two process columns, and point to a third.
+    /// Whether no check has agreed since the decoding. Until one has, no rows are mended: a wrong
+    /// number and the number decoded from it are in two process columns, and the checksums would
+    /// locate them in a third one.
     pub is_unchecked: bool,
     /// The first and the last cut at which no checksum was left to check the other ranks with, if
     /// any: no check can see an error that they had by then.

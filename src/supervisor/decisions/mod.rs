@@ -373,10 +373,10 @@ impl Machine {
         }
     }
 
-    /// Replaces the nodes that are ill; `None` if spares whose answers were not waited for are
-    /// needed after all, as links were found to be dead meanwhile: they are asked again. Before
-    /// the first start those whose links alone seem to be dead are tried all the same if there
-    /// are too few spares.
+    /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
+    /// and the others were not waited for: they are needed now, as links were found to be dead
+    /// meanwhile, and are asked again. If all spares are too few, nodes that compute wrong numbers
+    /// stay, and before the first start also nodes whose links alone seem to be dead.
     fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
         let mut pool = self.state.pool.clone();
         let mut replaced = pool.replace(|name| self.health_of(name));

@@ -98,8 +98,8 @@ pub struct PanelWork<'a, C: Comm> {
     pub col: &'a C,
     /// Threads that may help.
     pub team: &'a Team,
-    /// Buffers for pivot exchanges, see [`pivot::Offers`].
-    pub offers: &'a mut pivot::Offers,
+    /// Buffers for pivot exchanges, see [`pivot::Candidates`].
+    pub candidates: &'a mut pivot::Candidates,
     /// The time that parts of the factorization have taken.
     pub parts: PanelParts,
 }
@@ -188,7 +188,7 @@ mod tests {
                 place: PanelPosition { j: 0, rows, myrow, top: 0 },
                 col: &col,
                 team: &Team::solo(),
-                offers: &mut pivot::Offers::new(jb, None),
+                candidates: &mut pivot::Candidates::new(jb, None),
                 parts: PanelParts::default(),
             };
             match factor(&mut panel, variant) {

@@ -187,9 +187,9 @@ impl<C: Comm> Workspace<C> {
     /// When there is no memory, or a rank cannot be reached.
     pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let ColumnMemory { offers, trailing, ahead } =
+        let ColumnMemory { candidates, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
-        let look_ahead = LookAhead::new(grid, params, offers, ahead)?;
+        let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
         if look_ahead.has_messages(grid) {
             product::short_ones_keep_bits();
         }

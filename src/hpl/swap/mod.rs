@@ -37,8 +37,8 @@ use node::NodeRows;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
 ///
-/// What a rank has to offer: its rows of U, in the order of `u_rows`; then its
-/// displaced rows that leave it, in the order of the ranks that get them.
+/// The contribution of a rank to the exchange is its rows of U, in the order of `u_rows`, followed by
+/// its displaced rows that leave it, in the order of the ranks that get them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// This rank.
@@ -117,13 +117,13 @@ impl Plan {
         (first, &leaving[first..end])
     }
 
-    /// Local rows of this rank's offer.
-    fn offer(&self) -> impl Iterator<Item = usize> {
+    /// Local rows of this rank's contribution.
+    fn contribution(&self) -> impl Iterator<Item = usize> {
         self.mine.iter().copied().chain(self.leaving(self.me).iter().map(|row| row.from))
     }
 
-    /// Rows in the offer of `rank`.
-    fn offered(&self, rank: usize) -> usize {
+    /// The number of rows in the contribution of `rank`.
+    fn contributed_rows(&self, rank: usize) -> usize {
         self.u_rows_from(rank).len() + self.leaving(rank).len()
     }
 
@@ -135,12 +135,12 @@ impl Plan {
         }
     }
 
-    /// Copies the rows that come to this rank from the offer of `rank` into `a`.
-    fn take_coming(&self, rank: usize, offer: &[f64], mut a: MatMut) {
+    /// Copies the rows that come to this rank from the contribution of `rank` into `a`.
+    fn take_coming(&self, rank: usize, contribution: &[f64], mut a: MatMut) {
         let width = a.cols();
         let (first, coming) = self.coming(rank);
         let first = self.u_rows_from(rank).len() + first;
-        for (row, content) in coming.iter().zip(offer[first * width..].chunks_exact(width)) {
+        for (row, content) in coming.iter().zip(contribution[first * width..].chunks_exact(width)) {
             a.row_mut(row.to).copy_from_slice(content);
         }
     }

@@ -101,7 +101,7 @@ impl NodeRows {
         let is_solved = ranks.all(|rank| self.node.is_raised(rank, SOLVED, self.count));
         assert!(is_solved, "an exchange before the last one is over");
         self.count += 1;
-        let from: Vec<usize> = plan.offer().collect();
+        let from: Vec<usize> = plan.contribution().collect();
         // SAFETY: this memory is used by this exchange alone, and `self` is borrowed mutably. All
         // other ranks have solved with the rows that were here, and read again only after the flag.
         let part = unsafe { self.node.mine(0..from.len() * width) };
@@ -123,12 +123,15 @@ impl NodeRows {
         for rank in 0..self.node.size() {
             // SAFETY: its rank has raised WRITTEN, and writes here again only after this one has
             // raised SOLVED; this rank does so with `self` borrowed mutably.
-            let offer = unsafe { self.node.part(rank, 0..plan.offered(rank) * width) };
+            let contribution =
+                unsafe { self.node.part(rank, 0..plan.contributed_rows(rank) * width) };
             if rank != self.node.rank() {
-                plan.take_coming(rank, offer, a.rb());
+                plan.take_coming(rank, contribution, a.rb());
             }
             let places = plan.u_rows[plan.u_rows_from(rank)].iter();
-            places.zip(offer.chunks_exact(width)).for_each(|(&place, row)| rows[place] = row);
+            places
+                .zip(contribution.chunks_exact(width))
+                .for_each(|(&place, row)| rows[place] = row);
         }
         Ok(rows)
     }

@@ -21,7 +21,7 @@ use super::app::NodeCheckpointer;
 use super::clock::Reading;
 use super::deadline::{self, Ahead};
 use super::guard::{Done, Opened, Surroundings, config, guessed_schedule, solve_error};
-use super::interval::Schedule;
+use super::interval::CheckpointSchedule;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::settings::Settings;
@@ -83,7 +83,7 @@ pub struct AbftTest<'a, C: Comm> {
     /// The level whose images that data comes from, if any.
     level: Option<String>,
     recorder: Recorder,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     /// When the loss that the job has outlived was noticed.
     lost_at: Option<Instant>,
 }
@@ -151,7 +151,7 @@ pub fn open<'a, C: Comm>(
         settings: settings.clone(),
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
-        start_id: found.attempt as u32,
+        start_id: found.start as u32,
         hosts,
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         absent: lost.iter().map(absent).collect(),
@@ -473,7 +473,7 @@ fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError>
 /// The solver's hook: no signal ends the process while it changes part of the matrix in place.
 struct GraceHook;
 
-impl abft::Hook for GraceHook {
+impl abft::MemoryHook for GraceHook {
     fn step(&self, at: abft::At) -> Result<(), SolveError> {
         if at.is_restoring() {
             heartbeat::step("restore");
@@ -506,7 +506,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     learned: Learned,
     observer: &'t mut dyn Observer,
     settings: &'t Settings,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     /// When panel `self.next` began.
     step_at: Instant,
     next: usize,

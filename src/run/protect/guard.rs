@@ -16,7 +16,7 @@ use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, Origin, Reading, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{History, Taken, remember};
-use super::interval::Schedule;
+use super::interval::CheckpointSchedule;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::segments::TestSegments;
@@ -99,7 +99,7 @@ pub struct Protected<'a, C: Comm> {
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     /// The panel before which the next checkpoint is due.
     due: usize,
     /// Whether this start has taken a checkpoint, and so knows how long one takes.
@@ -173,8 +173,8 @@ pub struct Surroundings<'a> {
 }
 
 /// The schedule of a test that is predicted to do `rate` operations a second.
-pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> Schedule {
-    Schedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
+pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> CheckpointSchedule {
+    CheckpointSchedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
 }
 
 /// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
@@ -541,9 +541,9 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(take[0] != 0)
     }
 
-    /// Looks ahead from panel `panel` to the next one before which a checkpoint may be due. Returns
-    /// the panel of the next cut: that one, or an earlier one at which to check the time.
-    fn look_ahead(&mut self, panel: usize) -> Result<usize, CheckpointError> {
+    /// Sets the panel before which the next checkpoint may be due, seen from panel `panel`. Returns
+    /// the panel of the next cut: that one, or an earlier one before which to check the time.
+    fn plan_next_cut(&mut self, panel: usize) -> Result<usize, CheckpointError> {
         let due = if panel < self.due && !self.overlaps {
             // The last cut was made only to check the time.
             self.due
@@ -633,7 +633,7 @@ impl<'a, C: Comm> Protected<'a, C> {
                 }
                 self.checkpoint(next)?;
             }
-            self.look_ahead(next)?
+            self.plan_next_cut(next)?
         };
         (self.cut_panel, self.cut_at) = (next, Instant::now());
         Ok(to)
@@ -648,7 +648,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             }
             self.checkpoint(next)?;
         }
-        let to = self.look_ahead(next)?;
+        let to = self.plan_next_cut(next)?;
         if self.due > next && self.decide(self.due)? {
             let (at, active) = (Instant::now(), self.active());
             let stages = self.stages(next, self.due);

@@ -42,7 +42,7 @@ pub use guard::{
 };
 pub use history::History;
 pub use inject::{Inject, Target, What};
-pub use interval::{Outlook, Schedule, daly_interval_seconds, panel_flops};
+pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
 pub use segments::{

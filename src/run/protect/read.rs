@@ -12,7 +12,7 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::level::WhenBusy;
-use crate::checkpoint::link::MESSAGE_BYTES;
+use crate::checkpoint::message_cost::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::checkpoint::MOST_CHECKSUMS;

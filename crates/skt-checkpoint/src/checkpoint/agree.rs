@@ -36,7 +36,7 @@ use offer::{
 };
 pub(super) use plan::ranks;
 pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
-use resume::{resume, this_attempt};
+use resume::{resume, this_start};
 
 use super::group;
 use super::level::Source;
@@ -153,7 +153,7 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
 /// The plan to begin or resume a run that has not ended, from memory.
 fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
     let base = lineage(offers);
-    let attempt = this_attempt(offers, rules);
+    let start = this_start(offers, rules);
     let current = match rules.resume {
         Resume::Never => BTreeMap::new(),
         _ => current_segments(offers, base),
@@ -167,7 +167,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
         }
-        return fresh(offers, rules, attempt);
+        return fresh(offers, rules, start);
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
@@ -205,7 +205,7 @@ fn name_torn(
 }
 
 /// The plan to start from the beginning, with new segments.
-fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<OpeningPlan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
     let own: Vec<usize> = (0..offers.len()).collect();
@@ -229,7 +229,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<OpeningPla
     let is_missed = current_segments(offers, base).len() < offers.len();
     Ok(OpeningPlan {
         left: left(offers, base, is_missed),
-        attempt,
+        start,
         epoch: 0,
         holder: None,
         state: Vec::new(),

@@ -37,7 +37,7 @@ pub struct Config {
     pub bears: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure)
+    /// Bytes of a message when encoding; `None`: what [`MessageCost::measure`](super::message_cost::MessageCost::measure)
     /// finds best. The parities do not depend on it.
     pub message_bytes: Option<usize>,
     /// Whether members of a group may share a failure domain.

@@ -26,7 +26,8 @@ pub struct SegmentId {
     /// The logical rank whose data it holds.
     pub rank: usize,
     /// The start of the job that made it.
-    pub attempt: u64,
+    #[serde(rename = "attempt")]
+    pub start: u64,
 }
 
 /// What a segment is, for good. It is stored at the start of a segment in every format, so that a

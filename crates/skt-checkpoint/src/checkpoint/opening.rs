@@ -35,7 +35,7 @@ pub struct FoundRun {
     /// Epoch to resume from; 0 for the beginning.
     pub epoch: u64,
     /// Number of this start within the run.
-    pub attempt: u64,
+    pub start: u64,
     /// Ranks whose data must be rebuilt.
     pub lost: Vec<usize>,
     /// Segments that were found and cannot be used: stale, torn, or surplus.
@@ -61,7 +61,7 @@ impl FoundRun {
     pub(super) fn of(plan: &OpeningPlan) -> Self {
         Self {
             epoch: plan.epoch,
-            attempt: plan.attempt.number,
+            start: plan.start.number,
             lost: plan.lost.clone(),
             unusable: plan.unusable,
             ranks: plan.ranks.clone(),

@@ -102,12 +102,12 @@ pub(super) struct UnderWay<C: Comm> {
     /// The corner of each region outside of which everything is final.
     pub ready: Vec<Active>,
     /// The running encoding (method `self`); the other methods do all in `complete`.
-    pub schedule: Option<Schedule<C>>,
+    pub schedule: Option<EncodingSchedule<C>>,
     pub stats: Stats,
 }
 
 /// The order of an epoch's encoding, and its progress on this member.
-pub(super) struct Schedule<C: Comm> {
+pub(super) struct EncodingSchedule<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
     /// The first units, this many, are encoded or their rounds have begun.
@@ -135,7 +135,7 @@ pub(super) struct Tokens<C: Comm> {
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }
 
-impl<C: Comm> Schedule<C> {
+impl<C: Comm> EncodingSchedule<C> {
     /// Marks the units outside of these corners, one per region, as final here. Units that are
     /// ready stay so.
     pub fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {

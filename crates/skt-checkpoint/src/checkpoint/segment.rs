@@ -70,7 +70,7 @@ impl<M: Memory> OwnSegment<M> {
     ) -> Result<Self> {
         let (rank, method) = (plan.ranks[process], config.method);
         let (group, members) = plan.group_of(rank);
-        let id = plan.attach[process].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
+        let id = plan.attach[process].unwrap_or(SegmentId { rank, start: plan.start.number });
         let backing = opening.backing(method, taken, id, layout.bytes, plan.epoch)?;
         let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
         let vault = Vault::new(backing, hook, config.chunk_bytes);
@@ -237,7 +237,7 @@ impl<M: Memory> OwnSegment<M> {
             let header = self.vault.bytes(0..self.header.bytes());
             self.record = self.header.decode_record(header).expect("as it was offered");
         }
-        self.record.join(plan.attempt, &plan.left);
+        self.record.join(plan.start, &plan.left);
         if plan.has_rotten_images {
             // A segment that replaces a lost one must record it, too.
             self.record.note_rotten_images();
@@ -255,11 +255,11 @@ impl<M: Memory> OwnSegment<M> {
     /// All have joined: from here on segments follow this start's decision, and a segment that has
     /// not joined is stale.
     pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
-        let (method, OpeningPlan { attempt, epoch, state, load, .. }) = (self.method, plan);
+        let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
         // record that (A, D) counts.
-        self.record.confirm(*attempt, method, *epoch, state);
+        self.record.confirm(*start, method, *epoch, state);
         if method == Method::Abft && load.is_none() && self.record.is_hollow() {
             // The application knows which of its data is valid.
             self.record.rebuilt(*epoch, state);

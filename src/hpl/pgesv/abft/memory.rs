@@ -71,7 +71,7 @@ impl fmt::Display for At {
 }
 
 /// Fault injection and signals: asked before each change of the memory.
-pub trait Hook: Sync {
+pub trait MemoryHook: Sync {
     /// Called before each step.
     ///
     /// # Errors
@@ -79,17 +79,17 @@ pub trait Hook: Sync {
     fn step(&self, at: At) -> Result<(), SolveError>;
 
     /// One more thread starts an in-place change: the process should not end before the matching
-    /// [`Hook::mend`].
+    /// [`MemoryHook::mend`].
     fn tear(&self) {}
 
-    /// The change that the matching [`Hook::tear`] announced is complete.
+    /// The change that the matching [`MemoryHook::tear`] announced is complete.
     fn mend(&self) {}
 }
 
 /// A hook that lets every step proceed.
 pub struct GoOn;
 
-impl Hook for GoOn {
+impl MemoryHook for GoOn {
     fn step(&self, _: At) -> Result<(), SolveError> {
         Ok(())
     }
@@ -530,7 +530,7 @@ impl<'a> Places<'a> {
 
     /// The words. `hook` is asked before each is written. They are written as of start 0 until
     /// `start` is set.
-    pub fn journal(&self, hook: &'a dyn Hook) -> Journal<'a> {
+    pub fn journal(&self, hook: &'a dyn MemoryHook) -> Journal<'a> {
         Journal { words: self.words, hook, start: 0 }
     }
 }
@@ -538,7 +538,7 @@ impl<'a> Places<'a> {
 /// The words of a rank's memory. The hook is asked before each is written.
 pub(super) struct Journal<'a> {
     words: &'a [AtomicU64],
-    pub hook: &'a dyn Hook,
+    pub hook: &'a dyn MemoryHook,
     /// The start that this process belongs to.
     pub start: u64,
 }

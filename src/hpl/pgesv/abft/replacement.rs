@@ -32,7 +32,7 @@ use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, Rates, SolveError, Solver, Workspace};
-use super::memory::{DECODE, Hook, Journal, MemoryState, Places, RankMemory, RelayMessages};
+use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::system::{Lost, Solution, System, back_substitute, keep_x, note_wrong};
@@ -179,7 +179,7 @@ impl<C: Comm> System<'_, C> {
         players: Option<&Grid<C>>,
         memory: &mut RankMemory<'_>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         let (grid, n) = (self.grid, self.params.n);

@@ -7,7 +7,8 @@ use super::super::pace::{CallLimit, Pace};
 use super::super::{Params, SolveError, back};
 use super::check::{self, CheckEvery, Checks, Scope};
 use super::memory::{
-    self, Decoded, GoOn, Hook, Journal, LOOK, MemoryState, Places, RankMemory, RelayMessages, Sizes,
+    self, Decoded, GoOn, Journal, LOOK, MemoryHook, MemoryState, Places, RankMemory, RelayMessages,
+    Sizes,
 };
 use super::relay::Relay;
 use super::replacement::Absent;
@@ -148,7 +149,7 @@ impl<'s, C: Comm> System<'s, C> {
         &self,
         memory: &mut RankMemory<'_>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         let (grid, shape) = (self.grid, self.shape());

@@ -75,7 +75,7 @@ pub(super) fn lineage(offers: &[Offer]) -> StartId {
     records.max_by_key(newest).map_or(StartId::default(), Record::lineage)
 }
 
-pub(super) fn newest_attempt(offers: &[Offer]) -> u64 {
+pub(super) fn newest_start_of_segments(offers: &[Offer]) -> u64 {
     let all = |Content { record: r, .. }: &_| {
         r.joined().iter().chain([&r.lineage()]).map(|a| a.number).max()
     };
@@ -126,7 +126,7 @@ pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usiz
 }
 
 /// The newest start number that images name.
-pub(super) fn newest_start(offers: &[Offer]) -> u64 {
+pub(super) fn newest_start_of_images(offers: &[Offer]) -> u64 {
     let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
     all.map(|image| image.id.generation.start.number).max().unwrap_or(0)
 }

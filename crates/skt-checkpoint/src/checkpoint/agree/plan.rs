@@ -93,7 +93,8 @@ impl Rules {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpeningPlan {
     /// This start of the job.
-    pub attempt: StartId,
+    #[serde(rename = "attempt")]
+    pub start: StartId,
     /// Epoch that all resume from; 0 for the beginning.
     pub epoch: u64,
     /// The segment that has the application's state at that epoch.

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::assign::{assign, discards, give_lost_ranks};
 use super::found::Content;
-use super::offer::{Offer, holder, left, lineage, newest_attempt, newest_start};
+use super::offer::{
+    Offer, holder, left, lineage, newest_start_of_images, newest_start_of_segments,
+};
 use super::plan::{OpeningPlan, Rules};
 use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
 
 /// The id of this start, later than all that are known.
-pub(super) fn this_attempt(offers: &[Offer], rules: &Rules) -> StartId {
-    let newest = newest_attempt(offers).max(newest_start(offers));
+pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
+    let newest = newest_start_of_segments(offers).max(newest_start_of_images(offers));
     // The clock makes a start that knows of no other, because all traces are gone, count as later
     // than they did.
     StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
@@ -51,7 +53,7 @@ pub(in super::super) fn resume(
     let holder = usable.values().next().map(|content| holder(found, content));
     Ok(OpeningPlan {
         left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
-        attempt: this_attempt(offers, rules),
+        start: this_start(offers, rules),
         epoch,
         holder,
         state: Vec::new(),

@@ -55,7 +55,7 @@ impl Images {
         let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
         let newest_seconds = newest_seconds(comm, config, plan, seen)?;
         let mut shelves = Shelves::new(
-            plan.attempt,
+            plan.start,
             levels,
             slots,
             (&complete, &newest_seconds),

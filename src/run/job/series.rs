@@ -388,12 +388,12 @@ impl<'a> Tests<'a> {
         collect::all_reduce(world, &mut any, u8::max)?;
         match any {
             [0, 0] => {
-                ledger.note_no_images_behind(Some(first), &levels)?;
+                ledger.note_no_images_after(Some(first), &levels)?;
                 Ok(true)
             }
-            [0, _] => Ok(ledger.has_no_images_behind(first, &levels)),
+            [0, _] => Ok(ledger.has_no_images_after(first, &levels)),
             _ => {
-                ledger.note_no_images_behind(None, &levels)?;
+                ledger.note_no_images_after(None, &levels)?;
                 Ok(false)
             }
         }

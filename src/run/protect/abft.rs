@@ -462,7 +462,7 @@ fn own_part<C: Comm>(x: &[f64], data: &Grid<C>, spec: &TestSpec) -> Vec<f64> {
     (0..spec.n).filter(|&j| cols.owner(j) == data.mycol).map(|j| x[j]).collect()
 }
 
-/// Gives the first rank at least the bytes that some rank has. Collective.
+/// The bytes of the rank that has some, on all ranks; the first rank needs them. Collective.
 fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
     let mut from = [if bytes.is_empty() { 0 } else { comm.rank() as u64 }];
     collect::all_reduce(comm, &mut from, u64::max)?;
@@ -611,8 +611,8 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         reading: &Reading,
     ) -> Result<(), CheckpointError> {
         if !beginning.is_solved {
-            // A run that resumes from a cut has replaced no process column, although an earlier
-            // start was to.
+            // A run that resumes from a cut has not replaced a process column, even if an earlier
+            // start noted that it was about to.
             self.recorder.kept.restarts.iter_mut().for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
@@ -651,7 +651,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// or by a signal on any rank.
     fn is_time_up(&self) -> bool {
         let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(self.next);
-        // The next cut is a step away.
+        // Images are written at the next cut, one step later.
         let save_seconds = self.recorder.image_seconds() + step_seconds;
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
         let is_over = || self.recorder.is_over(&ahead);
@@ -743,7 +743,8 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {
         let done = (cut * self.spec.nb).min(self.spec.n);
-        // An exponent that is off by 16, about in the middle of the rest of the matrix.
+        // Bit 56 changes the exponent by 16. The element is about in the middle of the remaining
+        // matrix.
         let middle = self.spec.n / 2;
         self.observer.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
     }

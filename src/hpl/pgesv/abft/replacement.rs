@@ -205,8 +205,8 @@ impl<C: Comm> System<'_, C> {
         watcher.begins(&beginning)?;
         let mut first = [if players.is_some() { grid.all.rank() as u64 } else { u64::MAX }];
         collect::all_reduce(&grid.all, &mut first, u64::min)?;
-        // Before this the memories are a cut of the system, and a start can resume from them; after
-        // it a rank without a part in the rest is no longer needed.
+        // Until this barrier the memories are a cut of the system, from which a start can resume.
+        // After it the ranks outside of `players` are no longer needed.
         let replace = || -> Result<(), SolveError> {
             grid.all.barrier()?;
             journal.set(MemoryState::Replaced(lost))
@@ -356,7 +356,7 @@ fn workspace<C: Comm>(
     Ok(Workspace {
         look_ahead: LookAhead::with_buffers(params, buffers, w, None, ahead),
         exchange: TrailingExchange::new(grid, params, local.shape.cols, None)?,
-        // One thread speaks to other ranks, as with checksums.
+        // Only the solver's thread calls MPI, as in the elimination with checksums.
         has_helper: false,
         phases: Default::default(),
         rates: Rates::new(params.n, params.nb),
@@ -373,7 +373,7 @@ fn announce<C: Comm>(
 ) -> Result<Vec<f64>, SolveError> {
     let mut message = vec![0.0; 3 + n];
     match played {
-        // Other ranks may need the processor of a rank that has nothing to do.
+        // This rank has nothing else to do, and other ranks may need its processor while it waits.
         None => collect::await_broadcast(comm, root)?,
         Some(Ok(x)) => message[3..].copy_from_slice(&x),
         Some(Err(SolveError::Pivot { column, value })) => {

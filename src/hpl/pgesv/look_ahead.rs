@@ -279,7 +279,7 @@ impl<C: Comm> LookAhead<C> {
     ) -> Result<(), SolveError> {
         let start = local.grid.all.now();
         let newest = self.panels.back_mut().expect("a panel that has just been factored");
-        watch.progress_until(reached, || newest.has_come(local.grid))?;
+        watch.progress_until(reached, || newest.has_arrived(local.grid))?;
         newest.wait(local.grid)?;
         phases.bcast += local.seconds_since(start);
         Ok(())
@@ -293,7 +293,7 @@ impl<C: Comm> LookAhead<C> {
     pub fn progress(&mut self, local: &Local<C>, current: &Panel<C>) -> Result<bool, SolveError> {
         current.progress_sends()?;
         self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))?;
-        Ok(self.panels.iter().any(Panel::is_to_pass_on))
+        Ok(self.panels.iter().any(Panel::must_forward))
     }
 }
 

@@ -299,21 +299,21 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
-        let passes_on = Cell::new(progress(token)?);
+        let must_forward = Cell::new(progress(token)?);
         let mut multiply = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
             let so_far = piece.rows.start..rows.end;
             token.release();
             self.multiply(rows)?;
             // Else the thread that holds the token progresses all messages.
             if token.try_acquire() {
-                passes_on.set(progress(token)?);
+                must_forward.set(progress(token)?);
             }
             on_rows(token, self.queue.rows_done(so_far));
             Ok::<_, SolveError>(())
         };
         while let Some(piece) = self.queue.take() {
             let mut left = piece.rows.clone();
-            while passes_on.get() && self.may_be_short(left.len()) {
+            while must_forward.get() && self.may_be_short(left.len()) {
                 let rows = left.start..left.start + TUNING.product_rows_while_passing_on;
                 left.start = rows.end;
                 multiply(token, &piece, rows)?;

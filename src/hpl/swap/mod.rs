@@ -358,7 +358,7 @@ mod tests {
     use std::cell::OnceCell;
     use std::sync::Arc;
 
-    use super::direct::Flight;
+    use super::direct::DirectExchange;
     use super::*;
     use crate::hpl::comm::CommError;
     use crate::hpl::comm::node::NodeMemory;
@@ -411,15 +411,15 @@ mod tests {
             let rows = node.split_front(rows, node::FLAGS);
             let mut node_rows = NodeRows::new(rows, node, (nb, width));
             let mut view = MatMut::row_major(&mut a, mine, width, width);
-            let (mut u, landed) = (vec![0.0; jb * width], OnceCell::new());
+            let (mut u, received) = (vec![0.0; jb * width], OnceCell::new());
             let arrived = match how {
                 How::Direct => {
                     let buffer = memory(RowBuffers::rows_doubles(nb, width));
-                    let mut flight =
-                        Flight::start(&comm, Arc::clone(&plan), view.as_ref(), buffer)?;
-                    flight.progress()?;
-                    let landed = landed.get_or_init(|| flight.land(view.rb()));
-                    let rows = landed.as_ref().map_err(Clone::clone)?.rows();
+                    let mut exchange =
+                        DirectExchange::start(&comm, Arc::clone(&plan), view.as_ref(), buffer)?;
+                    exchange.progress()?;
+                    let received = received.get_or_init(|| exchange.finish(view.rb()));
+                    let rows = received.as_ref().map_err(Clone::clone)?.rows();
                     Arrived::on_this_rank(rows, &mut u, width)
                 }
                 How::Messages(swap) => {
@@ -459,8 +459,8 @@ mod tests {
                     assert_eq!(a[l * width], value(want[global], 0), "row {global}");
                 }
             }
-            if let Some(landed) = landed.into_inner() {
-                assert_eq!(landed?.into_buffer()?.len(), RowBuffers::rows_doubles(nb, width));
+            if let Some(received) = received.into_inner() {
+                assert_eq!(received?.into_buffer()?.len(), RowBuffers::rows_doubles(nb, width));
             }
             Ok::<_, CommError>(())
         })

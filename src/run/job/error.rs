@@ -151,7 +151,7 @@ impl JobError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Ended(exit) => *exit,
-            Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
+            Self::Checkpoint(CheckpointError::Refused(Refusal::CannotContinue { .. }))
             | Self::Abft(abft::AbftRefusal::Scattered { .. })
             | Self::Wrong(Wrong { goes_back: true, .. }) => Exit::Interrupted,
             _ if self.is_time_up() => Exit::Interrupted,

@@ -129,7 +129,7 @@ pub fn open<'a, C: Comm>(
         // The matrix must not change while an image is written.
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
-        bears: is_short.then(|| process_columns(spec)),
+        may_lose: is_short.then(|| process_columns(spec)),
         ..config(spec, settings, &memory, &host, STATE_FORMAT)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.process());

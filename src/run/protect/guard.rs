@@ -322,7 +322,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         let column = (self.saved_panel * self.spec.nb).min(self.spec.n);
         let epoch = recovered.map_or(0, |recovered| recovered.epoch);
         if epoch > 0 {
-            // Its time was known only after it was complete, too late to be part of it.
+            // The time of a checkpoint is known only once it is complete, so the checkpoint does
+            // not have it.
             let seconds = 0.0;
             let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
             remember(&mut self.costs.taken, last);
@@ -463,8 +464,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             }
             Some(_) => {
                 let stats = self.checkpointer.complete(&bytes)?;
-                let behind_seconds = stats.commit_seconds + stats.flush_seconds;
-                let agreed_seconds = start.elapsed().as_secs_f64() - behind_seconds;
+                let after_seconds = stats.commit_seconds + stats.flush_seconds;
+                let agreed_seconds = start.elapsed().as_secs_f64() - after_seconds;
                 (stats, self.skew(agreed_seconds)?)
             }
         };
@@ -498,8 +499,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(agreed_seconds + last[0])
     }
 
-    /// Adds the cost of a checkpoint, which becomes the most of any rank, to the state that goes
-    /// into the next checkpoint and into the report. `state` is rank 0's.
+    /// Adds the cost of a checkpoint to the state that goes into the next checkpoint and into the
+    /// report; of each number, the most of any rank counts. `state` is rank 0's.
     fn count(
         &mut self,
         state: TestState,
@@ -572,8 +573,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
-    /// The panel before which to check the time again, seen from panel `next`. With overlap that
-    /// takes a checkpoint, too, so a signal is seen at the next one.
+    /// The panel before which to check the time again, seen from panel `next`. With overlap each
+    /// such check is at a checkpoint, so none is made only to see a signal soon.
     fn next_look(&self, next: usize) -> usize {
         let seconds = self.recorder.look_after(&self.ahead(next), self.learns());
         let for_signals = TUNING.look_for_signals_seconds as f64;

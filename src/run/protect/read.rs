@@ -171,7 +171,7 @@ impl Reader<'_> {
             _ => None,
         };
         match levels.0.iter().find_map(beside_the_solver) {
-            // The matrix itself is written: its rank waits for each image.
+            // With checksums an image is written from the matrix itself, so its rank waits for it.
             Some(option) if method == Method::Abft => {
                 Err(ConfigError::WaitsForImages { at, option })
             }

@@ -160,9 +160,9 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
     };
     let epoch = current.values().map(|content| content.record.committed()).max().unwrap_or(0);
     if epoch == 0 {
-        if rules.bears.is_some() {
+        if rules.may_lose.is_some() {
             let lost = (0..rules.ranks(offers.len())).filter(|rank| !current.contains_key(rank));
-            return Err(Refusal::NotBorne { lost: lost.collect() });
+            return Err(Refusal::CannotContinue { lost: lost.collect() });
         }
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);

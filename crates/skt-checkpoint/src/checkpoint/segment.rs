@@ -101,27 +101,27 @@ impl<M: Memory> OwnSegment<M> {
         })
     }
 
-    /// Its rank in the run.
+    /// The rank in the run whose data the segment holds.
     pub fn rank(&self) -> usize {
         self.identity.rank
     }
 
-    /// The ranks of its group, by position in it.
+    /// The ranks of the segment's group, by position in the group.
     pub fn members(&self) -> &[usize] {
         &self.identity.members
     }
 
-    /// Its name.
+    /// The name of the segment.
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// The offsets within its header.
+    /// The offsets within the segment's header.
     pub fn header(&self) -> &HeaderLayout {
         &self.header
     }
 
-    /// The offsets of its parts.
+    /// The offsets of the segment's parts.
     pub fn layout(&self) -> &SegmentLayout {
         &self.layout
     }
@@ -137,7 +137,7 @@ impl<M: Memory> OwnSegment<M> {
         removed.map_err(memory_error("removing", self.id))
     }
 
-    /// Gives back what it was made of.
+    /// Returns the parts that the segment was made of.
     pub fn into_parts(self) -> SegmentParts<M> {
         let (held, hook) = self.vault.into_parts();
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
@@ -178,7 +178,7 @@ impl<M: Memory> OwnSegment<M> {
         self.last_active = active;
     }
 
-    /// The record as this rank has it; a change of it is in force once it is written.
+    /// The record as this rank has it. A change is in force once it is written.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -244,7 +244,7 @@ impl<M: Memory> OwnSegment<M> {
         }
         self.write_record(step)?;
         if is_new {
-            // Last: a segment without an identity belongs to nobody.
+            // The identity is written last: a segment without one belongs to nobody.
             let bytes = self.header.encode_identity(&self.identity);
             self.vault.store(0, &bytes, step)?;
             self.vault.order();
@@ -252,8 +252,8 @@ impl<M: Memory> OwnSegment<M> {
         Ok(())
     }
 
-    /// All have joined: from here on segments follow this start's decision, and a segment that has
-    /// not joined is stale.
+    /// Follows the decision of this start, which all segments have joined. From here on a segment
+    /// that has not joined it is stale.
     pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
         let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
@@ -282,7 +282,7 @@ impl<M: Memory> OwnSegment<M> {
         Ok(())
     }
 
-    /// Stamps the epoch, which B and D hold: from here on D is C.
+    /// Stamps the epoch, which B and D hold. From here on this set of parities is called C.
     pub fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
@@ -321,7 +321,8 @@ impl<M: Memory> OwnSegment<M> {
         self.record.note_rotten_images();
     }
 
-    /// Drops that note, with the next record that is written: newer images are complete.
+    /// Drops the note of rotten images, with the next record that is written, as newer images are
+    /// complete.
     pub fn forget_rotten_images(&mut self) {
         self.record.forget_rotten_images();
     }

@@ -365,11 +365,11 @@ impl<'r, C: Comm> Elimination<'r, C> {
                 advance(look_ahead, phases)?;
             }
             let progress = |_: &Token| {
-                let passes_on = look_ahead.progress(local, panel)?;
+                let must_forward = look_ahead.progress(local, panel)?;
                 relay.progress()?;
                 enter_once(relay, barrier)?;
                 barrier.progress(&grid.all)?;
-                Ok(passes_on)
+                Ok(must_forward)
             };
             // There is no background work that would wait for finished rows.
             product.compute_between_messages(&mut Token::alone(), progress, |_, _| {})

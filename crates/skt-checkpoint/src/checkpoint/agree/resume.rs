@@ -40,7 +40,7 @@ pub(in super::super) fn resume(
     let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
     rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
-    if rules.bears.is_none() {
+    if rules.may_lose.is_none() {
         give_lost_ranks(&mut ranks, &lost);
     }
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();

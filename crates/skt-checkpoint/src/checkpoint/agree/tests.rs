@@ -8,7 +8,7 @@ const RULES: Rules = Rules {
     members: 4,
     parities: 1,
     groups: None,
-    bears: None,
+    may_lose: None,
     allow_shared_domains: false,
     resume: Resume::Auto,
     nothing_hidden: false,
@@ -180,13 +180,13 @@ fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
         let all = offers([0, 1, 2, 3].map(|rank| vec![segment(rank, 4, 4)]));
         ranks.iter().map(|&rank| all[rank].clone()).collect()
     };
-    let bears = Some(vec![vec![0], vec![1, 2], vec![3]]);
-    let rules = Rules { method: Method::Abft, bears, ..RULES };
+    let may_lose = Some(vec![vec![0], vec![1, 2], vec![3]]);
+    let rules = Rules { method: Method::Abft, may_lose, ..RULES };
     let plan = planned(&left(&[0, 2, 3]), &rules).expect("one is lost");
     assert_eq!((&plan.ranks[..], &plan.lost[..]), (&[0, 2, 3][..], &[1][..]));
     assert!(plan.attach.iter().all(Option::is_some));
     let refused = |offers: &[Offer], lost: &[usize]| {
-        let refusal = Refusal::NotBorne { lost: lost.to_vec() };
+        let refusal = Refusal::CannotContinue { lost: lost.to_vec() };
         assert_eq!(decide(offers, &rules).unwrap_err(), refusal);
     };
     refused(&left(&[1, 2]), &[0, 3]);

@@ -281,8 +281,8 @@ impl<'a, C: Comm> Saved<'a, C> {
         }
     }
 
-    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends. Collective,
-    /// at a point where no message of the application is under way.
+    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends.
+    /// Collective, at a point where no message of the application is under way.
     ///
     /// # Errors
     /// A rank died.

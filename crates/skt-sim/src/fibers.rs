@@ -86,8 +86,8 @@ impl Options {
 
 /// The point that a rank has reached in its program: how many steps it has passed, and whether it
 /// waits for others in the last of them. It rises as the rank proceeds. Between two steps (and
-/// before the first wait in one) a rank is never interrupted, so a rank that is at this point in two
-/// runs, and has received the same messages in both, is in the same state in both.
+/// before the first wait in one) a rank is never interrupted, so a rank that is at this point in
+/// two runs, and has received the same messages in both, is in the same state in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramPoint(u32);
 

@@ -1,4 +1,4 @@
-//! How a panel travels along its process row (HPL_bcast and its six topologies).
+//! The broadcast of a panel along its process row (HPL_bcast and its six topologies).
 //!
 //! Ranks are counted from the root: relative rank 1 owns the next panel, and the "modified"
 //! topologies spare it from forwarding so that it can factor that panel.

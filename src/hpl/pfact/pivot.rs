@@ -58,8 +58,8 @@ pub struct SharedCandidates {
 }
 
 impl SharedCandidates {
-    /// Candidates for panels of up to `nb` columns, in `node`: [`SharedCandidates::doubles`] of each rank's
-    /// part, and one flag.
+    /// Candidates for panels of up to `nb` columns, in `node`: [`SharedCandidates::doubles`] of
+    /// each rank's part, and one flag.
     pub fn new(node: NodeMemory, nb: usize) -> Self {
         Self { node, nb, count: 0, seen: 0 }
     }
@@ -179,8 +179,8 @@ fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     Ok(())
 }
 
-/// Merges the other rank's candidate into this one's. The larger magnitude wins; at a tie the upper row
-/// of the matrix wins; NaN wins over all numbers.
+/// Merges the other rank's candidate into this one's. The larger magnitude wins; at a tie the upper
+/// row of the matrix wins; NaN wins over all numbers.
 fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     let key = |candidate: &[f64]| {
         let magnitude = candidate[MAGNITUDE];

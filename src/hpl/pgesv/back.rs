@@ -1,8 +1,8 @@
 //! Back substitution: U x = y, with y in column n (HPL_pdtrsv).
 //!
 //! The blocks of x are solved for from the last to the first. Each process column c keeps a share
-//! s_c of the right-hand side. All shares, with those in transit, add up to y minus U times the part
-//! of x that is known.
+//! s_c of the right-hand side. All shares, with those in transit, add up to y minus U times the
+//! part of x that is known.
 //!
 //! ```text
 //! for each block k, on its process column:

@@ -6,9 +6,9 @@ use crate::hpl::grid::Grid;
 use crate::hpl::pfact::pivot::SharedCandidates;
 use crate::hpl::swap::node::{self, NodeRows};
 
-/// The shared memory of a process column. Without it all fields are empty; else each rank has
-/// `pivot candidates | rows of the trailing columns | rows of the columns of one panel`, and the first
-/// one also `| U of the trailing columns | U of the columns of one panel`.
+/// The shared memory of a process column. Without it all fields are empty. Otherwise each rank has
+/// `pivot candidates | rows of the trailing columns | rows of the columns of one panel`, and the
+/// first rank also has `| U of the trailing columns | U of the columns of one panel`.
 #[derive(Default)]
 pub(super) struct ColumnMemory {
     /// Memory of the pivot exchange.

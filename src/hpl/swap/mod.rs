@@ -37,8 +37,8 @@ use node::NodeRows;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
 ///
-/// The contribution of a rank to the exchange is its rows of U, in the order of `u_rows`, followed by
-/// its displaced rows that leave it, in the order of the ranks that get them.
+/// The contribution of a rank to the exchange is its rows of U, in the order of `u_rows`, followed
+/// by its displaced rows that leave it, in the order of the ranks that get them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// This rank.

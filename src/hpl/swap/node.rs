@@ -15,8 +15,8 @@
 //! No message is sent. A rank waits twice for the flags of all others, writes its NB/P rows of U
 //! and its displaced rows once, and reads all NB rows of U in its 1/P of the columns.
 //!
-//! Rows are written past the caches: the cores of other ranks have just read what was there, and
-//! would have to give back each line of it, one by one.
+//! Rows are written past the caches. The cores of other ranks have just read the same memory, so
+//! each cache line of an ordinary store would first have to be taken from them.
 
 use std::ops::Range;
 
@@ -121,8 +121,8 @@ impl NodeRows {
         let width = a.cols();
         let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
         for rank in 0..self.node.size() {
-            // SAFETY: its rank has raised WRITTEN, and writes here again only after this one has
-            // raised SOLVED; this rank does so with `self` borrowed mutably.
+            // SAFETY: that rank has raised WRITTEN, and writes here again only after this rank has
+            // raised SOLVED, which this rank does with `self` borrowed mutably.
             let contribution =
                 unsafe { self.node.part(rank, 0..plan.contributed_rows(rank) * width) };
             if rank != self.node.rank() {

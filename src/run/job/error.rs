@@ -116,7 +116,7 @@ impl JobError {
             _ => return None,
         };
         match refusal {
-            // For these the supervisor decides by what it knows to have been there.
+            // What these mean depends on what the run had in memory, which the supervisor knows.
             Refusal::Unrecoverable { .. }
             | Refusal::Damaged { .. }
             | Refusal::RottenImages { .. }

@@ -44,8 +44,8 @@ use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
-/// Increased when the form of [`TestState`] or of the result of a test changes: a program reads only
-/// its own format.
+/// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
+/// only its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 
 /// The layout of the headers of a test's segments, in a job of `ranks`.

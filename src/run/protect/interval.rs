@@ -40,8 +40,8 @@ pub enum Outlook {
 }
 
 impl CheckpointSchedule {
-    /// The schedule of a test predicted to run at `rate` operations a second, with at most `rank_bytes` of the
-    /// matrix on a rank.
+    /// The schedule of a test predicted to run at `rate` operations a second, with at most
+    /// `rank_bytes` of the matrix on a rank.
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
         let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, time_limit, .. } = settings;

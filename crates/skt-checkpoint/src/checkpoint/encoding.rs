@@ -137,7 +137,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             if is_new {
                 segment.remove()?;
             }
-            // The first to report it ends the job: all must have removed their segments by then.
+            // The first rank to report this error ends the job, so all must have removed their
+            // segments before.
             job.barrier()?;
             return Err(CheckpointError::NotDirect);
         }

@@ -210,8 +210,8 @@ mod tests {
         }
     }
 
-    /// All headers that a death during the write of `record` can leave, with whether the first copy
-    /// is whole by then.
+    /// All headers that a death during the write of `record` can leave, each with whether the first
+    /// copy is whole.
     fn torn(layout: &HeaderLayout, header: &[u8], record: &Record) -> Vec<(Vec<u8>, bool)> {
         let bytes = layout.encode_record(record);
         let mut torn = header.to_vec();
@@ -271,7 +271,7 @@ mod tests {
                     assert_eq!(layout.decode_record(&flipped), Some(record(sequence)));
                 }
             }
-            // With both copies damaged nothing is left to go by.
+            // With both copies damaged there is no record to trust.
             let mut lost = header.clone();
             for copy in layout.slot(sequence) {
                 lost[copy.start + end / 2] ^= 4;

@@ -9,9 +9,9 @@
 //! Several checksums also say where it is, as the ratios of its deltas are those of its weights;
 //! the row is then recomputed from the other columns.
 //!
-//! A finished column is no longer part of the sums. What was wrong in it by then is left over below
-//! the diagonal in its checksums, which are checked when their group is finished
-//! (`Run::finish_group`).
+//! A finished column is no longer part of the sums. A number that was wrong when its column was
+//! finished shows below the diagonal in the checksums, which are checked when their group is
+//! finished (`Run::finish_group`).
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroUsize, ParseIntError};

@@ -206,8 +206,8 @@ pub(super) struct Decoded {
     /// number and the number decoded from it are in two process columns, and the checksums would
     /// locate them in a third one.
     pub is_unchecked: bool,
-    /// The first and the last cut at which no checksum was left to check the other ranks with, if
-    /// any: no check can see an error that they had by then.
+    /// The first and the last cut, if any, at which no checksum was left to check the other ranks
+    /// with. No later check can see an error that they had there.
     pub unverified: Option<(usize, usize)>,
     /// Whether data has been decoded since the run began. An error of the other ranks that was too
     /// small to be noticed may grow afterwards, and the checksums may then locate a third process

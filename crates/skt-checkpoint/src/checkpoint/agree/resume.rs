@@ -15,8 +15,8 @@ use crate::checkpoint::refusal::{LostGroup, Refusal};
 /// The id of this start, later than all that are known.
 pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
     let newest = newest_start_of_segments(offers).max(newest_start_of_images(offers));
-    // The clock makes a start that knows of no other, because all traces are gone, count as later
-    // than they did.
+    // If all traces of earlier starts are gone, the clock still makes this start count as later
+    // than those.
     StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
 }
 

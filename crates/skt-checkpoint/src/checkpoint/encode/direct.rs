@@ -91,8 +91,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         Ok(())
     }
 
-    /// [`RegionView::pull`] of a single block with factor 1: copies straight from the member's segment to
-    /// this one.
+    /// [`RegionView::pull`] of a single block with factor 1: copies straight from the member's
+    /// segment to this one.
     fn pull_as_it_is(
         &mut self,
         (member, (from, rows)): (usize, &Held),

@@ -10,9 +10,9 @@ use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
-/// The largest number of generations that are written and not known to be complete: the one being
-/// written, and the one before it, of which all ranks tell each other before a third begins. A
-/// generation that is not complete by then never will be: some rank has given its image up.
+/// The largest number of generations that are written and not known to be complete: the one that is
+/// being written, and the one before it. All ranks tell each other of the latter before a third one
+/// begins; if it is not complete then, it never will be, as some rank has given its image up.
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.

@@ -85,8 +85,8 @@ impl SharedCandidates {
         self.node.raise(FLAG, self.count);
         for rank in (0..self.node.size()).filter(|&rank| rank != self.node.rank()) {
             self.node.wait(col, rank, FLAG, self.count)?;
-            // SAFETY: its rank does not write here again before this rank has written its
-            // candidate for the next column.
+            // SAFETY: `rank` does not write here again before this rank has written its candidate
+            // for the next column.
             merge(mine, unsafe { self.node.part(rank, slot.clone()) }, jb);
         }
         self.seen = self.count;
@@ -160,9 +160,10 @@ fn write_candidate<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     }
 }
 
-/// Combines the candidates of all ranks, on all ranks. In a group whose size is no power of two, a
-/// rank that only hands in its candidate later receives the final one. It merges that like any
-/// other, which gives the final one, as this cannot lose to the rank's own candidate.
+/// Combines the candidates of all ranks, on all ranks. If their number is no power of two, some
+/// ranks (the folded ones) only send their candidate, and in the end receive the final one. They
+/// merge it like any other, which gives the final one again: it cannot lose to the rank's own
+/// candidate.
 fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;

@@ -172,9 +172,8 @@ pub fn mark_sound(head: &mut [f64], j: usize) {
     head[FIRST_COLUMN] = j as f64;
 }
 
-/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. The
-/// first panel has the largest of both, except that the second panel has the larger message where
-/// many rows of a rank are in the diagonal block of the first.
+/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. Panels
+/// after the second have neither more rows nor more columns.
 pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
     let panels = (0..n.div_ceil(nb).min(2)).map(|k| Layout::new(k, (n, nb), rows, myrow));
     panels.fold((LINE, 0), |(message, w), layout| {

@@ -11,10 +11,10 @@
 //! else       (floor(log2 P) + 2) latency +  at most 7/3 (NB + D) LocQ / bandwidth
 //! ```
 //!
-//! In round s = 0, 1, .. a rank sends and receives the contributions of 2^s ranks, which are (NB +
-//! D) 2^s / P rows. Where P is not a power of two, a folded rank first sends its own rows, and in
-//! the end receives all NB + D. HPL's header states log2(P) (latency + NB LocQ(N) / bandwidth) for
-//! HPL's exchange.
+//! In round s = 0, 1, .. a rank sends and receives the contributions of 2^s ranks, about
+//! `(NB + D) 2^s / P` rows. Where P is not a power of two, a folded rank first sends its own rows,
+//! and in the end receives all NB + D. HPL's header states
+//! `log2(P) (latency + NB LocQ(N) / bandwidth)` for HPL's exchange.
 
 use std::ops::Range;
 

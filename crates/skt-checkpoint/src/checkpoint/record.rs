@@ -132,8 +132,9 @@ struct Words {
     updating: u64,
     flags: u64,
     state_bytes: u64,
-    /// Both lists of starts are blank after their last start.
+    /// The starts of `Record::joined`; blank after the last one.
     joined: [StartId; JOINED_MAX],
+    /// The starts of `Record::left`; blank after the last one.
     left: [StartId; LEFT_MAX],
 }
 

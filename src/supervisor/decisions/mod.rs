@@ -1,5 +1,5 @@
 //! The decisions of the supervisor, without a process, a file, a clock or a node of its
-//! own: [`Machine::on`] takes an event and its time and returns the actions to take, in
+//! own: [`Decisions::on`] takes an event and its time and returns the actions to take, in
 //! order. `super::shell` takes them and returns what follows as events.
 //!
 //! ```text
@@ -107,7 +107,7 @@ enum Then {
 /// The supervisor's decisions about one run. Times are Unix seconds by a clock that
 /// does not go back.
 #[derive(Debug)]
-pub struct Machine {
+pub struct Decisions {
     rules: Rules,
     /// What must not be forgotten.
     pub state: SupervisorState,
@@ -143,7 +143,7 @@ struct AlreadyTold {
     is_unsaved: bool,
 }
 
-impl Machine {
+impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
     pub fn new(rules: Rules, state: SupervisorState, watch: Watch) -> Self {
         Self {

@@ -137,9 +137,9 @@ fn factor_panel(
 ) {
     // Transposed, so that it is column-major; pivot rows go to the first NB rows.
     let (original, ld) = random(NB, NB + rows);
-    let mut data = (random(NB, NB + rows).0, vec![0.0; NB], pivot::Offers::new(NB, None));
+    let mut data = (random(NB, NB + rows).0, vec![0.0; NB], pivot::Candidates::new(NB, None));
     let world = world();
-    let factor = |(w, ipiv, offers): &mut (PageBuf, Vec<f64>, pivot::Offers)| {
+    let factor = |(w, ipiv, candidates): &mut (PageBuf, Vec<f64>, pivot::Candidates)| {
         let dealt = Cyclic { nb: NB, procs: 1 };
         let mut panel = PanelWork {
             w: MatMut::col_major(w, NB + rows, NB, ld),
@@ -147,7 +147,7 @@ fn factor_panel(
             place: PanelPosition { j: 0, rows: dealt, myrow: 0, top: 0 },
             col: &world,
             team,
-            offers,
+            candidates,
             parts: PanelParts::default(),
         };
         pfact::factor(&mut panel, variant).expect("a random panel has pivots");

@@ -50,7 +50,7 @@ pub(super) struct KeptJob {
 
 /// How an attempt ended on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum AttemptEnd {
     /// A rank is lost, and the report is not whole, as far as this rank knows.
     Lost,
     /// The attempt came to its end.
@@ -76,7 +76,7 @@ const NOT_REPORTED: i32 = 2;
 const EXIT_SHIFT: u32 = 8;
 const EXIT_BITS: i32 = 0xff;
 
-impl Standing {
+impl AttemptEnd {
     fn of(attempt: &Result<Finished, JobError>) -> Self {
         match attempt {
             Err(error) if error.is_loss() => Self::Lost,
@@ -130,7 +130,7 @@ pub fn outlive(
         ranks = comm.size();
         let attempt = run_on(&comm, &mut job);
         let is_mended = job.lost_at.replace(Instant::now()).is_some();
-        match Verdict::of(ulfm.agree(Standing::of(&attempt).word())) {
+        match Verdict::of(ulfm.agree(AttemptEnd::of(&attempt).word())) {
             Verdict::End => return attempt.map(|finished| exit_after(&finished, is_mended)),
             Verdict::RemoveRest(exit) => {
                 let Order { spec, settings, .. } =
@@ -220,9 +220,9 @@ pub fn has_ranks(
 mod tests {
     use super::*;
 
-    /// What ranks with these standings do.
-    fn verdict(standings: &[Standing]) -> Verdict {
-        Verdict::of(standings.iter().fold(-1, |all, standing| all & standing.word()))
+    /// What ranks with these ends do.
+    fn verdict(ends: &[AttemptEnd]) -> Verdict {
+        Verdict::of(ends.iter().fold(-1, |all, end| all & end.word()))
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn one_loss_that_was_noticed_is_enough_unless_the_report_is_whole() {
-        use Standing::{Ended, Left, Lost};
+        use AttemptEnd::{Ended, Left, Lost};
         assert_eq!(verdict(&[Ended, Ended]), Verdict::End);
         assert_eq!(verdict(&[Ended, Lost, Ended]), Verdict::Again);
         assert_eq!(verdict(&[Lost, Lost]), Verdict::Again);

@@ -18,7 +18,7 @@ pub(super) struct Basis {
 /// Describes the plan, with the lines `images` on levels; with `all`, every candidate.
 ///
 /// # Errors
-/// See [`Machine::what_ifs`].
+/// See [`PlannedMachine::what_ifs`].
 pub(super) fn describe(
     basis: &Basis,
     plan: &Plan,
@@ -164,7 +164,7 @@ pub(super) fn protection(candidate: &Candidate) -> String {
 /// plan of the machine as it is.
 ///
 /// # Errors
-/// See [`Machine::plan`].
+/// See [`PlannedMachine::plan`].
 fn encoders(machine: &PlannedMachine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, ModelError> {
     let all = [
         ("at_once", Encoder::AtOnce),
@@ -419,7 +419,7 @@ fn uncertain(plan: &Plan, machine: &PlannedMachine) -> Result<String, ModelError
 /// The plan as JSON, with all candidates, and with the `levels` of images if they were asked for.
 ///
 /// # Errors
-/// See [`Machine::what_ifs`].
+/// See [`PlannedMachine::what_ifs`].
 pub(super) fn json(
     basis: &Basis,
     plan: &Plan,

@@ -13,7 +13,7 @@ use super::value::{Row, Value, Written, settings};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;
-use crate::checkpoint::link::MESSAGE_BYTES;
+use crate::checkpoint::message_cost::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::STORES;
 

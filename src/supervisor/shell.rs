@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
-use super::decisions::{Action, Event, Inquiry, Machine, Rules, Start};
+use super::decisions::{Action, Decisions, Event, Inquiry, Rules, Start};
 use super::job::{self, Job};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::Lines;
@@ -39,7 +39,7 @@ type Result<T> = std::result::Result<T, SupervisorError>;
 /// Supervises one run.
 pub struct Shell {
     options: Options,
-    machine: Machine,
+    decisions: Decisions,
     folder: Folder,
     /// The lock on the state folder, held until the supervisor ends.
     lock: Flock<File>,
@@ -103,10 +103,10 @@ impl Shell {
             networks: options.networks.clone(),
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };
-        let machine = Machine::new(rules, state, Watch::new(options.floors));
+        let decisions = Decisions::new(rules, state, Watch::new(options.floors));
         Ok(Self {
             options,
-            machine,
+            decisions,
             folder,
             lock,
             clock: Clock { start: Instant::now(), start_unix },
@@ -138,7 +138,7 @@ impl Shell {
                 self.lines.keep_alive();
                 if self.saved.elapsed() > SAVE_EVERY {
                     self.save();
-                    let line = report::status_line(&self.machine.state, self.clock.unix());
+                    let line = report::status_line(&self.decisions.state, self.clock.unix());
                     self.terminal.show_status(&line);
                 }
             }
@@ -146,12 +146,12 @@ impl Shell {
         }
     }
 
-    /// Passes an event to the state machine and carries out the actions that follow.
+    /// Passes an event to the decisions and carries out the actions that follow.
     fn feed(&mut self, event: Event) {
         if self.end.is_some() {
             return;
         }
-        for action in self.machine.on(self.clock.unix(), event) {
+        for action in self.decisions.on(self.clock.unix(), event) {
             if self.end.is_none() {
                 self.act(action);
             }
@@ -200,7 +200,7 @@ impl Shell {
 
     /// Looks for the job of an earlier supervisor.
     fn find_job(&mut self) -> Result<()> {
-        let state = &self.machine.state;
+        let state = &self.decisions.state;
         let Some(launcher) = state.launcher.clone() else {
             // A supervisor that was killed right after it started a job had no time to note the
             // launcher.
@@ -222,15 +222,15 @@ impl Shell {
             return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
         }
         self.feed(Event::Found { runs });
-        let outputs = Job::outputs(&self.folder, self.machine.state.start)?;
+        let outputs = Job::outputs(&self.folder, self.decisions.state.start)?;
         self.job = Some(Job::new(launcher, None, outputs));
         Ok(())
     }
 
-    /// Tells the state machine what the job has written, and whether its launcher has ended.
+    /// Tells the decisions what the job has written, and whether its launcher has ended.
     fn hear(&mut self) {
         let Some(job) = &mut self.job else { return };
-        let start = self.machine.state.start;
+        let start = self.decisions.state.start;
         job.reserve(&self.folder, start);
         // The launcher is checked before its output is read, so that all output is read once it has
         // ended.
@@ -242,7 +242,7 @@ impl Shell {
         if !report.is_empty() {
             self.feed(Event::Report(report));
         }
-        let token = self.machine.state.token();
+        let token = self.decisions.state.token();
         for line in lines {
             match Beat::find(&line, &token) {
                 Some((before, beat)) => {
@@ -252,7 +252,7 @@ impl Shell {
                     self.feed(Event::Beat(beat));
                 }
                 None => {
-                    if !self.machine.has_told(&line) {
+                    if !self.decisions.has_told(&line) {
                         self.terminal.forward(&line);
                     }
                     self.feed(Event::Line(line));
@@ -263,7 +263,7 @@ impl Shell {
             let pid = self.launcher().pid;
             self.job = None;
             // The launcher is gone; its agents may wait for nodes that are gone, too.
-            process::sweep_launcher(&self.machine.state.run);
+            process::sweep_launcher(&self.decisions.state.run);
             self.folder.release(start);
             if self.options.launcher == Launcher::Openmpi {
                 job::remove_session(pid);
@@ -278,7 +278,7 @@ impl Shell {
         let mut words = vec![
             options.program_file.display().to_string(),
             "probe".into(),
-            format!("--run={}", self.machine.state.run),
+            format!("--run={}", self.decisions.state.run),
             format!("--run-id={}", options.run_id),
             format!("--store={}", options.store),
             format!("--purpose={}", inquiry.purpose),
@@ -334,8 +334,8 @@ impl Shell {
         // The state is saved before its token and its files are in use: a supervisor that is killed
         // in between must not leave them to the next start.
         self.mend_folder()?;
-        self.folder.save(&mut self.machine.state)?;
-        let number = self.machine.state.start;
+        self.folder.save(&mut self.decisions.state)?;
+        let number = self.decisions.state.start;
         let hostfile = self.folder.file("hosts");
         // The launcher may change its working folder before it reads the file.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
@@ -364,7 +364,7 @@ impl Shell {
                 program: plan.argv[0].clone(),
                 source,
             })?;
-        let me = &self.machine.state.supervisor;
+        let me = &self.decisions.state.supervisor;
         let launcher = Process::of(child.id() as i32).unwrap_or_else(|| me.clone());
         Ok(Job::new(launcher, Some(child), outputs))
     }
@@ -390,7 +390,7 @@ impl Shell {
             agent: options.agent.as_deref(),
             program: options.program.as_deref(),
             extra: &options.extra,
-            token: &self.machine.state.token(),
+            token: &self.decisions.state.token(),
         };
         launcher::plan(&options.launcher, &job)
     }
@@ -405,7 +405,7 @@ impl Shell {
 
     fn save(&mut self) {
         self.saved = Instant::now();
-        let saved = self.folder.save(&mut self.machine.state);
+        let saved = self.folder.save(&mut self.decisions.state);
         self.feed(saved.map_or_else(Event::Unsaved, |()| Event::Saved));
     }
 
@@ -416,7 +416,7 @@ impl Shell {
     }
 
     fn tell(&mut self, text: &str) {
-        let since = self.clock.unix() - self.machine.state.started_unix;
+        let since = self.clock.unix() - self.decisions.state.started_unix;
         self.terminal.tell(since, text);
     }
 
@@ -428,14 +428,14 @@ impl Shell {
 
     fn print(&mut self, text: &str) {
         if let Err(source) = self.terminal.print(text) {
-            let (file, _) = self.folder.outputs(self.machine.state.start);
+            let (file, _) = self.folder.outputs(self.decisions.state.start);
             self.feed(Event::Unprinted { source, file });
         }
     }
 
     /// Writes the JSON record of the run.
     fn account(&mut self) -> Result<()> {
-        let state = &self.machine.state;
+        let state = &self.decisions.state;
         for line in report::timelines(state) {
             self.terminal.forward(&(line + "\n"));
         }

@@ -12,20 +12,20 @@ use super::links::from_here::FromHere;
 use super::links::{Partner, verdict};
 use super::probe::{Answer, Purpose};
 
-/// How long the last nodes are waited for once the others have answered: this many times
-/// as long as the slowest of the others took, and so much longer. The time that it took
-/// when its line was opened counts, too: the line to a node that is well may have broken,
-/// and an agent may take seconds for the handshake of a new one.
+/// How long the last nodes are waited for once the others have answered, counted from the start of
+/// the survey: this number of times the time of the slowest answer so far, plus this duration. If
+/// opening a line took longer than the slowest answer, that time counts instead: the line to a
+/// healthy node may have broken, and an agent may take seconds for the handshake of a new one.
 const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
-/// The same for nodes of a silent job, which is ended if one of them is lost.
+/// [`PATIENCE`] with nodes of a silent job, which is ended if one of them is lost.
 const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
-/// The same for nodes that the launcher, or a look, says are lost: so much longer than
-/// the slowest of the others takes now.
+/// How much longer than the slowest of the others nodes are waited for that the launcher, or an
+/// earlier look, says are lost.
 const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
-/// The same where links are tried: the far end itself waits for partners.
+/// [`PATIENCE`] where links are tried: there a node waits for its partners before it answers.
 const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
-/// A kept line on which no answer comes for so long is replaced by a new one: the line
-/// may have broken without a packet that says so while the node is well.
+/// A kept line on which no answer has come after this time is replaced by a new one: it may have
+/// broken without any packet that says so, while the node is healthy.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
 /// Probes in progress at a time.
 const AT_ONCE: usize = 128;
@@ -69,21 +69,22 @@ impl Survey {
 /// What the nodes are asked for, and how long their answers are waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
-    /// Why they are asked. A look asks the nodes in use alone, and ends when it has found
-    /// one that is ill.
+    /// Why they are asked. A look asks only the nodes in use, and ends when it has found one that
+    /// is ill.
     pub purpose: Purpose,
     /// The longest time for any node.
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
-    /// Once all but this number of nodes in use have answered, these get little more time: the
-    /// checkpoint can rebuild what they had, and every second counts.
+    /// The number of nodes in use whose loss the checkpoint can make up for. When no more than this
+    /// number have not answered, they are waited for only a little longer, as every second of the
+    /// outage counts.
     pub spare_losses: usize,
-    /// Nodes that the launcher has said to be lost. A hint: they are asked all
-    /// the same, but not waited for as long.
+    /// Nodes that the launcher has reported as lost. This is only a hint: they are asked like the
+    /// others, but waited for less long.
     pub suspects: &'a [String],
-    /// Nodes that are known to be lost, whatever they answer: spares are waited for to take their
-    /// places, and none of them is such a spare.
+    /// Nodes that are known to be lost, whatever they answer. The survey waits until spares can
+    /// take their places, and counts none of them as such a spare.
     pub lost: &'a BTreeSet<String>,
     /// Whom each node tries to reach, where links are tried.
     pub partners: &'a BTreeMap<String, Vec<Partner>>,

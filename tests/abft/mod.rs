@@ -15,8 +15,8 @@ use skt_hpl::config::{TestSpec, Transport};
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, Absent, At, CheckEvery, Hook, RankMemory, RelayMessages, Solution, System, Watcher,
-    Weights, grid_without,
+    AbftError, Absent, At, CheckEvery, MemoryHook, RankMemory, RelayMessages, Solution, System,
+    Watcher, Weights, grid_without,
 };
 use skt_hpl::hpl::pgesv::{CallLimit, Params, SolveError};
 use skt_hpl::machine::environment::blas::use_one_thread;
@@ -151,7 +151,7 @@ struct Dying {
     is_dead: AtomicBool,
 }
 
-impl Hook for Dying {
+impl MemoryHook for Dying {
     fn step(&self, at: At) -> Result<(), SolveError> {
         assert!(!self.is_dead.load(Ordering::Relaxed), "a dead rank goes on with {at}");
         self.trail.lock().unwrap().is_restored |= ["log", "x"].contains(&at.name);
@@ -234,7 +234,7 @@ impl Job {
         gone: &[usize],
         memory: &Memory,
         options: &Options,
-        work: impl Fn(&SimComm, usize, &mut Vec<f64>, &dyn Hook) -> Result<Solution, AbftError>,
+        work: impl Fn(&SimComm, usize, &mut Vec<f64>, &dyn MemoryHook) -> Result<Solution, AbftError>,
     ) -> Start {
         static ONE_THREAD: Once = Once::new();
         ONE_THREAD.call_once(|| {
@@ -263,7 +263,7 @@ impl Job {
         comm: &C,
         memory: &mut Vec<f64>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
     ) -> Result<Solution, AbftError> {
         self.watched(comm, memory, start_id, hook, &mut |_| ())
     }
@@ -274,7 +274,7 @@ impl Job {
         comm: &C,
         memory: &mut Vec<f64>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         self.on(comm, memory, |system, memory| system.solve(memory, start_id, hook, watcher))
@@ -304,7 +304,7 @@ impl Job {
         rank: usize,
         memory: &mut Vec<f64>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
     ) -> Result<Solution, AbftError> {
         let TestSpec { p, q, .. } = self.spec;
         let place = |rank: usize| (rank / self.width(), rank % self.width());

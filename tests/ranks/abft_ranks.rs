@@ -14,7 +14,7 @@ use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, Hook, Watcher, Weights,
+    AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Watcher, Weights,
     image_doubles,
 };
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
@@ -514,7 +514,7 @@ struct StopAt<'b> {
     cut: AtomicU64,
 }
 
-impl Hook for StopAt<'_> {
+impl MemoryHook for StopAt<'_> {
     fn step(&self, at: At) -> Result<(), SolveError> {
         if at.name == "rest" {
             self.cut.store(at.number, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! What the ranks tell each other about their calls, beside the messages of the checkpoints.
+//! The agreement of the ranks on their calls, by messages apart from those of the checkpoints.
 //!
-//! Before each collective call the ranks agree that all have made it, and legally; so a rank that
-//! does not call, or calls something else, is told of instead of waited for. Rank 0 leads:
+//! Before each collective call the ranks agree that all have made it, with legal arguments. So a
+//! rank that does not call, or makes another call, is reported instead of waited for. Rank 0 leads:
 //!
 //! | | a rank | rank 0 |
 //! |---|---|---|
@@ -10,8 +10,9 @@
 //! | 3 | `Yes`; or `GaveUp` instead, if that time has passed in 2 | waits for all |
 //! | 4 | waits for rank 0 | `Go`, or `Stop` |
 //!
-//! Step 3 makes the end one for all: a rank that has given up on rank 0 has said so before rank 0
-//! can begin, and a rank that has said `Yes` is still there. So the waits in 3 and 4 need no limit.
+//! Step 3 gives all ranks the same outcome: a rank that has given up on rank 0 has said so before
+//! rank 0 can begin, and a rank that has said `Yes` is still there. So the waits in 3 and 4 need no
+//! limit.
 //!
 //! A rank that fails alone within a call tells all others at any time (`Failed`).
 
@@ -185,8 +186,8 @@ impl Control {
         &self.comm
     }
 
-    /// Returns when all ranks have made this call, and none with something wrong. Collective, as
-    /// far as the ranks are right. While this rank waits it calls `meanwhile` again and again.
+    /// Returns when all ranks have made this call and none has anything wrong. Collective, unless a
+    /// rank makes a mistake. While this rank waits, it calls `meanwhile` repeatedly.
     ///
     /// # Errors
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
@@ -244,7 +245,8 @@ impl Control {
         mine: &Word,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        // Rank 0 may come late, and then wait for others: it tells who is missing before this ends.
+        // Rank 0 may call late, and then wait for others; it reports who is missing before this
+        // wait ends.
         let patience = 2 * self.timeout;
         let deadline = Instant::now() + patience;
         self.send(mine, 0, TAG_UP)?;
@@ -279,7 +281,7 @@ impl Control {
             self.comm.isend(buffer.into(), 0..doubles, rank, tag).map_err(|why| lost(&why))?;
         let mut all = self.sent.borrow_mut();
         all.push(sent);
-        // What fails is told by the call that waits for an answer.
+        // A failure is reported by the call that waits for the answer.
         all.retain_mut(|sent| matches!(sent.test(), Ok(false)));
         Ok(())
     }
@@ -320,12 +322,12 @@ impl Control {
         let text = format!("rank {me}: {}", stop.text);
         let word = Word::stopping(Kind::Failed, call, &Stop::over(stop.code, text));
         for rank in (0..self.comm.size()).filter(|&rank| rank != me) {
-            // Where MPI fails as well there is nobody to tell.
+            // If MPI fails as well, no other rank can be reached.
             let _ = self.send(&word, rank, TAG_FAILED);
         }
     }
 
-    /// What another rank has told of its failure, if one has.
+    /// The failure that another rank has reported, if any.
     ///
     /// # Errors
     /// MPI fails.
@@ -337,7 +339,7 @@ impl Control {
     }
 }
 
-/// What there is to tell if these ranks have not come within `patience`.
+/// The error if these ranks have not called within `patience`.
 fn late(call: Call, absent: &[usize], patience: Duration) -> Option<Stop> {
     let (ranks, seconds) = (names(absent), patience.as_secs_f64());
     let verb = if absent.len() == 1 { "has" } else { "have" };

@@ -26,7 +26,7 @@ const VERSION: u64 = 2;
 #[repr(C)]
 struct State {
     version: u64,
-    /// Seconds of the run so far, over all starts: by these images of a level are due.
+    /// Seconds of the run so far, over all starts; they decide when images of a level are due.
     seconds: f64,
 }
 
@@ -57,16 +57,17 @@ pub struct Session {
     /// The program's ranks, in the order of their data.
     comm: ffi::MPI_Comm,
     memory_bytes: usize,
-    /// The regions as the memory has them: those of the checkpoint this start goes on from, until
-    /// they are restored; then those of the library's memory alone.
+    /// The regions that the memory has: those of the checkpoint that this start resumes from, until
+    /// they are restored; then only those of the library's memory.
     table: Table,
-    /// The regions of the checkpoint that this start goes on from.
+    /// The regions of the checkpoint that this start resumes from.
     found: Table,
     /// The regions of the program's memory.
     yours: BTreeMap<i32, Yours>,
     /// Whether the memory has copies that are not restored yet.
     is_to_restore: bool,
-    /// What a call that is not collective has refused, which the next collective call tells to all.
+    /// The refusal of a call that is not collective. The next collective call reports it on all
+    /// ranks.
     refused: Option<Stop>,
     /// Seconds of the run before this start, and when this start began.
     before: (f64, Instant),
@@ -115,8 +116,7 @@ fn stop_of(error: CheckpointError) -> Stop {
     }
 }
 
-/// Makes the outcome of a step within a call known to the other ranks where it has failed, as they
-/// may wait for this one.
+/// Reports the failure of a step within a call to the other ranks, as they may wait for this one.
 fn told<T>(
     control: &Mutex<Control>,
     call: Call,
@@ -124,7 +124,7 @@ fn told<T>(
 ) -> Result<T> {
     outcome.map_err(|error| {
         let control = lock(control);
-        // What another rank has told has its own code.
+        // A failure that another rank has reported has a code of its own.
         if let CheckpointError::Comm(CommError::Aborted(text)) = &error
             && let Some((code, text)) = text.split_once('|')
             && let Some(code) = code.parse().ok().and_then(Code::of)
@@ -132,7 +132,7 @@ fn told<T>(
             return Stop::over(code, text);
         }
         let stop = stop_of(error);
-        // A refusal is the same on all.
+        // A refusal is the same on all ranks.
         if stop.is_over {
             control.tell_failed(call, &stop);
         }
@@ -140,12 +140,12 @@ fn told<T>(
     })
 }
 
-/// What is looked at while a rank waits within a checkpoint: the failures of other ranks, as the
-/// number of the code and a text.
+/// The watch of a rank that waits within a checkpoint: it finds the failures of other ranks, each
+/// as the number of the code and a text.
 fn watch(control: &Arc<Mutex<Control>>) -> Watch {
     let control = control.clone();
     Arc::new(move || {
-        // It is locked while this rank agrees on a call, where it looks itself.
+        // The control is locked while this rank agrees on a call, and looks for failures itself.
         let control = match control.try_lock() {
             Ok(control) => control,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -257,7 +257,7 @@ impl Session {
         self.comm
     }
 
-    /// The number of the checkpoint that this start goes on from; 0 if the run begins.
+    /// The number of the checkpoint that this start resumes from; 0 if the run begins.
     pub fn found(&self) -> u64 {
         self.saved.recovered().map_or(0, |recovered| recovered.epoch)
     }
@@ -270,7 +270,7 @@ impl Session {
     /// Memory of the library for a region: what a checkpoint has of it, or zeros.
     ///
     /// # Errors
-    /// It is there with another size, or as the program's; there is no room.
+    /// The region exists with another size, or as memory of the program; there is no room.
     pub fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
         let memory = self.place_ours(id, count, size);
         self.remember(memory)
@@ -337,7 +337,7 @@ impl Session {
     /// Ends the protection of memory of the program.
     ///
     /// # Errors
-    /// The region is not there, or is memory of the library.
+    /// The region does not exist, or is memory of the library.
     pub fn unprotect(&mut self, id: i32) -> Result<()> {
         match self.yours.remove(&id) {
             Some(_) => Ok(()),
@@ -345,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Keeps a failure for the next collective call, which tells it to all.
+    /// Keeps a failure for the next collective call, which reports it on all ranks.
     fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(stop) = &outcome {
             self.refused.get_or_insert_with(|| stop.clone());
@@ -484,9 +484,9 @@ impl Session {
         ours.map(|entry| (entry.id, XxHash3_64::oneshot(&memory[entry.range()]))).collect()
     }
 
-    /// What there is to tell if a region of the library's memory has other checksums than before:
-    /// parities and copy would be of different contents. The checkpoint before is whole, and cannot
-    /// be continued from in this job, whose other ranks have begun to encode.
+    /// The error if a region of the library's memory has other checksums than before: its parities
+    /// and its copy would have different contents. The last checkpoint is whole, but this job
+    /// cannot continue from it, as other ranks of the job have begun to encode.
     fn changed_since(&mut self, begun: &BTreeMap<i32, u64>) -> Option<Stop> {
         let now = self.sums_of_ours();
         let (id, _) = now.iter().find(|(id, sum)| begun.get(id) != Some(sum))?;
@@ -595,8 +595,8 @@ impl Session {
         self.agree(call, wrong)
     }
 
-    /// Ends the run: if it is done nothing of it stays, else the next start goes on from its last
-    /// checkpoint, whose images are completed. Collective.
+    /// Ends the run. If it is done, removes all of it. Otherwise the next start resumes from the
+    /// run's last checkpoint, whose images are completed. Collective.
     ///
     /// # Errors
     /// A rank is lost; the system refuses to remove what is left.
@@ -615,7 +615,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the other ranks of a failure of this one that nothing has told yet.
+    /// Reports a failure of this rank to the other ranks, unless that has been done.
     pub fn tell_failed(&self, stop: &Stop) {
         lock(&self.control).tell_failed(Call::Checkpoint, stop);
     }
@@ -631,7 +631,7 @@ fn not_under_way(call: &str) -> Stop {
     Stop::new(Code::Order, text)
 }
 
-/// Why a region cannot be had as the program asks.
+/// Why a region cannot be given as the program asks.
 fn differs(
     id: i32,
     there: (u64, u64),

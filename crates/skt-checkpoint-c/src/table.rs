@@ -4,10 +4,10 @@
 //! table | copies of the program's memory ("yours") ->   ...   <- the library's own ("ours") |
 //! ```
 //!
-//! Regions of the library's own memory keep their place from the call that gives them to the end of
-//! the run, each before the one that was given before it. Copies of the program's memory are
-//! written anew at each checkpoint, from the table on. So neither moves the other: whatever the
-//! order of calls, also in a start that has not restored its copies yet, all fit that fit at all.
+//! Regions of the library's own memory are placed from the end downwards, and keep their place from
+//! the call that returns them to the end of the run. Copies of the program's memory are written
+//! anew at each checkpoint, from the table upwards. So neither kind moves the other: in any order
+//! of calls, also in a start that has not restored its copies yet, all regions fit whose sizes do.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Table {
         self.0.values()
     }
 
-    /// The first byte behind the copies of the program's memory.
+    /// The first byte after the copies of the program's memory.
     fn end_of_yours(&self) -> usize {
         let ends = self.0.values().filter(|e| !e.is_ours()).map(|entry| entry.range().end);
         ends.max().unwrap_or(TABLE_BYTES).next_multiple_of(ALIGN)
@@ -120,8 +120,8 @@ impl Table {
         Ok(entry)
     }
 
-    /// Places copies of these regions (number, items, bytes of an item) behind the table, instead
-    /// of all copies that were there.
+    /// Places copies of these regions (number, items, bytes of an item) after the table, instead of
+    /// all copies that were there.
     ///
     /// # Errors
     /// They do not fit into `memory_bytes`, or there are too many regions.

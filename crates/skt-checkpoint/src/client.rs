@@ -103,7 +103,7 @@ impl Region {
         Self { bytes: count * size_of::<T>() }
     }
 
-    /// Rows of whole cells; the last one is padded.
+    /// The shape of the region in memory: rows of whole cells, of which the last row is padded.
     fn shape(self) -> RegionShape {
         let row_bytes = (self.bytes / ROWS).next_multiple_of(CELL_BYTES);
         let pitch_bytes = row_bytes.clamp(CELL_BYTES, ROW_BYTES_MAX);
@@ -281,8 +281,8 @@ impl<'a, C: Comm> Saved<'a, C> {
         }
     }
 
-    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends. Collective,
-    /// at a point where no message of the application is under way.
+    /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends.
+    /// Collective, at a point where no message of the application is under way.
     ///
     /// # Errors
     /// A rank died.

@@ -41,8 +41,8 @@ const CHECKSUMS: RangeInclusive<usize> = 1..=3;
 /// The largest number of ranks of a process row with checksums.
 const MOST_WIDE: usize = 255;
 
-/// The relative gain in rate that justifies neither checkpoints nor a larger group: runs of the same
-/// configuration differ by more, while in a larger group more nodes depend on each other and a
+/// The relative gain in rate that justifies neither checkpoints nor a larger group: runs of the
+/// same configuration differ by more, while in a larger group more nodes depend on each other and a
 /// recovery takes longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
@@ -116,9 +116,9 @@ pub struct Candidate {
     /// The protocol, the group, the spares, and the times of the work, of a mean checkpoint and of
     /// a recovery.
     pub job: InMemoryJob,
-    /// The smallest number of spares with which the run finishes as surely as is asked for or, if
-    /// data are lost too often for that, with which spares suffice as surely; `None` if 100,000 do
-    /// not.
+    /// The smallest number of spares with which the run finishes with the probability that is asked
+    /// for. If data are lost too often for that, the smallest number with which spares suffice with
+    /// this probability. `None` if 100,000 spares do not suffice.
     pub fewest_spares: Option<usize>,
     /// The interval, the time and the probabilities.
     pub expected: Expectation,
@@ -766,8 +766,8 @@ mod tests {
         );
     }
 
-    /// With self checkpoints the matrix is so much smaller that hardly a failure strikes while it is
-    /// solved, with or without them.
+    /// With self checkpoints the matrix is so much smaller that hardly a failure strikes while it
+    /// is solved, with or without them.
     #[test]
     fn a_run_that_is_merely_shorter_is_no_merit_of_checkpoints() {
         let machine = PlannedMachine {

@@ -111,10 +111,11 @@ struct Rank {
     clock: Ticks,
     /// The meter's value when the last call returned.
     metered: Ticks,
-    /// When its sending side is free.
+    /// When the sending side of the rank's port is free, and the receiving side.
     out_free: Ticks,
     in_free: Ticks,
-    /// Messages that have been or will be through its port, and when.
+    /// The messages that have passed the receiving side of the port or will pass it, each with the
+    /// time at which it has done so.
     inbox: HashMap<Key, VecDeque<(Ticks, Vec<u8>)>>,
     doing: Doing,
 }

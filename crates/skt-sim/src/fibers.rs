@@ -84,17 +84,17 @@ impl Options {
     }
 }
 
-/// The progress of a rank: how many steps it has passed, and whether it waits for others in the
-/// last of them. Rises as the rank proceeds. Between two steps (and before the first wait in one) a
-/// rank is never interrupted, so a rank at the same standing in two runs, having received the same
-/// messages, is in the same state.
+/// The point that a rank has reached in its program: how many steps it has passed, and whether it
+/// waits for others in the last of them. It rises as the rank proceeds. Between two steps (and
+/// before the first wait in one) a rank is never interrupted, so a rank that is at this point in
+/// two runs, and has received the same messages in both, is in the same state in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Standing(u32);
+pub struct ProgramPoint(u32);
 
-impl Standing {
-    /// The standing before the first step.
+impl ProgramPoint {
+    /// The point before the first step.
     pub const START: Self = Self(0);
-    /// The standing of a rank that has returned.
+    /// The point of a rank that has returned.
     pub const ENDED: Self = Self(u32::MAX);
 }
 
@@ -102,11 +102,11 @@ impl Standing {
 /// are interrupted; it must not use their communicators.
 pub trait Conductor: Send {
     /// The run comes to this numbered step, before any rank is killed in it.
-    fn at_step(&mut self, _step: u64, _standings: &[Standing]) {}
+    fn at_step(&mut self, _step: u64, _points: &[ProgramPoint]) {}
 
     /// Chooses a rank when a rank may be interrupted, or cannot continue: one of those that are
     /// `able` (one bit each, never none). `None` leaves the choice to the seed.
-    fn choose(&mut self, _standings: &[Standing], _able: u64, _current: usize) -> Option<usize> {
+    fn choose(&mut self, _points: &[ProgramPoint], _able: u64, _current: usize) -> Option<usize> {
         None
     }
 
@@ -171,7 +171,7 @@ struct State {
     abort_at: u64,
     /// Steps that each rank has passed.
     gone: Vec<u32>,
-    standings: Vec<Standing>,
+    points: Vec<ProgramPoint>,
     inboxes: Vec<VecDeque<Message>>,
     /// Receives that have begun and have no message yet.
     begun: Vec<Receive>,
@@ -341,7 +341,7 @@ impl World {
         if able == 0 {
             return None;
         }
-        let next = self.conductor()?.choose(&state.standings, able, current)?;
+        let next = self.conductor()?.choose(&state.points, able, current)?;
         assert!(able >> next & 1 == 1, "rank {next} cannot go on");
         Some(next)
     }
@@ -357,9 +357,9 @@ impl World {
             return Err(CommError::Aborted("this rank panicked".into()));
         }
         let mut state = self.lock();
-        state.standings[rank] = Standing(2 * state.gone[rank]);
+        state.points[rank] = ProgramPoint(2 * state.gone[rank]);
         if let Some(mut conductor) = self.conductor() {
-            conductor.at_step(state.steps + 1, &state.standings);
+            conductor.at_step(state.steps + 1, &state.points);
         }
         state.advance();
         let line = state.trace.is_some().then(|| format!("{} rank {rank}: {what}", state.steps));
@@ -390,7 +390,7 @@ impl World {
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T> {
         let mut state = self.lock();
-        state.standings[rank] = Standing(2 * state.gone[rank] - 1);
+        state.points[rank] = ProgramPoint(2 * state.gone[rank] - 1);
         let first = self.conducted(&state, rank);
         drop(state);
         if let Some(next) = first {
@@ -417,7 +417,7 @@ impl World {
     fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
         let mut state = self.lock();
         state.done |= 1 << rank;
-        state.standings[rank] = Standing::ENDED;
+        state.points[rank] = ProgramPoint::ENDED;
         if let Some(reason) = failure {
             state.fail(reason);
             if state.aborted() {
@@ -585,7 +585,7 @@ impl World {
             abort: None,
             abort_at: u64::MAX,
             gone: vec![0; size],
-            standings: vec![Standing::START; size],
+            points: vec![ProgramPoint::START; size],
             inboxes: (0..size).map(|_| VecDeque::new()).collect(),
             begun: Vec::new(),
             next_message: 0,
@@ -1000,17 +1000,17 @@ mod tests {
     /// Holds rank 2 back, and records what it sees.
     #[derive(Default)]
     struct LastComesLast {
-        steps: Vec<(u64, Vec<Standing>)>,
+        steps: Vec<(u64, Vec<ProgramPoint>)>,
         stuck: usize,
         panics: bool,
     }
 
     impl Conductor for LastComesLast {
-        fn at_step(&mut self, step: u64, standings: &[Standing]) {
-            self.steps.push((step, standings.to_vec()));
+        fn at_step(&mut self, step: u64, points: &[ProgramPoint]) {
+            self.steps.push((step, points.to_vec()));
         }
 
-        fn choose(&mut self, _: &[Standing], able: u64, current: usize) -> Option<usize> {
+        fn choose(&mut self, _: &[ProgramPoint], able: u64, current: usize) -> Option<usize> {
             assert!(!self.panics || self.steps.len() < 5, "the conductor fell over");
             let others = able & !(1 << 2);
             self.stuck += usize::from(others == 0);
@@ -1054,8 +1054,8 @@ mod tests {
         let numbers: Vec<u64> = seen.steps.iter().map(|(step, _)| *step).collect();
         assert_eq!(numbers, (1..=trace.len() as u64).collect::<Vec<_>>());
         for pair in seen.steps.windows(2) {
-            let mut standings = pair[0].1.iter().zip(&pair[1].1);
-            assert!(standings.all(|(before, after)| before <= after), "{pair:?}");
+            let mut points = pair[0].1.iter().zip(&pair[1].1);
+            assert!(points.all(|(before, after)| before <= after), "{pair:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! How a panel travels along its process row (HPL_bcast and its six topologies).
+//! The broadcast of a panel along its process row (HPL_bcast and its six topologies).
 //!
 //! Ranks are counted from the root: relative rank 1 owns the next panel, and the "modified"
 //! topologies spare it from forwarding so that it can factor that panel.
@@ -97,7 +97,7 @@ enum Piece<C: Comm> {
 
 impl<C: Comm> Piece<C> {
     /// Whether the piece has arrived, or [`Self::wait`] would return without waiting.
-    fn has_come(&mut self) -> Result<bool> {
+    fn has_arrived(&mut self) -> Result<bool> {
         match self {
             Self::Coming(recv) => recv.test(),
             Self::Here(_) | Self::Lost => Ok(true),
@@ -177,12 +177,12 @@ impl<C: Comm> PanelBcast<C> {
                 bcast.incoming.push(expected);
             }
         }
-        bcast.pass_on(row)?;
+        bcast.forward(row)?;
         Ok(bcast)
     }
 
     /// Sends the pieces that have arrived, to each rank in the order in which it expects them.
-    fn pass_on(&mut self, row: &C) -> Result<()> {
+    fn forward(&mut self, row: &C) -> Result<()> {
         for Outgoing { rank, tag, pieces } in &mut self.outgoing {
             while let Some(&piece) = pieces.front() {
                 let Piece::Here(buf) = &self.pieces[piece] else { break };
@@ -202,14 +202,14 @@ impl<C: Comm> PanelBcast<C> {
         let Self { pieces, incoming, .. } = self;
         for expected in incoming {
             while let Some(&piece) = expected.front() {
-                if !pieces[piece].has_come()? {
+                if !pieces[piece].has_arrived()? {
                     break;
                 }
                 pieces[piece].wait()?;
                 expected.pop_front();
             }
         }
-        self.pass_on(row)?;
+        self.forward(row)?;
         self.progress_sends()
     }
 
@@ -223,7 +223,7 @@ impl<C: Comm> PanelBcast<C> {
     }
 
     /// Whether this rank still has pieces to send to others.
-    pub fn is_to_pass_on(&self) -> bool {
+    pub fn must_forward(&self) -> bool {
         self.outgoing.iter().any(|to| !to.pieces.is_empty())
     }
 
@@ -240,7 +240,7 @@ impl<C: Comm> PanelBcast<C> {
         for source in 0..self.incoming.len() {
             while let Some(piece) = self.incoming[source].pop_front() {
                 self.pieces[piece].wait()?;
-                self.pass_on(row)?;
+                self.forward(row)?;
             }
         }
         Ok(())

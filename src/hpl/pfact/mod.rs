@@ -3,9 +3,9 @@
 //!
 //! The panel W is stored column by column. Its first `jb` rows start empty and are the same on all
 //! ranks: row `j` there is the j-th pivot row, so that they end as the unit lower triangle L1 and
-//! the upper triangle U1. The rank's own rows follow. Those of the diagonal block come first: when
-//! j pivots are done, the rows that were the first j of the block are where the pivot rows came
-//! from, or nowhere any more, and what is stored in their places is *dead*.
+//! the upper triangle U1. The rank's own rows follow, those of the diagonal block first. When j
+//! pivots are done, each of the first j rows of the block has moved to where a pivot row came from,
+//! or has become a pivot row. What is stored in its old place is *dead*.
 //!
 //! ```text
 //!            jb
@@ -37,9 +37,9 @@ use crate::machine::team::Team;
 /// How to factor a panel.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
-    /// Inside of the recursion.
+    /// How the columns at the end of the recursion are factored.
     pub pfact: Fact,
-    /// The recursion.
+    /// How the parts of the recursion are updated.
     pub rfact: Fact,
     /// The recursion ends at this many columns.
     pub nbmin: usize,
@@ -72,7 +72,7 @@ impl From<CommError> for PfactError {
 pub struct PanelPosition {
     /// Global index of the panel's first column, and of its first row.
     pub j: usize,
-    /// How rows are dealt out.
+    /// The distribution of the rows over the process rows.
     pub rows: Cyclic,
     /// This rank's process row.
     pub myrow: usize,
@@ -98,8 +98,8 @@ pub struct PanelWork<'a, C: Comm> {
     pub col: &'a C,
     /// Threads that may help.
     pub team: &'a Team,
-    /// Buffers for pivot exchanges, see [`pivot::Offers`].
-    pub offers: &'a mut pivot::Offers,
+    /// Buffers for pivot exchanges, see [`pivot::Candidates`].
+    pub candidates: &'a mut pivot::Candidates,
     /// The time that parts of the factorization have taken.
     pub parts: PanelParts,
 }
@@ -188,7 +188,7 @@ mod tests {
                 place: PanelPosition { j: 0, rows, myrow, top: 0 },
                 col: &col,
                 team: &Team::solo(),
-                offers: &mut pivot::Offers::new(jb, None),
+                candidates: &mut pivot::Candidates::new(jb, None),
                 parts: PanelParts::default(),
             };
             match factor(&mut panel, variant) {

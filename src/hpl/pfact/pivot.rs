@@ -2,11 +2,11 @@
 //! rows, in one message exchange (HPL_pdmxswp). Each rank's own largest element comes from
 //! `unblocked::best_of`.
 //!
-//! Each rank offers its largest element with the whole panel row that holds it; the rank that has
-//! the current row, which the pivot row displaces, adds it. Offers are combined by recursive
-//! doubling or, where all ranks share a node, by each rank reading all offers. Afterwards all ranks
-//! know the pivot row (row j of L1 and U1), and the rank that offered it knows the row that
-//! replaces it.
+//! The candidate of a rank is its largest element, with the whole panel row that holds it. The rank
+//! that has the current row, which the pivot row displaces, adds that row. Candidates are combined
+//! by recursive doubling or, where all ranks share a node, by each rank reading all of them.
+//! Afterwards all ranks know the pivot row (row j of L1 and U1), and the rank whose candidate won
+//! knows the row that replaces it.
 
 use super::{PanelWork, PfactError};
 use crate::hpl::comm::node::NodeMemory;
@@ -15,79 +15,79 @@ use crate::machine::blas::kernels::Best;
 
 const TAG_PIVOT: Tag = 0x110;
 
-/// Doubles ahead of the rows in an offer.
+/// Doubles before the rows of a candidate.
 const HEAD: usize = 4;
 const MAGNITUDE: usize = 0;
-/// Global row of the offered pivot.
+/// Global row of the candidate.
 const GLOBAL_ROW: usize = 1;
-/// Process row that offers it.
+/// Process row that has the candidate.
 const PROC_ROW: usize = 2;
 /// Whether the current row is in the message.
 const HAS_CURRENT: usize = 3;
 
-/// Two offers of `HEAD + 2 jb` doubles: head, pivot row, current row.
-pub struct Offers {
+/// Buffers for two candidates, each of `HEAD + 2 jb` doubles: head, pivot row, current row.
+pub struct Candidates {
     mine: Vec<f64>,
     theirs: Vec<f64>,
-    shared: Option<SharedOffers>,
+    shared: Option<SharedCandidates>,
 }
 
-impl Offers {
+impl Candidates {
     /// Buffers for panels of up to `nb` columns. With `shared` no message is sent.
-    pub fn new(nb: usize, shared: Option<SharedOffers>) -> Self {
+    pub fn new(nb: usize, shared: Option<SharedCandidates>) -> Self {
         let len = HEAD + 2 * nb;
         Self { mine: vec![0.0; len], theirs: vec![0.0; len], shared }
     }
 }
 
-/// The flag of the shared memory: how many offers its rank has made.
+/// The flag of the shared memory: how many candidates its rank has written.
 const FLAG: usize = 0;
 
-/// Offers in memory that all ranks of the process column see.
+/// Candidates in memory that all ranks of the process column see.
 ///
-/// Each rank has two slots, used for alternate columns. Two suffice: when a rank writes its offer
-/// for column j + 2, each rank has written its own for j + 1, so it has finished reading those for
-/// j.
-pub struct SharedOffers {
+/// Each rank has two slots, used for alternate columns. Two suffice: when a rank writes its
+/// candidate for column j + 2, each rank has written its own for j + 1, so it has finished reading
+/// those for j.
+pub struct SharedCandidates {
     node: NodeMemory,
     nb: usize,
-    /// Offers that this rank has made.
+    /// Candidates that this rank has written.
     count: u64,
-    /// Columns for which this rank has read all offers.
+    /// Columns for which this rank has read all candidates.
     seen: u64,
 }
 
-impl SharedOffers {
-    /// Offers for panels of up to `nb` columns, in `node`: [`SharedOffers::doubles`] of each rank's
-    /// part, and one flag.
+impl SharedCandidates {
+    /// Candidates for panels of up to `nb` columns, in `node`: [`SharedCandidates::doubles`] of
+    /// each rank's part, and one flag.
     pub fn new(node: NodeMemory, nb: usize) -> Self {
         Self { node, nb, count: 0, seen: 0 }
     }
 
-    /// Doubles that the offers take of each rank's part.
+    /// Doubles that the candidates take of each rank's part.
     pub fn doubles(nb: usize) -> usize {
-        2 * Self::place_doubles(nb)
+        2 * Self::slot_doubles(nb)
     }
 
-    fn place_doubles(nb: usize) -> usize {
+    fn slot_doubles(nb: usize) -> usize {
         (HEAD + 2 * nb).next_multiple_of(8)
     }
 
-    /// Combines all offers of columns of `jb` into `mine`.
+    /// Combines the candidates of all ranks for one column of a panel `jb` wide into `mine`.
     fn combine<C: Comm>(&mut self, col: &C, mine: &mut [f64], jb: usize) -> Result<()> {
-        assert_eq!(self.seen, self.count, "no offer follows one that failed");
+        assert_eq!(self.seen, self.count, "no exchange follows one that failed");
         self.count += 1;
-        let start = (self.count % 2) as usize * Self::place_doubles(self.nb);
-        let place = start..start + mine.len();
-        // SAFETY: this memory is the offers' alone, and `self` is borrowed to be changed; all
-        // others have seen what was here, see above, and look again after the flag.
-        unsafe { self.node.mine(place.clone()) }.copy_from_slice(mine);
+        let start = (self.count % 2) as usize * Self::slot_doubles(self.nb);
+        let slot = start..start + mine.len();
+        // SAFETY: only candidates use this memory, and `self` is borrowed mutably. All other ranks
+        // have read what was here before (see the type), and read here again after the flag.
+        unsafe { self.node.mine(slot.clone()) }.copy_from_slice(mine);
         self.node.raise(FLAG, self.count);
         for rank in (0..self.node.size()).filter(|&rank| rank != self.node.rank()) {
             self.node.wait(col, rank, FLAG, self.count)?;
-            // SAFETY: its rank does not write here again before this one has offered for the
-            // next column.
-            merge(mine, unsafe { self.node.part(rank, place.clone()) }, jb);
+            // SAFETY: `rank` does not write here again before this rank has written its candidate
+            // for the next column.
+            merge(mine, unsafe { self.node.part(rank, slot.clone()) }, jb);
         }
         self.seen = self.count;
         Ok(())
@@ -132,18 +132,18 @@ fn exchange_alone<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f6
 }
 
 fn exchange_among<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> Result<f64> {
-    offer(panel, j, best);
+    write_candidate(panel, j, best);
     combine(panel)?;
     Ok(accept(panel, j, best))
 }
 
-/// Writes this rank's offer.
-fn offer<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
+/// Writes this rank's candidate.
+fn write_candidate<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     let jb = panel.jb();
     let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);
     let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
     let w = panel.w.as_ref();
-    let (head, rows) = panel.offers.mine.split_at_mut(HEAD);
+    let (head, rows) = panel.candidates.mine.split_at_mut(HEAD);
     let (pivot, current) = rows.split_at_mut(jb);
     // A rank without rows must lose even against a zero.
     head[MAGNITUDE] = if has_rows { best.magnitude } else { -1.0 };
@@ -160,12 +160,14 @@ fn offer<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     }
 }
 
-/// Combines the offers of all ranks, on all ranks. A folded rank merges the result like any offer:
-/// the result equals the rank's own offer or beats it.
+/// Combines the candidates of all ranks, on all ranks. If their number is no power of two, some
+/// ranks (the folded ones) only send their candidate, and in the end receive the final one. They
+/// merge it like any other, which gives the final one again: it cannot lose to the rank's own
+/// candidate.
 fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
-    let Offers { mine, theirs, shared } = &mut *panel.offers;
+    let Candidates { mine, theirs, shared } = &mut *panel.candidates;
     if let Some(shared) = shared {
         return shared.combine(col, &mut mine[..len], jb);
     }
@@ -178,12 +180,12 @@ fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     Ok(())
 }
 
-/// Merges the other rank's offer into this one's. The larger magnitude wins; at a tie the upper row
-/// of the matrix wins; NaN wins over all numbers.
+/// Merges the other rank's candidate into this one's. The larger magnitude wins; at a tie the upper
+/// row of the matrix wins; NaN wins over all numbers.
 fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
-    let key = |offer: &[f64]| {
-        let magnitude = offer[MAGNITUDE];
-        (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -offer[GLOBAL_ROW])
+    let key = |candidate: &[f64]| {
+        let magnitude = candidate[MAGNITUDE];
+        (if magnitude.is_nan() { f64::INFINITY } else { magnitude }, -candidate[GLOBAL_ROW])
     };
     if key(theirs) > key(mine) {
         mine[..HAS_CURRENT].copy_from_slice(&theirs[..HAS_CURRENT]);
@@ -195,11 +197,11 @@ fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     }
 }
 
-/// Puts the rows where the combined offer says. Returns the pivot.
+/// Puts the rows where the combined candidate says. Returns the pivot.
 fn accept<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let jb = panel.jb();
-    let offers = &*panel.offers;
-    let (head, rows) = offers.mine.split_at(HEAD);
+    let candidates = &*panel.candidates;
+    let (head, rows) = candidates.mine.split_at(HEAD);
     let (pivot, current) = (&rows[..jb], &rows[jb..2 * jb]);
     let is_from_here = head[PROC_ROW] == panel.place.myrow as f64;
     panel.ipiv[j] = head[GLOBAL_ROW];

@@ -19,7 +19,7 @@ use crate::hpl::comm::Comm;
 use crate::machine::blas::{gemm, solve_unit_lower};
 use crate::machine::tuning::TUNING;
 
-/// Factors columns `range`; what the columns before it do to them is done.
+/// Factors columns `range`, to which all updates by the columns before them have been applied.
 pub(super) fn factor<C: Comm>(
     panel: &mut PanelWork<C>,
     variant: &Variant,

@@ -1,21 +1,23 @@
 //! Back substitution: U x = y, with y in column n (HPL_pdtrsv).
 //!
-//! From the last block to the first. Process column c keeps a share s_c of the
-//! right-hand side; y is the sum of all shares minus what was passed on.
+//! The blocks of x are solved for from the last to the first. Each process column c keeps a share
+//! s_c of the right-hand side. All shares, with those in transit, add up to y minus U times the
+//! part of x that is known.
 //!
 //! ```text
 //! for each block k, on its process column:
-//!     one of its ranks, all taking turns, gathers U_kk and s_k:
-//!         x_k = U_kk^-1 s_k, sent to its process column
-//!     rows of the Q-1 blocks above:  s -= U x_k, handed to the column on the left
-//!     rows above those:              s -= U x_k, kept
+//!     U_kk and s_k are gathered on one of its ranks; the ranks take turns from block to block
+//!     x_k = U_kk^-1 s_k              solved there, broadcast to the process column
+//!     s  -= U x_k                    on the rows of the Q-1 blocks above; sent to the process
+//!                                    column on the left
+//!     s  -= U x_k                    on all rows above those; kept
 //! ```
 //!
-//! The column on the left owns block k-1, and needs only what was handed over
-//! to continue; the rest of the work overlaps with its. A share reaches each
-//! block's owner in time, for a column that solves a block hands over the next
-//! Q-1, up to its own next one. U_kk is gathered before s_k is there: a column
-//! does so while the one on the right is at work.
+//! The process column on the left owns block k-1, and needs only the rows that are sent to
+//! continue, so the rest of the work overlaps with its work. The owner of each block has received
+//! all shares of it when it solves the block: a process column sends on the rows of all blocks
+//! before its own next one, k-Q. It gathers U_kk before it receives s_k, while the process column
+//! on the right still computes.
 
 use std::ops::Range;
 
@@ -62,7 +64,7 @@ pub(super) fn substitute<C: Comm>(
         let own = local(range.start)..local(range.end);
         let own_rows = a.block(own.clone(), columns.clone());
         if let Some(diagonal) = &mut diagonal {
-            diagonal.turn_to(k / grid.q, range.clone());
+            diagonal.begin_block(k / grid.q, range.clone());
             diagonal.gather(&grid.col, own_rows)?;
         }
         // The rows of this block and of the Q-2 above it.
@@ -142,7 +144,7 @@ struct Diagonal {
     map: Cyclic,
     me: usize,
     /// The rank that gathers.
-    home: usize,
+    root: usize,
     /// The global rows of the block.
     rows: Range<usize>,
     /// On the rank that gathers: the block, row by row.
@@ -154,12 +156,12 @@ struct Diagonal {
 impl Diagonal {
     fn new(nb: usize, map: Cyclic, me: usize) -> Self {
         let room = || vec![0.0; nb * nb];
-        Self { map, me, home: 0, rows: 0..0, block: room(), packed: room() }
+        Self { map, me, root: 0, rows: 0..0, block: room(), packed: room() }
     }
 
-    /// Turns to the `count`-th block of a process column, of these global rows.
-    fn turn_to(&mut self, count: usize, rows: Range<usize>) {
-        self.home = count % self.map.procs;
+    /// Begins the `count`-th block of a process column, of these global rows.
+    fn begin_block(&mut self, count: usize, rows: Range<usize>) {
+        self.root = count % self.map.procs;
         self.rows = rows;
     }
 
@@ -169,12 +171,12 @@ impl Diagonal {
         for (i, row) in self.packed.chunks_exact_mut(jb).take(own.rows()).enumerate() {
             row.copy_from_slice(own.row(i));
         }
-        if !self.bring_home(col, own.rows(), jb)? {
+        if !self.send_to_root(col, own.rows(), jb)? {
             return Ok(());
         }
         let Self { block, packed, .. } = self;
         let mut block = MatMut::row_major(&mut block[..jb * jb], jb, jb, jb);
-        for (i, row) in homecoming(self.map, &self.rows, self.me).zip(packed.chunks_exact(jb)) {
+        for (i, row) in arrival_order(self.map, &self.rows, self.me).zip(packed.chunks_exact(jb)) {
             block.row_mut(i).copy_from_slice(row);
         }
         Ok(())
@@ -184,23 +186,23 @@ impl Diagonal {
     /// then on all ranks of the process column.
     fn solve<C: Comm>(&mut self, col: &C, own: &[f64], x: &mut [f64]) -> Result<()> {
         self.packed[..own.len()].copy_from_slice(own);
-        if self.bring_home(col, own.len(), 1)? {
+        if self.send_to_root(col, own.len(), 1)? {
             let jb = x.len();
-            for (i, value) in homecoming(self.map, &self.rows, self.me).zip(&self.packed) {
+            for (i, value) in arrival_order(self.map, &self.rows, self.me).zip(&self.packed) {
                 x[i] = *value;
             }
             work::tell(Work::Read { entries: jb * jb });
             solve_upper(MatRef::row_major(&self.block[..jb * jb], jb, jb, jb), x);
         }
-        collect::broadcast(col, x, self.home)
+        collect::broadcast(col, x, self.root)
     }
 
     /// Sends what is packed, `width` doubles for each of `count` own rows, to the rank that
     /// gathers. Returns true on that rank, where the other ranks' rows then follow its own.
-    fn bring_home<C: Comm>(&mut self, col: &C, count: usize, width: usize) -> Result<bool> {
-        if self.me != self.home {
+    fn send_to_root<C: Comm>(&mut self, col: &C, count: usize, width: usize) -> Result<bool> {
+        if self.me != self.root {
             if count > 0 {
-                col.send(&self.packed[..count * width], self.home, TAG_DIAGONAL)?;
+                col.send(&self.packed[..count * width], self.root, TAG_DIAGONAL)?;
             }
             return Ok(false);
         }
@@ -210,9 +212,9 @@ impl Diagonal {
             let before = |row| self.map.count_before(row, rank);
             let count = before(self.rows.end) - before(self.rows.start);
             if count > 0 {
-                let (message, behind) = rest.split_at_mut(count * width);
+                let (message, after) = rest.split_at_mut(count * width);
                 recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_DIAGONAL));
-                rest = behind;
+                rest = after;
             }
         }
         col.exchange_bytes(&[], &mut recvs)?;
@@ -226,7 +228,7 @@ fn others(procs: usize, me: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The index in the block of each of its rows, in the order in which they arrive on `me`.
-fn homecoming(map: Cyclic, rows: &Range<usize>, me: usize) -> impl Iterator<Item = usize> {
+fn arrival_order(map: Cyclic, rows: &Range<usize>, me: usize) -> impl Iterator<Item = usize> {
     let first = rows.start;
     std::iter::once(me)
         .chain(others(map.procs, me))

@@ -1,14 +1,15 @@
 //! A second thread for the update, which progresses checkpoints and messages while the solver's own
 //! thread computes.
 //!
-//! A message takes several calls of its transport to get going, and a product takes 30 ms and more.
-//! The thread that may call the transport holds a *token*: the solver's thread holds it except
-//! while it computes, and gets it back as soon as it asks for it, before the other thread begins
-//! anything else.
+//! A message needs several calls of its transport before it is under way, and a product takes 30 ms
+//! and more. The thread that may call the transport holds a *token*. The solver's thread holds it
+//! except while it computes, and gets it back as soon as it asks for it, before the other thread
+//! begins anything else.
 //!
-//! A call takes the solver's core and what is in its caches, and so costs the solver tens of
-//! microseconds. So the calls for the solver's messages come soon after these were sent, and then
-//! less and less often: ten times the time needs about ten more calls.
+//! A call runs on the solver's core and displaces data in its caches, which costs the solver tens
+//! of microseconds. So the calls for the solver's messages come soon after these were sent, and
+//! then less and less often: during a product that takes ten times as long there are only about ten
+//! calls more.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,11 +24,11 @@ use crate::hpl::comm::{Comm, Tag};
 use crate::machine::environment::affinity;
 use crate::machine::tuning::TUNING;
 
-/// The pause between two calls while messages of the background are in progress; the shortest pause
-/// where they are the solver's.
+/// The pause between two calls while messages of the background are in progress, and the shortest
+/// pause while messages of the solver are.
 const PAUSE: Duration = Duration::from_micros(TUNING.pause_micros);
-/// The pause between two calls while there is nothing to do: only the solver, which wakes the
-/// thread, or another rank can change that. The longest pause.
+/// The pause between two calls while there is nothing to do, and the longest pause. Only the
+/// solver, which wakes the thread, or another rank can give the thread something to do.
 const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
 
 /// The tag of a message that no rank sends: the probe for it lets the transport progress others.
@@ -45,7 +46,7 @@ struct Shared {
     rows: AtomicUsize,
     start: Instant,
     /// When the solver last sent messages, in nanoseconds from `start` on.
-    left_nanos: AtomicU64,
+    sent_nanos: AtomicU64,
 }
 
 /// The pause before the next call for messages that were sent `since` ago: a fixed share of that
@@ -132,8 +133,8 @@ impl Shared {
 
     /// The time until the next call for messages of the solver.
     fn pause(&self) -> Duration {
-        let left = self.left_nanos.load(Ordering::Relaxed);
-        pause(Duration::from_nanos(self.elapsed_nanos().saturating_sub(left)))
+        let sent = self.sent_nanos.load(Ordering::Relaxed);
+        pause(Duration::from_nanos(self.elapsed_nanos().saturating_sub(sent)))
     }
 }
 
@@ -174,9 +175,9 @@ impl Token<'_> {
     }
 
     /// Tells the second thread that the solver has sent messages.
-    pub fn messages_have_left(&self) {
+    pub fn messages_are_sent(&self) {
         let Some((shared, thread)) = &self.shared else { return };
-        shared.left_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
+        shared.sent_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
         thread.unpark();
     }
 
@@ -251,7 +252,7 @@ impl Watch<'_> {
             done,
             rows: AtomicUsize::new(done.rows()),
             start: Instant::now(),
-            left_nanos: AtomicU64::new(0),
+            sent_nanos: AtomicU64::new(0),
         };
         let held = Some(shared.acquire());
         let mut lent = Lent { background: &mut *self.background, messages };

@@ -3,16 +3,16 @@
 use super::SolveError;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::Grid;
-use crate::hpl::pfact::pivot::SharedOffers;
+use crate::hpl::pfact::pivot::SharedCandidates;
 use crate::hpl::swap::node::{self, NodeRows};
 
-/// The shared memory of a process column. Without it all fields are empty; else each rank has
-/// `pivot offers | rows of the trailing columns | rows of the columns of one panel`, and the first
-/// one also `| U of the trailing columns | U of the columns of one panel`.
+/// The shared memory of a process column. Without it all fields are empty. Otherwise each rank has
+/// `pivot candidates | rows of the trailing columns | rows of the columns of one panel`, and the
+/// first rank also has `| U of the trailing columns | U of the columns of one panel`.
 #[derive(Default)]
 pub(super) struct ColumnMemory {
     /// Memory of the pivot exchange.
-    pub offers: Option<SharedOffers>,
+    pub candidates: Option<SharedCandidates>,
     /// Memory of the row exchange on the trailing columns.
     pub trailing: Option<NodeRows>,
     /// Memory of the row exchange on the columns of one panel.
@@ -39,13 +39,14 @@ impl ColumnMemory {
         let Some(mut node) = grid.col_memory.take(&grid.col, doubles)? else {
             return Ok(Self::default());
         };
-        let offers = SharedOffers::new(node.split_front(SharedOffers::doubles(nb), 1), nb);
+        let candidates =
+            SharedCandidates::new(node.split_front(SharedCandidates::doubles(nb), 1), nb);
         let widths = [cols, nb];
         let rows = widths.map(|w| node.split_front(NodeRows::rows_doubles(nb, w), node::FLAGS));
         let u = widths.map(|w| node.split_front(NodeRows::u_doubles(nb, w), 0));
         let ([rows, rows_ahead], [u, u_ahead]) = (rows, u);
         Ok(Self {
-            offers: Some(offers),
+            candidates: Some(candidates),
             trailing: Some(NodeRows::new(rows, u, (nb, cols))),
             ahead: Some(NodeRows::new(rows_ahead, u_ahead, (nb, nb))),
         })
@@ -57,6 +58,6 @@ impl ColumnMemory {
             let u = if myrow == 0 { NodeRows::u_doubles(nb, cols) } else { 0 };
             NodeRows::rows_doubles(nb, cols).saturating_add(u)
         };
-        SharedOffers::doubles(nb).saturating_add(rows(cols)).saturating_add(rows(nb))
+        SharedCandidates::doubles(nb).saturating_add(rows(cols)).saturating_add(rows(nb))
     }
 }

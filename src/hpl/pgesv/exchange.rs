@@ -204,9 +204,10 @@ unsafe fn solve_arrived<'u, C: Comm>(
     Ok(u)
 }
 
-/// P = 1: exchanges rows in A and solves for U, on a few columns at a time. Returns U, in A, and
-/// the time at which the exchange would have ended if it had all been done first, as measured by
-/// this thread, which has the first part.
+/// P = 1: exchanges rows in A and solves for U, in turn, on a few columns at a time. Returns U,
+/// which is in A, and the time at which the exchange would have ended if all of it had preceded the
+/// solve. Only the exchange on the first thread's columns is timed: that is the calling thread,
+/// whose time the phases count.
 ///
 /// # Safety
 /// No other thread uses these columns; U in A is not written to while the result is in use.

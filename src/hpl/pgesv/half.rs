@@ -9,7 +9,7 @@ use super::SolveError;
 use super::local::Local;
 use super::panel::Panel;
 use crate::hpl::comm::{Comm, PageBuf};
-use crate::hpl::swap::direct::{Flight, Landed};
+use crate::hpl::swap::direct::{DirectExchange, ReceivedRows};
 use crate::hpl::swap::{Arrived, RowBuffers};
 
 /// The row exchange of one half, with its work space.
@@ -23,9 +23,9 @@ enum Rows<C: Comm> {
     /// The rows are in A.
     Idle(PageBuf),
     /// The rows of a panel, by number, are being exchanged.
-    UnderWay(usize, Flight<C>),
+    UnderWay(usize, DirectExchange<C>),
     /// The rows have arrived. Sends of this rank's rows may still be in progress.
-    Landed(Landed<C>),
+    Received(ReceivedRows<C>),
     /// An error has ended the exchange.
     Failed,
 }
@@ -64,13 +64,13 @@ impl<C: Comm> Half<C> {
         let buffer = self.take_buffer()?;
         // SAFETY: the caller's promise.
         let a = unsafe { local.a.read(0..local.shape.rows, cols) };
-        let flight = Flight::start(
+        let exchange = DirectExchange::start(
             &local.grid.col,
             Arc::clone(panel.plan(local.rows, local.grid.myrow)),
             a,
             buffer,
         )?;
-        self.rows = Rows::UnderWay(panel.k, flight);
+        self.rows = Rows::UnderWay(panel.k, exchange);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl<C: Comm> Half<C> {
     /// When a rank cannot be reached.
     pub fn progress(&mut self) -> Result<(), SolveError> {
         match &mut self.rows {
-            Rows::UnderWay(_, flight) => Ok(flight.progress()?),
+            Rows::UnderWay(_, exchange) => Ok(exchange.progress()?),
             _ => Ok(()),
         }
     }
@@ -101,16 +101,16 @@ impl<C: Comm> Half<C> {
         panel: &Panel<C>,
         cols: Range<usize>,
     ) -> Result<Arrived<'_>, SolveError> {
-        let Rows::UnderWay(k, flight) = mem::replace(&mut self.rows, Rows::Failed) else {
+        let Rows::UnderWay(k, exchange) = mem::replace(&mut self.rows, Rows::Failed) else {
             panic!("rows are exchanged before they are used");
         };
         assert_eq!(k, panel.k, "rows are used in the order of the panels");
         let width = cols.len();
         // SAFETY: the caller's promise.
         let a = unsafe { local.a.block(0..local.shape.rows, cols) };
-        self.rows = Rows::Landed(flight.land(a)?);
-        let Rows::Landed(landed) = &self.rows else { unreachable!("just landed") };
-        Ok(Arrived::on_this_rank(landed.rows(), &mut self.u, width))
+        self.rows = Rows::Received(exchange.finish(a)?);
+        let Rows::Received(received) = &self.rows else { unreachable!("just received") };
+        Ok(Arrived::on_this_rank(received.rows(), &mut self.u, width))
     }
 
     /// Waits until no message is in progress.
@@ -128,7 +128,7 @@ impl<C: Comm> Half<C> {
     fn take_buffer(&mut self) -> Result<PageBuf, SolveError> {
         match mem::replace(&mut self.rows, Rows::Failed) {
             Rows::Idle(buffer) => Ok(buffer),
-            Rows::Landed(landed) => Ok(landed.into_buffer()?),
+            Rows::Received(received) => Ok(received.into_buffer()?),
             Rows::UnderWay(k, _) => panic!("the rows of panel {k} are not used yet"),
             Rows::Failed => panic!("an exchange after one that has failed"),
         }

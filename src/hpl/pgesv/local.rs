@@ -107,8 +107,8 @@ impl<C: Comm> Local<'_, C> {
     }
 
     /// Writes U1 of panel `k`, which is being applied, into its columns, where the back
-    /// substitution reads it. Not earlier: while the panel is in the look-ahead, its columns are as
-    /// a checkpoint needs them.
+    /// substitution reads it. This must not happen earlier: while the panel is in the look-ahead, a
+    /// checkpoint needs its columns as they are.
     pub fn store_u1(&self, k: usize, l1: MatRef) {
         if !self.owns(k) {
             return;

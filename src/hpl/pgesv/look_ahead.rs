@@ -17,7 +17,7 @@ use super::steps::Reached;
 use super::{Params, memory_error};
 use crate::hpl::comm::{Comm, PageBuf};
 use crate::hpl::grid::Grid;
-use crate::hpl::pfact::pivot::SharedOffers;
+use crate::hpl::pfact::pivot::SharedCandidates;
 use crate::hpl::pfact::{self, PfactError};
 use crate::hpl::swap::node::NodeRows;
 use crate::machine::blas::MatRef;
@@ -30,13 +30,13 @@ pub(super) struct LookAhead<C: Comm> {
     buffers: PanelBuffers,
     /// W, the work space of the panel that is being factored.
     w: PageBuf,
-    pivot_offers: pfact::pivot::Offers,
+    pivot_candidates: pfact::pivot::Candidates,
     /// The row exchange on the columns of one panel.
     exchange: RowExchange<C>,
 }
 
 impl<C: Comm> LookAhead<C> {
-    /// Work space for `params`, with the shared memory of pivot offers and of the rows of one
+    /// Work space for `params`, with the shared memory of pivot candidates and of the rows of one
     /// panel's columns where the process column shares a node. Collective.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl<C: Comm> LookAhead<C> {
     pub fn new(
         grid: &Grid<C>,
         params: &Params,
-        offers: Option<SharedOffers>,
+        candidates: Option<SharedCandidates>,
         rows: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
@@ -53,23 +53,23 @@ impl<C: Comm> LookAhead<C> {
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
         let exchange = RowExchange::new(grid.p, nb, nb, rows)?;
         let w = PageBuf::new(w).map_err(memory_error("the panel"))?;
-        Ok(Self::with_buffers(params, buffers, w, offers, exchange))
+        Ok(Self::with_buffers(params, buffers, w, candidates, exchange))
     }
 
     /// A look-ahead with given memory: `buffers` for panels, `w` for the panel that is factored,
-    /// `offers` for pivots, and `exchange` for the columns of one panel.
+    /// `candidates` for pivots, and `exchange` for the columns of one panel.
     pub fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,
         w: PageBuf,
-        offers: Option<SharedOffers>,
+        candidates: Option<SharedCandidates>,
         exchange: RowExchange<C>,
     ) -> Self {
         Self {
             panels: VecDeque::with_capacity(params.depth + 1),
             buffers,
             w,
-            pivot_offers: pfact::pivot::Offers::new(params.widest_panel(), offers),
+            pivot_candidates: pfact::pivot::Candidates::new(params.widest_panel(), candidates),
             exchange,
         }
     }
@@ -249,7 +249,7 @@ impl<C: Comm> LookAhead<C> {
             place: pfact::PanelPosition { j: layout.j, rows, myrow, top: layout.top },
             col: &local.grid.col,
             team: local.team,
-            offers: &mut self.pivot_offers,
+            candidates: &mut self.pivot_candidates,
             parts: PanelParts::default(),
         };
         let factored = pfact::factor(&mut panel, &local.params.variant);
@@ -279,7 +279,7 @@ impl<C: Comm> LookAhead<C> {
     ) -> Result<(), SolveError> {
         let start = local.grid.all.now();
         let newest = self.panels.back_mut().expect("a panel that has just been factored");
-        watch.progress_until(reached, || newest.has_come(local.grid))?;
+        watch.progress_until(reached, || newest.has_arrived(local.grid))?;
         newest.wait(local.grid)?;
         phases.bcast += local.seconds_since(start);
         Ok(())
@@ -293,7 +293,7 @@ impl<C: Comm> LookAhead<C> {
     pub fn progress(&mut self, local: &Local<C>, current: &Panel<C>) -> Result<bool, SolveError> {
         current.progress_sends()?;
         self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))?;
-        Ok(self.panels.iter().any(Panel::is_to_pass_on))
+        Ok(self.panels.iter().any(Panel::must_forward))
     }
 }
 

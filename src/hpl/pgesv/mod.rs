@@ -187,9 +187,9 @@ impl<C: Comm> Workspace<C> {
     /// When there is no memory, or a rank cannot be reached.
     pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let ColumnMemory { offers, trailing, ahead } =
+        let ColumnMemory { candidates, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
-        let look_ahead = LookAhead::new(grid, params, offers, ahead)?;
+        let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
         if look_ahead.has_messages(grid) {
             product::short_ones_keep_bits();
         }
@@ -306,14 +306,14 @@ impl<C: Comm> Workspace<C> {
             let clock = ProductClock::start(local.grid.all.now(), phases);
             let computed = product.compute_beside(local.team, || {
                 look_ahead.advance(local, advance_beside, panel, token, phases)?;
-                token.messages_have_left();
+                token.messages_are_sent();
                 let progress = |token: &Token| {
-                    let passes_on = look_ahead.progress(local, panel)?;
+                    let must_forward = look_ahead.progress(local, panel)?;
                     // SAFETY: the team uses only the columns of this part.
                     if unsafe { other_half.progress(local, panel, look_ahead.front()) }? {
-                        token.messages_have_left();
+                        token.messages_are_sent();
                     }
-                    Ok(passes_on)
+                    Ok(must_forward)
                 };
                 product.compute_between_messages(token, progress, |token, rows| {
                     if part + 1 == parts.len() {

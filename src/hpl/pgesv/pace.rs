@@ -47,8 +47,9 @@ impl CallLimit {
         least.next_multiple_of(self.grain_columns).max(self.grain_columns)
     }
 
-    /// The seconds that the longest call takes which cannot be cut, of depth `depth`, on a core
-    /// that does `flops` floating-point operations a second.
+    /// The seconds that the shortest possible call takes on the most rows: with one grain of
+    /// columns, of depth `depth`, on a core that does `flops` floating-point operations a second.
+    /// Calls cannot be cut further, so no limit below this can be kept.
     pub fn shortest_seconds(&self, depth: usize, flops: f64) -> f64 {
         2.0 * (TUNING.product_rows * self.grain_columns * depth) as f64 / flops
     }

@@ -1,4 +1,4 @@
-//! A panel as it travels: one message with all that other ranks need of it.
+//! A panel as one message, with all that other ranks need of it.
 //!
 //! ```text
 //! head (8) | ipiv (jb, padded) | L1, column by column (ld1 x jb) | L2, row by row (rows x ld2)
@@ -172,8 +172,8 @@ pub fn mark_sound(head: &mut [f64], j: usize) {
     head[FIRST_COLUMN] = j as f64;
 }
 
-/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. The
-/// first panel has both or, where many of a rank's rows are in its diagonal block, the second.
+/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. Panels
+/// after the second have neither more rows nor more columns.
 pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
     let panels = (0..n.div_ceil(nb).min(2)).map(|k| Layout::new(k, (n, nb), rows, myrow));
     panels.fold((LINE, 0), |(message, w), layout| {
@@ -242,8 +242,8 @@ impl<C: Comm> Panel<C> {
     }
 
     /// Whether this rank still has to send some of the panel to others.
-    pub fn is_to_pass_on(&self) -> bool {
-        matches!(&self.message, Message::Broadcast(bcast) if bcast.is_to_pass_on())
+    pub fn must_forward(&self) -> bool {
+        matches!(&self.message, Message::Broadcast(bcast) if bcast.must_forward())
     }
 
     /// Progresses the sends of this rank while the panel is read; never waits.
@@ -261,11 +261,11 @@ impl<C: Comm> Panel<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn has_come(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
+    pub fn has_arrived(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
         self.progress(grid)?;
         Ok(match &self.message {
             Message::Broadcast(bcast) => bcast.is_here(),
-            Message::Shared(slot) => slot.has_come(&grid.row)?,
+            Message::Shared(slot) => slot.has_arrived(&grid.row)?,
         })
     }
 
@@ -277,7 +277,7 @@ impl<C: Comm> Panel<C> {
     pub fn can_be_read(&self, grid: &Grid<C>) -> Result<bool, SolveError> {
         let is_here = match &self.message {
             Message::Broadcast(bcast) => bcast.is_here(),
-            Message::Shared(slot) => slot.has_come(&grid.row)?,
+            Message::Shared(slot) => slot.has_arrived(&grid.row)?,
         };
         Ok(is_here && self.data()[BROKE] == 0.0)
     }

@@ -141,11 +141,12 @@ pub(super) fn narrow_parts(rows: usize, threads: usize) -> impl Iterator<Item = 
     cut(0..rows, share.clamp(least, TUNING.narrow_product_rows), TUNING.product_row_grain)
 }
 
-/// An upper bound of the parts of a step on a rank of `rows` rows, on the columns of the next panel
-/// and on the rest.
+/// An upper bound of the number of parts in one step, on a rank of `rows` rows.
 ///
-/// On the columns of the next panel, parts have 96 rows or more. On the rest a piece has 96 rows or
-/// more, and a part of it 192 unless the piece is shorter. Only the last of each may have fewer.
+/// The product on the columns of the next panel has parts of 96 rows or more. The product on the
+/// other columns has pieces of 96 rows or more, which have parts of 192 rows. Only the last part of
+/// the first product, the last piece of the second, and the last part of each piece may have fewer
+/// rows.
 pub(super) fn most_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
@@ -298,21 +299,21 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
-        let passes_on = Cell::new(progress(token)?);
+        let must_forward = Cell::new(progress(token)?);
         let mut multiply = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
             let so_far = piece.rows.start..rows.end;
             token.release();
             self.multiply(rows)?;
             // Else the thread that holds the token progresses all messages.
             if token.try_acquire() {
-                passes_on.set(progress(token)?);
+                must_forward.set(progress(token)?);
             }
             on_rows(token, self.queue.rows_done(so_far));
             Ok::<_, SolveError>(())
         };
         while let Some(piece) = self.queue.take() {
             let mut left = piece.rows.clone();
-            while passes_on.get() && self.may_be_short(left.len()) {
+            while must_forward.get() && self.may_be_short(left.len()) {
                 let rows = left.start..left.start + TUNING.product_rows_while_passing_on;
                 left.start = rows.end;
                 multiply(token, &piece, rows)?;
@@ -409,8 +410,8 @@ impl ProductQueue {
         self.done[piece.index].store(true, Ordering::Release);
     }
 
-    /// The number of rows, from the first on, that have their product, given that the part `part`
-    /// of an unfinished piece has it.
+    /// The number of rows of A2, counted from the first one, that have their product. `part` has
+    /// its product already, although the rest of its piece may not.
     fn rows_done(&self, part: Range<usize>) -> usize {
         let unfinished = self.done.iter().position(|done| !done.load(Ordering::Acquire));
         let rows = unfinished.map_or(part.end, |piece| self.pieces[piece].start);
@@ -454,10 +455,10 @@ pub(super) fn advances_first(threads: usize, jb: usize, width: usize) -> bool {
 }
 
 /// Cuts the rows of the trailing product into pieces. Each thread of a team first gets one long
-/// piece, so that all end at about the same time; the last of these is for the thread that comes
-/// late from the next panel, by the time of `late` rows. The rest follows in short pieces for the
-/// threads that are free. So there are few pieces, as the BLAS packs U anew for each, and yet no
-/// thread waits long at the end.
+/// piece, so that all threads end at about the same time. The last long piece is for the thread
+/// that advances the next panel, and is shorter, as this thread starts later by the time of `late`
+/// rows. Short pieces follow, which threads take as they become free. There are few pieces, as the
+/// BLAS packs U anew for each, but enough that no thread waits long at the end.
 fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut start = 0;

@@ -5,7 +5,7 @@ use crate::report::slow::{Rate, Windows};
 
 /// The products of the trailing update on one rank: their operations and the time inside the BLAS,
 /// without any wait. The products on the columns of a panel are not among them: they are narrow,
-/// and only their owner has them.
+/// and only the owner of the panel computes them.
 #[derive(Debug, Clone)]
 pub struct Rates {
     windows: Windows,

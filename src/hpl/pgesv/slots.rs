@@ -2,14 +2,14 @@
 //! share a node, in slots of their owner's memory.
 //!
 //! With slots a panel is not sent. Its owner writes it into the next of its slots and raises a
-//! flag; the others apply the panel straight from the slot, and then raise a flag of their own. The
-//! owner uses a slot again after DEPTH + 1 of its own panels, that is, after Q times as many panels
-//! of all: it hardly ever waits.
+//! flag. The other ranks apply the panel straight from the slot, and then raise a flag of their
+//! own. The owner uses a slot again only after DEPTH + 1 of its own panels, which are Q (DEPTH + 1)
+//! panels of the process row, so it hardly ever waits for the others.
 //!
 //! ```text
-//! panel k:   owner k mod Q,   slot (k div Q) mod (DEPTH + 1)
-//! READY      of the owner: k + 1 panels are there
-//! APPLIED    of all: k + 1 panels are not needed any more
+//! panel k:          owner k mod Q,   slot (k div Q) mod (DEPTH + 1)
+//! READY > k         of the owner: panel k is published
+//! APPLIED > k       of each rank: the rank no longer needs panels 0 .. k
 //! ```
 
 use std::collections::VecDeque;
@@ -209,7 +209,7 @@ impl Slot {
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub fn has_come<C: Comm>(&self, row: &C) -> Result<bool> {
+    pub fn has_arrived<C: Comm>(&self, row: &C) -> Result<bool> {
         self.slots.node.look(row, self.owner(), READY, self.k as u64 + 1)
     }
 

@@ -5,8 +5,8 @@ use crate::hpl::grid::Cyclic;
 /// The part of a rank's matrix that will not change before the next cut: local rows
 /// before [`Final::rows`], and in all rows local columns before [`Final::cols`].
 ///
-/// The driver alone makes one, of a step that it has come to: the code that gets one
-/// may read that part up to the cut, although the solver is at work on the rest.
+/// Only the driver makes one, for a step that it has reached. Code that receives one may read that
+/// part until the cut, while the solver works on the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Final {
     rows: usize,
@@ -83,10 +83,10 @@ pub(super) struct Stretch {
 impl Stretch {
     /// The part of the local matrix that does not change between `reached` and the cut.
     ///
-    /// The exchange and the product of a panel write to rows from its first one on, in
-    /// columns right of it. So rows above panel `k`, which are U, are final when it is
-    /// applied, and so are its columns; in the last panel's step those rows are, too,
-    /// that have their product.
+    /// The exchange and the product of a panel write only to rows from the panel's first row on, in
+    /// columns right of the panel. So the rows above panel `k`, which are U, and the columns up to
+    /// the panel's own are final when it is applied. In the step of the last panel before the cut,
+    /// rows of A2 that have their product are final, too.
     pub fn final_part(&self, reached: Reached) -> Final {
         let row = |k: usize| self.rows.count_before((k * self.nb).min(self.n), self.myrow);
         let col = |k: usize| self.cols.count_before((k * self.nb).min(self.n), self.mycol);
@@ -168,7 +168,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
-        fn nothing_is_written_behind_what_is_final(
+        fn nothing_that_is_final_is_written(
             n in 1usize..40, nb in 1usize..9, p in 1usize..4, q in 1usize..4,
             depth in 0usize..4, me in 0usize..9, cuts in prop::array::uniform2(0usize..40),
         ) {

@@ -215,7 +215,7 @@ impl<C: Comm> OtherHalf<'_, C> {
         next: Option<&Panel<C>>,
     ) -> Result<bool, SolveError> {
         let Some(half) = &mut self.half else { return Ok(false) };
-        let mut have_left = false;
+        let mut were_sent = false;
         if let Some((needed, cols)) = &self.leaving {
             let panel = match needed {
                 NeededIn::ThisStep => Some(now),
@@ -227,11 +227,11 @@ impl<C: Comm> OtherHalf<'_, C> {
                 // SAFETY: the caller's promise.
                 unsafe { half.start(local, panel, cols.clone()) }?;
                 self.leaving = None;
-                have_left = true;
+                were_sent = true;
             }
         }
         half.progress()?;
-        Ok(have_left)
+        Ok(were_sent)
     }
 }
 

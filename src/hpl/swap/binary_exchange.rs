@@ -11,9 +11,10 @@
 //! else       (floor(log2 P) + 2) latency +  at most 7/3 (NB + D) LocQ / bandwidth
 //! ```
 //!
-//! In round s = 0, 1, .. a rank sends and receives what 2^s ranks offer, (NB + D) 2^s / P rows.
-//! Where P is not a power of two, a folded rank first sends its own rows, and in the end receives
-//! all NB + D. HPL's header has log2(P) (latency + NB LocQ(N) / bandwidth) for its own.
+//! In round s = 0, 1, .. a rank sends and receives the contributions of 2^s ranks, about
+//! `(NB + D) 2^s / P` rows. Where P is not a power of two, a folded rank first sends its own rows,
+//! and in the end receives all NB + D. HPL's header states
+//! `log2(P) (latency + NB LocQ(N) / bandwidth)` for HPL's exchange.
 
 use std::ops::Range;
 
@@ -30,7 +31,8 @@ struct Places(Vec<usize>);
 impl Places {
     fn new(plan: &Plan, size: usize) -> Self {
         let mut starts = vec![0; size + 1];
-        (0..size).for_each(|rank| starts[doubling::place(rank, size) + 1] = plan.offered(rank));
+        (0..size)
+            .for_each(|rank| starts[doubling::place(rank, size) + 1] = plan.contributed_rows(rank));
         (0..size).for_each(|place| starts[place + 1] += starts[place]);
         Self(starts)
     }
@@ -67,7 +69,7 @@ pub(super) fn exchange<C: Comm>(
     let places = Places::new(plan, size);
     let buffer = &mut buffer[..places.total() * width];
     let own = places.of(me);
-    gather(a.as_ref(), plan.offer(), &mut buffer[own.start * width..own.end * width]);
+    gather(a.as_ref(), plan.contribution(), &mut buffer[own.start * width..own.end * width]);
     plan.move_staying(&mut a);
     for round in doubling::rounds(me, size) {
         let [out, into] = [&round.out, &round.into].map(|range| places.doubles(range, width));

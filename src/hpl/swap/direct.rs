@@ -17,8 +17,8 @@ use crate::machine::blas::{MatMut, MatRef};
 const TAG_U: Tag = 0x124;
 const TAG_DISPLACED: Tag = 0x125;
 
-/// An exchange in progress. Its rows in A must not change until [`Flight::land`].
-pub struct Flight<C: Comm> {
+/// An exchange in progress. Its rows in A must not change until [`DirectExchange::finish`].
+pub struct DirectExchange<C: Comm> {
     plan: Arc<Plan>,
     width: usize,
     /// This rank's rows of U, and its displaced rows that leave it; other ranks still receive them.
@@ -38,7 +38,7 @@ enum Coming<C: Comm> {
 }
 
 /// An exchange whose rows have all arrived. Sends of this rank's rows may still be in progress.
-pub struct Landed<C: Comm> {
+pub struct ReceivedRows<C: Comm> {
     own: [Arc<PageBuf>; 2],
     sends: Vec<C::Send>,
     /// For each rank in order: its rows of U, and its displaced rows that came to this rank.
@@ -48,7 +48,7 @@ pub struct Landed<C: Comm> {
     width: usize,
 }
 
-impl<C: Comm> Flight<C> {
+impl<C: Comm> DirectExchange<C> {
     /// Starts to exchange the rows of the columns `a`. `buffer` has
     /// [`super::RowBuffers::rows_doubles`] doubles for them. Collective over the process column;
     /// never waits.
@@ -80,11 +80,11 @@ impl<C: Comm> Flight<C> {
         let rest = part();
         gather(a, plan.mine.iter().copied(), &mut u);
         gather(a, plan.leaving(me).iter().map(|row| row.from), &mut leaving);
-        let mut flight =
+        let mut exchange =
             Self { plan, width, own: [u, leaving].map(Arc::new), sends: Vec::new(), coming, rest };
         // The next rank first, so that the ranks do not all send to one rank at a time.
-        ranks.skip(1).try_for_each(|step| flight.send(col, (me + step) % col.size()))?;
-        Ok(flight)
+        ranks.skip(1).try_for_each(|step| exchange.send(col, (me + step) % col.size()))?;
+        Ok(exchange)
     }
 
     /// Starts to send rank `rank` the rows of this rank that it needs.
@@ -119,11 +119,11 @@ impl<C: Comm> Flight<C> {
     }
 
     /// Waits for the rows, and writes the displaced ones to their rows in `a`, the columns that
-    /// [`Flight::start`] had. The rows of the diagonal block stay stale.
+    /// [`DirectExchange::start`] had. The rows of the diagonal block stay stale.
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn land(self, mut a: MatMut) -> Result<Landed<C>> {
+    pub fn finish(self, mut a: MatMut) -> Result<ReceivedRows<C>> {
         let Self { plan, width, own, sends, coming, rest } = self;
         assert_eq!(a.cols(), width, "the columns that were exchanged");
         let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Coming::wait).collect();
@@ -135,7 +135,7 @@ impl<C: Comm> Flight<C> {
                 a.row_mut(row.to).copy_from_slice(content);
             }
         }
-        Ok(Landed { own, sends, coming, rest, plan, width })
+        Ok(ReceivedRows { own, sends, coming, rest, plan, width })
     }
 }
 
@@ -148,7 +148,7 @@ impl<C: Comm> Coming<C> {
     }
 }
 
-impl<C: Comm> Landed<C> {
+impl<C: Comm> ReceivedRows<C> {
     /// The rows of U, in order.
     pub fn rows(&self) -> Vec<&[f64]> {
         let mut rows: Vec<&[f64]> = vec![&[]; self.plan.u_rows.len()];

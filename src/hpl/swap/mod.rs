@@ -37,8 +37,8 @@ use node::NodeRows;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
 ///
-/// What a rank has to offer: its rows of U, in the order of `u_rows`; then its
-/// displaced rows that leave it, in the order of the ranks that get them.
+/// The contribution of a rank to the exchange is its rows of U, in the order of `u_rows`, followed
+/// by its displaced rows that leave it, in the order of the ranks that get them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// This rank.
@@ -117,13 +117,13 @@ impl Plan {
         (first, &leaving[first..end])
     }
 
-    /// Local rows of this rank's offer.
-    fn offer(&self) -> impl Iterator<Item = usize> {
+    /// Local rows of this rank's contribution.
+    fn contribution(&self) -> impl Iterator<Item = usize> {
         self.mine.iter().copied().chain(self.leaving(self.me).iter().map(|row| row.from))
     }
 
-    /// Rows in the offer of `rank`.
-    fn offered(&self, rank: usize) -> usize {
+    /// The number of rows in the contribution of `rank`.
+    fn contributed_rows(&self, rank: usize) -> usize {
         self.u_rows_from(rank).len() + self.leaving(rank).len()
     }
 
@@ -135,12 +135,12 @@ impl Plan {
         }
     }
 
-    /// Copies the rows that come to this rank from the offer of `rank` into `a`.
-    fn take_coming(&self, rank: usize, offer: &[f64], mut a: MatMut) {
+    /// Copies the rows that come to this rank from the contribution of `rank` into `a`.
+    fn take_coming(&self, rank: usize, contribution: &[f64], mut a: MatMut) {
         let width = a.cols();
         let (first, coming) = self.coming(rank);
         let first = self.u_rows_from(rank).len() + first;
-        for (row, content) in coming.iter().zip(offer[first * width..].chunks_exact(width)) {
+        for (row, content) in coming.iter().zip(contribution[first * width..].chunks_exact(width)) {
             a.row_mut(row.to).copy_from_slice(content);
         }
     }
@@ -358,7 +358,7 @@ mod tests {
     use std::cell::OnceCell;
     use std::sync::Arc;
 
-    use super::direct::Flight;
+    use super::direct::DirectExchange;
     use super::*;
     use crate::hpl::comm::CommError;
     use crate::hpl::comm::node::NodeMemory;
@@ -411,15 +411,15 @@ mod tests {
             let rows = node.split_front(rows, node::FLAGS);
             let mut node_rows = NodeRows::new(rows, node, (nb, width));
             let mut view = MatMut::row_major(&mut a, mine, width, width);
-            let (mut u, landed) = (vec![0.0; jb * width], OnceCell::new());
+            let (mut u, received) = (vec![0.0; jb * width], OnceCell::new());
             let arrived = match how {
                 How::Direct => {
                     let buffer = memory(RowBuffers::rows_doubles(nb, width));
-                    let mut flight =
-                        Flight::start(&comm, Arc::clone(&plan), view.as_ref(), buffer)?;
-                    flight.progress()?;
-                    let landed = landed.get_or_init(|| flight.land(view.rb()));
-                    let rows = landed.as_ref().map_err(Clone::clone)?.rows();
+                    let mut exchange =
+                        DirectExchange::start(&comm, Arc::clone(&plan), view.as_ref(), buffer)?;
+                    exchange.progress()?;
+                    let received = received.get_or_init(|| exchange.finish(view.rb()));
+                    let rows = received.as_ref().map_err(Clone::clone)?.rows();
                     Arrived::on_this_rank(rows, &mut u, width)
                 }
                 How::Messages(swap) => {
@@ -459,8 +459,8 @@ mod tests {
                     assert_eq!(a[l * width], value(want[global], 0), "row {global}");
                 }
             }
-            if let Some(landed) = landed.into_inner() {
-                assert_eq!(landed?.into_buffer()?.len(), RowBuffers::rows_doubles(nb, width));
+            if let Some(received) = received.into_inner() {
+                assert_eq!(received?.into_buffer()?.len(), RowBuffers::rows_doubles(nb, width));
             }
             Ok::<_, CommError>(())
         })

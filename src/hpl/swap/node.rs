@@ -15,8 +15,8 @@
 //! No message is sent. A rank waits twice for the flags of all others, writes its NB/P rows of U
 //! and its displaced rows once, and reads all NB rows of U in its 1/P of the columns.
 //!
-//! Rows are written past the caches: the cores of other ranks have just read what was there, and
-//! would have to give back each line of it, one by one.
+//! Rows are written past the caches. The cores of other ranks have just read the same memory, so
+//! each cache line of an ordinary store would first have to be taken from them.
 
 use std::ops::Range;
 
@@ -101,7 +101,7 @@ impl NodeRows {
         let is_solved = ranks.all(|rank| self.node.is_raised(rank, SOLVED, self.count));
         assert!(is_solved, "an exchange before the last one is over");
         self.count += 1;
-        let from: Vec<usize> = plan.offer().collect();
+        let from: Vec<usize> = plan.contribution().collect();
         // SAFETY: this memory is used by this exchange alone, and `self` is borrowed mutably. All
         // other ranks have solved with the rows that were here, and read again only after the flag.
         let part = unsafe { self.node.mine(0..from.len() * width) };
@@ -121,14 +121,17 @@ impl NodeRows {
         let width = a.cols();
         let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
         for rank in 0..self.node.size() {
-            // SAFETY: its rank has raised WRITTEN, and writes here again only after this one has
-            // raised SOLVED; this rank does so with `self` borrowed mutably.
-            let offer = unsafe { self.node.part(rank, 0..plan.offered(rank) * width) };
+            // SAFETY: that rank has raised WRITTEN, and writes here again only after this rank has
+            // raised SOLVED, which this rank does with `self` borrowed mutably.
+            let contribution =
+                unsafe { self.node.part(rank, 0..plan.contributed_rows(rank) * width) };
             if rank != self.node.rank() {
-                plan.take_coming(rank, offer, a.rb());
+                plan.take_coming(rank, contribution, a.rb());
             }
             let places = plan.u_rows[plan.u_rows_from(rank)].iter();
-            places.zip(offer.chunks_exact(width)).for_each(|(&place, row)| rows[place] = row);
+            places
+                .zip(contribution.chunks_exact(width))
+                .for_each(|(&place, row)| rows[place] = row);
         }
         Ok(rows)
     }

@@ -116,7 +116,7 @@ impl JobError {
             _ => return None,
         };
         match refusal {
-            // For these the supervisor decides by what it knows to have been there.
+            // What these mean depends on what the run had in memory, which the supervisor knows.
             Refusal::Unrecoverable { .. }
             | Refusal::Damaged { .. }
             | Refusal::RottenImages { .. }
@@ -151,7 +151,7 @@ impl JobError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Ended(exit) => *exit,
-            Self::Checkpoint(CheckpointError::Refused(Refusal::NotBorne { .. }))
+            Self::Checkpoint(CheckpointError::Refused(Refusal::CannotContinue { .. }))
             | Self::Abft(abft::AbftRefusal::Scattered { .. })
             | Self::Wrong(Wrong { goes_back: true, .. }) => Exit::Interrupted,
             _ if self.is_time_up() => Exit::Interrupted,

@@ -56,7 +56,7 @@ pub(super) enum MeterError {
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    // Each change is whole.
+    // No thread that panics leaves a change half done.
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

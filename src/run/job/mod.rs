@@ -245,13 +245,13 @@ fn clear<C: Comm>(
     ran: Ran<C>,
 ) -> Result<(), JobError> {
     if let Some(done) = ran.last {
-        // A disk that keeps images is tried once more, below.
+        // Images that cannot be removed now are tried once more below.
         let _stay = done.clear()?;
     }
     if settings.is_on() {
         world.barrier()?;
-        // The run needs none of these any more; those out of reach must be recognized when they
-        // come back.
+        // The run needs none of its segments any more; those out of reach must be recognized when
+        // they come back.
         if setup.is_first_on_host && !ran.left.is_empty() {
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
         }

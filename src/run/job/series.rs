@@ -193,9 +193,9 @@ impl<'a> Tests<'a> {
             let (mut is_written, mut done, mut ended) = (true, None, None);
             if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
                 // An earlier start has left data only of the first test, or of tests before it.
-                let is_behind = index > first || self.done() > 0;
+                let is_later = index > first || self.done() > 0;
                 let resume = match self.settings.resume {
-                    Resume::Require if is_behind => Resume::Auto,
+                    Resume::Require if is_later => Resume::Auto,
                     resume => resume,
                 };
                 let nothing_hidden = index > first && nothing_later;
@@ -209,7 +209,8 @@ impl<'a> Tests<'a> {
                     Err(why) => return Err(why),
                 }
             } else {
-                // Other ranks may need the processor of a rank that has nothing to do.
+                // This rank has nothing to do, and other ranks may need its processor while it
+                // waits.
                 collect::await_broadcast(world, 0)?;
             }
             let end = ended.as_ref().map(JobError::exit);
@@ -217,7 +218,7 @@ impl<'a> Tests<'a> {
                 // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
                 NextStep::Stop => return Ok(Ran::unreported()),
-                // Ranks beyond the grid learn of it here.
+                // Ranks outside of the grid learn here how the run ends.
                 NextStep::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
                 NextStep::GoOn => {}
                 NextStep::Keep => {
@@ -225,7 +226,7 @@ impl<'a> Tests<'a> {
                 }
             }
             match done {
-                // A disk that keeps images is tried once more at the end of the run.
+                // Images that cannot be removed now are tried once more at the end of the run.
                 Some(done) if index + 1 < tests.len() => _ = done.clear()?,
                 done => last = done,
             }
@@ -302,8 +303,8 @@ impl<'a> Tests<'a> {
         Ok(())
     }
 
-    /// Removes the ledger of a refused start if this start made it and it says nothing. All ranks
-    /// are refused.
+    /// Removes the ledger of a start that all ranks refuse, if this start has made it and it says
+    /// nothing.
     ///
     /// # Errors
     /// When the store refuses.
@@ -325,15 +326,15 @@ impl<'a> Tests<'a> {
         self.found = (found[0] as usize).checked_sub(1);
         let done = self.done();
         if done > 0 {
-            // A death may have come before all of their data was removed.
+            // An earlier start may have died before it had removed all data of these tests.
             self.remove_tests(world, |test| test < done)?;
         }
         Ok(done.max(self.found.unwrap_or(0)))
     }
 
-    /// The tests too short for checkpoints of which an earlier start left images all the same: a
-    /// signal or the end of its time made it save. Such a test is protected again, so that it
-    /// resumes from them. Collective.
+    /// The tests that are too short for checkpoints and of which an earlier start left images all
+    /// the same, because a signal or the end of its time made it save. Such a test is protected
+    /// again, so that it resumes from them. Collective.
     fn find_images<C: Comm>(&self, world: &C) -> Result<BTreeSet<usize>, CommError> {
         let (settings, outlooks) = (self.settings, &self.setup.outlooks);
         let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
@@ -388,12 +389,12 @@ impl<'a> Tests<'a> {
         collect::all_reduce(world, &mut any, u8::max)?;
         match any {
             [0, 0] => {
-                ledger.note_no_images_behind(Some(first), &levels)?;
+                ledger.note_no_images_after(Some(first), &levels)?;
                 Ok(true)
             }
-            [0, _] => Ok(ledger.has_no_images_behind(first, &levels)),
+            [0, _] => Ok(ledger.has_no_images_after(first, &levels)),
             _ => {
-                ledger.note_no_images_behind(None, &levels)?;
+                ledger.note_no_images_after(None, &levels)?;
                 Ok(false)
             }
         }

@@ -84,7 +84,7 @@ impl StopWatch {
     }
 
     /// Ends the part named `name`.
-    fn lap(&mut self, name: &'static str) {
+    fn end_part(&mut self, name: &'static str) {
         let now = Instant::now();
         self.steps.push((name, (now - self.since).as_secs_f64()));
         self.since = now;
@@ -147,8 +147,8 @@ fn lack_of_memory<C: Comm>(
     Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
 }
 
-/// Waits for missing memory while processes are ending, on any host, that may free it; at most as
-/// long as that takes. Collective.
+/// Waits for missing memory while processes that may free some are ending on any host, at most for
+/// as long as that takes. Collective.
 fn wait_for_memory<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -209,7 +209,7 @@ pub fn warn(lines: &[String]) {
     }
 }
 
-/// Warns on the first rank of hosts that share one memory, and so fail together.
+/// Warns, on rank 0, of hosts that share one memory, and so fail together.
 fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     let hosts = places::hosts_of_one_store(places);
     if rank == 0 && !hosts.is_empty() {
@@ -221,8 +221,9 @@ fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     }
 }
 
-/// Refuses a fault that no rank is to have: who tests what a run survives would believe it tested.
-/// A job that continues after a loss may have fewer ranks.
+/// Refuses a fault to be injected into a rank that does not exist: a user who tests what a run
+/// survives would believe that it has survived the fault. A job that continues after a loss may
+/// have fewer ranks.
 fn fault_of_no_rank(settings: &Settings, options: &Options, ranks: usize) -> Option<String> {
     let is_of_none = |fault: &&Inject| fault.process >= ranks && options.lost_at.is_none();
     let fault = settings.inject.iter().find(is_of_none)?;
@@ -262,17 +263,17 @@ impl<'a> Setup<'a> {
         // Our own threads call the BLAS, each for itself.
         blas::use_one_thread();
         let mut places = all_places(world, settings, store)?;
-        watch.lap("ranks and stores");
+        watch.end_part("ranks and stores");
         let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
         let team = pinning.start_team(spec.threads);
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         let environment = environment(options, &places, &pinning);
-        watch.lap("threads and BLAS");
+        watch.end_part("threads and BLAS");
         let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
         let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let found = findings(world, &places, spec.threads, lack.is_some())?;
         explain(&mut self_test.warnings, lack, &found);
-        watch.lap("DGEMM self-test");
+        watch.end_part("DGEMM self-test");
         let (_, index_on_host) = places::neighbours(&places, world.rank());
         let index = places::index_in_store(&places, world.rank());
         if settings.is_on() && index == 0 {
@@ -302,7 +303,7 @@ impl<'a> Setup<'a> {
             // The outlooks are not used, and tests that do not fit may be too large to count.
             Some(_) => Vec::new(),
         };
-        watch.lap("lock and memory");
+        watch.end_part("lock and memory");
         Ok(Self {
             team,
             environment,

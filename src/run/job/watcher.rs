@@ -61,7 +61,7 @@ impl Observer for Watcher<'_> {
         let n = self.test.n;
         let expected_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
         comm::expect_pause(expected_seconds);
-        let column = if phase.is_behind_columns() { n } else { 0 };
+        let column = if phase.is_after_columns() { n } else { 0 };
         heartbeat::phase(phase.name(), column, n, expected_seconds);
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();

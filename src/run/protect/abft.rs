@@ -21,7 +21,7 @@ use super::app::NodeCheckpointer;
 use super::clock::Reading;
 use super::deadline::{self, Ahead};
 use super::guard::{Done, Opened, Surroundings, config, guessed_schedule, solve_error};
-use super::interval::Schedule;
+use super::interval::CheckpointSchedule;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::settings::Settings;
@@ -83,7 +83,7 @@ pub struct AbftTest<'a, C: Comm> {
     /// The level whose images that data comes from, if any.
     level: Option<String>,
     recorder: Recorder,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     /// When the loss that the job has outlived was noticed.
     lost_at: Option<Instant>,
 }
@@ -129,7 +129,7 @@ pub fn open<'a, C: Comm>(
         // The matrix must not change while an image is written.
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
-        bears: is_short.then(|| process_columns(spec)),
+        may_lose: is_short.then(|| process_columns(spec)),
         ..config(spec, settings, &memory, &host, STATE_FORMAT)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.process());
@@ -151,7 +151,7 @@ pub fn open<'a, C: Comm>(
         settings: settings.clone(),
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
-        start_id: found.attempt as u32,
+        start_id: found.start as u32,
         hosts,
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         absent: lost.iter().map(absent).collect(),
@@ -462,7 +462,7 @@ fn own_part<C: Comm>(x: &[f64], data: &Grid<C>, spec: &TestSpec) -> Vec<f64> {
     (0..spec.n).filter(|&j| cols.owner(j) == data.mycol).map(|j| x[j]).collect()
 }
 
-/// Gives the first rank at least the bytes that some rank has. Collective.
+/// The bytes of the rank that has some, on all ranks; the first rank needs them. Collective.
 fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
     let mut from = [if bytes.is_empty() { 0 } else { comm.rank() as u64 }];
     collect::all_reduce(comm, &mut from, u64::max)?;
@@ -473,7 +473,7 @@ fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError>
 /// The solver's hook: no signal ends the process while it changes part of the matrix in place.
 struct GraceHook;
 
-impl abft::Hook for GraceHook {
+impl abft::MemoryHook for GraceHook {
     fn step(&self, at: abft::At) -> Result<(), SolveError> {
         if at.is_restoring() {
             heartbeat::step("restore");
@@ -506,7 +506,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     learned: Learned,
     observer: &'t mut dyn Observer,
     settings: &'t Settings,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     /// When panel `self.next` began.
     step_at: Instant,
     next: usize,
@@ -611,8 +611,8 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         reading: &Reading,
     ) -> Result<(), CheckpointError> {
         if !beginning.is_solved {
-            // A run that resumes from a cut has replaced no process column, although an earlier
-            // start was to.
+            // A run that resumes from a cut has not replaced a process column, even if an earlier
+            // start noted that it was about to.
             self.recorder.kept.restarts.iter_mut().for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
@@ -651,7 +651,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// or by a signal on any rank.
     fn is_time_up(&self) -> bool {
         let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(self.next);
-        // The next cut is a step away.
+        // Images are written at the next cut, one step later.
         let save_seconds = self.recorder.image_seconds() + step_seconds;
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
         let is_over = || self.recorder.is_over(&ahead);
@@ -743,7 +743,8 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {
         let done = (cut * self.spec.nb).min(self.spec.n);
-        // An exponent that is off by 16, about in the middle of the rest of the matrix.
+        // Bit 56 changes the exponent by 16. The element is about in the middle of the remaining
+        // matrix.
         let middle = self.spec.n / 2;
         self.observer.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
     }

@@ -1,9 +1,10 @@
 //! When a test began, and its restarts: what is known of the test besides its checkpoints.
 //!
-//! A checkpoint has this, too, as of when it was taken. But before the first one there is none, and
-//! a start that resumes from one may be lost before the next. So when its clock begins or resumes,
-//! each start notes what it has found in the ledger of the run, on all nodes: no time is dropped,
-//! and the clocks of the current nodes measure the time at the next start.
+//! A checkpoint has this, too, as of the time when it was taken. But a start may be lost before it
+//! has taken its first checkpoint or, after it has resumed from one, before it has taken the next.
+//! So each start, when its clock begins or resumes, notes what it has found in the ledger of the
+//! run, on all nodes: no time is dropped, and the clocks of the current nodes measure the time at
+//! the next start.
 
 use std::cell::RefCell;
 use std::rc::Rc;

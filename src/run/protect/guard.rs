@@ -16,7 +16,7 @@ use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, Origin, Reading, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{History, Taken, remember};
-use super::interval::Schedule;
+use super::interval::CheckpointSchedule;
 use super::recorder::{Kept, Known, Recorder};
 use super::result;
 use super::segments::TestSegments;
@@ -44,8 +44,8 @@ use crate::machine::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
-/// Increased when the form of [`TestState`] or of the result of a test changes: a program reads only
-/// its own format.
+/// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
+/// only its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 
 /// The layout of the headers of a test's segments, in a job of `ranks`.
@@ -99,7 +99,7 @@ pub struct Protected<'a, C: Comm> {
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     /// The panel before which the next checkpoint is due.
     due: usize,
     /// Whether this start has taken a checkpoint, and so knows how long one takes.
@@ -173,8 +173,8 @@ pub struct Surroundings<'a> {
 }
 
 /// The schedule of a test that is predicted to do `rate` operations a second.
-pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> Schedule {
-    Schedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
+pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> CheckpointSchedule {
+    CheckpointSchedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
 }
 
 /// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
@@ -322,7 +322,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         let column = (self.saved_panel * self.spec.nb).min(self.spec.n);
         let epoch = recovered.map_or(0, |recovered| recovered.epoch);
         if epoch > 0 {
-            // Its time was known only after it was complete, too late to be part of it.
+            // The time of a checkpoint is known only once it is complete, so the checkpoint does
+            // not have it.
             let seconds = 0.0;
             let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
             remember(&mut self.costs.taken, last);
@@ -463,8 +464,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             }
             Some(_) => {
                 let stats = self.checkpointer.complete(&bytes)?;
-                let behind_seconds = stats.commit_seconds + stats.flush_seconds;
-                let agreed_seconds = start.elapsed().as_secs_f64() - behind_seconds;
+                let after_seconds = stats.commit_seconds + stats.flush_seconds;
+                let agreed_seconds = start.elapsed().as_secs_f64() - after_seconds;
                 (stats, self.skew(agreed_seconds)?)
             }
         };
@@ -498,8 +499,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(agreed_seconds + last[0])
     }
 
-    /// Adds the cost of a checkpoint, which becomes the most of any rank, to the state that goes
-    /// into the next checkpoint and into the report. `state` is rank 0's.
+    /// Adds the cost of a checkpoint to the state that goes into the next checkpoint and into the
+    /// report; of each number, the most of any rank counts. `state` is rank 0's.
     fn count(
         &mut self,
         state: TestState,
@@ -541,9 +542,9 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(take[0] != 0)
     }
 
-    /// Looks ahead from panel `panel` to the next one before which a checkpoint may be due. Returns
-    /// the panel of the next cut: that one, or an earlier one at which to check the time.
-    fn look_ahead(&mut self, panel: usize) -> Result<usize, CheckpointError> {
+    /// Sets the panel before which the next checkpoint may be due, seen from panel `panel`. Returns
+    /// the panel of the next cut: that one, or an earlier one before which to check the time.
+    fn plan_next_cut(&mut self, panel: usize) -> Result<usize, CheckpointError> {
         let due = if panel < self.due && !self.overlaps {
             // The last cut was made only to check the time.
             self.due
@@ -572,8 +573,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
-    /// The panel before which to check the time again, seen from panel `next`. With overlap that
-    /// takes a checkpoint, too, so a signal is seen at the next one.
+    /// The panel before which to check the time again, seen from panel `next`. With overlap each
+    /// such check is at a checkpoint, so none is made only to see a signal soon.
     fn next_look(&self, next: usize) -> usize {
         let seconds = self.recorder.look_after(&self.ahead(next), self.learns());
         let for_signals = TUNING.look_for_signals_seconds as f64;
@@ -633,7 +634,7 @@ impl<'a, C: Comm> Protected<'a, C> {
                 }
                 self.checkpoint(next)?;
             }
-            self.look_ahead(next)?
+            self.plan_next_cut(next)?
         };
         (self.cut_panel, self.cut_at) = (next, Instant::now());
         Ok(to)
@@ -648,7 +649,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             }
             self.checkpoint(next)?;
         }
-        let to = self.look_ahead(next)?;
+        let to = self.plan_next_cut(next)?;
         if self.due > next && self.decide(self.due)? {
             let (at, active) = (Instant::now(), self.active());
             let stages = self.stages(next, self.due);

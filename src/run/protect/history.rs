@@ -129,7 +129,8 @@ fn checkpoint(taken: &Taken) -> Event {
     }
 }
 
-/// The failure, as long as the time it cost, and the recovery after it.
+/// The event of the failure, which takes the time that was lost, and the event of the recovery after
+/// it.
 fn restart(restart: &Restart) -> [Event; 2] {
     let Restart { epoch, column, start_seconds, lost_seconds, recover_seconds, .. } = restart;
     let event = |kind: &str, start_seconds: f64, seconds: f64, detail: String| Event {

@@ -11,8 +11,9 @@ use crate::checkpoint::methods::Method;
 impl Settings {
     /// Opens the levels for test `test` of the run, on a rank of `threads` threads.
     pub fn open_levels(&self, test: usize, threads: usize) -> Vec<Level> {
-        // With `abft` the rank itself writes, and waits as long; a helper core does not belong to
-        // the solver.
+        // The cores' time is a cost only if the writer takes it from the solver. With `abft` the
+        // rank itself writes, and the time that it waits counts already; a helper core does not
+        // belong to the solver.
         let shares = self.method != Method::Abft && self.helper_cores == 0;
         let open = |level: &LevelSettings| {
             level.open(&self.run_id, test, self.folder_number, threads, shares)
@@ -95,7 +96,7 @@ mod tests {
         let method = Method::SelfCheckpoint;
         assert!(interval(method, 0, 1.0) > interval(method, 0, 0.0));
         assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
-        // The rank itself writes, and waits as long.
+        // The rank itself writes, and the time that it waits counts already.
         assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
     }
 

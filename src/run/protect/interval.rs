@@ -14,7 +14,7 @@ const SLOWER: f64 = 10.0;
 
 /// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Schedule {
+pub struct CheckpointSchedule {
     every: Every,
     mtbf_seconds: f64,
     /// Seconds that the job has, if its time is limited.
@@ -39,9 +39,9 @@ pub enum Outlook {
     TooShort,
 }
 
-impl Schedule {
-    /// The schedule of a test predicted to run at `rate` operations a second, with at most `rank_bytes` of the
-    /// matrix on a rank.
+impl CheckpointSchedule {
+    /// The schedule of a test predicted to run at `rate` operations a second, with at most
+    /// `rank_bytes` of the matrix on a rank.
     pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
         let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, time_limit, .. } = settings;

@@ -23,8 +23,8 @@ const NUMBERS_MAX: u64 = 1 << 48;
 
 /// The results of the tests of a run, by their numbers.
 pub type Results = BTreeMap<usize, Vec<u8>>;
-/// The encoding where a start does not know whether tests have images.
-const NOTHING: NoImages = NoImages { behind: u64::MAX, levels: 0 };
+/// How a segment says that no start has noted which tests have no images.
+const NOTHING: NoImages = NoImages { after: u64::MAX, levels: 0 };
 
 /// The results of finished tests, in this process and on its node.
 pub struct Ledger<'a> {
@@ -42,8 +42,8 @@ pub struct Ledger<'a> {
 /// The tests that had no images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoImages {
-    /// All tests after this one.
-    behind: u64,
+    /// Tests after this one had no images.
+    after: u64,
     /// The levels at which they had none, as a checksum of their names.
     levels: u64,
 }
@@ -108,7 +108,7 @@ impl<'a> Ledger<'a> {
         let mut left: Vec<StartId> =
             contents.iter().flat_map(|content| content.left.clone()).chain(given_up).collect();
         let has_it = own.id() == id;
-        // A node that lacks it has replaced one that may have it.
+        // A node without this ledger has replaced a node that may still have it.
         let mut some = [u8::from(has_it), u8::from(is_keeper && !has_it)];
         collect::all_reduce(world, &mut some, u8::max)?;
         if some == [1, 1] {
@@ -159,7 +159,7 @@ impl<'a> Ledger<'a> {
         let mut bytes = Content { left: left.to_vec(), results, ..Content::default() }.encode();
         collect::broadcast_bytes(world, &mut bytes, 0)?;
         let new = Content::decode(&bytes).expect("encoded by rank 0");
-        // Notes are of finished tests now, and no other test has begun.
+        // All notes are about tests that are finished now: no other test has begun.
         self.content.begun.clear();
         self.content.left.extend(new.left);
         self.content.results.extend(new.results);
@@ -167,10 +167,10 @@ impl<'a> Ledger<'a> {
     }
 
     /// Whether a start of this run has seen that no test after `test` has images at these `levels`.
-    pub fn has_no_images_behind(&self, test: usize, levels: &str) -> bool {
+    pub fn has_no_images_after(&self, test: usize, levels: &str) -> bool {
         let levels = checksum(levels.as_bytes());
         let known = self.content.no_images;
-        known.is_some_and(|known| known.behind <= test as u64 && known.levels == levels)
+        known.is_some_and(|known| known.after <= test as u64 && known.levels == levels)
     }
 
     /// Writes that no test after `test` has images at these `levels` or, with `None`, that there
@@ -178,21 +178,21 @@ impl<'a> Ledger<'a> {
     ///
     /// # Errors
     /// When the store refuses.
-    pub fn note_no_images_behind(
+    pub fn note_no_images_after(
         &mut self,
         test: Option<usize>,
         levels: &str,
     ) -> Result<(), StoreError> {
-        let none_behind =
-            |test| NoImages { behind: test as u64, levels: checksum(levels.as_bytes()) };
+        let none_after =
+            |test| NoImages { after: test as u64, levels: checksum(levels.as_bytes()) };
         let is_known = match test {
             None => self.content.no_images.is_none(),
-            Some(test) => self.has_no_images_behind(test, levels),
+            Some(test) => self.has_no_images_after(test, levels),
         };
         if is_known {
             return Ok(());
         }
-        self.content.no_images = test.map(none_behind);
+        self.content.no_images = test.map(none_after);
         self.keep()
     }
 
@@ -355,8 +355,8 @@ impl Content {
             }
         };
         list(&self.results, &mut bytes);
-        let NoImages { behind, levels } = self.no_images.unwrap_or(NOTHING);
-        bytes.extend(behind.to_le_bytes());
+        let NoImages { after, levels } = self.no_images.unwrap_or(NOTHING);
+        bytes.extend(after.to_le_bytes());
         bytes.extend(levels.to_le_bytes());
         bytes.extend(self.notes.to_le_bytes());
         list(&self.begun, &mut bytes);
@@ -394,7 +394,7 @@ impl Content {
         let results = list(&mut rest)?;
         // An earlier version of the program ended here.
         let no_images = word(&mut rest)
-            .and_then(|behind| Some(NoImages { behind, levels: word(&mut rest)? }))
+            .and_then(|after| Some(NoImages { after, levels: word(&mut rest)? }))
             .filter(|no_images| *no_images != NOTHING);
         let notes = word(&mut rest).unwrap_or(0);
         let begun = list(&mut rest).unwrap_or_default();
@@ -465,10 +465,10 @@ mod tests {
                 let ran = threads::run(nodes.len(), |world| {
                     let store = Files::in_folder(nodes[world.rank()].path());
                     let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
-                    let known = [0, 1, 2].map(|test| ledger.has_no_images_behind(test, levels));
+                    let known = [0, 1, 2].map(|test| ledger.has_no_images_after(test, levels));
                     world.barrier().unwrap();
                     if let Some(test) = note {
-                        ledger.note_no_images_behind(test, levels).unwrap();
+                        ledger.note_no_images_after(test, levels).unwrap();
                     }
                     assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
                     Ok::<_, CommError>(known)
@@ -525,7 +525,7 @@ mod tests {
                 let store = Files::in_folder(nodes[world.rank()].path());
                 let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
                 world.barrier().unwrap();
-                ledger.note_no_images_behind(Some(0), "a").unwrap();
+                ledger.note_no_images_after(Some(0), "a").unwrap();
                 if let Some(note) = note {
                     ledger.note_begun(0, note.to_vec()).unwrap();
                 }
@@ -583,7 +583,7 @@ mod tests {
             life: 7,
             left: vec![StartId { number: 3, nonce: 4 }],
             results: Results::from([(0, 11u64.to_le_bytes().to_vec())]),
-            no_images: Some(NoImages { behind: 2, levels: 21 }),
+            no_images: Some(NoImages { after: 2, levels: 21 }),
             notes: 5,
             begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
         };
@@ -610,7 +610,7 @@ mod tests {
         let begun = Results::from([(4, vec![2; 9])]);
         let unseen = Content { life: 7, left, results, notes: 5, begun, ..Content::default() };
         assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
-        let content = Content { no_images: Some(NoImages { behind: 0, levels: 1 }), ..unseen };
+        let content = Content { no_images: Some(NoImages { after: 0, levels: 1 }), ..unseen };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));
         for cut in 0..bytes.len() {

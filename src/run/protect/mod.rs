@@ -42,7 +42,7 @@ pub use guard::{
 };
 pub use history::History;
 pub use inject::{Inject, Target, What};
-pub use interval::{Outlook, Schedule, daly_interval_seconds, panel_flops};
+pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
 pub use segments::{
@@ -56,8 +56,8 @@ pub use split::{
 };
 pub use wrong::Wrong;
 
-/// The names and numbers of the formats of checkpoints, as a refusal to read another one has them: a
-/// build with the same numbers continues a run of this one.
+/// The names and numbers of the formats of checkpoints, as a refusal to read another one has them:
+/// a build with the same numbers continues a run of this one.
 pub fn formats() -> [(&'static str, u32); 3] {
     [(FORMAT_NAME, FORMAT), guard::STATE_FORMAT, abft::STATE_FORMAT]
 }

@@ -12,7 +12,7 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::codec::{CodecKind, checksum};
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::level::WhenBusy;
-use crate::checkpoint::link::MESSAGE_BYTES;
+use crate::checkpoint::message_cost::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::checkpoint::MOST_CHECKSUMS;
@@ -171,7 +171,7 @@ impl Reader<'_> {
             _ => None,
         };
         match levels.0.iter().find_map(beside_the_solver) {
-            // The matrix itself is written: its rank waits for each image.
+            // With checksums an image is written from the matrix itself, so its rank waits for it.
             Some(option) if method == Method::Abft => {
                 Err(ConfigError::WaitsForImages { at, option })
             }

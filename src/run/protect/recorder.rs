@@ -115,7 +115,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Leaves the seconds of the run at `seconds`: with x known nothing is left to be timed.
+    /// Sets the seconds of the run before this start to `seconds`: if x is known already, the time
+    /// since then does not count.
     pub fn stay_at(&mut self, seconds: f64) {
         self.before_seconds = seconds;
     }
@@ -195,7 +196,7 @@ impl Recorder {
         History { taken, restarts, before_seconds }
     }
 
-    /// What every protection reports; the rest is that of no checkpoint.
+    /// The facts that every protection reports; all others are as without checkpoints.
     pub fn protection<C: Comm>(
         &self,
         checkpointer: &NodeCheckpointer<C>,

@@ -16,7 +16,7 @@ use crate::report::{heartbeat, output};
 /// The most bytes that a thread touches between two signs of life.
 const TOUCHED_BYTES: usize = 256 << 20;
 
-/// A wait that is longer is told.
+/// A longer wait is reported to the user.
 const SILENT_SECONDS: f64 = 2.0;
 const WAITS: &str =
     "waits for another start of the same run to end, which still holds its memory here";

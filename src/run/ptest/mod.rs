@@ -86,7 +86,7 @@ impl Phase {
     }
 
     /// Whether all columns are eliminated.
-    pub fn is_behind_columns(self) -> bool {
+    pub fn is_after_columns(self) -> bool {
         matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
     }
 }
@@ -173,7 +173,7 @@ pub struct Solution {
     pub x: Vec<f64>,
     /// Seconds from the barrier before the solution to its end, the maximum over ranks.
     pub seconds: f64,
-    /// When this rank had learnt that, in seconds since 1970.
+    /// The time at which this rank learnt `seconds`, in seconds since 1970.
     pub end_unix: f64,
     /// The time of this rank by phase.
     pub phases: Phases,

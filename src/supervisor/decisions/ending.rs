@@ -1,13 +1,13 @@
 //! How a run ends: done, declined, stopped or given up.
 
-use super::{Action, Machine, Phase, Then};
+use super::{Action, Decisions, Phase, Then};
 use crate::report::heartbeat::DONE;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::state::Status;
 use crate::supervisor::survey::Survey;
 use skt_terms::exit::Exit;
 
-impl Machine {
+impl Decisions {
     /// The job is done: its segments are removed from all nodes.
     pub(super) fn clean(&mut self, exit: Exit) {
         // The last start knows its own tests only.

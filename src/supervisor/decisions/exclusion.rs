@@ -1,7 +1,7 @@
 //! Trials where starts send no heartbeat and neither the agent nor the links tell why: nodes are
 //! left out in turn, replaced by spares, until a start lives.
 
-use super::Machine;
+use super::Decisions;
 use crate::supervisor::hosts::{Host, OutOfUse, Replacement};
 use skt_terms::exit::Exit;
 
@@ -61,7 +61,7 @@ impl Trials {
     }
 }
 
-impl Machine {
+impl Decisions {
     /// Takes back the nodes of a trial that sent no heartbeat, so that they are probed, too.
     pub(super) fn take_back_trial(&mut self) {
         let Some(trials) = &self.trials else { return };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{Action, Machine};
+use super::{Action, Decisions};
 use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
 use crate::supervisor::refused;
 use skt_terms::exit::Exit;
@@ -13,7 +13,7 @@ const COMMIT: &str = "commit";
 /// Steps after which no checkpoint exists: a test is done and reported, or begins.
 const NO_CHECKPOINT: [&str; 2] = ["clear", "generate"];
 
-impl Machine {
+impl Decisions {
     /// Prints lines of the job's report as they come, one start after the other. The report of the
     /// last start has all tests, also those that earlier starts have done.
     pub(super) fn report(&mut self, lines: &[String]) {

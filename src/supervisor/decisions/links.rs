@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::{Action, Inquiry, Machine};
+use super::{Action, Decisions, Inquiry};
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::addresses::Address;
 use crate::supervisor::links::{plan, verdict};
@@ -39,7 +39,7 @@ impl Known {
     }
 }
 
-impl Machine {
+impl Decisions {
     /// Has these nodes try each other; false if there is nothing to be tried.
     pub(super) fn try_links(&mut self, hosts: Vec<Host>) -> bool {
         if hosts.len() < 2 {

@@ -1,5 +1,5 @@
 //! The decisions of the supervisor, without a process, a file, a clock or a node of its
-//! own: [`Machine::on`] takes an event and its time and returns the actions to take, in
+//! own: [`Decisions::on`] takes an event and its time and returns the actions to take, in
 //! order. `super::shell` takes them and returns what follows as events.
 //!
 //! ```text
@@ -107,7 +107,7 @@ enum Then {
 /// The supervisor's decisions about one run. Times are Unix seconds by a clock that
 /// does not go back.
 #[derive(Debug)]
-pub struct Machine {
+pub struct Decisions {
     rules: Rules,
     /// What must not be forgotten.
     pub state: SupervisorState,
@@ -143,7 +143,7 @@ struct AlreadyTold {
     is_unsaved: bool,
 }
 
-impl Machine {
+impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
     pub fn new(rules: Rules, state: SupervisorState, watch: Watch) -> Self {
         Self {
@@ -373,10 +373,10 @@ impl Machine {
         }
     }
 
-    /// Replaces the nodes that are ill; `None` if spares whose answers were not waited for are
-    /// needed after all, as links were found to be dead meanwhile: they are asked again. Before
-    /// the first start those whose links alone seem to be dead are tried all the same if there
-    /// are too few spares.
+    /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
+    /// and the others were not waited for: they are needed now, as links were found to be dead
+    /// meanwhile, and are asked again. If all spares are too few, nodes that compute wrong numbers
+    /// stay, and before the first start also nodes whose links alone seem to be dead.
     fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
         let mut pool = self.state.pool.clone();
         let mut replaced = pool.replace(|name| self.health_of(name));

@@ -1,6 +1,6 @@
 //! Watches a running launcher: kills it when it hangs, and ends it when the user wants to stop.
 
-use super::{Action, Machine};
+use super::{Action, Decisions};
 use crate::report::heartbeat::DONE;
 use crate::supervisor::hosts::{Health, Host};
 use crate::supervisor::probe::{Answer, Purpose};
@@ -46,7 +46,7 @@ fn stopped(survey: &Survey) -> Option<String> {
         .then(|| format!("{stopped} of {ranks} ranks are stopped by a signal, one on {name}"))
 }
 
-impl Machine {
+impl Decisions {
     /// Kills a launcher that hangs, probes for lost nodes, and passes on the user's request to
     /// stop.
     pub(super) fn watch_job(&mut self, now_unix: f64, stops: usize) {

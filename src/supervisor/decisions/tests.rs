@@ -112,9 +112,9 @@ fn shown(action: &Action) -> String {
     }
 }
 
-/// A machine and its time, with a state folder.
+/// The decisions and their time, with a state folder.
 struct Play {
-    machine: Machine,
+    decisions: Decisions,
     now: f64,
     is_full: bool,
     asked: Option<Inquiry>,
@@ -122,15 +122,15 @@ struct Play {
 
 impl Play {
     fn new(rules: Rules, state: SupervisorState) -> Self {
-        let machine = Machine::new(rules, state, Watch::new(Floors::from_columns(30.0)));
-        Self { machine, now: 1000.0, is_full: false, asked: None }
+        let decisions = Decisions::new(rules, state, Watch::new(Floors::from_columns(30.0)));
+        Self { decisions, now: 1000.0, is_full: false, asked: None }
     }
 
     /// Feeds an event and returns the actions that follow, each as a line. Events and the state are
     /// written, unless the folder is full.
     fn on(&mut self, event: Event) -> Vec<String> {
         let mut lines = Vec::new();
-        for action in self.machine.on(self.now, event) {
+        for action in self.decisions.on(self.now, event) {
             lines.push(shown(&action));
             match (action, self.is_full) {
                 (Action::Say(..) | Action::Save, true) => {
@@ -193,7 +193,7 @@ impl Play {
             self.now += 0.01;
         }
         assert_eq!(self.tick_after(0.0), [format!("launch {on}")]);
-        let launcher = self.machine.state.supervisor.clone();
+        let launcher = self.decisions.state.supervisor.clone();
         assert_eq!(self.on(Event::Launched(launcher)), ["Save"]);
     }
 
@@ -265,7 +265,7 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
     play.ended("killed");
     play.answers_but(&["n2"]);
     play.tick_after(0.0);
-    let launcher = play.machine.state.supervisor.clone();
+    let launcher = play.decisions.state.supervisor.clone();
     play.on(Event::Launched(launcher));
     play.on(refuses());
     let lines = play.ended("the launcher ended with code 1").join("|");
@@ -310,7 +310,7 @@ fn a_lost_node_is_replaced_in_place() {
         play.on(beat("factor", 512, None)),
         ["computing: computing again at column 512, 1.50 s after detection"]
     );
-    let failure = &play.machine.state.failures[0];
+    let failure = &play.decisions.state.failures[0];
     assert!(failure.node_lost && failure.resumed_column == Some(512), "{failure:?}");
     let seconds = failure.timeline();
     assert_eq!((seconds.replacement_seconds, seconds.restart_seconds), (Some(0.0), Some(1.0)));
@@ -449,7 +449,7 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
             "end 75",
         ]
     );
-    let state = play.machine.state;
+    let state = play.decisions.state;
     assert_eq!((state.status, state.exit), (Status::GaveUp, Some(75)));
     let mut next = Play::new(rules(), state);
     next.on(Event::Begin);
@@ -463,13 +463,13 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
-    let mut next = Play::new(Rules { readmit: true, ..rules() }, play.machine.state.clone());
+    let mut next = Play::new(Rules { readmit: true, ..rules() }, play.decisions.state.clone());
     assert_eq!(next.on(Event::Begin), ["readmit: in again as spares: n2", "FindJob"]);
     let lines = next.on(Event::NoJob { swept: 2 });
     assert_eq!(lines[0], "ended: 2 process(es) that an earlier supervisor had started");
     assert_eq!(lines[2], "ask start n1 s1 n3 + n2, 1 may be silent");
     // Without `readmit`, n2 stays out although it is well.
-    let mut next = Play::new(rules(), play.machine.state);
+    let mut next = Play::new(rules(), play.decisions.state);
     next.on(Event::Begin);
     assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + , 1 may be silent");
 }
@@ -516,12 +516,12 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
     let lines = play.on(charging("n1", 1, 1));
     let stays = "warning: warning: n1 stays, though suspect: no spare node is left";
     assert_eq!(lines[1], stays);
-    let charged = &play.machine.state.charged;
+    let charged = &play.decisions.state.charged;
     assert_eq!((charged["n1"].checks, charged["n2"].rows, charged["n2"].checks), (2, 4, 2));
     // In again, it begins anew.
-    let mut next = Play::new(Rules { readmit: true, ..wanted.clone() }, play.machine.state);
+    let mut next = Play::new(Rules { readmit: true, ..wanted.clone() }, play.decisions.state);
     next.on(Event::Begin);
-    assert!(!next.machine.state.charged.contains_key("n2"));
+    assert!(!next.decisions.state.charged.contains_key("n2"));
 
     let mut play = Play::computing(Rules { losable: vec![true, false, true], ..wanted }, &["s1"]);
     let lines = play.on(charging("n2", 2, 2));
@@ -570,7 +570,7 @@ fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
     assert_eq!(lines[1], "ask start n1 n2 n3 + s1, 1 may be silent");
     assert_eq!(play.answers_but(&[]), [""; 0]);
     play.launches(0.0, "n1 n2 n3 --resume never");
-    assert!(!play.machine.state.is_refused && !play.machine.state.has_checkpoint);
+    assert!(!play.decisions.state.is_refused && !play.decisions.state.has_checkpoint);
 }
 
 /// Where the flags of the run say how it begins, nothing is added to them.
@@ -610,8 +610,8 @@ fn a_run_is_stopped_in_order_and_resumed() {
     let stopped = play.answers_but(&[]);
     assert_eq!(stopped[0], "stopped: stopped; start the same command again to resume");
     assert_eq!(stopped[1..], end);
-    assert_eq!(play.machine.state.failures, []);
-    let mut next = Play::new(rules(), play.machine.state);
+    assert_eq!(play.decisions.state.failures, []);
+    let mut next = Play::new(rules(), play.decisions.state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
     next.answers_but(&[]);
@@ -668,7 +668,7 @@ fn a_job_that_cannot_start_is_given_up() {
         next.on(Event::Begin);
         next.on(Event::NoJob { swept: 0 })
     };
-    let given_up = play.machine.state;
+    let given_up = play.decisions.state;
     let mut killed = given_up.clone();
     killed.status = Status::Running;
     assert_eq!(asked_again(killed).last().unwrap(), "end 2");
@@ -752,7 +752,7 @@ fn a_lost_state_folder_stops_no_job_that_runs() {
     assert_eq!(play.answers_but(&["n2"]).len(), 1, "told once");
     assert_eq!(play.tick_after(0.0), ["launch n1 s1 n3 --resume require"]);
     play.is_full = false;
-    let launcher = play.machine.state.supervisor.clone();
+    let launcher = play.decisions.state.supervisor.clone();
     let lines = play.on(Event::Launched(launcher));
     assert_eq!(lines, ["Save", "saved: the state is saved again"]);
 }
@@ -784,7 +784,7 @@ fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
     assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
     // A supervisor that would continue a run is refused, too.
     let mut play = Play::new(rules(), state(&[]));
-    play.machine.state.start = 3;
+    play.decisions.state.start = 3;
     play.is_full = true;
     play.on(Event::Begin);
     assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
@@ -798,18 +798,18 @@ fn a_job_that_declines_its_input_is_given_up_at_once() {
                data of earlier starts is kept";
     let lines = play.ended("the launcher ended with code 2");
     assert_eq!(lines, [why, "Save", "Tidy", "Save", "Account", "end 2"]);
-    assert_eq!(play.machine.state.status, Status::Finished, "other options may be given");
+    assert_eq!(play.decisions.state.status, Status::Finished, "other options may be given");
     let mut play = Play::computing(rules(), &[]);
     play.on(beat("start", 0, Some(2)));
     assert_eq!(play.ended("").len(), 4);
-    assert_eq!(play.machine.state.status, Status::GaveUp);
+    assert_eq!(play.decisions.state.status, Status::GaveUp);
 }
 
 #[test]
 fn the_job_of_an_earlier_supervisor_goes_on_or_has_ended() {
     let found = |runs| {
         let first = Play::computing(rules(), &[]);
-        let mut play = Play::new(rules(), first.machine.state);
+        let mut play = Play::new(rules(), first.decisions.state);
         assert_eq!(play.on(Event::Begin), ["FindJob"]);
         (play.on(Event::Found { runs }), play)
     };
@@ -901,16 +901,16 @@ fn warnings_and_what_was_left_are_told_once() {
     let told = ["ended: 3 rank(s) of the last start were left", "warning: warning: n1, n2: swap"];
     assert_eq!(play.on(Event::Answers(copy())), told);
     play.launches(0.0, "n1 n2 n3");
-    assert!(play.machine.has_told("warning: n1.cluster: swap\n"));
-    assert!(!play.machine.has_told("warning: n1: no swap, but quota\n"));
-    assert!(!play.machine.has_told("error: n1: swap\n"));
+    assert!(play.decisions.has_told("warning: n1.cluster: swap\n"));
+    assert!(!play.decisions.has_told("warning: n1: no swap, but quota\n"));
+    assert!(!play.decisions.has_told("error: n1: swap\n"));
     play.ended("the launcher ended with code 1");
     assert_eq!(play.on(Event::Answers(copy()))[..1], told[..1]);
 }
 
 /// A cluster that a script of numbers drives, and checks that hold whatever happens.
 struct World {
-    machine: Machine,
+    decisions: Decisions,
     now: f64,
     stops: usize,
     is_full: bool,
@@ -955,7 +955,7 @@ impl World {
         }
         let starts = usize::from(is_second);
         let mut world = World {
-            machine: Machine::new(rules, state, Watch::new(Floors::from_columns(30.0))),
+            decisions: Decisions::new(rules, state, Watch::new(Floors::from_columns(30.0))),
             now: 1000.0,
             stops: 0,
             is_full: false,
@@ -976,7 +976,7 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         let is_unread = matches!(event, Event::Unread(_));
-        let actions = self.machine.on(self.now, event);
+        let actions = self.decisions.on(self.now, event);
         let is_end = |action: &Action| matches!(action, Action::End(_));
         let end = actions.iter().position(is_end);
         assert!(end.is_none_or(|end| end + 1 == actions.len()), "{actions:?}");
@@ -1024,7 +1024,7 @@ impl World {
                 assert_eq!(self.stops, 0, "the user wants it to stop");
                 self.starts += 1;
                 self.is_terminated = false;
-                let most = 1 + self.machine.rules.restarts_max + self.overs;
+                let most = 1 + self.decisions.rules.restarts_max + self.overs;
                 assert!(self.starts <= most, "{} starts", self.starts);
                 self.is_fresh = start.resume == Some("never");
                 self.pending = Pending::Start;
@@ -1043,7 +1043,7 @@ impl World {
                 self.has_account = true;
             }
             Action::End(end) => {
-                let state = &self.machine.state;
+                let state = &self.decisions.state;
                 assert!(end.is_err() || (state.status != Status::Running && self.has_account));
                 assert!(end.is_err() || (state.exit.is_some() && state.launcher.is_none()));
                 assert!(self.launcher == Launcher::None || self.launcher == Launcher::Killed);
@@ -1059,7 +1059,7 @@ impl World {
         }
         self.now += f64::from(how) / 8.0;
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Job if self.machine.state.launcher.is_some() => {
+            Pending::Job if self.decisions.state.launcher.is_some() => {
                 self.launcher = Launcher::Runs;
                 self.feed(Event::Found { runs: how.is_multiple_of(2) });
             }
@@ -1072,7 +1072,7 @@ impl World {
             Pending::Start if what == 255 => self.feed(Event::Unstarted(full_disk().into())),
             Pending::Start => {
                 self.launcher = Launcher::Runs;
-                let launcher = self.machine.state.supervisor.clone();
+                let launcher = self.decisions.state.supervisor.clone();
                 self.feed(Event::Launched(launcher));
             }
             Pending::Nothing if self.launcher == Launcher::None => self.tick(what == 255),
@@ -1166,7 +1166,7 @@ impl World {
             }
             self.now += 60.0;
         }
-        panic!("no end in {:?}", self.machine);
+        panic!("no end in {:?}", self.decisions);
     }
 }
 
@@ -1267,7 +1267,7 @@ fn a_spare_whose_link_is_dead_takes_no_place() {
     play.ended("the launcher ended with code 205");
     let lines = play.links_dead(&["n2", "s1"]);
     assert!(said(&lines, "replaced: n2").ends_with("s2 takes its place"), "{lines:?}");
-    assert_eq!(play.machine.state.pool.out[0].host.name, "s1");
+    assert_eq!(play.decisions.state.pool.out[0].host.name, "s1");
 }
 
 #[test]
@@ -1311,8 +1311,8 @@ fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
     play.now += 1.0;
     let lines = play.on(beat("start", 0, None));
     assert_eq!(lines[0], "excluded: the job starts without n3, which stays out");
-    assert_eq!(names(&play.machine.state.pool.active), "n1 n2 s1");
-    assert_eq!(play.machine.state.pool.out[0].host.name, "n3");
+    assert_eq!(names(&play.decisions.state.pool.active), "n1 n2 s1");
+    assert_eq!(play.decisions.state.pool.out[0].host.name, "n3");
 }
 
 #[test]
@@ -1324,7 +1324,7 @@ fn what_no_trial_helps_is_given_up() {
         play.ended("the launcher was killed by signal 9");
         play.answers_but(&[]);
         assert!(play.tick_after(0.0)[0].starts_with("launch "));
-        let launcher = play.machine.state.supervisor.clone();
+        let launcher = play.decisions.state.supervisor.clone();
         play.on(Event::Launched(launcher));
     }
     play.now += 1000.0;

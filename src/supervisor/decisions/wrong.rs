@@ -6,14 +6,14 @@
 //! takes its place, and the checksums rebuild what its ranks had. A job that ends by itself, as it
 //! cannot mend a number, is left to say so; the spare takes the place before it goes back to images.
 
-use super::Machine;
+use super::Decisions;
 use crate::report::heartbeat::Charge;
 use crate::supervisor::hosts::Health;
 
 /// Checks that have named a node when it is suspect.
 const SUSPECT_CHECKS: u64 = 2;
 
-impl Machine {
+impl Decisions {
     /// Records what `charges`, of a new heartbeat, say beyond the heartbeat before.
     pub(super) fn charge(&mut self, charges: &[Charge]) {
         let last = self.state.last_beat.as_ref();

@@ -36,7 +36,7 @@ use offer::{
 };
 pub(super) use plan::ranks;
 pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
-use resume::{resume, this_attempt};
+use resume::{resume, this_start};
 
 use super::group;
 use super::level::Source;
@@ -85,10 +85,11 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
 }
 
-/// The plan if there are levels: resumes from memory if that suffices, else from images. A start
-/// that has found images rotten has new segments, with nothing in them, by then. If a level is
-/// `given_up`, nobody knows that it has no image unless the application does, so no start begins
-/// from the beginning.
+/// The plan if there are levels: resumes from memory if that suffices, else from images. If this
+/// start has already found images to be rotten, memory has nothing to resume from, as the start has
+/// replaced all segments by new ones. If a level is `given_up`, it may have images that cannot be
+/// seen, so the run does not start from the beginning unless the application knows that there are
+/// none.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
@@ -152,21 +153,21 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
 /// The plan to begin or resume a run that has not ended, from memory.
 fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
     let base = lineage(offers);
-    let attempt = this_attempt(offers, rules);
+    let start = this_start(offers, rules);
     let current = match rules.resume {
         Resume::Never => BTreeMap::new(),
         _ => current_segments(offers, base),
     };
     let epoch = current.values().map(|content| content.record.committed()).max().unwrap_or(0);
     if epoch == 0 {
-        if rules.bears.is_some() {
+        if rules.may_lose.is_some() {
             let lost = (0..rules.ranks(offers.len())).filter(|rank| !current.contains_key(rank));
-            return Err(Refusal::NotBorne { lost: lost.collect() });
+            return Err(Refusal::CannotContinue { lost: lost.collect() });
         }
         if rules.resume == Resume::Require {
             return Err(Refusal::NothingFound);
         }
-        return fresh(offers, rules, attempt);
+        return fresh(offers, rules, start);
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
@@ -204,7 +205,7 @@ fn name_torn(
 }
 
 /// The plan to start from the beginning, with new segments.
-fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<OpeningPlan, Refusal> {
+fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     let Rules { members, parities, allow_shared_domains, .. } = *rules;
     let own: Vec<usize> = (0..offers.len()).collect();
@@ -228,7 +229,7 @@ fn fresh(offers: &[Offer], rules: &Rules, attempt: StartId) -> Result<OpeningPla
     let is_missed = current_segments(offers, base).len() < offers.len();
     Ok(OpeningPlan {
         left: left(offers, base, is_missed),
-        attempt,
+        start,
         epoch: 0,
         holder: None,
         state: Vec::new(),

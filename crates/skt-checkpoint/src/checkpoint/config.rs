@@ -34,11 +34,12 @@ pub struct Config {
     /// process keeps its rank, and lost ranks have no process. The sets of ranks partition the run;
     /// the application survives the loss of ranks of one set. `None`: there is a process for each
     /// rank.
-    pub bears: Option<Vec<Vec<usize>>>,
+    pub may_lose: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; `None`: what [`Link::measure`](super::link::Link::measure)
-    /// finds best. The parities do not depend on it.
+    /// Bytes of a message when encoding; `None`: what
+    /// [`MessageCost::measure`](super::message_cost::MessageCost::measure) finds best. The parities
+    /// do not depend on it.
     pub message_bytes: Option<usize>,
     /// Whether members of a group may share a failure domain.
     pub allow_shared_domains: bool,
@@ -107,7 +108,7 @@ impl Config {
             parities: 1,
             groups: None,
             rank_in_run: None,
-            bears: None,
+            may_lose: None,
             encoder: Encoder::Auto,
             message_bytes: None,
             allow_shared_domains: false,
@@ -137,7 +138,7 @@ impl Config {
 
     /// Ranks of the run, in a job of `processes`.
     pub(super) fn ranks(&self, processes: usize) -> usize {
-        agree::ranks(self.bears.as_deref(), processes)
+        agree::ranks(self.may_lose.as_deref(), processes)
     }
 
     /// The parameters of a run of `ranks`. Those of the application have a name each if it gives

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::codec::Codec;
 use super::config::Config;
-use super::encode::{Band, CellPosition, Encoder, Scratch};
+use super::encode::{CellPosition, Encoder, RegionView, Scratch};
 use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
 use super::header::SegmentId;
 use super::hook::{Step, StepName};
 use super::layout::Active;
-use super::link::Link;
 use super::memory::Memory;
+use super::message_cost::MessageCost;
 use super::methods::Method;
 use super::segment::{DamagedCell, OwnSegment};
 use crate::comm::Comm;
@@ -117,12 +117,12 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             return Ok(());
         }
         let (me, ranks) = (self.group.rank(), segment.members().to_vec());
-        let mut attempts = vec![0; ranks.len()];
-        attempts[me] = segment.id().attempt;
-        all_reduce(&self.group, &mut attempts, u64::max)?;
+        let mut starts = vec![0; ranks.len()];
+        starts[me] = segment.id().start;
+        all_reduce(&self.group, &mut starts, u64::max)?;
         let mut peers = Vec::with_capacity(ranks.len());
-        for (member, (&rank, &attempt)) in ranks.iter().zip(&attempts).enumerate() {
-            let id = SegmentId { rank, attempt };
+        for (member, (&rank, &start)) in ranks.iter().zip(&starts).enumerate() {
+            let id = SegmentId { rank, start };
             let peer = if member == me { None } else { segment.peer(id)? };
             peers.push(peer);
         }
@@ -137,7 +137,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             if is_new {
                 segment.remove()?;
             }
-            // The first to report it ends the job: all must have removed their segments by then.
+            // The first rank to report this error ends the job, so all must have removed their
+            // segments before.
             job.barrier()?;
             return Err(CheckpointError::NotDirect);
         }
@@ -157,15 +158,15 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         }
         if self.encoder == Encoder::Direct {
             for region in 0..segment.layout().regions.len() {
-                self.band(segment, region).prepare_direct();
+                self.view(segment, region).prepare_direct();
             }
         } else if config.message_bytes.is_none() {
-            let link = Link::measure(&self.group, &self.code)?;
+            let cost = MessageCost::measure(&self.group, &self.code)?;
             // The bytes that pass through the pipeline before it runs empty: a band's parity.
             let bands = segment.layout().regions.iter().map(|parts| parts.stripes);
             let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
             let bytes = parity.max().unwrap_or_default();
-            self.message_bytes = link.message_bytes(bytes, self.group.size());
+            self.message_bytes = cost.message_bytes(bytes, self.group.size());
         }
         Ok(())
     }
@@ -217,7 +218,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         for region in 0..segment.layout().regions.len() {
             for band in 0..segment.layout().regions[region].stripes.bands() {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
-                written += self.band(segment, region).rebuild(lost, settled, band, step)?;
+                written += self.view(segment, region).rebuild(lost, settled, band, step)?;
             }
         }
         Ok(written)
@@ -270,16 +271,20 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             segment.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();
-            self.band(segment, place.region).rebuild_cell(&gone, settled, place, step)?;
+            self.view(segment, place.region).rebuild_cell(&gone, settled, place, step)?;
             mended += usize::from(members.contains(&self.group.rank()));
         }
         Ok(mended)
     }
 
     /// This member's view of a region.
-    fn band<'a>(&'a mut self, segment: &'a mut OwnSegment<M>, region: usize) -> Band<'a, C, M> {
+    fn view<'a>(
+        &'a mut self,
+        segment: &'a mut OwnSegment<M>,
+        region: usize,
+    ) -> RegionView<'a, C, M> {
         let (vault, parts) = segment.encoded_region(region);
-        Band {
+        RegionView {
             comm: &self.group,
             code: &self.code,
             vault,

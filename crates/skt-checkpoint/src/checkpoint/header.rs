@@ -26,7 +26,8 @@ pub struct SegmentId {
     /// The logical rank whose data it holds.
     pub rank: usize,
     /// The start of the job that made it.
-    pub attempt: u64,
+    #[serde(rename = "attempt")]
+    pub start: u64,
 }
 
 /// What a segment is, for good. It is stored at the start of a segment in every format, so that a
@@ -144,8 +145,9 @@ impl HeaderLayout {
     /// Reads the record in force; `None` when there is none, or when the one in force may be
     /// damaged.
     ///
-    /// The copies of a slot are written one after the other. Whenever a death interrupts this, the
-    /// slot has a whole copy or, the first time, a blank one.
+    /// A process writes the two copies of a slot one after the other. If it dies meanwhile, the
+    /// slot still has a whole copy or, if it was written for the first time, a blank one. A slot
+    /// with neither is damaged, and its record may be the one in force.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {
         let mut newest: Option<Record> = None;
         let mut unread = 0;
@@ -164,7 +166,8 @@ impl HeaderLayout {
                 Some(_) => newest = newest.max(whole),
             }
         }
-        // From the second record on both slots have been written.
+        // Slots are written in turn: if the newest record is the second or a later one, both have a
+        // record.
         newest.filter(|r| r.sequence() == 1 || (r.sequence() > 1 && unread == 0))
     }
 }
@@ -207,8 +210,8 @@ mod tests {
         }
     }
 
-    /// All headers that a death during the write of `record` can leave, with whether the first copy
-    /// is whole by then.
+    /// All headers that a death during the write of `record` can leave, each with whether the first
+    /// copy is whole.
     fn torn(layout: &HeaderLayout, header: &[u8], record: &Record) -> Vec<(Vec<u8>, bool)> {
         let bytes = layout.encode_record(record);
         let mut torn = header.to_vec();
@@ -268,7 +271,7 @@ mod tests {
                     assert_eq!(layout.decode_record(&flipped), Some(record(sequence)));
                 }
             }
-            // With both copies damaged nothing is left to go by.
+            // With both copies damaged there is no record to trust.
             let mut lost = header.clone();
             for copy in layout.slot(sequence) {
                 lost[copy.start + end / 2] ^= 4;

@@ -10,7 +10,7 @@ use crate::comm::Result;
 
 macro_rules! step_names {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A kind of step, in the order in which a run comes to them.
+        /// A kind of step. The kinds are in the order in which a run does the steps.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum StepName {
             $($(#[$doc])* $name,)*

@@ -159,7 +159,8 @@ impl Stripes {
         first.min(self.shape.rows)..(first + self.band_rows()).min(self.shape.rows)
     }
 
-    /// Rows of each parity of a band: as many as its first block has, the highest.
+    /// Rows of each parity of a band: as many as the first block of the band has, which is the
+    /// highest.
     pub fn parity_height(&self, band: usize) -> usize {
         self.block(band, 0).len()
     }

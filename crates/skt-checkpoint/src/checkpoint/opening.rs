@@ -35,7 +35,7 @@ pub struct FoundRun {
     /// Epoch to resume from; 0 for the beginning.
     pub epoch: u64,
     /// Number of this start within the run.
-    pub attempt: u64,
+    pub start: u64,
     /// Ranks whose data must be rebuilt.
     pub lost: Vec<usize>,
     /// Segments that were found and cannot be used: stale, torn, or surplus.
@@ -61,7 +61,7 @@ impl FoundRun {
     pub(super) fn of(plan: &OpeningPlan) -> Self {
         Self {
             epoch: plan.epoch,
-            attempt: plan.attempt.number,
+            start: plan.start.number,
             lost: plan.lost.clone(),
             unusable: plan.unusable,
             ranks: plan.ranks.clone(),
@@ -115,16 +115,16 @@ impl<L> Earlier<L> {
 /// The segments on a node that a process looks at.
 #[derive(Clone, Copy)]
 enum Looked {
-    /// Those of all ranks.
+    /// The segments of all ranks.
     All,
-    /// That of this rank alone, if the process has one: segments of lost ranks that no process will
-    /// take over are ignored.
+    /// Only the segment of this rank, if the process has a rank. Segments of lost ranks that no
+    /// process will take over are ignored.
     Own(Option<usize>),
 }
 
 impl<M: Memory> Opening<M> {
-    /// Takes hold of the run, looks around, and returns what all processes have decided.
-    /// Collective.
+    /// Takes hold of the run on this node, finds its segments and images, and returns what all
+    /// processes have decided. Collective.
     pub fn agree<C: Comm>(
         comm: &C,
         memory: M,
@@ -156,10 +156,10 @@ impl<M: Memory> Opening<M> {
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
-            let is_short = config.bears.is_some();
+            let is_short = config.may_lose.is_some();
             let looked = if is_short { Looked::Own(config.rank_in_run) } else { Looked::All };
-            this.look_around(looked)?;
-            this.look_at_images(comm, config.bears.is_some());
+            this.find_segments(looked)?;
+            this.look_at_images(comm, config.may_lose.is_some());
         }
         let (offer, rules) = (this.offer(config, held), this.rules(config));
         let mut decision = decide_on_all(comm, &offer, &rules)?;
@@ -194,14 +194,14 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// What else the decision depends on.
+    /// What the decision depends on besides the offers.
     fn rules(&self, config: &Config) -> Rules {
         Rules {
             method: config.method,
             members: config.members,
             parities: config.parities,
             groups: config.groups.clone(),
-            bears: config.bears.clone(),
+            may_lose: config.may_lose.clone(),
             allow_shared_domains: config.allow_shared_domains,
             resume: config.resume,
             nothing_hidden: config.nothing_hidden,
@@ -279,7 +279,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// Finds the segments on this node.
-    fn look_around(&mut self, looked: Looked) -> Result<()> {
+    fn find_segments(&mut self, looked: Looked) -> Result<()> {
         let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
             what: "listing the segments of this node".into(),
             source,

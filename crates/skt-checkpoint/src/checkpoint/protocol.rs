@@ -56,7 +56,7 @@ pub enum Opened<C: Comm, M: Memory> {
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Finds the run's segments and images, agrees with all processes on the rank of each and on
     /// the epoch to resume from, and creates the segments that are missing. Collective over `comm`,
-    /// which has one process per rank, or fewer (see [`Config::bears`]).
+    /// which has one process per rank, or fewer (see [`Config::may_lose`]).
     ///
     /// [`Checkpointer::rank`] is the rank of this process in the run, which need not be its rank in
     /// `comm`. Call [`Checkpointer::recover`] next.

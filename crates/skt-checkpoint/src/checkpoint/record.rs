@@ -120,8 +120,8 @@ pub struct Record {
     state: Vec<u8>,
 }
 
-/// What a record's bytes begin with, in a segment: words in little-endian order. The state follows,
-/// and a checksum of all.
+/// The words with which the bytes of a record begin in a segment, in little-endian order. The state
+/// follows, then a checksum of all.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Words {
@@ -132,8 +132,9 @@ struct Words {
     updating: u64,
     flags: u64,
     state_bytes: u64,
-    /// Blank after the last start, as is `left`.
+    /// The starts of `Record::joined`; blank after the last one.
     joined: [StartId; JOINED_MAX],
+    /// The starts of `Record::left`; blank after the last one.
     left: [StartId; LEFT_MAX],
 }
 
@@ -311,18 +312,20 @@ impl Record {
     /// the newest commit of the job, and no rank is two commits behind it.
     pub fn holds(&self, method: Method, epoch: u64) -> Holds {
         let is_whole = match method {
-            // From (B, C) when stamped, else from (A, D): they are complete since the barrier
-            // before the first commit, and unchanged until the stamp.
+            // The epoch is in (B, C) once it is stamped, before that in (A, D), which are complete
+            // since the barrier before the first commit, and do not change until the stamp.
             Method::SelfCheckpoint => {
                 assert!(self.commit == self.stamp || self.commit == self.stamp + 1);
                 self.stamp == epoch || self.stamp + 1 == epoch
             }
             // The other copy is complete since the barrier before the first commit.
             Method::Double => self.commit == epoch || self.commit + 1 == epoch,
-            // Whatever its state, the application can bring it to that of all others.
+            // Whatever state the segment is in, the application can bring it to the state of all
+            // others.
             Method::Abft => self.commit == epoch || self.commit + 1 == epoch,
-            // Complete at `epoch` when some rank has seen the end of the update; half written when
-            // none has.
+            // A copy that is being updated to `epoch` is complete: a restart chooses an epoch only
+            // if some rank has committed it, and all ranks complete their copies before. A copy
+            // that is being updated to a later epoch may be half written.
             Method::Single => {
                 (self.stamp == epoch && self.updating == 0)
                     || (self.stamp + 1 == epoch && self.updating == epoch)

@@ -86,7 +86,7 @@ pub enum Refusal {
         "ranks {lost:?} are lost, and the others cannot go on without them: the same command, on all \
          ranks, goes on where the run was, or begins where it had not begun"
     )]
-    NotBorne {
+    CannotContinue {
         /// The ranks of the run that no process has.
         lost: Vec<usize>,
     },

@@ -102,12 +102,12 @@ pub(super) struct UnderWay<C: Comm> {
     /// The corner of each region outside of which everything is final.
     pub ready: Vec<Active>,
     /// The running encoding (method `self`); the other methods do all in `complete`.
-    pub schedule: Option<Schedule<C>>,
+    pub schedule: Option<EncodingSchedule<C>>,
     pub stats: Stats,
 }
 
 /// The order of an epoch's encoding, and its progress on this member.
-pub(super) struct Schedule<C: Comm> {
+pub(super) struct EncodingSchedule<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
     /// The first units, this many, are encoded or their rounds have begun.
@@ -129,12 +129,13 @@ pub(super) struct Tokens<C: Comm> {
     /// Units that the others have been told are ready here.
     pub told: usize,
     pub sent: Vec<C::Send>,
-    /// By member: the units that are ready there, and the pending receive of its next token. The
-    /// entry of this member says all, since no member keeps parities of its own blocks.
+    /// By member: the number of units that are ready there, and the pending receive of its next
+    /// token. The entry of this member counts all units as ready, since this member does not encode
+    /// its own blocks.
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }
 
-impl<C: Comm> Schedule<C> {
+impl<C: Comm> EncodingSchedule<C> {
     /// Marks the units outside of these corners, one per region, as final here. Units that are
     /// ready stay so.
     pub fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {

@@ -70,7 +70,7 @@ impl<M: Memory> OwnSegment<M> {
     ) -> Result<Self> {
         let (rank, method) = (plan.ranks[process], config.method);
         let (group, members) = plan.group_of(rank);
-        let id = plan.attach[process].unwrap_or(SegmentId { rank, attempt: plan.attempt.number });
+        let id = plan.attach[process].unwrap_or(SegmentId { rank, start: plan.start.number });
         let backing = opening.backing(method, taken, id, layout.bytes, plan.epoch)?;
         let Opening { memory, header, hook, lock, fingerprint, parameters, .. } = opening;
         let vault = Vault::new(backing, hook, config.chunk_bytes);
@@ -101,27 +101,27 @@ impl<M: Memory> OwnSegment<M> {
         })
     }
 
-    /// Its rank in the run.
+    /// The rank in the run whose data the segment holds.
     pub fn rank(&self) -> usize {
         self.identity.rank
     }
 
-    /// The ranks of its group, by position in it.
+    /// The ranks of the segment's group, by position in the group.
     pub fn members(&self) -> &[usize] {
         &self.identity.members
     }
 
-    /// Its name.
+    /// The name of the segment.
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// The offsets within its header.
+    /// The offsets within the segment's header.
     pub fn header(&self) -> &HeaderLayout {
         &self.header
     }
 
-    /// The offsets of its parts.
+    /// The offsets of the segment's parts.
     pub fn layout(&self) -> &SegmentLayout {
         &self.layout
     }
@@ -137,7 +137,7 @@ impl<M: Memory> OwnSegment<M> {
         removed.map_err(memory_error("removing", self.id))
     }
 
-    /// Gives back what it was made of.
+    /// Returns the parts that the segment was made of.
     pub fn into_parts(self) -> SegmentParts<M> {
         let (held, hook) = self.vault.into_parts();
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
@@ -178,7 +178,7 @@ impl<M: Memory> OwnSegment<M> {
         self.last_active = active;
     }
 
-    /// The record as this rank has it; a change of it is in force once it is written.
+    /// The record as this rank has it. A change is in force once it is written.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -237,14 +237,14 @@ impl<M: Memory> OwnSegment<M> {
             let header = self.vault.bytes(0..self.header.bytes());
             self.record = self.header.decode_record(header).expect("as it was offered");
         }
-        self.record.join(plan.attempt, &plan.left);
+        self.record.join(plan.start, &plan.left);
         if plan.has_rotten_images {
             // A segment that replaces a lost one must record it, too.
             self.record.note_rotten_images();
         }
         self.write_record(step)?;
         if is_new {
-            // Last: a segment without an identity belongs to nobody.
+            // The identity is written last: a segment without one belongs to nobody.
             let bytes = self.header.encode_identity(&self.identity);
             self.vault.store(0, &bytes, step)?;
             self.vault.order();
@@ -252,14 +252,14 @@ impl<M: Memory> OwnSegment<M> {
         Ok(())
     }
 
-    /// All have joined: from here on segments follow this start's decision, and a segment that has
-    /// not joined is stale.
+    /// Follows the decision of this start, which all segments have joined. From here on a segment
+    /// that has not joined it is stale.
     pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
-        let (method, OpeningPlan { attempt, epoch, state, load, .. }) = (self.method, plan);
+        let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
         // record that (A, D) counts.
-        self.record.confirm(*attempt, method, *epoch, state);
+        self.record.confirm(*start, method, *epoch, state);
         if method == Method::Abft && load.is_none() && self.record.is_hollow() {
             // The application knows which of its data is valid.
             self.record.rebuilt(*epoch, state);
@@ -282,7 +282,7 @@ impl<M: Memory> OwnSegment<M> {
         Ok(())
     }
 
-    /// Stamps the epoch, which B and D hold: from here on D is C.
+    /// Stamps the epoch, which B and D hold. From here on this set of parities is called C.
     pub fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
@@ -321,7 +321,8 @@ impl<M: Memory> OwnSegment<M> {
         self.record.note_rotten_images();
     }
 
-    /// Drops that note, with the next record that is written: newer images are complete.
+    /// Drops the note of rotten images, with the next record that is written, as newer images are
+    /// complete.
     pub fn forget_rotten_images(&mut self) {
         self.record.forget_rotten_images();
     }

@@ -1,5 +1,5 @@
-//! When a checkpoint is due: by what it costs and how often failures come, and before the time of
-//! the job ends.
+//! When a checkpoint is due. This follows from its cost, from the mean time between failures, and
+//! from the end of the job's time.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ pub(super) struct Measured {
     step_seconds: f64,
 }
 
-/// What [`Measured::due`] goes by.
+/// The limits that [`Measured::due`] respects.
 pub(super) struct Limits {
     /// Mean time between failures of the whole job.
     pub mtbf_seconds: f64,

@@ -61,7 +61,7 @@ pub struct NodeMemory {
 /// The description of a rank's part, for the other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Offer {
+struct PartInfo {
     process: u64,
     descriptor: u64,
     bytes: u64,
@@ -121,19 +121,19 @@ impl NodeMemory {
     /// When a rank cannot be reached.
     pub fn new<C: Comm>(comm: &C, doubles: usize) -> Result<Option<Self>> {
         let own = Own::new(HEAD_BYTES + doubles * size_of::<f64>()).ok();
-        let nothing = Offer { process: 0, descriptor: 0, bytes: 0, token: 0 };
-        let offer = own.as_ref().map_or(nothing, |own| own.offer);
-        let offers = all_gather_bytes(comm, bytemuck::bytes_of(&offer))?;
-        let offers: Vec<Offer> =
-            offers.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+        let nothing = PartInfo { process: 0, descriptor: 0, bytes: 0, token: 0 };
+        let info = own.as_ref().map_or(nothing, |own| own.info);
+        let infos = all_gather_bytes(comm, bytemuck::bytes_of(&info))?;
+        let infos: Vec<PartInfo> =
+            infos.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
         let me = comm.rank();
         let parts = own.and_then(|own| {
             let Own { part, file, .. } = own;
             let mut mine = Some(part);
-            let parts = offers
+            let parts = infos
                 .iter()
                 .enumerate()
-                .map(|(rank, offer)| if rank == me { mine.take() } else { Part::of_other(offer) });
+                .map(|(rank, info)| if rank == me { mine.take() } else { Part::of_other(info) });
             Some((parts.collect::<Option<Vec<_>>>()?, file))
         });
         // Each rank closes its file only after all have opened it.
@@ -310,16 +310,16 @@ impl Part {
         Ok(Self { base: NonNull::new(base.cast()).expect("never mapped at 0"), bytes })
     }
 
-    /// The part that another rank offers, if this process can see it.
-    fn of_other(offer: &Offer) -> Option<Self> {
-        let bytes = usize::try_from(offer.bytes).ok().filter(|&bytes| bytes >= HEAD_BYTES)?;
-        let path = format!("/proc/{}/fd/{}", offer.process, offer.descriptor);
+    /// The part that another rank describes, if this process can see it.
+    fn of_other(info: &PartInfo) -> Option<Self> {
+        let bytes = usize::try_from(info.bytes).ok().filter(|&bytes| bytes >= HEAD_BYTES)?;
+        let path = format!("/proc/{}/fd/{}", info.process, info.descriptor);
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-        if file.metadata().ok()?.size() != offer.bytes {
+        if file.metadata().ok()?.size() != info.bytes {
             return None;
         }
         let part = Self::map(&file, bytes).ok()?;
-        if part.token().load(Ordering::Acquire) != offer.token {
+        if part.token().load(Ordering::Acquire) != info.token {
             return None;
         }
         // SAFETY: our own mapping; populating changes no byte, and if the system cannot do it,
@@ -363,7 +363,7 @@ impl Drop for Part {
 struct Own {
     part: Part,
     file: File,
-    offer: Offer,
+    info: PartInfo,
 }
 
 impl Own {
@@ -380,7 +380,7 @@ impl Own {
         part.token().store(token, Ordering::Release);
         let descriptor = file.as_raw_fd() as u64;
         let process = u64::from(std::process::id());
-        Ok(Self { part, file, offer: Offer { process, descriptor, bytes: bytes as u64, token } })
+        Ok(Self { part, file, info: PartInfo { process, descriptor, bytes: bytes as u64, token } })
     }
 }
 
@@ -480,11 +480,11 @@ mod tests {
     #[test]
     fn a_part_that_cannot_be_seen_is_not_taken() {
         let own = Own::new(HEAD_BYTES + 80).expect("memory");
-        assert!(Part::of_other(&own.offer).is_some());
-        assert!(Part::of_other(&Offer { token: own.offer.token ^ 2, ..own.offer }).is_none());
-        assert!(Part::of_other(&Offer { bytes: own.offer.bytes + 1, ..own.offer }).is_none());
-        assert!(Part::of_other(&Offer { bytes: 0, ..own.offer }).is_none());
-        assert!(Part::of_other(&Offer { descriptor: 1 << 40, ..own.offer }).is_none());
+        assert!(Part::of_other(&own.info).is_some());
+        assert!(Part::of_other(&PartInfo { token: own.info.token ^ 2, ..own.info }).is_none());
+        assert!(Part::of_other(&PartInfo { bytes: own.info.bytes + 1, ..own.info }).is_none());
+        assert!(Part::of_other(&PartInfo { bytes: 0, ..own.info }).is_none());
+        assert!(Part::of_other(&PartInfo { descriptor: 1 << 40, ..own.info }).is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::header::SegmentId;
-use skt_sim::fibers::{Conductor, Standing};
+use skt_sim::fibers::{Conductor, ProgramPoint};
 
 use super::cluster::{Book, Cluster, Node, fingerprint};
 
@@ -111,10 +111,10 @@ impl Camera {
 
 /// Observes a start, and may choose which rank continues: see [`Conductor`].
 pub trait Witness: Send + 'static {
-    fn at_step(&mut self, standings: &[Standing], camera: &mut Camera);
+    fn at_step(&mut self, points: &[ProgramPoint], camera: &mut Camera);
     fn choose(
         &mut self,
-        standings: &[Standing],
+        points: &[ProgramPoint],
         able: u64,
         current: usize,
         camera: &mut Camera,
@@ -125,8 +125,8 @@ pub trait Witness: Send + 'static {
 
 /// A witness that does nothing.
 impl Witness for () {
-    fn at_step(&mut self, _: &[Standing], _: &mut Camera) {}
-    fn choose(&mut self, _: &[Standing], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
+    fn at_step(&mut self, _: &[ProgramPoint], _: &mut Camera) {}
+    fn choose(&mut self, _: &[ProgramPoint], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
         None
     }
     fn sees(&mut self, _: usize, is_here: bool) -> bool {
@@ -142,12 +142,12 @@ pub struct Staged<W> {
 }
 
 impl<W: Witness> Conductor for Staged<W> {
-    fn at_step(&mut self, _: u64, standings: &[Standing]) {
-        self.witness.at_step(standings, &mut self.camera);
+    fn at_step(&mut self, _: u64, points: &[ProgramPoint]) {
+        self.witness.at_step(points, &mut self.camera);
     }
 
-    fn choose(&mut self, standings: &[Standing], able: u64, current: usize) -> Option<usize> {
-        self.witness.choose(standings, able, current, &mut self.camera)
+    fn choose(&mut self, points: &[ProgramPoint], able: u64, current: usize) -> Option<usize> {
+        self.witness.choose(points, able, current, &mut self.camera)
     }
 
     fn sees(&mut self, rank: usize, is_here: bool) -> bool {

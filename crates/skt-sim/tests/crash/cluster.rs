@@ -76,7 +76,7 @@ pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
     let mut hasher = XxHash3_64::new();
     for (id, words) in segments {
         hasher.write_usize(id.rank);
-        hasher.write_u64(id.attempt);
+        hasher.write_u64(id.start);
         hasher.write(bytemuck::cast_slice(words));
     }
     hasher.finish()
@@ -632,7 +632,7 @@ impl Cluster {
     }
 
     /// The state of the protocol without the contents: what each segment's header says, with
-    /// attempts numbered by age.
+    /// starts numbered by age.
     pub fn outline(&self, setup: &Setup) -> Vec<u64> {
         let header = setup.header();
         let mut found = Vec::new();
@@ -644,11 +644,11 @@ impl Cluster {
                 found.push((place, id.rank, whole, record));
             }
         }
-        let mut attempts: Vec<_> =
+        let mut starts: Vec<_> =
             found.iter().flat_map(|(.., r)| [&[r.lineage()], r.joined()].concat()).collect();
-        attempts.sort_unstable();
-        attempts.dedup();
-        let age = |attempt| attempts.binary_search(&attempt).expect("listed") as u64;
+        starts.sort_unstable();
+        starts.dedup();
+        let age = |start| starts.binary_search(&start).expect("listed") as u64;
         let low = found.iter().map(|(.., record)| record.stamped()).min().unwrap_or(0);
         // Members differ only in their numbers, so this is a set.
         let kinds: BTreeSet<[u64; 9]> = found

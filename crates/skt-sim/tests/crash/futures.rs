@@ -31,7 +31,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use skt_sim::fibers::{Kill, Linger, Standing};
+use skt_sim::fibers::{Kill, Linger, ProgramPoint};
 
 use super::camera::{Camera, Picture, Witness};
 use super::cluster::{Cluster, Disturbance, Setup, start, start_before};
@@ -47,8 +47,8 @@ pub struct Futures<'a> {
 /// The events of a start.
 #[derive(Default)]
 struct Chronicle {
-    /// The standings of all ranks when the run comes to a step, and a picture of that instant.
-    steps: Vec<(Vec<Standing>, Picture)>,
+    /// The points of all ranks when the run comes to a step, and a picture of that instant.
+    steps: Vec<(Vec<ProgramPoint>, Picture)>,
     /// The answers that each rank got when it asked whether a message has arrived.
     told: Vec<VecDeque<bool>>,
     /// A picture of its end.
@@ -56,11 +56,11 @@ struct Chronicle {
 }
 
 impl Witness for Chronicle {
-    fn at_step(&mut self, standings: &[Standing], camera: &mut Camera) {
-        self.steps.push((standings.to_vec(), camera.take()));
+    fn at_step(&mut self, points: &[ProgramPoint], camera: &mut Camera) {
+        self.steps.push((points.to_vec(), camera.take()));
     }
 
-    fn choose(&mut self, _: &[Standing], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
+    fn choose(&mut self, _: &[ProgramPoint], _: u64, _: usize, _: &mut Camera) -> Option<usize> {
         None
     }
 
@@ -79,8 +79,8 @@ struct HoldBack {
     /// The ranks that are held back, one bit each.
     held: u64,
     dead: Vec<usize>,
-    /// The standings of these ranks to stop at, in the order in which they come there.
-    places: Vec<Vec<Standing>>,
+    /// The points of these ranks to stop at, in the order in which they come there.
+    places: Vec<Vec<ProgramPoint>>,
     /// A picture of the instant at which all others are stuck, for each element of `places`.
     pictures: Vec<Picture>,
     /// The answers for each rank: those held back get the same as before, or they would act
@@ -89,11 +89,11 @@ struct HoldBack {
 }
 
 impl Witness for HoldBack {
-    fn at_step(&mut self, _: &[Standing], _: &mut Camera) {}
+    fn at_step(&mut self, _: &[ProgramPoint], _: &mut Camera) {}
 
     fn choose(
         &mut self,
-        standings: &[Standing],
+        points: &[ProgramPoint],
         able: u64,
         current: usize,
         camera: &mut Camera,
@@ -105,8 +105,8 @@ impl Witness for HoldBack {
         if others != 0 {
             return Some(others.trailing_zeros() as usize);
         }
-        let is_there = |place: &Vec<Standing>| {
-            self.dead.iter().zip(place).all(|(&rank, at)| standings[rank] == *at)
+        let is_there = |place: &Vec<ProgramPoint>| {
+            self.dead.iter().zip(place).all(|(&rank, at)| points[rank] == *at)
         };
         if self.places.get(self.pictures.len()).is_some_and(is_there) {
             self.pictures.push(camera.take());
@@ -116,10 +116,9 @@ impl Witness for HoldBack {
             return Some(able.trailing_zeros() as usize);
         };
         let mut on_the_way = self.dead.iter().zip(place);
-        let next =
-            on_the_way.find(|(rank, at)| able >> **rank & 1 == 1 && standings[**rank] < **at);
+        let next = on_the_way.find(|(rank, at)| able >> **rank & 1 == 1 && points[**rank] < **at);
         let (&rank, _) = next.unwrap_or_else(|| {
-            panic!("{:?} cannot come to {place:?}: all stand at {standings:?}", self.dead)
+            panic!("{:?} cannot come to {place:?}: all stand at {points:?}", self.dead)
         });
         Some(rank)
     }
@@ -135,7 +134,7 @@ impl Witness for HoldBack {
 
     fn at_end(&mut self, camera: &mut Camera) {
         // The ranks that are held back were the last to end.
-        let ended = |place: &Vec<Standing>| place.iter().all(|at| *at == Standing::ENDED);
+        let ended = |place: &Vec<ProgramPoint>| place.iter().all(|at| *at == ProgramPoint::ENDED);
         if self.places.get(self.pictures.len()).is_some_and(ended) {
             self.pictures.push(camera.take());
         }
@@ -179,8 +178,8 @@ impl<'a> Futures<'a> {
     /// What the death of these ranks at a step (from 0) leaves if the others stop at once. A rank
     /// that has ended does not die any more.
     pub fn stopped(&self, dead: &[usize], step: usize) -> &Picture {
-        let (standings, picture) = &self.chronicle.steps[step];
-        if dead.iter().all(|&rank| standings[rank] == Standing::ENDED) {
+        let (points, picture) = &self.chronicle.steps[step];
+        if dead.iter().all(|&rank| points[rank] == ProgramPoint::ENDED) {
             return self.chronicle.end.as_ref().expect("it has come to its end");
         }
         picture
@@ -188,10 +187,10 @@ impl<'a> Futures<'a> {
 
     /// What the death of these ranks leaves if the others continue.
     pub fn lingering(&self, dead: &[usize]) -> Lingering {
-        let mut places: Vec<Vec<Standing>> = Vec::new();
+        let mut places: Vec<Vec<ProgramPoint>> = Vec::new();
         let mut known = HashMap::new();
-        let by_step = self.chronicle.steps.iter().map(|(standings, _)| {
-            let place: Vec<Standing> = dead.iter().map(|&rank| standings[rank]).collect();
+        let by_step = self.chronicle.steps.iter().map(|(points, _)| {
+            let place: Vec<ProgramPoint> = dead.iter().map(|&rank| points[rank]).collect();
             *known.entry(place.clone()).or_insert_with(|| {
                 places.push(place);
                 places.len() - 1

@@ -9,9 +9,9 @@
 //! Several checksums also say where it is, as the ratios of its deltas are those of its weights;
 //! the row is then recomputed from the other columns.
 //!
-//! A finished column is no longer part of the sums. What was wrong in it by then is left over below
-//! the diagonal in its checksums, which are checked when their group is finished
-//! (`Run::finish_group`).
+//! A finished column is no longer part of the sums. A number that was wrong when its column was
+//! finished shows below the diagonal in the checksums, which are checked when their group is
+//! finished (`Run::finish_group`).
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroUsize, ParseIntError};
@@ -39,10 +39,10 @@ use crate::machine::blas::kernels;
 /// below this share of them, or below `REST_UNITS` units.
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
-/// When a rank is decoded from other ranks, an error of these that is too small to be noticed is
-/// then in both, and cancels in the checksums that the decoding used. If it grows, the
-/// other checksums seem to be wrong. So after a decoding, a deviation of fewer units than this may
-/// come from another process column than the checksums say.
+/// After a rank has been decoded from other ranks, a deviation of fewer units than this may come
+/// from another process column than the checksums say. An error in the other ranks that was too
+/// small to be noticed is also in the decoded data, and the two errors cancel in the checksums that
+/// the decoding used. If the error grows, the checksums that it did not use seem to be wrong.
 const SURE_UNITS: f64 = 1e6;
 /// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
@@ -89,11 +89,12 @@ pub struct MendedRank {
     pub first_row: usize,
     /// Columns eliminated at the time of the check.
     pub column: usize,
-    /// Whether this rank certainly computed the wrong number, or its memory changed it. The check
-    /// has found wrong rows on no other rank of the process column, and since the check before no
-    /// row exchange had written to these rows. A wrong number that another rank has sent is in a
-    /// row that was written; one that U has carried to rows of this rank is in U, too, whose rows
-    /// were written.
+    /// Whether this rank certainly produced the wrong number, by computing it or in its memory.
+    /// This is known if the check has found wrong rows on no other rank of the process column, and
+    /// if no row exchange has written to this rank's wrong rows since the check before. A number
+    /// that was wrong on another rank can come here in only two ways. Either an exchange writes it
+    /// to one of the rows, or it comes through U; then a row of U is wrong, too, and an exchange
+    /// has written that row.
     pub is_origin: bool,
 }
 
@@ -203,10 +204,10 @@ impl Checks {
     }
 }
 
-/// Panels from one check to the next, such that checks cost 1 %; at least one check is made, and
-/// the last one follows the last of `panels`. Panels become shorter: all of them take a third of
-/// their number times the seconds of the first one, while each check takes as long as the first.
-/// Hence 300.
+/// The number of panels from one check to the next with which all checks cost 1 % of the time of
+/// `panels` panels. There is always one check, after the last panel. Later panels take less time:
+/// on average a third of the first one. A check is taken to be as long as the first one. Hence the
+/// factor 300, three times one hundred.
 fn panels_between(check_seconds: f64, panel_seconds: f64, panels: usize) -> usize {
     let checks = panels as f64 * panel_seconds / (300.0 * check_seconds);
     // NaN becomes 0.

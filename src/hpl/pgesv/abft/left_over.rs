@@ -21,7 +21,7 @@
 //! ```
 //!
 //! All changes are of the size of rounding errors. A death in between leaves a system that is as
-//! good as one without them, so no word is needed.
+//! good as the one before, so no word records how far this step has come.
 
 use std::ops::Range;
 

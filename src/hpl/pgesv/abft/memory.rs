@@ -71,7 +71,7 @@ impl fmt::Display for At {
 }
 
 /// Fault injection and signals: asked before each change of the memory.
-pub trait Hook: Sync {
+pub trait MemoryHook: Sync {
     /// Called before each step.
     ///
     /// # Errors
@@ -79,17 +79,17 @@ pub trait Hook: Sync {
     fn step(&self, at: At) -> Result<(), SolveError>;
 
     /// One more thread starts an in-place change: the process should not end before the matching
-    /// [`Hook::mend`].
+    /// [`MemoryHook::mend`].
     fn tear(&self) {}
 
-    /// The change that the matching [`Hook::tear`] announced is complete.
+    /// The change that the matching [`MemoryHook::tear`] announced is complete.
     fn mend(&self) {}
 }
 
 /// A hook that lets every step proceed.
 pub struct GoOn;
 
-impl Hook for GoOn {
+impl MemoryHook for GoOn {
     fn step(&self, _: At) -> Result<(), SolveError> {
         Ok(())
     }
@@ -202,11 +202,12 @@ const CUT_BITS: u32 = 31;
 /// memory of each rank of the process row before anything is decoded there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Decoded {
-    /// No check has agreed since the decoding. What a check contradicts is not mended then: a wrong
-    /// number, and what was decoded from it, are in two process columns, and point to a third.
+    /// Whether no check has agreed since the decoding. Until one has, no rows are mended: a wrong
+    /// number and the number decoded from it are in two process columns, and the checksums would
+    /// locate them in a third one.
     pub is_unchecked: bool,
-    /// The first and the last cut at which no checksum was left to check the other ranks with, if
-    /// any: no check can see an error that they had by then.
+    /// The first and the last cut, if any, at which no checksum was left to check the other ranks
+    /// with. No later check can see an error that they had there.
     pub unverified: Option<(usize, usize)>,
     /// Whether data has been decoded since the run began. An error of the other ranks that was too
     /// small to be noticed may grow afterwards, and the checksums may then locate a third process
@@ -529,7 +530,7 @@ impl<'a> Places<'a> {
 
     /// The words. `hook` is asked before each is written. They are written as of start 0 until
     /// `start` is set.
-    pub fn journal(&self, hook: &'a dyn Hook) -> Journal<'a> {
+    pub fn journal(&self, hook: &'a dyn MemoryHook) -> Journal<'a> {
         Journal { words: self.words, hook, start: 0 }
     }
 }
@@ -537,7 +538,7 @@ impl<'a> Places<'a> {
 /// The words of a rank's memory. The hook is asked before each is written.
 pub(super) struct Journal<'a> {
     words: &'a [AtomicU64],
-    pub hook: &'a dyn Hook,
+    pub hook: &'a dyn MemoryHook,
     /// The start that this process belongs to.
     pub start: u64,
 }

@@ -12,16 +12,16 @@
 //!     rows that change are copied to the log                    LOGGED(k)
 //!  E  A1 = P A1,  U = L1^-1 A1      on all columns              EXCHANGED(k)
 //!  G  A2 = A2 - L2 U                in parts, each              BEGUN, DONE
-//!     meanwhile panel k + 1 is factored and broadcast
-//!     new checksums of the group that ended before k, if one did, have passed    SUMMED(k)
-//!  T  a barrier, entered by then and not waited for
-//!     T has been entered by all, and says whether any rank wants an image or has noticed
-//!     wrong numbers
+//!     meanwhile panel k + 1 is factored and broadcast, and, if a group ended before k, its new
+//!     checksums pass from rank to rank                          SUMMED(k)
+//!     when they have passed this rank, it enters the barrier T, without waiting there
+//!  T  wait until all ranks have entered the barrier, which also tells whether any rank wants an
+//!     image or has noticed wrong numbers
 //!     U1 into the panel's columns                               REST(k + 1)
 //!     the new checksums replace the old ones                    renewal
 //!     the checksums of a group that ends here are checked       finish_group
 //!     the checksums are compared with the matrix, where due     check
-//!     an image, where T has said so
+//!     an image, if any rank wants one
 //! x, on all ranks                                               SOLVED
 //! ```
 //!
@@ -52,7 +52,7 @@ mod watcher;
 mod weights;
 
 pub use check::{CheckEvery, Checked, MendedRank};
-pub use memory::{At, GoOn, Hook, RankMemory, RelayMessages, work_doubles};
+pub use memory::{At, GoOn, MemoryHook, RankMemory, RelayMessages, work_doubles};
 pub use replacement::{Absent, grid_without, work_doubles_after_replacement};
 pub use standing::AbftRefusal;
 pub use system::{Solution, System, doubles, image_doubles};

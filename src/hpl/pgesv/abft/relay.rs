@@ -121,7 +121,7 @@ impl<C: Comm> Messages<C> {
 /// one.
 struct Passing<C: Comm> {
     sum: Sum,
-    /// The columns of the sum; its rows that this rank has not passed on; and those of these rows
+    /// The columns of the sum, its rows that this rank has not passed on, and those of these rows
     /// for which no receive is posted.
     cols: Range<usize>,
     rows: Range<usize>,
@@ -132,7 +132,7 @@ struct Passing<C: Comm> {
     mine: Option<usize>,
     /// The rank that messages come from, and the one that they go to.
     before: Option<usize>,
-    behind: Option<usize>,
+    after: Option<usize>,
     /// The receives that are posted, the next one first.
     coming: VecDeque<C::Recv>,
 }
@@ -178,12 +178,12 @@ impl<C: Comm> Passing<C> {
         message: PageBuf,
         len: usize,
     ) -> Result<(), CommError> {
-        let Some(behind) = self.behind else {
+        let Some(after) = self.after else {
             room.free.push(message);
             return Ok(());
         };
         let message = Arc::new(message);
-        let send = row.isend(Arc::clone(&message), 0..len, behind, TAG_RELAY)?;
+        let send = row.isend(Arc::clone(&message), 0..len, after, TAG_RELAY)?;
         room.leaving.push_back((message, send));
         Ok(())
     }
@@ -206,7 +206,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         assert!(messages.count >= 2, "one message comes while another leaves");
         let cols = columns_of(local, 0);
         let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
-        // One piece of memory, as that has its pages from the beginning.
+        // One piece of memory for all messages, as all of its pages exist from the beginning.
         let mut free = PageBuf::for_messages(messages.all(cols))?.cut(lengths);
         // The rest after the last message is empty.
         free.truncate(messages.count);
@@ -257,7 +257,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         self.sums.push_back(Passing {
             most_rows: (self.message_doubles / cols.len()).max(1),
             before: place.checked_sub(1).map(|at| sum.terms[at].0),
-            behind: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
+            after: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
             unexpected: rows.clone(),
             coming: VecDeque::with_capacity(self.messages.free.capacity()),
             sum,
@@ -364,7 +364,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
         for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
             let dead = self.dead(sum, row, &here);
-            // Only other process columns may have the last columns of the message.
+            // The last columns of the message may exist only on other process columns.
             kernels::axpy(factor, &values[dead..], &mut sums[dead..values.len()]);
         }
     }
@@ -402,7 +402,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             dead.fill(0.0);
             match sum.is_added {
                 true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
-                // They are read only when the product is over.
+                // Past the caches: sums beside A are not read before the product is over.
                 false if sum.is_beside_a => {
                     pages::stream(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(values));
                 }

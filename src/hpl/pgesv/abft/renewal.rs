@@ -1,22 +1,22 @@
-//! The checksums of a finished group are summed anew.
+//! Sums the checksums of a finished group of columns anew.
 //!
-//! As the elimination has made them, they are checksums of U only up to L^-1 times rounding errors.
-//! If U of finished columns is decoded from them, it differs by that much from the U with which the
-//! rows below have been eliminated. What is left over below the diagonal compensates the difference
-//! (`left_over`), but only until the next panel is applied to these rows. So by then there are new
-//! sums, of U as it is:
+//! The checksums that the elimination leaves are sums of U only up to rounding errors times L^-1.
+//! If U is decoded from them, it differs by as much from the U with which the rows below have been
+//! eliminated. What the elimination leaves below the diagonal compensates for the difference
+//! (`left_over`), but only until the next panel is applied to these rows. So before that step ends,
+//! new sums of U as it is are ready:
 //!
 //! ```text
-//! cut end        a group ends before this panel. The new sums are collected beside A, which
-//!                keeps the old checksums, during the product of panel `end`
-//!                all of them have passed this rank               SUMMED(end)
-//!                only then does it enter T of panel `end`
+//! cut end        a group ends before this panel. During the product of panel `end` the new sums
+//!                are collected beside A, which keeps the old checksums
+//!                when all new sums have passed a rank, it writes SUMMED(end),
+//!                and then enters T of panel `end`
 //! cut end + 1    the new sums replace the old ones in A
 //! ```
 //!
-//! A rank that has not written SUMMED(end) cannot go beyond the cut `end`, and takes all others
-//! back to it: no rank has passed T, so all have the old checksums there. At the cut `end + 1` all
-//! have the new ones.
+//! If any rank has not written SUMMED(end), no rank has passed T, so all ranks have the old
+//! checksums, and a restart takes all of them back to the cut `end`. At the cut `end + 1` all have
+//! the new sums.
 
 use super::super::SolveError;
 use super::super::local::Local;

@@ -32,7 +32,7 @@ use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, Rates, SolveError, Solver, Workspace};
-use super::memory::{DECODE, Hook, Journal, MemoryState, Places, RankMemory, RelayMessages};
+use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::system::{Lost, Solution, System, back_substitute, keep_x, note_wrong};
@@ -179,7 +179,7 @@ impl<C: Comm> System<'_, C> {
         players: Option<&Grid<C>>,
         memory: &mut RankMemory<'_>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         let (grid, n) = (self.grid, self.params.n);
@@ -205,8 +205,8 @@ impl<C: Comm> System<'_, C> {
         watcher.begins(&beginning)?;
         let mut first = [if players.is_some() { grid.all.rank() as u64 } else { u64::MAX }];
         collect::all_reduce(&grid.all, &mut first, u64::min)?;
-        // Before this the memories are a cut of the system, and a start can resume from them; after
-        // it a rank without a part in the rest is no longer needed.
+        // Until this barrier the memories are a cut of the system, from which a start can resume.
+        // After it the ranks outside of `players` are no longer needed.
         let replace = || -> Result<(), SolveError> {
             grid.all.barrier()?;
             journal.set(MemoryState::Replaced(lost))
@@ -356,7 +356,7 @@ fn workspace<C: Comm>(
     Ok(Workspace {
         look_ahead: LookAhead::with_buffers(params, buffers, w, None, ahead),
         exchange: TrailingExchange::new(grid, params, local.shape.cols, None)?,
-        // One thread speaks to other ranks, as with checksums.
+        // Only the solver's thread calls MPI, as in the elimination with checksums.
         has_helper: false,
         phases: Default::default(),
         rates: Rates::new(params.n, params.nb),
@@ -373,7 +373,7 @@ fn announce<C: Comm>(
 ) -> Result<Vec<f64>, SolveError> {
     let mut message = vec![0.0; 3 + n];
     match played {
-        // Other ranks may need the processor of a rank that has nothing to do.
+        // This rank has nothing else to do, and other ranks may need its processor while it waits.
         None => collect::await_broadcast(comm, root)?,
         Some(Ok(x)) => message[3..].copy_from_slice(&x),
         Some(Err(SolveError::Pivot { column, value })) => {

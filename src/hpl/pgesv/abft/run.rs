@@ -70,7 +70,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let w = if grid.is_checksum() {
             PageBuf::new(0).map_err(memory_error("the panel"))?
         } else {
-            // SAFETY: the same, and ranks with data receive no sums.
+            // SAFETY: this run has the memory for as long as the buffer exists, and ranks with data
+            // store no sums there.
             unsafe { places.w_buffer() }
         };
         let buffers = PanelBuffers::Messages(panels.into());
@@ -182,8 +183,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
     }
 
     /// Does all work at the cut before panel `cut` that is not part of the elimination.
-    /// `keeps_image`: some rank wants an image of it, or has noticed wrong numbers; then the run
-    /// ends here, without an image.
+    /// `keeps_image` says that some rank wants an image of the cut or has noticed wrong numbers;
+    /// wrong numbers end the run here, without an image.
     fn arrive(
         &mut self,
         cut: usize,
@@ -191,7 +192,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
         if keeps_image {
-            // The new sums may have the wrong numbers, and are still beside A.
+            // Wrong numbers are traced by comparing the new sums beside A with the old ones, which
+            // `store` overwrites.
             self.tell_noticed(cut)?;
         }
         renewal::store(self.local, self.places, self.journal, cut)?;
@@ -363,13 +365,13 @@ impl<'r, C: Comm> Elimination<'r, C> {
                 advance(look_ahead, phases)?;
             }
             let progress = |_: &Token| {
-                let passes_on = look_ahead.progress(local, panel)?;
+                let must_forward = look_ahead.progress(local, panel)?;
                 relay.progress()?;
                 enter_once(relay, barrier)?;
                 barrier.progress(&grid.all)?;
-                Ok(passes_on)
+                Ok(must_forward)
             };
-            // No background work could wait for rows.
+            // There is no background work that would wait for finished rows.
             product.compute_between_messages(&mut Token::alone(), progress, |_, _| {})
         });
         clock.stop(local.grid.all.now(), phases);

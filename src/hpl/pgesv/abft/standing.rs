@@ -40,8 +40,8 @@ pub(super) struct MemoryReport {
     pub decoded: Decoded,
 }
 
-/// A [`MemoryReport`] as ranks send it to each other, with the number of the start, of which that
-/// of rank 0 counts.
+/// A [`MemoryReport`] as ranks send it to each other, with the number of the start. Only the number
+/// that rank 0 sends counts.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 pub(super) struct ReportWords {
@@ -178,7 +178,7 @@ pub enum AbftRefusal {
         /// The process column that the checksums have replaced.
         column: usize,
     },
-    /// To continue without checksums, no other process column may have lost anything.
+    /// Ranks outside of the process column that the checksums were to replace are lost, too.
     Scattered {
         /// The process column that was to be replaced.
         column: usize,
@@ -190,7 +190,7 @@ pub enum AbftRefusal {
         /// The states that were found.
         what: String,
     },
-    /// No rank has anything of the elimination; no error where there is nothing to lose.
+    /// No rank has anything of the elimination. This is no error where there is nothing to lose.
     Nothing,
 }
 
@@ -271,8 +271,8 @@ pub(super) fn lost(reports: &[MemoryReport]) -> Vec<bool> {
     reports.iter().map(|report| report.is_lost(newest)).collect()
 }
 
-/// What has been decoded in each process row, as its remaining ranks know. Every rank that has
-/// decoded something, or contributed numbers to it, knows.
+/// What has been decoded in each process row, according to its remaining ranks. Each rank that has
+/// decoded something, or has contributed numbers to it, has noted that.
 pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
     let rows = reports.iter().map(|report| report.row).max().map_or(0, |row| row + 1);
     let mut of_rows = vec![Decoded::default(); rows];
@@ -307,8 +307,9 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
         }
     }
     let cut = left().filter_map(MemoryReport::last_cut).min();
-    // Some rank has not exchanged a row yet, so none has exchanged more than those of panel 0:
-    // nothing is lost by beginning. Likewise where no rank has ever had anything.
+    // If some rank has not exchanged a row yet, no rank has exchanged more rows than those of panel
+    // 0, and nothing is lost if the run begins anew. It also begins where no rank has ever had
+    // anything.
     let had_something = |report: &MemoryReport| !matches!(report.state, MemoryState::Hollow(0));
     if cut == Some(0) || (cut.is_none() && !reports.iter().any(had_something)) {
         return Ok(Decision::Begin);
@@ -331,7 +332,7 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
 /// Checks that the ranks can continue without process column `column`.
 ///
 /// # Errors
-/// [`Refusal::Scattered`] when a rank of another process column is lost and would have to be
+/// [`AbftRefusal::Scattered`] when a rank of another process column is lost and would have to be
 /// rebuilt.
 pub(super) fn refuse_elsewhere(
     reports: &[MemoryReport],
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn all_go_to_the_cut_behind_the_last_panel_that_all_have_exchanged() {
+    fn all_go_to_the_cut_after_the_last_panel_that_all_have_exchanged() {
         use Action::*;
         use MemoryState::*;
         let states = [Exchanged(4), Exchanged(3), Logged(4), Rest(4), Hollow(0)];

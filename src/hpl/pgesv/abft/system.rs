@@ -7,7 +7,8 @@ use super::super::pace::{CallLimit, Pace};
 use super::super::{Params, SolveError, back};
 use super::check::{self, CheckEvery, Checks, Scope};
 use super::memory::{
-    self, Decoded, GoOn, Hook, Journal, LOOK, MemoryState, Places, RankMemory, RelayMessages, Sizes,
+    self, Decoded, GoOn, Journal, LOOK, MemoryHook, MemoryState, Places, RankMemory, RelayMessages,
+    Sizes,
 };
 use super::relay::Relay;
 use super::replacement::Absent;
@@ -148,7 +149,7 @@ impl<'s, C: Comm> System<'s, C> {
         &self,
         memory: &mut RankMemory<'_>,
         start_id: u32,
-        hook: &dyn Hook,
+        hook: &dyn MemoryHook,
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         let (grid, shape) = (self.grid, self.shape());
@@ -270,8 +271,8 @@ impl<'s, C: Comm> System<'s, C> {
     /// Returns the unit of rounding of this process row; infinite where it was not checked.
     /// `number` is this rank's in the whole grid. Collective.
     ///
-    /// After a death before the word is written, the next start checks again; after one with the
-    /// word, it mends nothing until a check has agreed.
+    /// If the process dies before the word is written, the next start checks again. If it dies
+    /// later, the next start mends nothing until a check has agreed.
     pub(super) fn check_left(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
@@ -382,19 +383,21 @@ impl<'s, C: Comm> System<'s, C> {
             journal.set_summed(None)?;
             journal.set_form(self.form())?;
         } else if journal.starts().1 != newest {
-            // It had joined that start, which other ranks have followed.
+            // This rank has joined the start that other ranks have followed already.
             journal.confirm(newest)?;
         }
         let last = reports.iter().map(|report| report.joined.max(report.confirmed) >> 32).max();
         let number = last.expect("a rank") + 1;
         let start_key = number << 32 | u64::from(start_id);
         journal.join(start_key)?;
-        // A rank that follows a start may change its memory: a rank that has not joined must not
-        // pass for one that has changed with the others.
+        // A rank may change its memory once it has confirmed the start. All ranks join before any
+        // confirms, so a memory that has not joined a confirmed start took no part in it, and
+        // counts as lost.
         grid.all.barrier()?;
         journal.confirm(start_key)?;
         journal.start = number;
-        // From here on a lost rank has the word of its process row.
+        // From here on the rank that replaces a lost one also knows what was decoded in its process
+        // row.
         journal.set_decoded(decoded[grid.myrow])?;
         let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];
         reports.iter().zip(&lost).for_each(|(at, &lost)| by_place[at.row][at.col] = lost);

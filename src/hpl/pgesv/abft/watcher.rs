@@ -1,4 +1,4 @@
-//! What a solution tells its caller on the way, and asks of it.
+//! Callbacks of a solution to its caller: its progress, images of the system, fault injection.
 
 use skt_terms::phases::{ChecksumCosts, Phases};
 
@@ -18,7 +18,8 @@ pub trait Watcher {
     /// Called with the number of eliminated columns.
     fn columns(&mut self, _: usize) {}
 
-    /// Called before [`Self::columns`] with the rates of this rank's products so far, in this start.
+    /// Called before [`Self::columns`] with the rates of this rank's products so far, in this
+    /// start.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -99,7 +100,7 @@ pub struct Beginning {
 }
 
 /// A process row of which something was decoded while no checksum was left to check with. An error
-/// that the rest of the row had by then is in what was decoded, and in x.
+/// that the other ranks of the row had at that time is in the decoded data, too, and in x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified {
     /// The process row.

@@ -75,16 +75,18 @@ pub(super) fn lineage(offers: &[Offer]) -> StartId {
     records.max_by_key(newest).map_or(StartId::default(), Record::lineage)
 }
 
-pub(super) fn newest_attempt(offers: &[Offer]) -> u64 {
+pub(super) fn newest_start_of_segments(offers: &[Offer]) -> u64 {
     let all = |Content { record: r, .. }: &_| {
         r.joined().iter().chain([&r.lineage()]).map(|a| a.number).max()
     };
     contents(offers).filter_map(all).max().unwrap_or(0)
 }
 
-/// The starts that segments out of reach may name as their lineage once all that count follow a new
-/// one: those known already and, if some rank `is_missed` now, also the present lineage and the
-/// starts that the others have only joined, each of which that rank may have followed.
+/// The starts that a segment out of reach may name as its lineage once all segments that count
+/// follow a new start. These are the starts that the segments list so far. If some rank
+/// `is_missed`, that is, has no segment that counts, they also include the present lineage, and the
+/// starts that other segments have only joined: the segment of that rank may have followed any of
+/// them.
 pub(super) fn left(offers: &[Offer], base: StartId, is_missed: bool) -> Vec<StartId> {
     let mut left: Vec<StartId> = Vec::new();
     for Content { record, .. } in contents(offers).filter(|content| counts(content, base)) {
@@ -124,7 +126,7 @@ pub(super) fn current_segments(offers: &[Offer], base: StartId) -> BTreeMap<usiz
 }
 
 /// The newest start number that images name.
-pub(super) fn newest_start(offers: &[Offer]) -> u64 {
+pub(super) fn newest_start_of_images(offers: &[Offer]) -> u64 {
     let all = offers.iter().flat_map(|offer| offer.images.iter().flatten());
     all.map(|image| image.id.generation.start.number).max().unwrap_or(0)
 }

@@ -36,10 +36,10 @@ pub struct Rules {
     /// The groups, if the application defines them; otherwise they are formed.
     pub groups: Option<Vec<Vec<usize>>>,
     /// The sets of ranks of which one may be lost, if there are fewer processes than ranks: see
-    /// [`Config::bears`].
+    /// [`Config::may_lose`].
     ///
-    /// [`Config::bears`]: crate::checkpoint::config::Config::bears
-    pub bears: Option<Vec<Vec<usize>>>,
+    /// [`Config::may_lose`]: crate::checkpoint::config::Config::may_lose
+    pub may_lose: Option<Vec<Vec<usize>>>,
     /// Whether members of a group may share a failure domain.
     pub allow_shared_domains: bool,
     /// What to do with segments and images that are found.
@@ -57,29 +57,29 @@ pub struct Rules {
     pub rotten: Vec<Rotten>,
 }
 
-/// Ranks of the run, in a job of `processes`: those of all sets of `bears`, if it is given (see
-/// [`Rules::bears`]).
-pub(in super::super) fn ranks(bears: Option<&[Vec<usize>]>, processes: usize) -> usize {
-    bears.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
+/// Ranks of the run, in a job of `processes`: those of all sets of `may_lose`, if it is given (see
+/// [`Rules::may_lose`]).
+pub(in super::super) fn ranks(may_lose: Option<&[Vec<usize>]>, processes: usize) -> usize {
+    may_lose.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
 }
 
 impl Rules {
     /// Ranks of the run, in a job of `processes`.
     pub(super) fn ranks(&self, processes: usize) -> usize {
-        ranks(self.bears.as_deref(), processes)
+        ranks(self.may_lose.as_deref(), processes)
     }
 
-    /// Refuses to resume without the `lost` ranks if no process is to take them over (`bears`),
+    /// Refuses to resume without the `lost` ranks if no process is to take them over (`may_lose`),
     /// unless each of the `processes` has the memory of its own rank and the application survives
     /// this loss.
     pub(super) fn refuse_lost(&self, lost: &[usize], processes: usize) -> Result<(), Refusal> {
-        let Some(sets) = &self.bears else { return Ok(()) };
+        let Some(sets) = &self.may_lose else { return Ok(()) };
         let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));
         let has_memory = lost.len() + processes == self.ranks(processes);
         if has_memory && sets.iter().any(has_all) {
             Ok(())
         } else {
-            Err(Refusal::NotBorne { lost: lost.to_vec() })
+            Err(Refusal::CannotContinue { lost: lost.to_vec() })
         }
     }
 
@@ -93,7 +93,8 @@ impl Rules {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpeningPlan {
     /// This start of the job.
-    pub attempt: StartId,
+    #[serde(rename = "attempt")]
+    pub start: StartId,
     /// Epoch that all resume from; 0 for the beginning.
     pub epoch: u64,
     /// The segment that has the application's state at that epoch.

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::assign::{assign, discards, give_lost_ranks};
 use super::found::Content;
-use super::offer::{Offer, holder, left, lineage, newest_attempt, newest_start};
+use super::offer::{
+    Offer, holder, left, lineage, newest_start_of_images, newest_start_of_segments,
+};
 use super::plan::{OpeningPlan, Rules};
 use crate::checkpoint::group;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
 
 /// The id of this start, later than all that are known.
-pub(super) fn this_attempt(offers: &[Offer], rules: &Rules) -> StartId {
-    let newest = newest_attempt(offers).max(newest_start(offers));
-    // The clock makes a start that knows of no other, because all traces are gone, count as later
-    // than they did.
+pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
+    let newest = newest_start_of_segments(offers).max(newest_start_of_images(offers));
+    // If all traces of earlier starts are gone, the clock still makes this start count as later
+    // than those.
     StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
 }
 
@@ -38,7 +40,7 @@ pub(in super::super) fn resume(
     let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
     rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
-    if rules.bears.is_none() {
+    if rules.may_lose.is_none() {
         give_lost_ranks(&mut ranks, &lost);
     }
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
@@ -51,7 +53,7 @@ pub(in super::super) fn resume(
     let holder = usable.values().next().map(|content| holder(found, content));
     Ok(OpeningPlan {
         left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
-        attempt: this_attempt(offers, rules),
+        start: this_start(offers, rules),
         epoch,
         holder,
         state: Vec::new(),

@@ -8,7 +8,7 @@ const RULES: Rules = Rules {
     members: 4,
     parities: 1,
     groups: None,
-    bears: None,
+    may_lose: None,
     allow_shared_domains: false,
     resume: Resume::Auto,
     nothing_hidden: false,
@@ -37,7 +37,7 @@ fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
 fn segment(rank: usize, commit: u64, stamp: u64) -> FoundSegment {
     let members = vec![0, 1, 2, 3];
     let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
-    let id = SegmentId { rank, attempt: 3 };
+    let id = SegmentId { rank, start: 3 };
     FoundSegment {
         id,
         content: Some(Content::of(identity, &record(BASE, commit, stamp))),
@@ -137,10 +137,10 @@ fn an_offer_is_short_however_long_the_state_and_the_parameters() {
 fn one_commit_of_the_next_epoch_takes_all_there() {
     let plan = planned(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
     assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
-    assert_eq!(plan.holder, Some((2, SegmentId { rank: 2, attempt: 3 })));
+    assert_eq!(plan.holder, Some((2, SegmentId { rank: 2, start: 3 })));
     let plan = planned(&one_each([(5, 5); 4]), &RULES).expect("legal");
     assert_eq!(plan.epoch, 5);
-    assert_eq!(plan.attempt, StartId { number: 9, nonce: 5 });
+    assert_eq!(plan.start, StartId { number: 9, nonce: 5 });
     assert_eq!(plan.ranks, [0, 1, 2, 3]);
 }
 
@@ -180,13 +180,13 @@ fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
         let all = offers([0, 1, 2, 3].map(|rank| vec![segment(rank, 4, 4)]));
         ranks.iter().map(|&rank| all[rank].clone()).collect()
     };
-    let bears = Some(vec![vec![0], vec![1, 2], vec![3]]);
-    let rules = Rules { method: Method::Abft, bears, ..RULES };
+    let may_lose = Some(vec![vec![0], vec![1, 2], vec![3]]);
+    let rules = Rules { method: Method::Abft, may_lose, ..RULES };
     let plan = planned(&left(&[0, 2, 3]), &rules).expect("one is lost");
     assert_eq!((&plan.ranks[..], &plan.lost[..]), (&[0, 2, 3][..], &[1][..]));
     assert!(plan.attach.iter().all(Option::is_some));
     let refused = |offers: &[Offer], lost: &[usize]| {
-        let refusal = Refusal::NotBorne { lost: lost.to_vec() };
+        let refusal = Refusal::CannotContinue { lost: lost.to_vec() };
         assert_eq!(decide(offers, &rules).unwrap_err(), refusal);
     };
     refused(&left(&[1, 2]), &[0, 3]);
@@ -213,7 +213,7 @@ fn two_processes_of_one_node_share_what_they_both_find() {
     let found = offers([both(), vec![], vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!(plan.lost, [1]);
-    assert_eq!(plan.discard[0], [SegmentId { rank: 1, attempt: 3 }]);
+    assert_eq!(plan.discard[0], [SegmentId { rank: 1, start: 3 }]);
 }
 
 #[test]
@@ -236,11 +236,11 @@ fn what_missed_a_decision_is_stale_however_new_its_epoch() {
 #[test]
 fn a_second_segment_of_a_rank_is_discarded() {
     let mut stale = segment(0, 3, 3);
-    stale.id.attempt = 2;
+    stale.id.start = 2;
     let mut found = one_each([(4, 4); 4]);
     found[3].segments.push(stale.clone());
     let plan = planned(&found, &RULES).expect("nothing lost");
-    assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, attempt: 3 }));
+    assert_eq!(plan.attach[0], Some(SegmentId { rank: 0, start: 3 }));
     assert_eq!(plan.discard[3], [stale.id]);
 }
 
@@ -333,7 +333,7 @@ fn a_half_written_single_copy_is_never_used() {
 fn one_mark_tells_that_the_run_is_done() {
     let mut found = one_each([(5, 5), (5, 5), (5, 5), (5, 5)]);
     mark(&mut found[2]);
-    let id = |rank| SegmentId { rank, attempt: 3 };
+    let id = |rank| SegmentId { rank, start: 3 };
     let done = ended(&found, &RULES);
     assert_eq!((done.epoch, done.holder), (5, (2, id(2))));
     assert_eq!(done.mark, [vec![id(0)], vec![id(1)], vec![], vec![id(3)]]);

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::tile::Tile;
-use super::{Band, Held, Link, Sums, bytes_of_mut};
+use super::{Held, RegionView, Sums, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::{Memory, Peer};
 use crate::comm::{Comm, Result};
 
-impl<C: Comm, M: Memory> Band<'_, C, M> {
+impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,
@@ -28,20 +28,20 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
 
     /// The terms of each of this member's parities of a band, in the order of the ring, so that
     /// sums of doubles have the same bits.
-    fn own_parities(&self, band: usize) -> Vec<Vec<Link>> {
+    fn own_parities(&self, band: usize) -> Vec<Vec<Term>> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let geometry = stripes.geometry;
         let chain = |p: usize| {
             let stripe = geometry.parity_stripe(me, p);
             let blocks = (0..geometry.data()).rev().map(|i| (i, stripes.block(band, i)));
-            let link = |(i, block)| {
+            let term = |(i, block)| {
                 (
                     geometry.data_member(stripe, i),
                     (self.parts.a, block),
                     self.code.encode_coef(p, i),
                 )
             };
-            blocks.filter(|(_, block)| !block.is_empty()).map(link).collect()
+            blocks.filter(|(_, block)| !block.is_empty()).map(term).collect()
         };
         (0..geometry.parities).map(chain).collect()
     }
@@ -63,7 +63,7 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// keeps the checksums of the blocks for their owners.
     fn pull(
         &mut self,
-        chain: &[Link],
+        chain: &[Term],
         (into, block): (Summed, Range<usize>),
         tiles: &[Tile],
         gather: bool,
@@ -80,8 +80,8 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
                 }
                 _ => {
                     let sum = bytes_of_mut(&mut buffer, tile.size());
-                    for (place, link) in chain.iter().enumerate() {
-                        self.sum_up(link, place == 0, gather.then_some(Sums::Gathered), tile, sum);
+                    for (place, term) in chain.iter().enumerate() {
+                        self.sum_up(term, place == 0, gather.then_some(Sums::Gathered), tile, sum);
                     }
                     self.put(into, block.clone(), tile, sum, step)?;
                 }
@@ -91,8 +91,8 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
         Ok(())
     }
 
-    /// [`Band::pull`] of a single block with factor 1: copies straight from the member's segment to
-    /// this one.
+    /// [`RegionView::pull`] of a single block with factor 1: copies straight from the member's
+    /// segment to this one.
     fn pull_as_it_is(
         &mut self,
         (member, (from, rows)): (usize, &Held),

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::{Band, TAG_PARITY};
+use super::{RegionView, TAG_PARITY};
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::Memory;
 use crate::comm::{Comm, Result};
 use crate::tuning::TUNING;
 
-impl<C: Comm, M: Memory> Band<'_, C, M> {
+impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Whether a parity is just the other member's block, with rows long enough to be sent in
     /// place.
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {

@@ -79,7 +79,7 @@ impl Encoder {
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// One member's view of a region, with all that it needs to encode and rebuild bands.
-pub struct Band<'a, C, M: Memory> {
+pub struct RegionView<'a, C, M: Memory> {
     /// The group.
     pub comm: &'a C,
     /// The group's code, shaped for it.
@@ -102,7 +102,7 @@ pub struct Band<'a, C, M: Memory> {
 type Held = (Part, Range<usize>);
 
 /// A term of a sum: a member, its block of the stripe, and the factor of the block.
-type Link = (usize, Held, Coef);
+type Term = (usize, Held, Coef);
 
 /// Where the checksums of cells that are read are stored.
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ enum Sums {
     Gathered,
 }
 
-impl<C: Comm, M: Memory> Band<'_, C, M> {
+impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     pub(super) fn stripes(&self) -> Stripes {
         self.parts.stripes
     }
@@ -191,7 +191,7 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// coef * block` if it `is_first`. Stores the checksums of the cells in `sums`.
     fn sum_up(
         &mut self,
-        (member, (from, rows), coef): &Link,
+        (member, (from, rows), coef): &Term,
         is_first: bool,
         sums: Option<Sums>,
         tile: &Tile,

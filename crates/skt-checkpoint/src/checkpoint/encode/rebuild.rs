@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::tile::Tile;
-use super::{Band, Link, bytes_of_mut};
+use super::{RegionView, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Memory;
@@ -30,7 +30,7 @@ pub struct CellPosition {
     pub cell: usize,
 }
 
-impl<C: Comm, M: Memory> Band<'_, C, M> {
+impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
     /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
     /// only read. Collective over the group. Returns the bytes written here.
@@ -120,7 +120,7 @@ impl<C: Comm, M: Memory> Band<'_, C, M> {
     /// this one.
     fn run_chain(
         &mut self,
-        chain: &[Link],
+        chain: &[Term],
         (target, (into, block)): (usize, (Summed, Range<usize>)),
         tiles: &[Tile],
         step: Step,

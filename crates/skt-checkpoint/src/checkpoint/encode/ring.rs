@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::tile::Tile;
-use super::{Band, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
+use super::{RegionView, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
@@ -93,7 +93,7 @@ impl<C: Comm> Round<C> {
     }
 }
 
-impl<C: Comm, M: Memory> Band<'_, C, M> {
+impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,

@@ -2,7 +2,7 @@
 //! of members for each parity.
 
 use super::tile::Tile;
-use super::{Band, bytes_of_mut};
+use super::{RegionView, bytes_of_mut};
 use crate::checkpoint::codec;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
@@ -28,7 +28,7 @@ pub(super) fn binary(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
     ((place > 0).then(|| (place - 1) / 2), children.collect())
 }
 
-impl<C: Comm, M: Memory> Band<'_, C, M> {
+impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Encodes a band. For each stripe and parity in turn the members that hold its data form a
     /// tree, with the parity's own member as the root. All go through the trees in one order, so
     /// blocking messages cannot deadlock.

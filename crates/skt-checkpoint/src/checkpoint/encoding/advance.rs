@@ -13,7 +13,9 @@ use crate::checkpoint::gathered::shared_block;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
-use crate::checkpoint::schedule::{EncodeMode, Polled, Schedule, Stats, Tokens, Unit, units_of};
+use crate::checkpoint::schedule::{
+    EncodeMode, EncodingSchedule, Polled, Stats, Tokens, Unit, units_of,
+};
 use crate::checkpoint::segment::OwnSegment;
 use crate::comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
@@ -46,12 +48,12 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         epoch: u64,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
-    ) -> Result<Schedule<C>> {
+    ) -> Result<EncodingSchedule<C>> {
         segment.step(Step::new(StepName::Encode, epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
         for (region, active) in active.iter().enumerate() {
-            mirrors &= self.band(segment, region).can_mirror(active.byte);
+            mirrors &= self.view(segment, region).can_mirror(active.byte);
             let stages = stages.map_or(&[][..], |stages| &stages[region]);
             let stripes = &segment.layout().regions[region].stripes;
             units.extend(units_of(region, stripes, *active, stages));
@@ -74,14 +76,14 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             _ => EncodeMode::Whole,
         };
         let ready = if at_once { units.len() } else { 0 };
-        Ok(Schedule { epoch, units, begun: 0, ready, way })
+        Ok(EncodingSchedule { epoch, units, begun: 0, ready, way })
     }
 
     /// Completes an encoding whose rows are all final here.
     pub fn finish(
         &mut self,
         segment: &mut OwnSegment<M>,
-        mut schedule: Schedule<C>,
+        mut schedule: EncodingSchedule<C>,
         stats: &mut Stats,
     ) -> Result<()> {
         let start = Instant::now();
@@ -98,7 +100,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     pub fn advance(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut Schedule<C>,
+        schedule: &mut EncodingSchedule<C>,
         all_ready: bool,
     ) -> Result<Polled> {
         if all_ready {
@@ -126,7 +128,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// Bytes of A that an encoding covers on this member.
-    fn encoded_bytes(&self, segment: &OwnSegment<M>, schedule: &Schedule<C>) -> usize {
+    fn encoded_bytes(&self, segment: &OwnSegment<M>, schedule: &EncodingSchedule<C>) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = segment.layout().regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
@@ -137,7 +139,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn encode_units(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut Schedule<C>,
+        schedule: &mut EncodingSchedule<C>,
         end: usize,
     ) -> Result<()> {
         let (encoder, epoch) = (self.encoder, schedule.epoch);
@@ -148,7 +150,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             let parts = &segment.layout().regions[region];
             let cells = parts.parities(set).cells(&bytes);
             self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
-            self.band(segment, region).encode(encoder, set, band, bytes, step)?;
+            self.view(segment, region).encode(encoder, set, band, bytes, step)?;
             schedule.begun += 1;
         }
         Ok(())
@@ -157,7 +159,11 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     /// Sends members the checksums that others computed from their data, where these read it in
     /// place or received it unchanged; otherwise each member has computed its own. Collective over
     /// the group.
-    fn exchange_sums(&mut self, segment: &mut OwnSegment<M>, schedule: &Schedule<C>) -> Result<()> {
+    fn exchange_sums(
+        &mut self,
+        segment: &mut OwnSegment<M>,
+        schedule: &EncodingSchedule<C>,
+    ) -> Result<()> {
         let is_read_by_others = match (&schedule.way, self.encoder) {
             (EncodeMode::Tokens(_), _) | (EncodeMode::Whole, Encoder::Ring) => true,
             (EncodeMode::Rounds(_), _) | (EncodeMode::Whole, _) => false,
@@ -233,7 +239,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn advance_tokens(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut Schedule<C>,
+        schedule: &mut EncodingSchedule<C>,
         tokens: &mut Tokens<C>,
         wait: bool,
     ) -> Result<Polled> {
@@ -326,7 +332,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn advance_rounds(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut Schedule<C>,
+        schedule: &mut EncodingSchedule<C>,
         rounds: &mut Rounds<C>,
         wait: bool,
     ) -> Result<Polled> {
@@ -345,7 +351,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 let round = rounds.running.remove(at).expect("it is due");
                 let step =
                     Step::new(StepName::Encode, schedule.epoch).band(round.region, round.band);
-                if let Some(mut round) = self.band(segment, round.region).turn(round, set, step)? {
+                if let Some(mut round) = self.view(segment, round.region).turn(round, set, step)? {
                     round.due += rounds.window;
                     rounds.running.insert(at, round);
                 }
@@ -357,7 +363,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 let Unit { region, band, bytes } = schedule.units[schedule.begun].clone();
                 segment.step(Step::new(StepName::Encode, schedule.epoch).band(region, band))?;
                 rounds.tiles =
-                    self.band(segment, region).ring_tiles(band, bytes, rounds.message_bytes).into();
+                    self.view(segment, region).ring_tiles(band, bytes, rounds.message_bytes).into();
                 schedule.begun += 1;
             }
             if !wait && turns == TUNING.tiles_a_poll {
@@ -375,7 +381,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             };
             let Unit { region, band, .. } = schedule.units[schedule.begun - 1];
             let due = rounds.slot + rounds.window;
-            let round = self.band(segment, region).start_round((region, band), tile, set, due)?;
+            let round = self.view(segment, region).start_round((region, band), tile, set, due)?;
             rounds.running.push_back(round);
             rounds.slot += 1;
         }

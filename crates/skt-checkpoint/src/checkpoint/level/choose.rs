@@ -139,7 +139,7 @@ fn restore(
     generation: Generation,
 ) -> Result<OpeningPlan, Refusal> {
     let as_segment = |image: &FoundImage| FoundSegment {
-        id: SegmentId { rank: image.id.rank, attempt: generation.start.number },
+        id: SegmentId { rank: image.id.rank, start: generation.start.number },
         content: image.content.clone(),
         other: None,
     };

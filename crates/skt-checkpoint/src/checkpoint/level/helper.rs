@@ -1,8 +1,8 @@
 //! The writer of a rank's images: a thread of its own, or the rank itself.
 //!
 //! An image is written from the copy, the parities and the checksums of an epoch, which nothing
-//! writes to meanwhile. Code that is about to write there takes them back first; the [`Free`] that
-//! it gets proves it.
+//! writes to meanwhile. Code that is about to write there ends the writing of images first, and
+//! gets a [`Free`] as a proof of that.
 
 use std::io;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Helper {
     pub fn done(&mut self) -> Option<Vec<Written>> {
         match &mut self.way {
             WriterKind::Thread(thread) => thread.done(),
-            // The caller writes only when it is asked to.
+            // Without a thread nothing is written between two calls of this rank.
             WriterKind::None | WriterKind::Caller(_) => None,
         }
     }
@@ -149,7 +149,7 @@ impl Thread {
             begin();
             for mut writing in jobs {
                 by_rank.write(&mut writing);
-                // The rank waits for it, or is gone.
+                // The rank waits for the results, or has ended.
                 let _ = done.send(writing.into_written());
             }
         };
@@ -192,7 +192,7 @@ impl Thread {
         }
     }
 
-    /// Tells the thread, even during a pause.
+    /// Sets one of the flags for the thread, and wakes the thread if it pauses.
     fn ask(&self, what: &AtomicBool) {
         what.store(true, Ordering::Relaxed);
         if let Some(handle) = &self.handle {

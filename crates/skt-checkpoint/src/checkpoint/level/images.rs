@@ -1,5 +1,6 @@
-//! The images of this rank: a segment lends a stamped epoch to their writer, and takes it back
-//! before it is written there. At the barriers the ranks tell each other which images are sealed.
+//! The images of this rank. A segment lends the bytes of a stamped epoch to the writer of images,
+//! and takes them back before it overwrites them. At the barriers the ranks tell each other which
+//! images are sealed.
 
 mod load;
 
@@ -55,7 +56,7 @@ impl Images {
         let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
         let newest_seconds = newest_seconds(comm, config, plan, seen)?;
         let mut shelves = Shelves::new(
-            plan.attempt,
+            plan.start,
             levels,
             slots,
             (&complete, &newest_seconds),
@@ -224,7 +225,8 @@ impl Images {
         }
     }
 
-    /// Removes that byte from the state and returns it.
+    /// Removes the byte that [`Self::append_due`] has added to the state, and returns it; 0 without
+    /// levels.
     pub fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
         if self.shelves.is_empty() { 0 } else { state.pop().expect("rank 0 has appended it") }
     }

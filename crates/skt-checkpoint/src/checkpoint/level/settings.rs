@@ -90,9 +90,10 @@ impl LevelSettings {
         Some(())
     }
 
-    /// Opens the level for test `test` of `run`, on a rank of `threads` threads; `shares`: the
-    /// writer of images uses their cores. For `number` see [`Folder::open`]. A folder that cannot
-    /// be opened is a disk that fails: what a start does about it is decided when all ranks know.
+    /// Opens the level for test `test` of `run`, on a rank of `threads` threads. `shares` says
+    /// whether the writer of images uses the cores of these threads. For `number` see
+    /// [`Folder::open`]. A folder that cannot be opened is a disk that fails: what a start does
+    /// about it is decided when all ranks know.
     pub fn open(&self, run: &str, test: usize, number: u64, threads: usize, shares: bool) -> Level {
         let disk: Arc<dyn Disk> = match Folder::open(&self.folder, run, test, number) {
             Ok(disk) => Arc::new(disk),
@@ -103,7 +104,8 @@ impl LevelSettings {
         Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second }
     }
 
-    /// How often a rank of `threads` threads writes images. `shares`: the writer uses their cores.
+    /// How often a rank of `threads` threads writes images. `shares` says whether the writer uses
+    /// the cores of these threads.
     fn images_every(&self, threads: usize, shares: bool) -> ImagesEvery {
         let mtbf_seconds = self.mtbf_seconds;
         match self.every_seconds {

@@ -10,9 +10,9 @@ use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{End, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
-/// The largest number of generations that are written and not known to be complete: the one being
-/// written, and the one before it, of which all ranks tell each other before a third begins. A
-/// generation that is not complete by then never will be: some rank has given its image up.
+/// The largest number of generations that are written and not known to be complete: the one that is
+/// being written, and the one before it. All ranks tell each other of the latter before a third one
+/// begins; if it is not complete then, it never will be, as some rank has given its image up.
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
@@ -289,10 +289,11 @@ impl Shelf {
         }
     }
 
-    /// Makes room for another pending generation of `start`, by dropping the oldest ones, which are
-    /// not complete on all ranks and never will be. So they do not accumulate if a rank gives its
-    /// images up. No rank writes to one of them any more: each ends an image before it begins the
-    /// next, and has told of both.
+    /// Makes room for another pending generation of `start`, by dropping the oldest pending ones.
+    /// These are not complete on all ranks and never will be; without this, they would accumulate
+    /// on a level where some rank keeps giving its images up. No rank writes to a dropped one any
+    /// more: a rank ends an image before it begins the next one, and at the last barrier all ranks
+    /// have told of both.
     fn forget_incomplete(&mut self, start: StartId) {
         let surplus = (self.pending.len() + 1).saturating_sub(PENDING_MAX);
         for epoch in self.pending.drain(..surplus) {

@@ -21,13 +21,14 @@ use crate::comm::collect::all_reduce;
 pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) job: C,
     pub(super) config: Config,
-    /// Images, which are written from the segment; a field before it, so dropped before it.
+    /// The images, which are written from the segment. The field comes before the segment, so that
+    /// they are dropped first.
     pub(super) images: Images,
     /// Sources that this start has found rotten, before it resumed from the present one.
     pub(super) rotten: Vec<Rotten>,
     pub(super) plan: OpeningPlan,
-    /// How this rank's group computes parities; a field before the segment, so that the others'
-    /// segments are released before the hold on the run.
+    /// How this rank's group computes parities. The field comes before the segment, so that the
+    /// others' segments are released before the hold on the run.
     pub(super) encoding: Encoding<C, M>,
     /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay<C>>,

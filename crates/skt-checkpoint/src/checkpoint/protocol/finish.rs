@@ -168,7 +168,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.check_room(&result)?;
         // A run that has ended needs no image.
         self.images.give_up(&*self.segment.hook());
-        // Memory is free again only when no process has it open.
+        // The memory of a segment is freed only when no process has it open.
         self.encoding.forget_peers();
         self.job.barrier()?;
         Ok(result)

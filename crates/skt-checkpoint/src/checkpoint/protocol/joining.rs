@@ -108,8 +108,8 @@ pub(super) fn laid_out(
     Ok((layout, code))
 }
 
-/// The geometry and code of a group. Without parities neither is used, and any legal geometry does,
-/// even for a job of one rank.
+/// The geometry and code of a group. A method without parities uses neither, so any legal geometry
+/// does, even for a job of one rank.
 fn shaped(config: &Config, members: usize) -> Result<(Geometry, Codec)> {
     if !config.method.encodes() {
         let geometry = Geometry { members: 2, parities: 1 };

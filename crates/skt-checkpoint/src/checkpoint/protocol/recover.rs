@@ -1,10 +1,10 @@
 //! Recovery: survivors finish their own flush, lost ranks are rebuilt from them, and every rank's
 //! workspace is reset to its copy.
 //!
-//! A second death during any of this can be recovered from in the same way: a flush reads A and D,
-//! which nothing writes before the stamp; rebuilding reads B and C of survivors, and writes to them
-//! only where they are damaged, as their checksums show until it is done; a rebuilt rank counts as
-//! lost until its record says otherwise.
+//! A second death during any of this can be recovered from in the same way. A flush reads A and D,
+//! which nothing writes to before the stamp. Rebuilding reads B and C of the survivors, and writes
+//! to them only in damaged cells, which differ from their checksums until they are rebuilt. A
+//! rebuilt rank counts as lost until its record says otherwise.
 
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::memory::Memory;

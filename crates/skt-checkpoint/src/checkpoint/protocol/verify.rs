@@ -38,7 +38,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
-            // All of the group record it, whichever of them a later start lacks.
+            // All members of the group record it, as a later start may lack any of them.
             self.segment.note_rotten_images();
         }
         Ok(damaged)
@@ -60,8 +60,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let too_many = |members: &BTreeSet<usize>| members.len() + lost > parities;
             damaged.get(&found.place).is_some_and(too_many)
         };
-        let is_borne = found.are_listed() || rotten.contains(&self.job.rank());
-        let first = if lost <= parities && is_borne {
+        let is_tolerated = found.are_listed() || rotten.contains(&self.job.rank());
+        let first = if lost <= parities && is_tolerated {
             found.listed.iter().find(is_too_much)
         } else {
             found.listed.first()

@@ -99,8 +99,8 @@ impl<M: Memory> OwnSegment<M> {
         Ok(copied)
     }
 
-    /// A := B, and both sets of parities equal: an interrupted checkpoint may have left the other
-    /// set without what its frozen part must hold. Returns the bytes copied.
+    /// A := B and, with method `self`, D := C. A checkpoint that was interrupted may have changed D
+    /// also where the next one will neither encode nor carry it. Returns the bytes copied.
     pub fn reset_workspace(&mut self, epoch: u64) -> Result<usize> {
         self.record.assert_settled();
         assert_eq!(self.record.stamped(), epoch);

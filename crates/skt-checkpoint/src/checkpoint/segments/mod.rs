@@ -76,7 +76,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     }
 
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
-        let role = of_part(self.part, id.attempt);
+        let role = of_part(self.part, id.start);
         SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
     }
 }
@@ -170,9 +170,8 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
             .iter()
             .filter(|info| info.name.run() == self.run && info.is_ready)
             .filter_map(|info| {
-                let (part, attempt) = parse_role(info.name.role())?;
-                (part == self.part)
-                    .then_some(SegmentId { rank: info.name.rank() as usize, attempt })
+                let (part, start) = parse_role(info.name.role())?;
+                (part == self.part).then_some(SegmentId { rank: info.name.rank() as usize, start })
             })
             .collect())
     }

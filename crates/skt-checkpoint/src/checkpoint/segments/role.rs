@@ -10,13 +10,13 @@ pub fn is_mark(info: &SegmentInfo) -> bool {
     info.name.role().starts_with(ENDED)
 }
 
-/// The role of a segment of an attempt at a part of a run.
-pub(super) fn of_part(part: usize, attempt: u64) -> String {
-    format!("t{part}.a{attempt}")
+/// The role of a segment with data: of a part of a run, made by a start.
+pub(super) fn of_part(part: usize, start: u64) -> String {
+    format!("t{part}.a{start}")
 }
 
-/// The part and the attempt of a role of a segment with data; `None` for any other role.
+/// The part and the start of a role of a segment with data; `None` for any other role.
 pub fn parse_role(role: &str) -> Option<(usize, u64)> {
-    let (part, attempt) = role.strip_prefix('t')?.split_once(".a")?;
-    Some((part.parse().ok()?, attempt.parse().ok()?))
+    let (part, start) = role.strip_prefix('t')?.split_once(".a")?;
+    Some((part.parse().ok()?, start.parse().ok()?))
 }

@@ -181,8 +181,8 @@ impl Files {
     }
 
     /// Refuses if a creation elsewhere, begun before this file was visible, has the same name. Each
-    /// creator that sees the other gives way; both may. Finally this file must still be at its
-    /// path: without its name others do not see it.
+    /// creator that sees the other gives way, so possibly both do. Finally this file must still be
+    /// at its path: without its name others do not see it.
     fn check_alone(&self, name: &SegmentName, file: &Flock<File>, path: &Path) -> Result<()> {
         let others = self.find_all(name)?;
         if let Some((_, _, other)) = others.into_iter().find(|(_, _, other)| other != path) {

@@ -1,9 +1,9 @@
 //! The attachment to a segment, by which exactly the held segment is freed.
 //!
-//! By now a name may lead to another segment. So a segment is freed by what is held, not by what
-//! its name leads to: a System V segment by its id, a file by a path that leads to the locked file.
-//! Nobody removes the path of a locked file (except by force), so the path stays valid until the
-//! holder removes it.
+//! The name of an attached segment may lead to another segment meanwhile. So a segment is freed by
+//! what is held, not by what its name leads to: a System V segment by its id, a file by a path that
+//! leads to the locked file. Nobody removes the path of a locked file (except by force), so the
+//! path stays valid until the holder removes it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

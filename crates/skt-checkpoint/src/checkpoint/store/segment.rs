@@ -126,8 +126,8 @@ impl Segment {
         unsafe { pages::collapse(self.base.add(start), bytes) };
     }
 
-    /// Frees this segment, and no other that has its name by now. Returns false if it is gone
-    /// already. The mapping stays until the segment is dropped.
+    /// Frees this segment, and never another one that has taken its name. Returns false if it is
+    /// gone already. The mapping stays until the segment is dropped.
     ///
     /// # Errors
     /// When the system refuses.

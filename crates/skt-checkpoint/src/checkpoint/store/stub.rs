@@ -22,7 +22,7 @@ pub struct Stub {
     pub created_unix_seconds: u64,
     /// Why it is no segment.
     pub flaw: Flaw,
-    /// By which the store finds it again.
+    /// Where the store finds it again.
     pub(super) place: StubLocation,
 }
 

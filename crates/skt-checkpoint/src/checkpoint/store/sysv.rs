@@ -128,8 +128,8 @@ impl SysV {
     }
 
     /// Refuses if a creation at another key, begun before this segment was visible, has the same
-    /// name. Each creator that sees the other gives way; both may. Finally this segment must still
-    /// exist: a removed segment has lost its name, and others do not see it.
+    /// name. Each creator that sees the other gives way, so possibly both do. Finally this segment
+    /// must still exist: a removed segment has lost its name, and others do not see it.
     fn check_alone(name: &SegmentName, shmid: i32) -> Result<()> {
         if let Some(other) = Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
             return Err(StoreError::Exists { name: name.clone(), location: other.location() });

@@ -2,8 +2,8 @@
 //!
 //! A rank that leaves a collective call with an error, for instance because its node has no memory
 //! left, keeps the others waiting for its messages. Here each wait is a loop that tests the message
-//! and looks from time to time whether another rank has told of a failure: then it ends with
-//! [`CommError::Aborted`]. After that the group is of no use.
+//! and looks from time to time whether another rank has reported a failure. If so, the wait ends
+//! with [`CommError::Aborted`]. After that the group is of no use.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::{
 };
 use crate::comm::ibarrier::IBarrier;
 
-/// Looks whether another rank has told of a failure, and returns what it has told.
+/// Looks whether another rank has reported a failure, and returns that report.
 pub type Watch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;
 
 /// Tests of a message from one look at the watch to the next.
 const TESTS_A_LOOK: u32 = 16;
 
-/// A group of MPI ranks whose waits end when a rank has told of a failure.
+/// A group of MPI ranks whose waits end when a rank has reported a failure.
 pub struct WatchedComm {
     comm: MpiComm,
     watch: Watch,
@@ -51,7 +51,7 @@ impl WatchedComm {
     }
 }
 
-/// Tests `is_done` until it holds. Ends with an error when the watch tells of a failure.
+/// Tests `is_done` until it holds. Ends with an error when the watch finds the report of a failure.
 fn poll(watch: &Watch, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
     let mut tests = 0u32;
     while !is_done()? {

@@ -8,14 +8,14 @@ use crate::comm::collect::all_max;
 use crate::comm::{Comm, PageBuf, Result, Tag};
 use crate::tuning::TUNING;
 
-const TAG_LINK: Tag = 5;
+const TAG_COST: Tag = 5;
 /// Legal lengths of messages, in bytes.
 pub const MESSAGE_BYTES: RangeInclusive<usize> =
     TUNING.message_bytes_least..=TUNING.message_bytes_most;
 
 /// The cost of a message between neighbours of a group while all members send.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Link {
+pub struct MessageCost {
     /// Seconds that the shortest message takes.
     pub latency_seconds: f64,
     /// Seconds that each byte adds.
@@ -24,7 +24,7 @@ pub struct Link {
     pub add_seconds_per_byte: f64,
 }
 
-impl Link {
+impl MessageCost {
     /// Measures the cost, within some milliseconds on a fast network: all members pass messages
     /// around the ring, as they do when they encode. Collective; returns the worst of the members,
     /// the same on all.
@@ -42,8 +42,8 @@ impl Link {
                 let start = Instant::now();
                 let out = &bytemuck::cast_slice::<f64, u8>(&out)[..bytes];
                 let into = &mut bytemuck::cast_slice_mut::<f64, u8>(&mut into)[..bytes];
-                let mut recvs = [(into, (me + n - 1) % n, TAG_LINK)];
-                comm.exchange_bytes(&[(out, (me + 1) % n, TAG_LINK)], &mut recvs)?;
+                let mut recvs = [(into, (me + n - 1) % n, TAG_COST)];
+                comm.exchange_bytes(&[(out, (me + 1) % n, TAG_COST)], &mut recvs)?;
                 best = best.min(start.elapsed().as_secs_f64());
             }
             Ok(best)
@@ -122,25 +122,26 @@ mod tests {
     #[test]
     fn all_members_measure_the_same_and_choose_within_bounds() {
         let code = Codec::new(CodecKind::Xor, 2, 1).expect("a shape of the code");
-        let links = threads::run(3, |comm| Link::measure(&comm, &code));
-        let links: Vec<Link> = links.into_iter().map(|link| link.expect("nobody dies")).collect();
-        assert!(links.iter().all(|link| *link == links[0]));
-        assert!(links[0].latency_seconds > 0.0 && links[0].add_seconds_per_byte > 0.0);
+        let costs = threads::run(3, |comm| MessageCost::measure(&comm, &code));
+        let costs: Vec<MessageCost> =
+            costs.into_iter().map(|cost| cost.expect("nobody dies")).collect();
+        assert!(costs.iter().all(|cost| *cost == costs[0]));
+        assert!(costs[0].latency_seconds > 0.0 && costs[0].add_seconds_per_byte > 0.0);
         for bytes in [0, 1 << 10, 1 << 20, 1 << 40] {
             for members in [2, 3, 200] {
-                assert!(MESSAGE_BYTES.contains(&links[0].message_bytes(bytes, members)));
+                assert!(MESSAGE_BYTES.contains(&costs[0].message_bytes(bytes, members)));
             }
         }
     }
 
     #[test]
     fn slower_starts_ask_for_longer_messages() {
-        let link = |latency_seconds| Link {
+        let cost = |latency_seconds| MessageCost {
             latency_seconds,
             send_seconds_per_byte: 1e-10,
             add_seconds_per_byte: 1e-10,
         };
-        let [fast, slow] = [1e-6, 1e-4].map(|seconds| link(seconds).message_bytes(64 << 20, 16));
+        let [fast, slow] = [1e-6, 1e-4].map(|seconds| cost(seconds).message_bytes(64 << 20, 16));
         assert!(slow > 9 * fast && slow < 11 * fast, "{fast} {slow}");
     }
 

@@ -78,6 +78,13 @@ fn the_quick_tier_is_made_of_what_there_is() {
         let text = fs::read_to_string(path).unwrap();
         assert!(test.is_empty() || text.contains(&format!("fn {test}()")), "no test {skipped}");
     }
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/skt-model/src");
+    for skipped in words_of_script("quick_unit_skips") {
+        let (module, test) = skipped.split_once("::tests::").expect("MODULE::tests::TEST");
+        let path = model.join(module.replace("::", "/")).with_extension("rs");
+        let text = fs::read_to_string(&path).unwrap_or_else(|_| panic!("no module {skipped}"));
+        assert!(test.is_empty() || text.contains(&format!("fn {test}()")), "no test {skipped}");
+    }
 }
 
 /// `scripts/test --timing` finds these tests by the name of their module.

@@ -11,11 +11,13 @@
 
 images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
+# A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > hosts
 
 exec skt-hpl launch --hosts hosts --json launch.json --launcher-template \
     'flux run --nodes={nodes} --ntasks={ranks} --cores-per-task=8 --requires=hosts:{hosts} {command}' \
-    -- --config cluster.toml --level "global:$images" \
+    -- --config cluster.toml ${level:+--level "$level"} \
         --time-limit "@$end" --json result.json

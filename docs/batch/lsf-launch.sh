@@ -14,10 +14,12 @@
 
 images=${IMAGES:-$LS_SUBCWD/images}
 mkdir -p "$images"
+# A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 
 # blaunch reaches a node of the job: AGENT HOST COMMAND.
 exec skt-hpl launch --hosts "$LSB_DJOB_HOSTFILE" --agent blaunch --json launch.json -- \
-    --config cluster.toml --level "global:$images" \
+    --config cluster.toml ${level:+--level "$level"} \
         --time-limit "@$end" --json result.json

@@ -13,10 +13,12 @@
 cd "$PBS_O_WORKDIR" || exit 2
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
+# A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
 end=$(($(date +%s) + 12 * 3600 - 60))
 
-skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
+skt-hpl launch --json launch.json -- --config cluster.toml ${level:+--level "$level"} \
     --time-limit "@$end" --json result.json
 code=$?
 if [ "$code" = 75 ]; then

@@ -20,10 +20,12 @@
 
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
+# A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+level=${LEVEL-global:$images}
 # Slurm before 23.02 does not tell a job its end, but its queue does.
 end=${SLURM_JOB_END_TIME:-$(date -d "$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)}
 
-skt-hpl launch --json launch.json -- --config cluster.toml --level "global:$images" \
+skt-hpl launch --json launch.json -- --config cluster.toml ${level:+--level "$level"} \
     --time-limit "@$end" --json result.json
 code=$?
 # The time is over, or no spare is left: another job continues from the images.

@@ -19,12 +19,14 @@
 # of this run.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
+# A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+level=${LEVEL-global:$images}
 # Slurm before 23.02 does not tell a job its end, but its queue does.
 end=${SLURM_JOB_END_TIME:-$(date -d "$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)}
 
 for _ in 1 2 3; do
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
-        skt-hpl --config cluster.toml --level "global:$images" \
+        skt-hpl --config cluster.toml ${level:+--level "$level"} \
             --time-limit "@$end" --json result.json
     code=$?
     # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.

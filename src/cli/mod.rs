@@ -201,6 +201,7 @@ fn refuse(
         output::die_quietly_on_closed_pipe();
         suggest_two_dashes(&mut error, cli, args);
         explain_ranks_of_plan(&mut error, args);
+        explain_lists(&mut error, cli, args);
         if error.use_stderr() {
             output::say(format_args!("{}", error.render()));
         } else {
@@ -245,6 +246,31 @@ fn explain_ranks_of_plan(error: &mut clap::Error, args: &[OsString]) {
                    many nodes there are";
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![how.into()]));
+    }
+}
+
+/// Says that the values of a list have commas between them, where the user wrote blanks, as in
+/// HPL.dat.
+fn explain_lists(error: &mut clap::Error, cli: &clap::Command, args: &[OsString]) {
+    if !error.use_stderr() {
+        return;
+    }
+    let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    let command = words.iter().skip(1).find_map(|word| cli.find_subcommand(word)).unwrap_or(cli);
+    let is_list = |flag: &str| {
+        let named = command.get_arguments().find(|arg| arg.get_long() == Some(flag));
+        let metavar = named.and_then(|arg| arg.get_value_names()?.first());
+        metavar.is_some_and(|metavar| metavar.ends_with(",.."))
+    };
+    for (at, word) in words.iter().enumerate() {
+        let Some(flag) = word.strip_prefix("--").filter(|flag| is_list(flag)) else { continue };
+        let values: Vec<&str> =
+            words[at + 1..].iter().copied().take_while(|word| !word.starts_with('-')).collect();
+        let is_one_list = values.iter().skip(1).all(|value| value.parse::<u64>().is_ok());
+        if values.len() > 1 && is_one_list {
+            let how = format!("a list has commas: --{flag} {}", values.join(","));
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![how.into()]));
+        }
     }
 }
 

@@ -262,7 +262,9 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// Levels of images are given for a method without images.
-    #[error("{at}: levels need --ft self, --ft double or --ft abft; this is {method}")]
+    #[error(
+        "{at}: levels need --ft self, --ft double or --ft abft; this is {method}, so leave them out"
+    )]
     NoImages {
         /// The setting.
         at: At,

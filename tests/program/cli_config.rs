@@ -155,6 +155,13 @@ fn a_bad_flag_is_named() {
     program.write("bad.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
     let error = program.refused(&["--config", "bad.toml", "--group-size", "3", "--parities", "2"]);
     assert_eq!(error, "error: --group-size: value 3 is out of range; legal: 4 to 255\n");
+    // HPL.dat has blanks between the values of a list.
+    for words in [&["--nb", "128", "192"][..], &["run", "--p", "1", "--nb", "128", "192"]] {
+        let error = program.refused(words);
+        assert!(error.contains("a list has commas: --nb 128,192\n"), "{error}");
+    }
+    let error = program.refused(&["--nb", "128", "nonsense"]);
+    assert!(!error.contains("a list has commas"), "{error}");
     let twenty_one = vec!["1"; 21].join(",");
     let error = program.refused(&["--config", "hpl.toml", "--n", &twenty_one]);
     assert_eq!(error, "error: --n: 21 values; legal: 1 to 20\n");

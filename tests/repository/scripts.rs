@@ -49,11 +49,16 @@ impl Batch {
 
     /// The script's exit code, and the commands that it called, one per line.
     fn run(&self, script: &Path, codes: &str) -> (Option<i32>, String) {
-        self.run_until(script, codes, None)
+        self.run_with(script, codes, None)
     }
 
-    /// The same, in a job of Slurm that tells its end, or does not.
-    fn run_until(&self, script: &Path, codes: &str, end: Option<&str>) -> (Option<i32>, String) {
+    /// Runs the script as `run` does, with a variable of the environment and its value.
+    fn run_with(
+        &self,
+        script: &Path,
+        codes: &str,
+        variable: Option<(&str, &str)>,
+    ) -> (Option<i32>, String) {
         fs::write(self.at("codes"), codes).unwrap();
         fs::write(self.at("log"), "").unwrap();
         let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
@@ -64,7 +69,8 @@ impl Batch {
             .env("PATH", path)
             .env("TZ", "UTC")
             .env_remove("SLURM_JOB_END_TIME")
-            .envs(end.map(|end| ("SLURM_JOB_END_TIME", end)))
+            .env_remove("LEVEL")
+            .envs(variable)
             .env("LOG", self.at("log"))
             .env("CODES", self.at("codes"))
             .env("SLURM_SUBMIT_DIR", folder)
@@ -145,9 +151,24 @@ fn a_slurm_job_of_any_version_knows_its_end() {
     let batch = Batch::new();
     for name in ["slurm.sh", "slurm-launch.sh"] {
         for (told, want) in [(None, "@2000000000"), (Some("1234567890"), "@1234567890")] {
-            let (_, log) = batch.run_until(&script(name), "0\n", told);
+            let told = told.map(|end| ("SLURM_JOB_END_TIME", end));
+            let (_, log) = batch.run_with(&script(name), "0\n", told);
             assert!(log.contains(&format!(" --time-limit {want} ")), "{name}: {log}");
         }
+    }
+}
+
+/// A plan may have no checkpoints, and so no images.
+#[test]
+fn images_are_left_out_where_the_level_is_empty() {
+    let batch = Batch::new();
+    for entry in fs::read_dir(script("")).unwrap() {
+        let path = entry.unwrap().path();
+        let (_, log) = batch.run(&path, "0\n");
+        assert!(log.contains(" --level global:/"), "{path:?}: {log}");
+        let (ended, log) = batch.run_with(&path, "0\n", Some(("LEVEL", "")));
+        assert!(ended == Some(0) && starts(&log) == 1, "{path:?}: {log}");
+        assert!(!log.contains("--level"), "{path:?}: {log}");
     }
 }
 

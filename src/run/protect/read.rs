@@ -408,7 +408,7 @@ mod tests {
             ),
             (
                 "method = \"single\"\nlevel = \"local:/x\"",
-                "f:7: checkpoint.level: levels need --ft self, --ft double or --ft abft; this is single",
+                "f:7: checkpoint.level: levels need --ft self, --ft double or --ft abft; this is single, so leave them out",
             ),
             (
                 "method = \"abft\"\nlevel = \"local:/x,when-busy=skip\"",

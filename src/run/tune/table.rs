@@ -100,8 +100,11 @@ fn remarks(tuning: &Tuning) -> String {
         );
     }
     let values = Parameter::ALL.map(|parameter| parameter.flags(&tuning.chosen)).join(" ");
+    let is_raced = |tuned: &Tuned| matches!(tuned.outcome, ParameterOutcome::Raced(_));
     let _ = if is_changed {
         writeln!(text, "# chosen: {values}")
+    } else if !tuning.parameters.iter().any(is_raced) {
+        writeln!(text, "# nothing was compared, the defaults stay: {values}")
     } else {
         writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
     };
@@ -183,5 +186,13 @@ exchanges and broadcasts weigh less; --n chooses another
         assert!(text.contains("no      +10.00        -\n"), "{text}");
         assert!(text.contains("# nb: 32 stays, as time ended before it was decided\n"), "{text}");
         assert!(text.contains("# nothing is faster than the defaults beyond the noise: "));
+    }
+
+    #[test]
+    fn without_a_race_nothing_is_called_faster() {
+        let mut tuning = tuning();
+        tuning.parameters.remove(0);
+        (tuning.chosen, tuning.together) = (tuning.default.clone(), None);
+        assert!(text(&tuning).contains("# nothing was compared, the defaults stay: --p 1"));
     }
 }

@@ -545,6 +545,7 @@ fn beat() -> Beat {
         exit: None,
         report_lines: None,
         charges: Vec::new(),
+        keeps: None,
     }
 }
 

@@ -11,6 +11,7 @@ use super::line::{Heard, Line, Lines};
 use super::links::from_here::FromHere;
 use super::links::{Partner, verdict};
 use super::probe::{Answer, Purpose};
+use super::program::Program;
 
 /// How long the last nodes are waited for once the others have answered: this many times
 /// as long as the slowest of the others took, and so much longer. The time that it took
@@ -76,6 +77,8 @@ pub struct Limits<'a> {
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
+    /// The program that the ranks run, if it is not the benchmark.
+    pub program: Option<&'a Program>,
     /// Once all but this number of nodes in use have answered, these get little more time: the
     /// checkpoint can rebuild what they had, and every second counts.
     pub spare_losses: usize,
@@ -269,7 +272,10 @@ impl<'a> Asking<'a> {
             }
             Some(ProbeOutcome::Answer(answer)) => {
                 let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
-                match fault::of(answer, host.slots as u64, held_bytes, rank_bytes) {
+                let of_program =
+                    || self.limits.program.and_then(|program| fault::of_program(answer, program));
+                let fault = fault::of(answer, host.slots as u64, held_bytes, rank_bytes);
+                match fault.or_else(of_program) {
                     None => Health::Well,
                     Some(why) => Health::Ill(why),
                 }
@@ -455,6 +461,7 @@ mod tests {
         purpose: Purpose::Start,
         each: Duration::from_secs(3),
         rank_bytes: 0,
+        program: None,
         spare_losses: 1,
         suspects: &[],
         lost: &BTreeSet::new(),

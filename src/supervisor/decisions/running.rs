@@ -4,6 +4,7 @@ use super::{Action, Machine};
 use crate::report::heartbeat::DONE;
 use crate::supervisor::hosts::{Health, Host};
 use crate::supervisor::probe::{Answer, Purpose};
+use crate::supervisor::program::Ends;
 use crate::supervisor::survey::Survey;
 
 /// How long a launcher may take to end after SIGTERM.
@@ -23,6 +24,8 @@ pub(super) struct Running {
     done_unix: Option<f64>,
     /// Why the launcher will not start the job, as its output says.
     pub refusal: Option<&'static str>,
+    /// How ranks that run the user's program have ended.
+    pub ends: Ends,
     /// Number of lines of the report that have arrived.
     pub report_lines: u64,
     /// Whether a line has reported a node in use lost.

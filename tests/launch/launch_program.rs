@@ -117,7 +117,7 @@ fn a_program_that_refuses_ends_with_its_word_and_one_without_signs_is_left_alone
     assert_eq!(ended.account["starts"], 1, "{}", ended.said);
 
     // It asks to be started again, once.
-    let body = "[ -e /mnt/again ] && exit 0\nsleep 1; touch /mnt/again; exit 75";
+    let body = "[ -e /mnt/asked ] && exit 0\nsleep 1; touch /mnt/asked; exit 75";
     let ended = launch(&cluster, true, &script(&cluster, "again", body), "").end(&cluster);
     assert_eq!((ended.code, ended.failures()), (Some(0), 1), "{}", ended.said);
 }

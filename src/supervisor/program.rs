@@ -106,7 +106,7 @@ pub struct JobEnd {
     pub is_reported: bool,
     /// Whether the library has told that a process of an earlier start was still running.
     pub is_changed: bool,
-    /// Whether the supervisor has killed it.
+    /// Whether the supervisor has killed it, and not since a rank had ended.
     pub was_killed: bool,
 }
 
@@ -134,6 +134,11 @@ impl Ends {
             End::Signal(_) => &mut self.killed,
         };
         place.get_or_insert(end);
+    }
+
+    /// Whether a rank has ended so that the job cannot go on.
+    pub fn has_failed(&self) -> bool {
+        self.killed.is_some() || self.interrupted.is_some() || self.refused.is_some()
     }
 
     /// What the end of the job means. One rank that says what has happened is enough, as the

@@ -1,6 +1,7 @@
 //! The decisions about a job whose ranks run a program of the user: what its signs of life and its
 //! end mean.
 
+use super::running::END_PATIENCE_SECONDS;
 use super::{Machine, Then};
 use crate::report::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, OPEN, REPORTED, TIME_UP};
 use crate::supervisor::hosts::Health;
@@ -26,6 +27,18 @@ impl Machine {
         }
     }
 
+    /// Ends a job of which a rank has failed, where the launcher does not: Hydra lets the other
+    /// ranks of a program without MPI run on.
+    pub(super) fn watch_ends(&mut self, now_unix: f64) {
+        if self.running.killed.is_some() || !self.running.ends.has_failed() {
+            return;
+        }
+        let since = *self.running.failed_unix.get_or_insert(now_unix);
+        if now_unix - since > END_PATIENCE_SECONDS {
+            self.kill("a rank has ended, the launcher does not end the others");
+        }
+    }
+
     /// Decides what comes next after the end of the program's job.
     pub(super) fn program_ended(&mut self, now_unix: f64, how: String, launcher_succeeded: bool) {
         let state = &mut self.state;
@@ -35,7 +48,7 @@ impl Machine {
             launcher_succeeded,
             is_reported: state.is_reported,
             is_changed: state.is_changed,
-            was_killed: self.running.killed.is_some(),
+            was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
         });
         let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
         match verdict {

@@ -1407,6 +1407,21 @@ fn a_program_that_refuses_is_not_started_again() {
 }
 
 #[test]
+fn a_launcher_that_lets_the_other_ranks_run_on_is_ended() {
+    for (end, last) in [(End::Code(3), "end 3"), (End::Signal(9), "next start")] {
+        let mut play = Play::of_program(&["s1"]);
+        play.rank_ends(0, end);
+        assert_eq!(play.tick_after(0.5), [""; 0]);
+        let killed = play.tick_after(10.5);
+        assert!(killed[0].starts_with("kill: a rank has ended, the launcher does"), "{killed:?}");
+        assert_eq!((&killed[1..], play.tick_after(30.0)), (&["Kill".to_owned()][..], vec![]));
+        play.ended("the launcher was killed by signal 9");
+        let lines = play.answers_but(&[]).join("|");
+        assert!(lines.ends_with(last), "{lines}");
+    }
+}
+
+#[test]
 fn a_lost_node_explains_any_code_of_a_program() {
     let mut play = Play::of_program(&["s1"]);
     play.rank_ends(0, End::Code(14));

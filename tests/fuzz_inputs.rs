@@ -545,6 +545,7 @@ fn beat() -> Beat {
         exit: None,
         report_lines: None,
         charges: Vec::new(),
+        keeps: None,
     }
 }
 
@@ -628,6 +629,7 @@ fn answers_of_nodes() {
         host: "n1".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         program: program_checksum(),
+        program_of_user: Some(1),
         ended: 1,
         immortal: 0,
         ending: 0,
@@ -668,6 +670,7 @@ fn answers_of_nodes() {
             suspects: &[],
             lost: &std::collections::BTreeSet::new(),
             rank_bytes: 9,
+            program: None,
             partners: &partners,
         };
         let survey = survey::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);

@@ -14,11 +14,12 @@
 /* RESTART: the exit code of a job that is to be started again. */
 enum { ROWS = 200, WIDTH = 512, EVERY = 50, RESTART = 75 };
 
-/* Ends the job where a call has failed. */
+/* Ends the job where a call has failed: to be started again where something was lost. */
 static void need(int code) {
+    int lost = code == SKT_ERR_LOST || code == SKT_ERR_TIMEOUT;
     if (code != SKT_SUCCESS) {
         fprintf(stderr, "heat: %s: %s\n", skt_error(code), skt_message());
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        MPI_Abort(MPI_COMM_WORLD, lost ? RESTART : 2);
     }
 }
 

@@ -12,17 +12,20 @@ use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command};
 use crate::checkpoint::methods::Method;
-use crate::config::launch::{LAUNCH, RANKS_MAX, WATCH};
+use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
 use crate::machine::program;
 use crate::machine::starter::Starter;
 use crate::report::clock::now_unix;
+use crate::report::heartbeat::Keeps;
 use crate::report::output;
 use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::launcher::{Launcher, Template};
 use crate::supervisor::links::addresses::Networks;
+use crate::supervisor::probe;
+use crate::supervisor::program::Program;
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::{self, Options, SupervisorError};
@@ -37,7 +40,13 @@ pub struct LaunchArgs {
     /// state, in a folder that survived, without waiting for its launcher
     #[arg(long, help_heading = WATCH)]
     head_lost: bool,
-    /// Flags of the benchmark, see `skt-hpl run --help`
+    /// Run this program and not the benchmark: after `--` come its arguments. Exit code 0 is done,
+    /// 75 is to be started again, as is a death by a signal or with a node, and any other ends
+    /// `launch` with that code. Started again, it continues from its checkpoints by itself, as with
+    /// libskt-checkpoint
+    #[arg(long, value_name = "FILE", help_heading = START)]
+    program: Option<PathBuf>,
+    /// Flags of the benchmark, see `skt-hpl run --help`, or arguments of --program
     #[arg(last = true, value_name = "RUN OPTIONS", allow_hyphen_values = true)]
     command: Vec<String>,
 }
@@ -184,6 +193,27 @@ pub enum LaunchError {
         /// The node.
         host: String,
     },
+    /// The program is missing here.
+    #[error(
+        "--program: there is no {} here that this user may start; nodes need it at the same path, \
+         too", file.display()
+    )]
+    NoProgram {
+        /// The program.
+        file: PathBuf,
+    },
+    /// The number of ranks is not known.
+    #[error("--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT")]
+    NoRanks,
+    /// The flag is about the benchmark.
+    #[error(
+        "--{flag} is for the benchmark: with --program the program decides this by itself; leave \
+         the flag out"
+    )]
+    NotOfProgram {
+        /// The flag.
+        flag: String,
+    },
     /// The supervisor cannot work.
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
@@ -201,28 +231,24 @@ pub fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
+    match &args.program {
+        None => options_of_benchmark(args, env),
+        Some(program) => options_of_program(args, program, env),
+    }
+}
+
+fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     let run = run_args(&args.command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
     let np = wanted.read(Launching::Np, parse_ranks)?;
-    let (hang_after, probe_limit) =
-        (wanted.seconds(Launching::HangAfter)?, wanted.seconds(Launching::ProbeLimit)?);
-    let restarts_max = wanted.valued(Launching::MaxRestarts, str::parse)?;
-    let found = find_hosts(&wanted, env)?;
-    let is_local = found.is_none();
-    let (file, listed) = found.unwrap_or_else(|| {
-        let here = Host { name: "localhost".into(), slots: np.unwrap_or(1) };
-        ("--np".into(), vec![here])
-    });
-    let slots = listed.iter().map(|host| host.slots).sum();
+    let mut nodes = nodes(&wanted, env)?.unwrap_or_else(|| Nodes::here(np.unwrap_or(1)));
+    let slots = nodes.slots();
     let checked = run::load_checked(&RunArgs { ranks: Some(np.unwrap_or(slots)), ..run.clone() })?;
     let needed = checked.spec.most_ranks();
     let ranks = np.unwrap_or(needed);
     checked.require_ranks(ranks)?;
-    let mut listed = listed;
-    if is_local {
-        listed[0].slots = ranks;
-    } else if slots < ranks {
-        return Err(LaunchError::Slots { ranks, slots, file });
+    if nodes.is_local {
+        nodes = Nodes::here(ranks);
     }
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
@@ -236,18 +262,113 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
     {
         output::say(format_args!("warning: {why}"));
     }
+    let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
+    let pool = &options.pool;
+    let rows = checksum_rows(&checked.spec, ranks);
+    say_what_is_survived(pool, ranks, &settings, rows.clone());
+    let keeps = Keeps {
+        run_id: settings.run_id.clone(),
+        store: settings.store.clone(),
+        images: settings.levels.folders(),
+    };
+    Ok(Options {
+        threads: checked.spec.threads,
+        helper_cores: settings.helper_cores,
+        is_protected: settings.method_for(ranks) != Method::None,
+        rank_bytes: rank_bytes(pool, ranks, &checked.spec, &settings),
+        losable: shape::losable(pool, ranks, &settings, rows),
+        run_id: settings.run_id,
+        keeps: Some(keeps),
+        parities: settings.parities,
+        says_resume: run.protect.draft().contains_key(&Setting::Resume),
+        end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
+        ..options
+    })
+}
+
+/// A program of the user has no flags that this one could know: what it asks of its checkpoints,
+/// its library tells once it runs.
+fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Options, LaunchError> {
+    let wanted = with_file(&args.given, LaunchDraft::new())?;
+    for setting in [Launching::StartOver, Launching::ReplaceSuspects] {
+        if wanted.is_set(setting) {
+            return Err(LaunchError::NotOfProgram { flag: setting.info().flag() });
+        }
+    }
+    let file =
+        found_in_path(file, env).ok_or_else(|| LaunchError::NoProgram { file: file.to_owned() })?;
+    let checksum =
+        probe::checksum_of(&file).ok_or_else(|| LaunchError::NoProgram { file: file.clone() })?;
+    let np = wanted.read(Launching::Np, parse_ranks)?;
+    let nodes = nodes(&wanted, env)?.or_else(|| np.map(Nodes::here));
+    let nodes = nodes.ok_or(LaunchError::NoRanks)?;
+    let ranks = np.unwrap_or_else(|| nodes.slots());
+    let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
+    Ok(Options { run_id, program_of_user: Some(Program { file, checksum }), ..options })
+}
+
+/// The file of a program, as a shell finds it. It may be missing.
+fn found_in_path(program: &Path, env: Env) -> Option<PathBuf> {
+    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return std::path::absolute(program).ok();
+    }
+    let path = env("PATH").unwrap_or_default();
+    let files = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let mut here = files.filter_map(|file| std::path::absolute(file).ok());
+    here.find(|file| file.is_file())
+}
+
+/// The nodes of a job, before some of them become spares.
+struct Nodes {
+    listed: Vec<Host>,
+    /// What lists them.
+    file: String,
+    /// Whether there is no list, so that all ranks run on this machine.
+    is_local: bool,
+}
+
+impl Nodes {
+    /// This machine alone.
+    fn here(slots: usize) -> Self {
+        let listed = vec![Host { name: "localhost".into(), slots }];
+        Self { listed, file: "--np".into(), is_local: true }
+    }
+
+    fn slots(&self) -> usize {
+        self.listed.iter().map(|host| host.slots).sum()
+    }
+}
+
+/// The nodes that are listed; `None` if there is no list.
+fn nodes(wanted: &Wanted, env: Env) -> Result<Option<Nodes>, LaunchError> {
+    let found = find_hosts(wanted, env)?;
+    Ok(found.map(|(file, listed)| Nodes { listed, file, is_local: false }))
+}
+
+/// The options that are the same for the benchmark and for any other program; those that differ are
+/// as for a program of which nothing is known.
+fn options_of_nodes(
+    args: &LaunchArgs,
+    wanted: &Wanted,
+    nodes: Nodes,
+    ranks: usize,
+    env: Env,
+) -> Result<Options, LaunchError> {
+    let (hang_after, probe_limit) =
+        (wanted.seconds(Launching::HangAfter)?, wanted.seconds(Launching::ProbeLimit)?);
+    let (slots, Nodes { listed, file, is_local }) = (nodes.slots(), nodes);
+    if slots < ranks {
+        return Err(LaunchError::Slots { ranks, slots, file });
+    }
     let pool = pool(listed, ranks, wanted.path(Launching::Spares).as_deref())?;
-    let launcher = launcher(&wanted, env)?;
+    let launcher = launcher(wanted, env)?;
     let extra = wanted.list(Launching::LauncherArg);
     if let Some(host) = pool.everyone().find(|host| host.name.contains(':'))
         && launcher == Launcher::Mpich
     {
         return Err(LaunchError::Address { host: host.name.clone() });
     }
-    let rows = checksum_rows(&checked.spec, ranks);
-    say_what_is_survived(&pool, ranks, &settings, rows.clone());
-    let losable = shape::losable(&pool, ranks, &settings, rows);
-    let rank_bytes = rank_bytes(&pool, ranks, &checked.spec, &settings);
     Ok(Options {
         launcher,
         program: wanted.owned(Launching::LauncherProgram),
@@ -255,30 +376,31 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
         networks: Networks::of(&extra, env),
         extra,
         is_local,
+        losable: vec![false; pool.active.len()],
         pool,
         ranks,
-        threads: checked.spec.threads,
-        helper_cores: settings.helper_cores,
+        threads: 1,
+        helper_cores: 0,
         program_file: program::file()
             .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
+        program_of_user: None,
         command: args.command.clone(),
-        is_protected: settings.method_for(ranks) != Method::None,
-        rank_bytes,
-        run_id: settings.run_id,
-        store: settings.store,
-        image_folders: settings.levels.folders(),
-        parities: settings.parities,
-        says_resume: run.protect.draft().contains_key(&Setting::Resume),
+        is_protected: true,
+        rank_bytes: 0,
+        run_id: String::new(),
+        keeps: None,
+        // The least that a checkpoint survives.
+        parities: 1,
+        says_resume: false,
         state: wanted.path(Launching::State).expect("it has a default"),
         floors: Floors::from_columns(hang_after),
         probe_limit: Duration::from_secs_f64(probe_limit),
-        restarts_max,
+        restarts_max: wanted.valued(Launching::MaxRestarts, str::parse)?,
         head_lost: args.head_lost,
         readmit: wanted.is_set(Launching::Readmit),
         start_over: wanted.is_set(Launching::StartOver),
         replace_suspects: wanted.is_set(Launching::ReplaceSuspects),
-        losable,
-        end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
+        end_unix: None,
         json: wanted.read(Launching::Json, |file| flags::beside_a_report(file.into()))?,
     })
 }
@@ -475,7 +597,7 @@ mod tests {
         );
         let options = super::options(&args(&line), &none).unwrap();
         assert_eq!((options.ranks, options.run_id.as_str()), (4, "r"));
-        assert_eq!(options.image_folders, [Path::new("/scratch"), Path::new("/pfs")]);
+        assert_eq!(options.keeps.unwrap().images, [Path::new("/scratch"), Path::new("/pfs")]);
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");
         assert_eq!(names(&options.pool.spares), "n3:2 n4:1");
         // Without a grid, all slots are used.
@@ -528,6 +650,38 @@ mod tests {
         let line = "--launcher openmpi -- --n 100 --p 2 --q 3 --ft none";
         let options = super::options(&args(line), &none).unwrap();
         assert_eq!((options.ranks, options.is_protected), (6, false));
+    }
+
+    #[test]
+    fn a_program_of_the_user_has_its_own_arguments() {
+        let line = "--launcher openmpi --np 3 --program /bin/sh -- -c true";
+        let options = super::options(&args(line), &none).unwrap();
+        let program = options.program_of_user.expect("a program");
+        assert_eq!(
+            (program.file, options.command),
+            ("/bin/sh".into(), vec!["-c".into(), "true".into()])
+        );
+        assert_eq!((options.ranks, options.is_local, options.keeps), (3, true, None));
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = folder.path().join("h");
+        std::fs::write(&hosts, "n1 slots=2\nn2 slots=2\nn3 slots=2\n").unwrap();
+        let line = format!("--hosts {} --launcher openmpi --program sh", hosts.display());
+        let path = |name: &str| (name == "PATH").then(|| "/nowhere:/bin".to_owned());
+        let options = super::options(&args(&line), &path).unwrap();
+        assert_eq!((options.ranks, names(&options.pool.spares)), (6, String::new()));
+        assert_eq!(options.program_of_user.expect("found").file, Path::new("/bin/sh"));
+        let options = super::options(&args(&format!("{line} --np 4")), &path).unwrap();
+        assert_eq!(names(&options.pool.spares), "n3:2");
+        let error = |line: &str| {
+            let line = format!("--launcher openmpi {line}");
+            super::options(&args(&line), &none).unwrap_err().to_string()
+        };
+        assert!(error("--program /bin/sh").contains("needs the number of ranks: --np COUNT"));
+        for flag in ["--start-over", "--replace-suspects"] {
+            let said = error(&format!("--np 2 {flag} --program /bin/sh"));
+            assert!(said.starts_with(&format!("{flag} is for the benchmark")), "{said}");
+        }
+        assert!(error("--np 2 --program /bin").starts_with("--program: there is no /bin here"));
     }
 
     #[test]

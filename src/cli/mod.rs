@@ -28,6 +28,7 @@ pub mod probe;
 mod progress_bar;
 pub mod protect;
 mod ranges;
+pub mod rank;
 pub mod report;
 pub mod run;
 pub mod screen;
@@ -98,6 +99,8 @@ Examples:
                       on the nodes of the Slurm or PBS job
   skt-hpl launch --np 4 -- --n 20000
                       on this machine, whose processes may die
+  skt-hpl launch --hosts hosts --spares spares --np 8 --program ./heat -- 2000
+                      a program of one's own with its arguments, on libskt-checkpoint
   skt-hpl status      what it does, from another shell"
 );
 
@@ -135,7 +138,7 @@ pub enum Command {
     /// Run the benchmark, as without a subcommand
     #[command(after_help = AFTER_HELP)]
     Run(Box<run::RunArgs>),
-    /// Run the benchmark to its end through the loss of nodes
+    /// Run the benchmark, or any program, to its end through the loss of nodes
     #[command(after_help = AFTER_LAUNCH_HELP)]
     Launch(Box<launch::LaunchArgs>),
     /// Show the state of a launched run
@@ -143,6 +146,9 @@ pub enum Command {
     /// Answer a supervisor's question
     #[command(hide = true)]
     Probe(probe::ProbeArgs),
+    /// Run a rank of the user's program
+    #[command(hide = true)]
+    Rank(rank::RankArgs),
     /// Write a commented configuration that fits this machine
     Init(init::InitArgs),
     /// Find the fastest values of the parameters by short runs on this job's ranks
@@ -278,6 +284,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     let command = match cli.command {
         None => return run::execute(&cli.run),
         Some(Command::Run(args)) => return run::execute(&args),
+        Some(Command::Rank(args)) => return rank::execute(&args),
         Some(Command::Tune(args)) => return tune::execute(&args),
         Some(Command::Doctor(args)) => return doctor::execute(&args),
         Some(Command::Screen(args)) => return screen::execute(&args),
@@ -302,6 +309,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     let done: Result<(), Box<dyn std::error::Error>> = match command {
         Command::Run(_)
         | Command::Launch(_)
+        | Command::Rank(_)
         | Command::Tune(_)
         | Command::Doctor(_)
         | Command::Screen(_) => unreachable!("handled above"),
@@ -347,7 +355,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("skt-hpl "))
             .collect();
-        assert_eq!(commands.len(), 4, "{examples}");
+        assert_eq!(commands.len(), 5, "{examples}");
         for command in commands {
             let words = command.split("  ").next().expect("words").split(' ');
             Cli::try_parse_from(["skt-hpl"].into_iter().chain(words)).expect(command);

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::config::ConfigError;
+use crate::report::heartbeat::Keeps;
 use crate::report::output;
 use crate::supervisor::line;
 use crate::supervisor::links::Partner;
@@ -18,11 +19,14 @@ pub struct ProbeArgs {
     #[arg(long)]
     run: String,
     /// The run's name in the store
-    #[arg(long)]
-    run_id: String,
+    #[arg(long, requires = "store")]
+    run_id: Option<String>,
     /// The store of the segments
+    #[arg(long, requires = "run_id")]
+    store: Option<String>,
+    /// The program that the ranks run, if it is not this one
     #[arg(long)]
-    store: String,
+    program: Option<PathBuf>,
     /// A folder with images on this node's own disk; may be repeated
     #[arg(long)]
     images: Vec<PathBuf>,
@@ -47,6 +51,8 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
     // This process is no rank, and lists of processes should show so.
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");
     let started_at = probe::whereabouts();
+    let data = args.run_id.clone().zip(args.store.clone());
+    let keeps = data.map(|(run_id, store)| Keeps { run_id, store, images: args.images.clone() });
     let first = std::iter::once((0, args.purpose, args.partners.clone()));
     for (number, purpose, partners) in first.chain(line::further_questions()) {
         if probe::whereabouts() != started_at {
@@ -55,9 +61,8 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
         }
         let question = Question {
             run: args.run.clone(),
-            run_id: args.run_id.clone(),
-            store: args.store.clone(),
-            image_folders: args.images.clone(),
+            keeps: keeps.clone(),
+            program: args.program.clone(),
             purpose,
             partners,
             number,

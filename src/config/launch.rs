@@ -14,7 +14,8 @@ use super::value::{Row, Value, Written, settings};
 pub const RANKS_MAX: usize = 1 << 24;
 
 const NODES: &str = "Nodes";
-const START: &str = "Starting the ranks";
+/// The heading of the flags that tell how ranks are started.
+pub const START: &str = "Starting the ranks";
 /// The heading of the flags that tell a hang from work.
 pub const WATCH: &str = "Watching the job";
 

@@ -15,26 +15,18 @@ use skt_terms::exit::Exit;
 
 use crate::machine::launcher_rank;
 
-/// The environment variable that switches heartbeats on. Under `launch` it holds the name of the
-/// run, the number of the start, and the number of ranks, separated by dots.
-pub const ENV: &str = "SKT_HPL_HEARTBEAT";
-/// The mark at the start of a record. No part of a report looks like it.
-pub const MARK: &str = "@skt-hpl-beat@";
+pub use skt_checkpoint::sign::{
+    CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP,
+};
 /// The phase in which columns advance.
 pub const FACTOR: &str = "factor";
-/// The report is whole; only shared memory remains to be cleared.
-pub const REPORTED: &str = "reported";
 /// The job is done.
 pub const DONE: &str = "done";
-/// A process of an earlier start was still running, or still held memory or locks.
-pub const CHANGED: &str = "changed";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
 /// A rank waits for its image, or for a process of an earlier start to release what it holds. The
 /// record is of that rank, whichever it is, and says nothing about the others.
 pub const WAIT: &str = "wait";
-/// The time of the job is up, and the state of the run is saved.
-pub const TIME_UP: &str = "time-up";
 /// The least number of seconds between records of the same phase.
 const INTERVAL_SECONDS: f64 = 1.0;
 /// All waiting ranks together write at most this number of records per second. To achieve this,
@@ -83,6 +75,9 @@ pub struct Beat {
     /// The wrong numbers of this start that certainly come from a rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub charges: Vec<Charge>,
+    /// Where a program of the user keeps its data, when it begins a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps: Option<Keeps>,
 }
 
 /// Wrong numbers in the matrix that certainly come from a rank, in all checks of a start.
@@ -234,6 +229,7 @@ fn any_heart() -> Option<&'static Heart> {
                 exit: None,
                 report_lines: None,
                 charges: Vec::new(),
+                keeps: None,
             };
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
@@ -410,6 +406,7 @@ mod tests {
             exit: None,
             report_lines: None,
             charges: Vec::new(),
+            keeps: None,
         }
     }
 

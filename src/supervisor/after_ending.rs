@@ -76,13 +76,19 @@ pub fn next(ending: &Ending) -> Next {
         },
         Some(Exit::Interrupted) if ending.is_time_up => Next::Stopped,
         Some(Exit::Interrupted) | None if ending.stop_requested => Next::Stopped,
-        Some(Exit::Interrupted) | None => Next::Restart,
+        Some(Exit::Interrupted | Exit::OfProgram(_)) | None => Next::Restart,
     }
 }
 
 /// Why to give up after the failures `past`, oldest first; `None` if the job starts again.
-/// `resolution_columns` is the distance at which two columns count as the same.
-pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) -> Option<String> {
+/// `resolution_columns` is the distance at which two columns count as the same; a `place` is a
+/// column, or a checkpoint of a program.
+pub fn give_up(
+    past: &[Past],
+    place: &str,
+    resolution_columns: usize,
+    restarts_max: usize,
+) -> Option<String> {
     let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
     let unexplained: Vec<&Past> = unexplained.filter(|failure| !failure.was_held).collect();
     if unexplained.len() >= SAME_FAILURES_MAX {
@@ -98,7 +104,7 @@ pub fn give_up(past: &[Past], resolution_columns: usize, restarts_max: usize) ->
         };
         if newest.iter().all(near) {
             return Some(format!(
-                "the job failed {SAME_FAILURES_MAX} times at column {column}, with all nodes well"
+                "the job failed {SAME_FAILURES_MAX} times at {place} {column}, with all nodes well"
             ));
         }
     }
@@ -156,32 +162,34 @@ mod tests {
     #[test]
     fn three_failures_in_one_place_are_enough() {
         let same = [failed(512), failed(520), failed(512)];
-        assert!(give_up(&same[..2], 16, 50).is_none());
-        let why = give_up(&same, 16, 50).unwrap();
+        assert!(give_up(&same[..2], "column", 16, 50).is_none());
+        let why = give_up(&same, "column", 16, 50).unwrap();
         assert_eq!(why, "the job failed 3 times at column 512, with all nodes well");
-        assert!(give_up(&same, 4, 50).is_none(), "not the same place");
+        assert!(give_up(&same, "column", 4, 50).is_none(), "not the same place");
         let lost = Past { node_lost: true, ..failed(512) };
-        assert!(give_up(&[failed(512), lost, failed(512), failed(512)], 16, 50).is_none());
-        assert!(give_up(&[lost; 20], 16, 50).is_none(), "the spares bound it");
+        assert!(
+            give_up(&[failed(512), lost, failed(512), failed(512)], "column", 16, 50).is_none()
+        );
+        assert!(give_up(&[lost; 20], "column", 16, 50).is_none(), "the spares bound it");
     }
 
     #[test]
     fn a_start_that_finds_its_data_in_use_is_tried_again_with_longer_pauses() {
         let held = Past { was_held: true, ..failed(0) };
-        assert!(give_up(&[held; 20], 16, 50).is_none());
+        assert!(give_up(&[held; 20], "column", 16, 50).is_none());
         assert_eq!(backoff_seconds(&[held; 4]), 8.0);
-        assert!(give_up(&[held; 51], 16, 50).unwrap().contains("--max-restarts 50"));
+        assert!(give_up(&[held; 51], "column", 16, 50).unwrap().contains("--max-restarts 50"));
         let same = [failed(512), held, failed(512), held, failed(512)];
-        assert!(give_up(&same, 16, 50).is_some(), "they hide nothing");
+        assert!(give_up(&same, "column", 16, 50).is_some(), "they hide nothing");
     }
 
     #[test]
     fn a_job_that_never_lives_and_one_that_never_ends_are_given_up() {
         let dead = Past { lived: false, ..failed(0) };
-        assert!(give_up(&[dead; 3], 0, 50).unwrap().contains("gave no sign of life"));
+        assert!(give_up(&[dead; 3], "column", 0, 50).unwrap().contains("gave no sign of life"));
         let walking: Vec<Past> = (0..6).map(|i| failed(100 * i)).collect();
-        assert!(give_up(&walking, 10, 6).is_none());
-        assert!(give_up(&walking, 10, 5).unwrap().contains("--max-restarts 5"));
+        assert!(give_up(&walking, "column", 10, 6).is_none());
+        assert!(give_up(&walking, "column", 10, 5).unwrap().contains("--max-restarts 5"));
     }
 
     #[test]

@@ -1,7 +1,20 @@
 //! Checks whether a node that answered can take part: version, program, store, memory.
 
 use super::probe::{Answer, program_checksum};
+use super::program::Program;
 use crate::run::protect::NodeStore;
+
+/// Why the node cannot run `program`, that of the user; `None` if it can.
+pub fn of_program(answer: &Answer, program: &Program) -> Option<String> {
+    let file = program.file.display();
+    match answer.program_of_user {
+        None => Some(format!("has no {file} that it can start")),
+        Some(checksum) if checksum != program.checksum => {
+            Some(format!("has another {file} than the launching machine: copy it there"))
+        }
+        Some(_) => None,
+    }
+}
 
 /// Why the node cannot take part with `ranks` ranks; `None` if it can. `need_bytes` is the size of
 /// a rank's segments on the nodes that have some, `planned_bytes` their size by the configuration.
@@ -44,6 +57,18 @@ mod tests {
     use super::*;
     use crate::checkpoint::store::SysvLimits;
     use crate::supervisor::probe::tests::answer;
+
+    #[test]
+    fn a_node_needs_the_very_program_of_the_user() {
+        let program = Program { file: "/home/me/heat".into(), checksum: 7 };
+        let fault = |program_of_user| {
+            let why = of_program(&Answer { program_of_user, ..answer() }, &program);
+            why.unwrap_or_default()
+        };
+        assert_eq!(fault(None), "has no /home/me/heat that it can start");
+        assert!(fault(Some(8)).starts_with("has another /home/me/heat than"));
+        assert_eq!(fault(Some(7)), "");
+    }
 
     #[test]
     fn a_store_needs_room_for_what_the_ranks_will_hold() {

@@ -76,20 +76,23 @@ impl Job {
         Ok(lines)
     }
 
-    /// Says how the launcher ended; `None` while it runs.
-    pub fn ended(&mut self) -> Option<String> {
+    /// Says how the launcher ended, and whether with code 0; `None` while it runs.
+    pub fn ended(&mut self) -> Option<(String, bool)> {
         match &mut self.child {
             Some(child) => match child.try_wait() {
                 Ok(None) => None,
-                Ok(Some(status)) => Some(match (status.code(), status.signal()) {
-                    (Some(code), _) => format!("the launcher ended with code {code}"),
-                    (_, Some(signal)) => format!("the launcher was killed by signal {signal}"),
-                    _ => "the launcher ended".to_owned(),
-                }),
-                Err(error) => Some(format!("the launcher is lost: {error}")),
+                Ok(Some(status)) => {
+                    let how = match (status.code(), status.signal()) {
+                        (Some(code), _) => format!("the launcher ended with code {code}"),
+                        (_, Some(signal)) => format!("the launcher was killed by signal {signal}"),
+                        _ => "the launcher ended".to_owned(),
+                    };
+                    Some((how, status.success()))
+                }
+                Err(error) => Some((format!("the launcher is lost: {error}"), false)),
             },
             None if self.launcher.runs() => None,
-            None => Some("the launcher ended unseen".to_owned()),
+            None => Some(("the launcher ended unseen".to_owned(), false)),
         }
     }
 }

@@ -24,6 +24,8 @@ pub mod line;
 pub mod links;
 pub mod probe;
 pub mod process;
+pub mod program;
+pub mod rank;
 pub mod reach;
 mod refused;
 pub mod report;
@@ -40,9 +42,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::report::heartbeat::Keeps;
 use hosts::Pool;
 use launcher::Launcher;
 use links::addresses::Networks;
+use program::Program;
 use skt_terms::exit::Exit;
 use state::StateError;
 use watch::Floors;
@@ -72,14 +76,14 @@ pub struct Options {
     pub helper_cores: usize,
     /// This program's file; each node has it under the same path.
     pub program_file: PathBuf,
-    /// Arguments of the benchmark.
+    /// The program that the ranks run, if it is not the benchmark.
+    pub program_of_user: Option<Program>,
+    /// Arguments of the benchmark, or of the user's program.
     pub command: Vec<String>,
-    /// The name of the run in the store.
+    /// The name of the run; in the store, too, if it is the benchmark.
     pub run_id: String,
-    /// The store of the segments.
-    pub store: String,
-    /// Folders with images, on the nodes' own disks or on a file system that all nodes share.
-    pub image_folders: Vec<PathBuf>,
+    /// Where the benchmark keeps its data. A program that uses the library tells it.
+    pub keeps: Option<Keeps>,
     /// Bytes of the segments of one rank.
     pub rank_bytes: u64,
     /// Number of lost ranks per group that the code can rebuild.

@@ -2,11 +2,13 @@
 //! the node gives it, see [`super::line`]. The probe also ends processes that an earlier start of
 //! this run left on the node, because two jobs must not share segments.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::ErrorKind;
-use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
 
+use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 use skt_terms::shown::shown_message;
@@ -17,6 +19,7 @@ use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
+use crate::report::heartbeat::Keeps;
 use crate::run::protect::{self, NodeStore};
 
 /// The mark before an answer: a login shell may print a greeting before it.
@@ -33,6 +36,10 @@ pub struct Answer {
     pub version: String,
     /// The checksum of the program's file on the node.
     pub program: u64,
+    /// The checksum of the user's program on the node; `None` if it cannot be started there, or
+    /// the question names none.
+    #[serde(default)]
+    pub program_of_user: Option<u64>,
     /// Number of ranks of an earlier start that were still running and have been ended.
     pub ended: usize,
     /// Number of ranks of an earlier start that cannot be ended.
@@ -78,12 +85,10 @@ pub struct Answer {
 pub struct Question {
     /// Identifies the run, as in the heartbeat's token.
     pub run: String,
-    /// The name of the run in the store.
-    pub run_id: String,
-    /// The store of the segments.
-    pub store: String,
-    /// Folders with images, on the node's own disks or on a file system that all nodes share.
-    pub image_folders: Vec<PathBuf>,
+    /// Where the run keeps its data, if that is known.
+    pub keeps: Option<Keeps>,
+    /// The program that the ranks run, if it is not this one.
+    pub program: Option<PathBuf>,
     /// What the node is to do.
     pub purpose: Purpose,
     /// The nodes that it tries to reach.
@@ -132,6 +137,7 @@ pub fn answer(question: &Question) -> Answer {
         host: process::this_host(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         program: program_checksum(),
+        program_of_user: question.program.as_deref().and_then(checksum_of),
         ended,
         immortal,
         ending: host::ending_processes(),
@@ -152,29 +158,37 @@ pub fn answer(question: &Question) -> Answer {
         answer.links = exchange::with(&question.partners);
         return answer;
     }
-    if question.purpose == Purpose::Clean && immortal == 0 {
-        answer.images_stay = remove_images(&question.image_folders, &question.run_id);
+    if let Some(keeps) = &question.keeps {
+        look_at_data(&mut answer, keeps, question.purpose);
     }
-    match question.store.parse::<StoreKind>() {
+    answer
+}
+
+/// Tells of the data of a run on this node, which is removed if that is the purpose.
+fn look_at_data(answer: &mut Answer, keeps: &Keeps, purpose: Purpose) {
+    let (run_id, immortal) = (&keeps.run_id, answer.immortal);
+    if purpose == Purpose::Clean && immortal == 0 {
+        answer.images_stay = remove_images(&keeps.images, run_id);
+    }
+    match keeps.store.parse::<StoreKind>() {
         Err(error) => answer.no_store = Some(error.to_string()),
         Ok(kind) => {
             let store = kind.open();
-            let cleaned = match question.purpose {
-                Purpose::Clean if immortal == 0 => remove_all(&*store, &question.run_id, false),
-                Purpose::Forget if immortal == 0 => remove_all(&*store, &question.run_id, true),
+            let cleaned = match purpose {
+                Purpose::Clean if immortal == 0 => remove_all(&*store, run_id, false),
+                Purpose::Forget if immortal == 0 => remove_all(&*store, run_id, true),
                 _ => Ok(()),
             };
-            match cleaned.and_then(|()| protect::run_bytes(&*store, &question.run_id)) {
+            match cleaned.and_then(|()| protect::run_bytes(&*store, run_id)) {
                 Ok(bytes) => answer.run_bytes = bytes,
                 Err(error) => answer.no_store = Some(error.to_string()),
             }
-            let told = NodeStore::ask(&kind, &*store, &question.run_id);
+            let told = NodeStore::ask(&kind, &*store, run_id);
             (answer.sysv, answer.store_free_bytes) = (told.sysv, told.free_bytes);
             answer.void_store = told.void;
             answer.warnings = told.warnings;
         }
     }
-    answer
 }
 
 /// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with
@@ -199,6 +213,27 @@ fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
     };
     folders.iter().filter_map(failed).next()
 }
+
+/// The checksum of the file of a program; `None` if it cannot be read or executed. It is read once,
+/// as long as it does not change.
+pub fn checksum_of(program: &Path) -> Option<u64> {
+    static LAST: Mutex<Option<(PathBuf, FileId, u64)>> = Mutex::new(None);
+    access(program, AccessFlags::X_OK).ok()?;
+    let found = fs::metadata(program).ok().filter(Metadata::is_file)?;
+    let id = (found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size());
+    let mut last = LAST.lock().expect("never held over a panic");
+    match &*last {
+        Some((known, known_id, sum)) if known == program && *known_id == id => Some(*sum),
+        _ => {
+            let sum = checksum(&fs::read(program).ok()?);
+            *last = Some((program.to_owned(), id, sum));
+            Some(sum)
+        }
+    }
+}
+
+/// What tells a file from an earlier one of the same path: device, inode, time and size.
+type FileId = (u64, u64, i64, i64, u64);
 
 /// The checksum of this program's file; 0 if it cannot be read.
 pub fn program_checksum() -> u64 {
@@ -257,6 +292,7 @@ pub(super) mod tests {
             host: "n1".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             program: program_checksum(),
+            program_of_user: None,
             ended: 0,
             immortal: 0,
             ending: 0,
@@ -278,7 +314,8 @@ pub(super) mod tests {
     /// A question about run `r`.
     fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
         let (run, run_id) = ("r".to_owned(), "r".to_owned());
-        Question { run, run_id, store, image_folders, purpose, partners: vec![], number: 0 }
+        let keeps = Some(Keeps { run_id, store, images: image_folders });
+        Question { run, keeps, program: None, purpose, partners: vec![], number: 0 }
     }
 
     #[test]
@@ -315,7 +352,7 @@ pub(super) mod tests {
         let question = question(store, Vec::new(), Purpose::Look);
         let free = answer_of(&question).store_free_bytes;
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
-        let sysv = Question { store: "sysv".into(), ..question };
-        assert_eq!(answer_of(&sysv).store_free_bytes, None);
+        let keeps = question.keeps.map(|keeps| Keeps { store: "sysv".into(), ..keeps });
+        assert_eq!(answer_of(&Question { keeps, ..question }).store_free_bytes, None);
     }
 }

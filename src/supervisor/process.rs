@@ -1,5 +1,6 @@
 //! Processes, each distinguished from a later process with the same id.
 
+use std::ffi::CStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
@@ -80,15 +81,21 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// How long killed processes are waited for. A killed process that is still ending after that, such
 /// as one in a sync of a slow disk, does end; the next start waits for it.
 const KILLED: Duration = Duration::from_secs(2);
+/// The variable in the environment of the user's program (`launch --program`) and of all that it
+/// starts.
+pub const PROGRAM_ENV: &str = "SKT_HPL_PROGRAM";
+/// The name of the process that waits for the user's program.
+pub const RANK_COMM: &CStr = c"skt-hpl-rank";
+
 /// How long a process may take in `exec` before it counts as having no environment.
 const EXEC: Duration = Duration::from_secs(2);
 
-/// Ends the ranks of the run `run` that a launcher left on this machine: processes that run this
-/// program with a heartbeat token of that run. They get SIGTERM, and 1.5 seconds later SIGKILL.
-/// Waits until they are gone, 3.5 seconds at most. Returns the number of ranks found, and the
-/// number that stays.
+/// Ends the ranks of the run `run` that a launcher left on this machine: processes with a heartbeat
+/// token of that run that run this program, or are of the user's. They get SIGTERM, and 1.5 seconds
+/// later SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns the number of ranks found,
+/// and the number that stays.
 pub fn sweep_ranks(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).filter(|pid| is_ours(*pid)).collect(), GRACE)
+    end_all(|| of_run(run).filter(|pid| is_rank(*pid)).collect(), GRACE)
 }
 
 /// Ends all processes that a launcher of the run `run` left on this machine, once it has ended:
@@ -101,12 +108,24 @@ pub fn sweep_launcher(run: &str) -> (usize, usize) {
 /// Returns the number of ranks of the run `run` on this machine, and how many of them a signal has
 /// stopped (SIGSTOP); a rank that a debugger has stopped does not count.
 pub fn count_ranks(run: &str) -> (usize, usize) {
-    let ranks: Vec<i32> = of_run(run).filter(|pid| is_ours(*pid)).collect();
+    let waits = |pid: i32| {
+        let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim_ascii_end() == RANK_COMM.to_bytes()
+    };
+    let ranks: Vec<i32> = of_run(run).filter(|pid| is_rank(*pid) && !waits(*pid)).collect();
     let is_stopped = |pid: &&i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
     };
     (ranks.len(), ranks.iter().filter(is_stopped).count())
+}
+
+/// Whether the process `pid` is of a rank, and not of a launcher.
+fn is_rank(pid: i32) -> bool {
+    let wanted = format!("{PROGRAM_ENV}=");
+    let is_users =
+        || environment_of(pid).split(|byte| *byte == 0).any(|e| e.starts_with(wanted.as_bytes()));
+    is_ours(pid) || is_users()
 }
 
 /// Whether the process `pid` runs this program.
@@ -166,7 +185,7 @@ fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
         let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
         for process in &running {
             let is_new = !found.contains(process);
-            if !is_ours(process.pid) || start.elapsed() > grace {
+            if !is_rank(process.pid) || start.elapsed() > grace {
                 process.signal(Signal::SIGKILL);
             } else if is_new {
                 process.signal(Signal::SIGTERM);

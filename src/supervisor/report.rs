@@ -26,6 +26,9 @@ fn running(state: &SupervisorState, now_unix: f64) -> String {
             let slow = beat.slow.as_ref().map_or(String::new(), |slow| format!(", {slow}"));
             format!("{}: column {} of {} ({percent:.0} %){slow}", beat.phase, beat.column, beat.n)
         }
+        Some((beat, _)) if beat.column > 0 => {
+            format!("{}: after checkpoint {}", beat.phase, beat.column)
+        }
         Some((beat, _)) => beat.phase.clone(),
         None => "starting".to_owned(),
     };
@@ -36,6 +39,7 @@ fn running(state: &SupervisorState, now_unix: f64) -> String {
 fn ended(state: &SupervisorState, now_unix: f64) -> Option<String> {
     let (how, more) = match state.status {
         Status::Running => return None,
+        Status::Finished if state.program.is_some() => ("finished", "done".to_owned()),
         Status::Finished => ("finished", state.exit.map_or(String::new(), result_words)),
         Status::Stopped => ("stopped", "start the same command again to resume".to_owned()),
         Status::GaveUp => {
@@ -62,9 +66,11 @@ pub fn timelines(state: &SupervisorState) -> Vec<String> {
     if state.failures.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![
-        "failure   column  detection  replacement  restart  recovery    total s  cause".to_owned(),
-    ];
+    let place = if state.program.is_some() { "checkpoint" } else { "  column" };
+    let width = place.len();
+    let mut lines = vec![format!(
+        "failure {place}  detection  replacement  restart  recovery    total s  cause"
+    )];
     for (index, failure) in state.failures.iter().enumerate() {
         let timeline = failure.timeline();
         let cell = |seconds: Option<f64>| seconds.map_or("-".to_owned(), |s| format!("{s:.2}"));
@@ -74,7 +80,7 @@ pub fn timelines(state: &SupervisorState) -> Vec<String> {
         let lost: Vec<String> = lost.collect();
         let cause = if lost.is_empty() { failure.how.clone() } else { lost.join("; ") };
         lines.push(format!(
-            "{:>7} {:>8} {:>9}< {:>12} {:>8} {:>9} {:>9}<  {cause}",
+            "{:>7} {:>width$} {:>9}< {:>12} {:>8} {:>9} {:>9}<  {cause}",
             index + 1,
             failure.column,
             format!("{:.2}", timeline.detection_seconds),
@@ -109,6 +115,7 @@ pub fn account(state: &SupervisorState) -> Value {
         "format": "skt-hpl launch",
         "format_version": 1,
         "run_id": state.run_id,
+        "program": state.program,
         "command": state.command,
         "ranks": state.ranks,
         "status": state.status,

@@ -16,6 +16,7 @@ use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::Lines;
 use super::probe::Purpose;
 use super::process::{self, Process};
+use super::program::{self, RankEnd};
 use super::state::{Folder, StateError, Status, SupervisorState};
 use super::survey::{self, Limits};
 use super::terminal::Terminal;
@@ -53,6 +54,11 @@ pub struct Shell {
     end: Option<Result<Exit>>,
 }
 
+/// The file of the program that the ranks run, if it is not the benchmark.
+fn program_name(options: &Options) -> Option<String> {
+    options.program_of_user.as_ref().map(|program| program.file.display().to_string())
+}
+
 /// Seconds since 1970, by a clock that nobody can set while this supervisor lives.
 struct Clock {
     start: Instant,
@@ -79,11 +85,19 @@ impl Shell {
             None => {
                 folder.tidy();
                 let _ = fs::remove_file(folder.file("events.jsonl"));
-                let pool = options.pool.clone();
-                SupervisorState::new(&options.run_id, &options.command, options.ranks, pool, me)
+                let (pool, command) = (options.pool.clone(), &options.command);
+                let mut state =
+                    SupervisorState::new(&options.run_id, command, options.ranks, pool, me);
+                state.program = program_name(&options);
+                state
             }
-            Some(old) if old.command != options.command || old.ranks != options.ranks => {
-                let command = old.command.join(" ");
+            Some(old)
+                if old.program != program_name(&options)
+                    || old.command != options.command
+                    || old.ranks != options.ranks =>
+            {
+                let words = old.program.iter().chain(&old.command);
+                let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
                 return Err(SupervisorError::OtherRun { folder: options.state, command });
             }
             Some(old) => old.taken_over(&options.pool, me),
@@ -92,6 +106,7 @@ impl Shell {
         let start_unix = now_unix().max(state.written_unix);
         let rules = Rules {
             ranks: options.ranks,
+            is_of_program: options.program_of_user.is_some(),
             parities: options.parities,
             is_protected: options.is_protected,
             says_resume: options.says_resume,
@@ -103,7 +118,11 @@ impl Shell {
             networks: options.networks.clone(),
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };
-        let decisions = Decisions::new(rules, state, Watch::new(options.floors));
+        let watch = match options.program_of_user {
+            None => Watch::new(options.floors),
+            Some(_) => Watch::of_program(options.floors),
+        };
+        let decisions = Decisions::new(rules, state, watch);
         Ok(Self {
             options,
             decisions,
@@ -188,6 +207,8 @@ impl Shell {
     fn end_time(&mut self) {
         self.say("time", "SIGUSR1: the time ends now");
         self.options.end_unix = Some(self.clock.unix());
+        // The user's program is not started again, however it ends.
+        self.decisions.state.is_time_up |= self.options.program_of_user.is_some();
         if let Some(job) = &self.job {
             // Launchers pass the signal on to all ranks.
             job.launcher.signal(Signal::SIGUSR1);
@@ -251,15 +272,23 @@ impl Shell {
                     }
                     self.feed(Event::Beat(beat));
                 }
-                None => {
-                    if !self.decisions.has_told(&line) {
-                        self.terminal.forward(&line);
+                None => match RankEnd::find(&line, &token) {
+                    Some((before, end)) => {
+                        if !before.is_empty() {
+                            self.terminal.forward(&format!("{before}\n"));
+                        }
+                        self.feed(Event::RankEnded(end));
                     }
-                    self.feed(Event::Line(line));
-                }
+                    None => {
+                        if !self.decisions.has_told(&line) {
+                            self.terminal.forward(&line);
+                        }
+                        self.feed(Event::Line(line));
+                    }
+                },
             }
         }
-        if let Some(how) = ended {
+        if let Some((how, succeeded)) = ended {
             let pid = self.launcher().pid;
             self.job = None;
             // The launcher is gone; its agents may wait for nodes that are gone, too.
@@ -268,7 +297,7 @@ impl Shell {
             if self.options.launcher == Launcher::Openmpi {
                 job::remove_session(pid);
             }
-            self.feed(Event::Ended(how));
+            self.feed(Event::Ended { how, succeeded });
         }
     }
 
@@ -279,12 +308,16 @@ impl Shell {
             options.program_file.display().to_string(),
             "probe".into(),
             format!("--run={}", self.decisions.state.run),
-            format!("--run-id={}", options.run_id),
-            format!("--store={}", options.store),
             format!("--purpose={}", inquiry.purpose),
         ];
-        let images = |folder: &PathBuf| format!("--images={}", folder.display());
-        words.extend(options.image_folders.iter().map(images));
+        if let Some(keeps) = options.keeps.as_ref().or(self.decisions.state.keeps.as_ref()) {
+            words.push(format!("--run-id={}", keeps.run_id));
+            words.push(format!("--store={}", keeps.store));
+            let images = |folder: &PathBuf| format!("--images={}", folder.display());
+            words.extend(keeps.images.iter().map(images));
+        }
+        let program = options.program_of_user.as_ref();
+        words.extend(program.map(|program| format!("--program={}", program.file.display())));
         let here = process::this_host();
         let reach = |name: &str| {
             let mut words = words.clone();
@@ -305,6 +338,7 @@ impl Shell {
             purpose: inquiry.purpose,
             each,
             rank_bytes: options.rank_bytes,
+            program,
             spare_losses: inquiry.spare_losses,
             suspects: &inquiry.suspects,
             lost: &inquiry.lost,
@@ -371,15 +405,10 @@ impl Shell {
 
     fn plan(&self, start: &Start, hostfile: &std::path::Path) -> LauncherCommand {
         let options = &self.options;
-        let mut command = vec![options.program_file.display().to_string(), "run".into()];
-        command.extend_from_slice(&options.command);
-        if let Some(resume) = start.resume {
-            command.extend(["--resume".into(), resume.into()]);
-        }
-        if let Some(end) = options.end_unix {
-            // The limit is a point in time, so that a new job does not start it again.
-            command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
-        }
+        let command = match &options.program_of_user {
+            Some(program) => program::command(&options.program_file, program, &options.command),
+            None => self.command_of_benchmark(start),
+        };
         let job = launcher::JobSpec {
             ranks: options.ranks,
             threads: options.threads,
@@ -393,6 +422,20 @@ impl Shell {
             token: &self.decisions.state.token(),
         };
         launcher::plan(&options.launcher, &job)
+    }
+
+    fn command_of_benchmark(&self, start: &Start) -> Vec<String> {
+        let options = &self.options;
+        let mut command = vec![options.program_file.display().to_string(), "run".into()];
+        command.extend_from_slice(&options.command);
+        if let Some(resume) = start.resume {
+            command.extend(["--resume".into(), resume.into()]);
+        }
+        if let Some(end) = options.end_unix {
+            // The limit is a point in time, so that a new job does not start it again.
+            command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
+        }
+        command
     }
 
     /// Makes the state folder again if it was removed: a start needs files in it.

@@ -11,6 +11,7 @@ use super::line::{Heard, Line, Lines};
 use super::links::from_here::FromHere;
 use super::links::{Partner, verdict};
 use super::probe::{Answer, Purpose};
+use super::program::Program;
 
 /// How long the last nodes are waited for once the others have answered, counted from the start of
 /// the survey: this number of times the time of the slowest answer so far, plus this duration. If
@@ -76,6 +77,8 @@ pub struct Limits<'a> {
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
+    /// The program that the ranks run, if it is not the benchmark.
+    pub program: Option<&'a Program>,
     /// The number of nodes in use whose loss the checkpoint can make up for. When no more than this
     /// number have not answered, they are waited for only a little longer, as every second of the
     /// outage counts.
@@ -270,7 +273,10 @@ impl<'a> Asking<'a> {
             }
             Some(ProbeOutcome::Answer(answer)) => {
                 let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
-                match fault::of(answer, host.slots as u64, held_bytes, rank_bytes) {
+                let of_program =
+                    || self.limits.program.and_then(|program| fault::of_program(answer, program));
+                let fault = fault::of(answer, host.slots as u64, held_bytes, rank_bytes);
+                match fault.or_else(of_program) {
                     None => Health::Well,
                     Some(why) => Health::Ill(why),
                 }
@@ -456,6 +462,7 @@ mod tests {
         purpose: Purpose::Start,
         each: Duration::from_secs(3),
         rank_bytes: 0,
+        program: None,
         spare_losses: 1,
         suspects: &[],
         lost: &BTreeSet::new(),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::report::heartbeat::{Beat, FACTOR, WAIT};
+use crate::report::heartbeat::{Beat, CHECKPOINT, COMPUTE, FACTOR, WAIT};
 
 /// A pause, or a phase without columns, that takes this many times the longest so far and what the
 /// job expects is a hang.
@@ -60,6 +60,49 @@ pub struct Watch {
     phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
     start: StartPace,
+    /// What is known of a program of the user; `None` for the benchmark.
+    program: Option<ProgramPace>,
+}
+
+/// The pace of a program of the user, as far as its signs tell. It may do what it likes between two
+/// signs, so that only what this run has measured counts.
+#[derive(Debug, Default)]
+struct ProgramPace {
+    /// When a checkpoint of this start was last seen to be complete.
+    checkpoint_at_seconds: Option<f64>,
+    /// The longest time from one checkpoint to the next, in all starts.
+    longest_seconds: f64,
+    /// The longest pause between two signs.
+    longest_pause_seconds: f64,
+}
+
+impl ProgramPace {
+    fn note(&mut self, last: Option<(&Beat, f64)>, beat: &Beat, now_seconds: f64) {
+        let Some((last, alive_at_seconds)) = last else {
+            self.checkpoint_at_seconds = None;
+            return;
+        };
+        let computes = |beat: &Beat| [COMPUTE, CHECKPOINT].contains(&beat.phase.as_str());
+        if computes(last) && computes(beat) {
+            let pause = now_seconds - alive_at_seconds;
+            self.longest_pause_seconds = self.longest_pause_seconds.max(pause);
+        }
+        // A start may take its first checkpoint at once, which tells nothing of the next.
+        if computes(last) && beat.column > last.column {
+            let since = self.checkpoint_at_seconds.replace(now_seconds).unwrap_or(now_seconds);
+            self.longest_seconds = self.longest_seconds.max(now_seconds - since);
+        }
+    }
+
+    /// How long a program whose last sign is `last` may be silent; for ever, as long as nothing was
+    /// measured, and in parts of which nothing is.
+    fn limit_seconds(&self, floor_seconds: f64, last: &Beat) -> f64 {
+        if self.longest_seconds == 0.0 || ![COMPUTE, CHECKPOINT].contains(&last.phase.as_str()) {
+            return f64::INFINITY;
+        }
+        let longest = self.longest_seconds.max(self.longest_pause_seconds);
+        floor_seconds.max(PACE_FACTOR * longest)
+    }
 }
 
 /// What is known of the time from the launcher's start to the first heartbeat.
@@ -113,7 +156,13 @@ impl Watch {
             phases: HashMap::new(),
             phase_since_seconds: 0.0,
             start: StartPace::default(),
+            program: None,
         }
+    }
+
+    /// A watch of a program of the user.
+    pub fn of_program(floors: Floors) -> Self {
+        Self { program: Some(ProgramPace::default()), ..Self::new(floors) }
     }
 
     /// Notes how long the agent took to reach the slowest node, its handshake included. A launcher
@@ -155,7 +204,13 @@ impl Watch {
             let what = |beat: &Beat| (beat.column, beat.steps, beat.pieces, beat.n);
             last.phase != beat.phase || what(last) != what(beat)
         });
-        self.measure(beat, now_seconds);
+        match &mut self.program {
+            Some(pace) => {
+                let last = self.last.as_ref().map(|last| (last, self.alive_at_seconds));
+                pace.note(last, beat, now_seconds);
+            }
+            None => self.measure(beat, now_seconds),
+        }
         if self.last.is_none() {
             let took = now_seconds - self.start.since_seconds;
             self.start.longest_seconds = self.start.longest_seconds.max(took);
@@ -202,8 +257,11 @@ impl Watch {
             return self.floors.phase_seconds.max(PACE_FACTOR * pause);
         }
         let floor = self.floors.columns_seconds;
-        if self.last.is_none() {
+        let Some(last) = &self.last else {
             return self.start.limit_seconds(floor, self.floors.phase_seconds);
+        };
+        if let Some(pace) = &self.program {
+            return pace.limit_seconds(floor, last);
         }
         let expected = self.last.as_ref().map_or(0.0, |beat| beat.expected_seconds);
         if self.last.as_ref().is_some_and(|beat| beat.phase == FACTOR) {
@@ -251,8 +309,10 @@ impl Watch {
     /// because not every launcher notices a node that vanishes.
     pub fn look_after_seconds(&self) -> f64 {
         let latest = self.floors.columns_seconds / 3.0;
+        let of_program = self.program.as_ref().map(|pace| pace.longest_pause_seconds);
         let pace_seconds = match self.last.as_ref().map(|beat| beat.phase.as_str()) {
             None => self.start.seconds(),
+            Some(_) if of_program.is_some() => of_program.filter(|pause| *pause > 0.0),
             Some(FACTOR) if self.longest_step_seconds > 0.0 => Some(self.longest_step_seconds),
             // From one checkpoint to the next there was no second heartbeat, or this is another
             // phase.
@@ -293,6 +353,7 @@ mod tests {
             exit: None,
             report_lines: None,
             charges: Vec::new(),
+            keeps: None,
         }
     }
 
@@ -428,6 +489,49 @@ mod tests {
         watch.beat(&wait(2, 0.0), 114.0);
         watch.beat(&beat("factor", 192), 115.0);
         assert_eq!(watch.limit_seconds(), 10.0, "one second from column to column");
+    }
+
+    #[test]
+    fn a_program_has_the_limit_that_its_own_checkpoints_give_it() {
+        let mut watch = Watch::of_program(Floors::from_columns(30.0));
+        watch.start(0.0);
+        assert_eq!(watch.limit_seconds(), 300.0, "a launcher that starts nothing hangs");
+        watch.beat(&beat("start", 0), 1.0);
+        assert_eq!(watch.hung_for(1e9), None, "it gives no signs");
+        watch.beat(&beat("open", 0), 2.0);
+        watch.beat(&beat("compute", 0), 3.0);
+        assert_eq!(watch.hung_for(1e9), None);
+        // The first checkpoint comes at once, the second one after a minute, with steps between.
+        watch.beat(&beat("compute", 1), 3.1);
+        for step in 1..=6 {
+            watch.beat(&Beat { steps: step, ..beat("compute", 1) }, 3.1 + 10.0 * step as f64);
+        }
+        assert_eq!(watch.hung_for(1e9), None, "no checkpoint follows another yet");
+        assert_eq!(watch.look_after_seconds(), 10.0, "not later than without signs");
+        watch.beat(&beat("checkpoint", 1), 63.2);
+        watch.beat(&beat("compute", 2), 63.5);
+        assert_eq!(watch.limit_seconds(), 604.0);
+        watch.beat(&Beat { steps: 7, ..beat("compute", 2) }, 300.0);
+        assert_eq!((watch.hung_for(900.0), watch.limit_seconds()), (None, 2365.0));
+        // The next start knows it; what it does before it computes is not measured.
+        watch.start(3000.0);
+        watch.beat(&beat("start", 0), 3001.0);
+        assert_eq!(watch.hung_for(1e9), None);
+        watch.beat(&beat("compute", 2), 3100.0);
+        assert_eq!(watch.limit_seconds(), 2365.0);
+        watch.beat(&beat("reported", 3), 3101.0);
+        assert_eq!(watch.hung_for(1e9), None, "it may write its results as long as it likes");
+    }
+
+    #[test]
+    fn quick_checkpoints_leave_the_asked_patience() {
+        let mut watch = Watch::of_program(Floors::from_columns(30.0));
+        watch.start(0.0);
+        for number in 0..9 {
+            watch.beat(&beat("compute", number), 1.0 + 0.5 * number as f64);
+        }
+        assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (30.0, 2.0));
+        assert_eq!(watch.hung_for(36.0), Some(31.0));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod due;
 
 use std::error::Error;
 use std::hash::{BuildHasher as _, RandomState};
+use std::mem;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,6 +41,7 @@ use crate::checkpoint::store::{Store, StoreError};
 use crate::comm::collect::{all_max, broadcast};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm, CommError};
+use crate::sign::{self, Keeps, Signs};
 use crate::time_limit::now_unix;
 pub use due::Due;
 use due::{Limits, Measured};
@@ -56,6 +58,9 @@ pub struct Options {
     /// The memory that outlives the processes: System V segments, unless one opens another
     /// [`StoreKind`].
     pub store: Box<dyn Store + Send + Sync>,
+    /// Which store this is, for a supervisor (`skt-hpl launch`) that removes what nodes still have
+    /// of the run when it is over.
+    pub store_kind: StoreKind,
     /// Mean time between failures of the whole job, from which [`Saved::due`] follows.
     pub mtbf_seconds: f64,
     /// The end of the job's time, in seconds since 1970; that of rank 0 counts.
@@ -78,9 +83,10 @@ impl Options {
     pub fn new(run_id: &str, application: &str) -> Self {
         let application = application.to_owned();
         let config = Config { application, ..Config::new(run_id, CodecKind::Xor) };
-        let store = StoreKind::SysV { huge_pages: false }.open();
+        let store_kind = StoreKind::SysV { huge_pages: false };
+        let store = store_kind.open();
         let (levels, hook) = (Levels::default(), Arc::new(NoHook));
-        Self { store, mtbf_seconds: 86400.0, end_unix: None, levels, config, hook }
+        Self { store, store_kind, mtbf_seconds: 86400.0, end_unix: None, levels, config, hook }
     }
 
     /// Each group survives the loss of `parities` ranks, which are half of the group at most.
@@ -88,6 +94,11 @@ impl Options {
         let kind = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
         (self.config.parities, self.config.code) = (parities, kind);
         self
+    }
+
+    fn keeps(&self) -> Keeps {
+        let (run_id, store) = (self.config.run_id.clone(), self.store_kind.to_string());
+        Keeps { run_id, store, images: self.levels.folders() }
     }
 }
 
@@ -130,6 +141,17 @@ pub fn open<'a, C: Comm>(
     options: &'a Options,
     regions: &[Region],
 ) -> Result<Next<'a, C>> {
+    let mut signs = Signs::of_rank(comm.rank());
+    signs.open(|| options.keeps());
+    find(comm, options, regions, &mut signs).inspect_err(|error| signs.refused(error))
+}
+
+fn find<'a, C: Comm>(
+    comm: &C,
+    options: &'a Options,
+    regions: &[Region],
+    signs: &mut Signs,
+) -> Result<Next<'a, C>> {
     let Options { store, config, hook, .. } = options;
     let memory = RunSegments::new(&**store, &config.run_id, 0, Plain);
     let of_store = |source| CheckpointError::Memory {
@@ -144,7 +166,9 @@ pub fn open<'a, C: Comm>(
             let (checkpointer, recovered) = opened.recover()?;
             let (regions, measured) = (regions.to_vec(), Measured::default());
             let under_way = None;
+            signs.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
             Ok(Next::Compute(Saved {
+                signs: mem::take(signs),
                 checkpointer,
                 options,
                 regions,
@@ -153,7 +177,7 @@ pub fn open<'a, C: Comm>(
                 under_way,
             }))
         }
-        Opened::Finished(run) => Ok(Next::Report(Ended { run, options })),
+        Opened::Finished(run) => Ok(Next::Report(Ended { run, options, signs: mem::take(signs) })),
     }
 }
 
@@ -178,6 +202,7 @@ pub struct Saved<'a, C: Comm> {
     measured: Measured,
     /// The seconds so far of the checkpoint that has begun, if one has.
     under_way: Option<f64>,
+    signs: Signs,
 }
 
 impl<'a, C: Comm> Saved<'a, C> {
@@ -256,6 +281,9 @@ impl<'a, C: Comm> Saved<'a, C> {
         let due = Due::of(due[0]);
         if due == Due::Last {
             self.checkpointer.make_images_due();
+            self.signs.phase(sign::TIME_UP);
+        } else {
+            self.signs.step();
         }
         Ok(due)
     }
@@ -269,7 +297,9 @@ impl<'a, C: Comm> Saved<'a, C> {
     pub fn checkpoint<S: Pod>(&mut self, state: &S) -> Result<Stats> {
         let (start, all) = (Instant::now(), vec![Active::ALL; self.regions.len()]);
         self.learn();
+        self.signs.begins();
         let stats = self.checkpointer.checkpoint(&all, bytemuck::bytes_of(state))?;
+        self.signs.complete(stats.epoch);
         self.measured.note_taken(Instant::now(), start.elapsed().as_secs_f64());
         Ok(stats)
     }
@@ -296,6 +326,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     pub unsafe fn begin(&mut self) -> Result<()> {
         let start = Instant::now();
         self.learn();
+        self.signs.begins();
         self.checkpointer.begin(&vec![Active::ALL; self.regions.len()])?;
         for region in 0..self.regions.len() {
             // SAFETY: by this function's contract.
@@ -340,6 +371,7 @@ impl<'a, C: Comm> Saved<'a, C> {
         let start = Instant::now();
         let before_seconds = self.under_way.expect("a checkpoint that has begun");
         let stats = self.checkpointer.complete(bytemuck::bytes_of(state))?;
+        self.signs.complete(stats.epoch);
         self.under_way = None;
         let seconds = before_seconds + start.elapsed().as_secs_f64();
         self.measured.note_taken(Instant::now(), seconds);
@@ -368,7 +400,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// checkpoint, or is told the result. [`CheckpointError::StateTooLarge`] on all ranks.
     pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
-        Ok(Ended { run, options: self.options })
+        Ok(Ended { run, options: self.options, signs: self.signs })
     }
 }
 
@@ -378,6 +410,7 @@ impl<'a, C: Comm> Saved<'a, C> {
 pub struct Ended<'a, C: Comm> {
     run: FinishedRun<C, Segments<'a>>,
     options: &'a Options,
+    signs: Signs,
 }
 
 impl<C: Comm> Ended<'_, C> {
@@ -394,7 +427,8 @@ impl<C: Comm> Ended<'_, C> {
     ///
     /// # Errors
     /// A rank died, the system refuses, or images of a level cannot be removed.
-    pub fn clear(self) -> Result<()> {
+    pub fn clear(mut self) -> Result<()> {
+        self.signs.phase(sign::REPORTED);
         let Options { store, config, levels, .. } = self.options;
         // No other start of the run begins before all of it is removed.
         let _hold = self.run.hold().cloned();

@@ -6,6 +6,7 @@
 //! | [`client`] | checkpoints for any code over MPI, in a few calls: begin here |
 //! | [`comm`] | what ranks say to each other: MPI, threads; memory of a node |
 //! | [`time_limit`] | the time that a job has |
+//! | [`sign`] | signs of life for `skt-hpl launch` |
 //! | [`pages`] | huge pages for shared memory, copies past the caches |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |
@@ -21,5 +22,6 @@ pub mod checkpoint;
 pub mod client;
 pub mod comm;
 pub mod pages;
+pub mod sign;
 pub mod time_limit;
 pub mod tuning;

@@ -47,6 +47,8 @@ pub enum Exit {
     BadInput,
     /// The run was interrupted and can be restarted: code 75.
     Interrupted,
+    /// A program of the user that `launch` has run ended with this code, by its own decision.
+    OfProgram(u8),
 }
 
 impl Exit {
@@ -57,6 +59,7 @@ impl Exit {
             Exit::ResidualFailed => 1,
             Exit::BadInput => 2,
             Exit::Interrupted => 75,
+            Exit::OfProgram(code) => code,
         }
     }
 

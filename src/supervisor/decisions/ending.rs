@@ -17,6 +17,7 @@ impl Decisions {
         };
         if let Some((beat, _)) = &self.state.last_beat
             && beat.phase != DONE
+            && !self.rules.is_of_program
         {
             let text = "the job was lost after its report was whole; its segments are removed now";
             self.say("reported", text);
@@ -34,7 +35,16 @@ impl Decisions {
         let everyone = self.state.pool.everyone().map(|host| host.name.as_str());
         let silent: Vec<&str> =
             everyone.filter(|name| !survey.answers.contains_key(*name)).collect();
-        if !silent.is_empty() {
+        if !silent.is_empty() && self.rules.is_of_program {
+            if self.state.keeps.is_some() {
+                let text = format!(
+                    "{}: not reached; segments and images of the run that are there stay \
+                     (`skt-hpl store clean` removes them)",
+                    silent.join(", ")
+                );
+                self.say("unclean", text);
+            }
+        } else if !silent.is_empty() {
             let text = format!(
                 "{}: not reached; segments left there are removed by the next start of this run \
                  that uses the node, for which the other nodes keep a mark (`skt-hpl store list`)",

@@ -10,6 +10,7 @@ use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::Partner;
 use crate::supervisor::probe::Purpose;
 use crate::supervisor::process::Process;
+use crate::supervisor::program::RankEnd;
 use crate::supervisor::state::StateError;
 use crate::supervisor::survey::Survey;
 use skt_terms::exit::Exit;
@@ -52,8 +53,15 @@ pub enum Event {
     Line(String),
     /// What the job writes cannot be read.
     Unread(SupervisorError),
-    /// The launcher has ended, and how. All that the job wrote came before.
-    Ended(String),
+    /// A rank that runs the user's program has ended.
+    RankEnded(RankEnd),
+    /// The launcher has ended. All that the job wrote came before.
+    Ended {
+        /// How.
+        how: String,
+        /// Whether with code 0.
+        succeeded: bool,
+    },
     /// Time has passed; the user has asked this many times to stop.
     Tick {
         /// How many times.

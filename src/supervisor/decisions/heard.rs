@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Decisions};
-use crate::report::heartbeat::{Beat, CHANGED, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
+use crate::report::heartbeat::{Beat, CHANGED, COMPUTE, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
 use crate::supervisor::refused;
 use skt_terms::exit::Exit;
 
@@ -18,12 +18,17 @@ impl Decisions {
     /// last start has all tests, also those that earlier starts have done.
     pub(super) fn report(&mut self, lines: &[String]) {
         self.running.report_lines += lines.len() as u64;
-        self.state.residuals_failed += lines.iter().filter(|line| is_failed_residual(line)).count();
+        if !self.rules.is_of_program {
+            let failed = lines.iter().filter(|line| is_failed_residual(line)).count();
+            self.state.residuals_failed += failed;
+        }
         if self.told.print_error.is_some() {
             return;
         }
         let start = self.state.start;
         let before = self.told.report_of.replace(start).filter(|before| *before != start);
+        // The output of the user's program is left as it is.
+        let before = before.filter(|_| !self.rules.is_of_program);
         let border = before.map(|before| {
             format!("# start {before} ended here; what follows is the report of start {start}\n")
         });
@@ -78,10 +83,13 @@ impl Decisions {
             return;
         }
         self.charge(&beat.charges);
+        if self.rules.is_of_program {
+            self.note_sign(&beat);
+        }
         let state = &mut self.state;
         // A start that declines computes nothing.
         let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
-        let computing = beat.phase == FACTOR || has_result;
+        let computing = [FACTOR, COMPUTE].contains(&beat.phase.as_str()) || has_result;
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {
             if state.last_beat.is_none() {
@@ -91,13 +99,16 @@ impl Decisions {
                 failure.computing_unix = Some(now_unix);
                 failure.resumed_column = Some(beat.column);
                 let seconds = now_unix - failure.detected_unix;
+                let place = self.rules.place();
                 back = Some(format!(
-                    "computing again at column {}, {seconds:.2} s after detection",
+                    "computing again at {place} {}, {seconds:.2} s after detection",
                     beat.column
                 ));
             }
         }
-        if beat.phase == REFUSED {
+        if self.rules.is_of_program {
+            // Its signs are noted above.
+        } else if beat.phase == REFUSED {
             state.is_refused = true;
         } else if beat.phase == CHANGED {
             state.is_changed = true;

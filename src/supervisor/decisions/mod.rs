@@ -19,6 +19,7 @@ mod event;
 mod exclusion;
 mod heard;
 mod links;
+mod program;
 mod running;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ use skt_terms::exit::Exit;
 pub struct Rules {
     /// Ranks.
     pub ranks: usize,
+    /// Whether the ranks run a program of the user.
+    pub is_of_program: bool,
     /// Losses that the code can rebuild.
     pub parities: usize,
     /// Whether checkpoints are taken.
@@ -71,6 +74,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// What the numbers in heartbeats count.
+    fn place(&self) -> &'static str {
+        if self.is_of_program { "checkpoint" } else { "column" }
+    }
+
     /// Whether a run begins again when more is lost than can be rebuilt: not where its
     /// own arguments say how it begins.
     fn starts_over(&self) -> bool {
@@ -125,6 +133,9 @@ pub struct Decisions {
     links: links::Known,
     /// Nodes are left out on trial.
     trials: Option<Trials>,
+    /// The code with which the user's program has refused, and words about it, until it is seen
+    /// whether a lost node explains it.
+    word: Option<(u8, String)>,
     told: AlreadyTold,
     /// What the present event leads to.
     actions: Vec<Action>,
@@ -157,6 +168,7 @@ impl Decisions {
             health: BTreeMap::new(),
             links: links::Known::default(),
             trials: None,
+            word: None,
             told: AlreadyTold::default(),
             actions: Vec::new(),
         }
@@ -180,7 +192,8 @@ impl Decisions {
                 self.act(Action::Kill);
                 self.end(Err(error));
             }
-            Event::Ended(how) => self.ended(now_unix, &how),
+            Event::RankEnded(end) => self.running.ends.note(end),
+            Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
             Event::Tick { stops } => self.tick(now_unix, stops),
             Event::Saved => self.saved(),
             Event::Unsaved(error) => self.unsaved(error),
@@ -249,15 +262,21 @@ impl Decisions {
         }
     }
 
-    /// Asks the nodes before a start, if there is to be one.
-    fn prepare(&mut self) {
+    /// Gives the run up if it has failed too often. Returns whether it has.
+    fn has_failed_too_often(&mut self) -> bool {
         let past = self.past();
         let resolution_columns = self.watch.resolution_columns();
-        if let Some(why) = after_ending::give_up(&past, resolution_columns, self.rules.restarts_max)
-        {
-            return self.give_up(&why, Exit::BadInput);
+        let (place, most) = (self.rules.place(), self.rules.restarts_max);
+        let why = after_ending::give_up(&past, place, resolution_columns, most);
+        why.inspect(|why| self.give_up(why, Exit::BadInput)).is_some()
+    }
+
+    /// Asks the nodes before a start, if there is to be one.
+    fn prepare(&mut self) {
+        if self.has_failed_too_often() {
+            return;
         }
-        if past.last().is_some_and(|failure| !failure.lived) {
+        if self.past().last().is_some_and(|failure| !failure.lived) {
             // The launcher reaches the nodes by new connections: so does the probe.
             self.act(Action::CloseLines);
         }
@@ -404,6 +423,9 @@ impl Decisions {
 
     /// Replaces the nodes that are lost before a start, or leaves some out on trial.
     fn replace_lost(&mut self, now_unix: f64) {
+        if self.takes_word() {
+            return;
+        }
         let mut replaced = match self.replace_ill() {
             None => return self.ask_then(Then::Start),
             Some(Ok(replaced)) => replaced,
@@ -465,7 +487,10 @@ impl Decisions {
         self.suspects.clear();
         self.links.dead.clear();
         // Without it, a job whose checkpoint is lost as a whole would start over silently.
-        let must_find = self.rules.is_protected && !self.rules.says_resume && state.has_checkpoint;
+        let must_find = self.rules.is_protected
+            && !self.rules.is_of_program
+            && !self.rules.says_resume
+            && state.has_checkpoint;
         let resume = if state.is_refused && self.rules.starts_over() {
             Some("never")
         } else {
@@ -509,7 +534,7 @@ impl Decisions {
         }
     }
 
-    fn ended(&mut self, now_unix: f64, how: &str) {
+    fn ended(&mut self, now_unix: f64, how: &str, succeeded: bool) {
         let how = match &self.running.killed {
             None if self.state.is_changed => {
                 "processes of an earlier start, which end, still held what they had".to_owned()
@@ -517,6 +542,9 @@ impl Decisions {
             None => how.to_owned(),
             Some(why) => format!("{why}; {how}"),
         };
+        if self.rules.is_of_program {
+            return self.program_ended(now_unix, how, succeeded);
+        }
         let lost_lines = self.lost_lines();
         let state = &mut self.state;
         state.launcher = None;
@@ -565,17 +593,23 @@ impl Decisions {
             Next::Stopped => self.ask_then(Then::Stop),
             Next::Restart => {
                 self.note_failure(now_unix, how);
-                // Nor would it another time, unless it has started the job before.
-                let refusal = self.running.refusal;
-                match refusal.filter(|_| self.past().iter().all(|failure| !failure.lived)) {
-                    Some(why) => self.give_up(why, Exit::BadInput),
-                    None => self.prepare(),
-                }
+                self.restart();
             }
         }
     }
 
+    /// Asks the nodes before the next start, unless the launcher has said that it will not start
+    /// the job: nor would it another time, unless it has started it before.
+    fn restart(&mut self) {
+        let refusal = self.running.refusal;
+        match refusal.filter(|_| self.past().iter().all(|failure| !failure.lived)) {
+            Some(why) => self.give_up(why, Exit::BadInput),
+            None => self.prepare(),
+        }
+    }
+
     fn note_failure(&mut self, now_unix: f64, how: String) {
+        let place = self.rules.place();
         let state = &mut self.state;
         let beat = self.watch.last();
         let last = state.last_beat.take();
@@ -601,7 +635,7 @@ impl Decisions {
             resumed_column: None,
         };
         let text = format!(
-            "start {} failed in phase {} at column {}: {}",
+            "start {} failed in phase {} at {place} {}: {}",
             failure.start, failure.phase, failure.column, failure.how
         );
         state.failures.push(failure);

@@ -4,13 +4,14 @@ use super::{Action, Decisions};
 use crate::report::heartbeat::DONE;
 use crate::supervisor::hosts::{Health, Host};
 use crate::supervisor::probe::{Answer, Purpose};
+use crate::supervisor::program::Ends;
 use crate::supervisor::survey::Survey;
 
 /// How long a launcher may take to end after SIGTERM.
 const STOP_PATIENCE_SECONDS: f64 = 10.0;
-/// How long a launcher may take to end when the job is done and has written everything. MPICH over
-/// TCP hangs in `MPI_Finalize` at times (UCX issue 8738).
-const END_PATIENCE_SECONDS: f64 = 10.0;
+/// How long a launcher may take to end when the job is done and has written everything, or a rank
+/// of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at times (UCX issue 8738).
+pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
 
 /// What is known of a running launcher.
 #[derive(Debug, Default)]
@@ -23,6 +24,10 @@ pub(super) struct Running {
     done_unix: Option<f64>,
     /// Why the launcher will not start the job, as its output says.
     pub refusal: Option<&'static str>,
+    /// How ranks that run the user's program have ended.
+    pub ends: Ends,
+    /// When one of them was seen to have failed.
+    pub failed_unix: Option<f64>,
     /// Number of lines of the report that have arrived.
     pub report_lines: u64,
     /// Whether a line has reported a node in use lost.
@@ -50,6 +55,7 @@ impl Decisions {
     /// Kills a launcher that hangs, probes for lost nodes, and passes on the user's request to
     /// stop.
     pub(super) fn watch_job(&mut self, now_unix: f64, stops: usize) {
+        self.watch_ends(now_unix);
         if self.state.last_beat.as_ref().is_some_and(|(beat, _)| beat.phase == DONE) {
             let since = *self.running.done_unix.get_or_insert(now_unix);
             if now_unix - since > END_PATIENCE_SECONDS {

@@ -4,11 +4,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::report::heartbeat::Beat;
-use crate::report::heartbeat::Charge;
+use crate::report::heartbeat::{Beat, Charge, Keeps};
 use crate::supervisor::hosts::Host;
 use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;
+use crate::supervisor::program::{End, RankEnd};
 use crate::supervisor::state::Status;
 use crate::supervisor::watch::Floors;
 
@@ -17,6 +17,7 @@ const NODES: [&str; 3] = ["n1", "n2", "n3"];
 fn rules() -> Rules {
     Rules {
         ranks: 3,
+        is_of_program: false,
         parities: 1,
         is_protected: true,
         says_resume: false,
@@ -78,6 +79,7 @@ fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
         exit,
         report_lines: None,
         charges: Vec::new(),
+        keeps: None,
     })
 }
 
@@ -122,7 +124,10 @@ struct Play {
 
 impl Play {
     fn new(rules: Rules, state: SupervisorState) -> Self {
-        let decisions = Decisions::new(rules, state, Watch::new(Floors::from_columns(30.0)));
+        let floors = Floors::from_columns(30.0);
+        let watch =
+            if rules.is_of_program { Watch::of_program(floors) } else { Watch::new(floors) };
+        let decisions = Decisions::new(rules, state, watch);
         Self { decisions, now: 1000.0, is_full: false, asked: None }
     }
 
@@ -183,7 +188,7 @@ impl Play {
     }
 
     fn ended(&mut self, how: &str) -> Vec<String> {
-        self.on(Event::Ended(how.to_owned()))
+        self.on(Event::Ended { how: how.to_owned(), succeeded: false })
     }
 
     /// The launcher starts on these nodes after the pause, and the job computes.
@@ -1146,7 +1151,7 @@ impl World {
 
     fn launcher_ends(&mut self) {
         self.launcher = Launcher::None;
-        self.feed(Event::Ended("the launcher ended".to_owned()));
+        self.feed(Event::Ended { how: "the launcher ended".to_owned(), succeeded: false });
     }
 
     /// Lets everything succeed until the run ends.
@@ -1352,4 +1357,168 @@ fn a_rank_that_is_stopped_is_a_reason_and_a_job_that_is_suspended_is_none() {
         look(1).starts_with("kill: silence, and 1 of 3 ranks are stopped by a signal, one on n1")
     );
     assert!(look(3).starts_with("ask links "));
+}
+
+fn rules_of_program() -> Rules {
+    Rules { is_of_program: true, losable: vec![false; 3], ..rules() }
+}
+
+impl Play {
+    /// Rank `rank` that runs the user's program tells of its end.
+    fn rank_ends(&mut self, rank: usize, end: End) {
+        let host = NODES[rank].to_owned();
+        let end = RankEnd { token: String::new(), rank: Some(rank), host, end };
+        assert_eq!(self.on(Event::RankEnded(end)), [""; 0]);
+    }
+
+    /// A supervisor whose program, which uses the library, has completed checkpoint 5.
+    fn of_program(spares: &[&str]) -> Self {
+        let mut play = Play::running(rules_of_program(), spares);
+        play.beats(&[("start", 0), ("open", 0), ("compute", 0)]);
+        play.beats(&[("checkpoint", 4), ("compute", 5)]);
+        play
+    }
+}
+
+#[test]
+fn a_program_is_done_when_all_its_ranks_are() {
+    let mut play = Play::of_program(&["s1"]);
+    (0..3).for_each(|rank| play.rank_ends(rank, End::Code(0)));
+    assert_eq!(play.ended("the launcher ended with code 1"), ["ask clean n1 n2 n3 s1 + "]);
+    // A launcher that returns 0 says nothing of a program.
+    let mut play = Play::of_program(&["s1"]);
+    let lines = play.on(Event::Ended { how: "it ended".into(), succeeded: true }).join("|");
+    assert!(lines.contains("failure: start 1 failed in phase compute at checkpoint 5"), "{lines}");
+    assert!(lines.ends_with("ask start n1 n2 n3 + s1, 1 may be silent"), "{lines}");
+}
+
+#[test]
+fn a_program_that_refuses_is_not_started_again() {
+    let mut play = Play::running(rules_of_program(), &["s1"]);
+    play.beats(&[("start", 0)]);
+    play.rank_ends(0, End::Code(3));
+    let lines = play.ended("the launcher ended with code 3").join("|");
+    assert!(lines.contains("rank 0 on n1 ended with code 3; the launcher ended with"), "{lines}");
+    assert!(lines.ends_with("ask start n1 n2 n3 + s1, 1 may be silent"), "{lines}");
+    let lines = play.answers_but(&[]).join("|");
+    assert!(lines.contains("giving up: rank 0 on n1 ended with code 3, and all nodes"), "{lines}");
+    assert!(lines.ends_with("end 3"), "{lines}");
+    assert_eq!(play.decisions.state.exit, Some(3));
+}
+
+#[test]
+fn a_launcher_that_lets_the_other_ranks_run_on_is_ended() {
+    for (end, last) in [(End::Code(3), "end 3"), (End::Signal(9), "next start")] {
+        let mut play = Play::of_program(&["s1"]);
+        play.rank_ends(0, end);
+        assert_eq!(play.tick_after(0.5), [""; 0]);
+        let killed = play.tick_after(10.5);
+        assert!(killed[0].starts_with("kill: a rank has ended, the launcher does"), "{killed:?}");
+        assert_eq!((&killed[1..], play.tick_after(30.0)), (&["Kill".to_owned()][..], vec![]));
+        play.ended("the launcher was killed by signal 9");
+        let lines = play.answers_but(&[]).join("|");
+        assert!(lines.ends_with(last), "{lines}");
+    }
+}
+
+#[test]
+fn a_lost_node_explains_any_code_of_a_program() {
+    let mut play = Play::of_program(&["s1"]);
+    play.rank_ends(0, End::Code(14));
+    play.ended("the launcher ended with code 14");
+    assert_eq!(play.answers_but(&["n2"]), ["replaced: n2 no answer; s1 takes its place"]);
+    play.launches(0.0, "n1 s1 n3");
+    // What was said in that start counts no more.
+    let lines = play.ended("the launcher ended with code 1").join("|");
+    assert!(lines.contains("ask start") && !lines.contains("code 14"), "{lines}");
+    assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
+}
+
+#[test]
+fn a_program_whose_rank_was_killed_or_that_asks_for_it_is_started_again() {
+    for end in [End::Signal(9), End::Code(75)] {
+        let mut play = Play::of_program(&["s1"]);
+        play.rank_ends(1, end);
+        play.rank_ends(2, End::Code(3));
+        play.ended("the launcher ended with code 137");
+        assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
+        play.launches(1.0, "n1 n2 n3");
+        let failure = &play.decisions.state.failures[0];
+        assert!(failure.how.starts_with("rank 1 on n2 "), "{failure:?}");
+        play.beats(&[("start", 0), ("open", 0)]);
+        play.now += 0.5;
+        let computes = "computing: computing again at checkpoint 5, 3.50 s after detection";
+        assert_eq!(play.on(beat("compute", 5, None)), [computes]);
+    }
+}
+
+#[test]
+fn a_program_that_makes_no_checkpoint_between_failures_is_given_up() {
+    let mut play = Play::of_program(&[]);
+    for (start, pause_seconds) in [(1, 1.0), (2, 2.0), (3, 4.0)] {
+        play.rank_ends(1, End::Signal(11));
+        let lines = play.ended("the launcher ended with code 139").join("|");
+        if start == 3 {
+            let why = "giving up: the job failed 3 times at checkpoint 5, with all nodes well";
+            assert!(lines.contains(why) && lines.ends_with("end 2"), "{lines}");
+            return;
+        }
+        play.answers_but(&[]);
+        play.launches(pause_seconds, "n1 n2 n3");
+        play.beats(&[("start", 0), ("open", 0), ("compute", 5)]);
+    }
+}
+
+#[test]
+fn a_program_whose_data_is_gone_as_all_is_reported_is_done_whatever_is_lost() {
+    let mut play = Play::of_program(&["s1"]);
+    play.beats(&[("reported", 9)]);
+    play.rank_ends(2, End::Signal(9));
+    let lines = play.ended("the launcher ended with code 137").join("|");
+    assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
+}
+
+#[test]
+fn a_program_whose_time_is_up_is_left_to_the_next_command() {
+    let mut play = Play::of_program(&["s1"]);
+    play.beats(&[("time-up", 5)]);
+    play.rank_ends(0, End::Code(75));
+    assert_eq!(play.ended("it ended"), ["ask start n1 n2 n3 + s1, 1 may be silent"]);
+    let lines = play.answers_but(&[]).join("|");
+    assert!(lines.contains("stopped: stopped; start the same command again"), "{lines}");
+    assert!(lines.ends_with("end 75"), "{lines}");
+}
+
+#[test]
+fn a_program_without_signs_of_life_is_never_taken_for_hung() {
+    let mut play = Play::running(rules_of_program(), &["s1"]);
+    play.beats(&[("start", 0)]);
+    let mut looks = 0;
+    for _ in 0..1000 {
+        let lines = play.tick_after(1000.0);
+        assert!(lines.iter().all(|line| line.starts_with("ask look ")), "{lines:?}");
+        looks += lines.len();
+        if !lines.is_empty() {
+            assert_eq!(play.answers_but(&[]), [""; 0]);
+        }
+    }
+    assert!(looks > 5, "its nodes are looked at: {looks}");
+    // A node that is lost is found all the same.
+    while play.tick_after(1000.0).is_empty() {}
+    let lines = play.answers_but(&["n3"]).join("|");
+    assert!(lines.contains("silence, and n3 is lost"), "{lines}");
+}
+
+#[test]
+fn where_a_program_keeps_its_data_is_what_it_says() {
+    let mut play = Play::running(rules_of_program(), &[]);
+    assert_eq!(play.decisions.state.keeps, None);
+    let keeps = Keeps { run_id: "plate".into(), store: "posix".into(), images: vec![] };
+    let Event::Beat(open) = beat("open", 0, None) else { unreachable!() };
+    play.on(Event::Beat(Beat { keeps: Some(keeps.clone()), ..open }));
+    play.beats(&[("compute", 0)]);
+    assert_eq!(
+        (&play.decisions.state.run_id[..], &play.decisions.state.keeps),
+        ("plate", &Some(keeps))
+    );
 }

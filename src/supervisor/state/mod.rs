@@ -11,7 +11,7 @@ pub use folder::{Folder, StateError};
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
 use crate::report::clock::now_unix;
-use crate::report::heartbeat::Beat;
+use crate::report::heartbeat::{Beat, Keeps};
 
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;
@@ -109,7 +109,13 @@ pub struct SupervisorState {
     pub run: String,
     /// The name of the run in the store of segments.
     pub run_id: String,
-    /// Arguments of the benchmark.
+    /// The program that the ranks run, if it is not the benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Where that program has said that it keeps its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps: Option<Keeps>,
+    /// Arguments of the benchmark, or of that program.
     pub command: Vec<String>,
     /// Number of MPI ranks.
     pub ranks: usize,
@@ -170,6 +176,8 @@ impl SupervisorState {
             format_version: FORMAT_VERSION,
             run: format!("{:x}-{:x}", (now * 1e6) as u64, me.pid),
             run_id: run_id.to_owned(),
+            program: None,
+            keeps: None,
             command: command.to_vec(),
             ranks,
             pool,

@@ -1,0 +1,209 @@
+//! Signs of life for `skt-hpl launch`, which supervises any program that uses these checkpoints.
+//!
+//! A sign is a line on standard error, which every launcher forwards, with a mark by which the
+//! supervisor finds and removes it. Signs are written only if the environment has [`ENV`]. Its
+//! value is in each sign, so that signs of other jobs are ignored.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::protocol::CheckpointError;
+
+/// The environment variable that switches signs on. Under `launch` it holds the name of the run,
+/// the number of the start, and the number of ranks, separated by dots.
+pub const ENV: &str = "SKT_HPL_HEARTBEAT";
+/// The mark at the start of a sign. No other output looks like it.
+pub const MARK: &str = "@skt-hpl-beat@";
+/// The run is looked for, and what is lost of it is rebuilt.
+pub const OPEN: &str = "open";
+/// The program computes.
+pub const COMPUTE: &str = "compute";
+/// A checkpoint is under way.
+pub const CHECKPOINT: &str = "checkpoint";
+/// All is reported; only shared memory remains to be cleared.
+pub const REPORTED: &str = "reported";
+/// A process of an earlier start was still running, or still held memory or locks.
+pub const CHANGED: &str = "changed";
+/// The time of the job is up.
+pub const TIME_UP: &str = "time-up";
+/// The least number of seconds between signs that tell of progress alone.
+const INTERVAL_SECONDS: f64 = 1.0;
+/// The least number of seconds between signs of checkpoints, which may follow each other quickly.
+const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
+
+/// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
+/// it is over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeps {
+    /// The name of the run in the store.
+    pub run_id: String,
+    /// The store, as flags name it.
+    pub store: String,
+    /// The folders of images, on the nodes' own disks or on a file system that all nodes share.
+    #[serde(default)]
+    pub images: Vec<PathBuf>,
+}
+
+/// A sign, in the fields of the supervisor's record that a program has.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Sign {
+    token: String,
+    rank: usize,
+    phase: &'static str,
+    /// The number of the last checkpoint.
+    column: u64,
+    /// Calls that have asked whether a checkpoint is due.
+    steps: u64,
+    /// Not a matrix.
+    n: usize,
+    elapsed_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keeps: Option<Keeps>,
+}
+
+impl Sign {
+    fn line(&self) -> String {
+        let json = serde_json::to_string(self).expect("text and numbers become JSON");
+        format!("{MARK}{json}\n")
+    }
+}
+
+/// The signs of a job, which its first process writes; by default none.
+#[derive(Debug)]
+pub struct Signs {
+    /// `None` in a process that writes none.
+    last: Option<Sign>,
+    start: Instant,
+}
+
+impl Default for Signs {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl Signs {
+    /// The signs of this process, which is `rank` of the job: rank 0 writes them, if a supervisor
+    /// has started the job.
+    pub fn of_rank(rank: usize) -> Self {
+        let token = if rank == 0 { std::env::var(ENV).ok() } else { None };
+        Self::new(token)
+    }
+
+    fn new(token: Option<String>) -> Self {
+        let last = token.map(|token| Sign {
+            token,
+            rank: 0,
+            phase: OPEN,
+            column: 0,
+            steps: 0,
+            n: 0,
+            elapsed_seconds: f64::NEG_INFINITY,
+            keeps: None,
+        });
+        Self { last, start: Instant::now() }
+    }
+
+    /// Tells that a run is looked for, and where its data is kept.
+    pub fn open(&mut self, keeps: impl FnOnce() -> Keeps) {
+        self.tell(0.0, |sign| (sign.phase, sign.keeps) = (OPEN, Some(keeps())));
+    }
+
+    /// Tells what the program does now, at once.
+    pub fn phase(&mut self, phase: &'static str) {
+        self.tell(0.0, |sign| sign.phase = phase);
+    }
+
+    /// Tells that the program computes, from checkpoint `number` on; 0 is the beginning.
+    pub fn compute_from(&mut self, number: u64) {
+        self.tell(0.0, |sign| (sign.phase, sign.column) = (COMPUTE, number));
+    }
+
+    /// Tells that a checkpoint begins.
+    pub fn begins(&mut self) {
+        self.tell(CHECKPOINT_INTERVAL_SECONDS, |sign| sign.phase = CHECKPOINT);
+    }
+
+    /// Tells that checkpoint `number` is complete.
+    pub fn complete(&mut self, number: u64) {
+        let change = |sign: &mut Sign| (sign.phase, sign.column) = (COMPUTE, number);
+        self.tell(CHECKPOINT_INTERVAL_SECONDS, change);
+    }
+
+    /// Tells that the program has come as far as to ask whether a checkpoint is due.
+    pub fn step(&mut self) {
+        self.tell(INTERVAL_SECONDS, |sign| sign.steps += 1);
+    }
+
+    /// Tells why a run could not be opened, where the supervisor can do something about it.
+    pub fn refused(&mut self, error: &CheckpointError) {
+        if let CheckpointError::Refused(Refusal::Changed { .. }) = error {
+            self.phase(CHANGED);
+        }
+    }
+
+    /// Changes the sign, and writes it if the last one is `interval_seconds` old.
+    fn tell<T>(&mut self, interval_seconds: f64, change: impl FnOnce(&mut Sign) -> T) {
+        let elapsed_seconds = self.start.elapsed().as_secs_f64();
+        if let Some(line) = self.due(elapsed_seconds, interval_seconds, change) {
+            // One write, so that no other output comes in between. A closed standard error is for
+            // the supervisor to deal with.
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        }
+    }
+
+    fn due<T>(
+        &mut self,
+        elapsed_seconds: f64,
+        interval_seconds: f64,
+        change: impl FnOnce(&mut Sign) -> T,
+    ) -> Option<String> {
+        let sign = self.last.as_mut()?;
+        change(sign);
+        if elapsed_seconds - sign.elapsed_seconds < interval_seconds {
+            return None;
+        }
+        sign.elapsed_seconds = elapsed_seconds;
+        let line = sign.line();
+        // It is told once.
+        sign.keeps = None;
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_supervisor_nothing_is_told() {
+        let mut signs = Signs::new(None);
+        assert_eq!(signs.due(1.0, 0.0, |sign| sign.phase = COMPUTE), None);
+        assert!(Signs::of_rank(1).last.is_none());
+    }
+
+    #[test]
+    fn what_is_told_is_what_has_come_so_far_and_not_too_often() {
+        let mut signs = Signs::new(Some("r.1.4".to_owned()));
+        let keeps = Keeps { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
+        let open = signs.due(0.0, 0.0, |sign| sign.keeps = Some(keeps.clone())).expect("at once");
+        let json = open.strip_prefix(MARK).expect("a mark").trim_end();
+        let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        assert_eq!((&json["token"], &json["phase"]), (&"r.1.4".into(), &"open".into()));
+        assert_eq!(json["keeps"]["run_id"], "r");
+        for asked in 1..=9 {
+            let at = 0.1 * f64::from(asked);
+            assert_eq!(signs.due(at, INTERVAL_SECONDS, |sign| sign.steps += 1), None);
+        }
+        let told = signs.due(1.0, INTERVAL_SECONDS, |sign| sign.steps += 1).expect("a second");
+        assert!(told.contains("\"steps\":10") && !told.contains("keeps"), "{told}");
+        // A checkpoint that follows at once is told of by the next sign.
+        assert_eq!(signs.due(1.05, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 1), None);
+        let told = signs.due(1.15, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 2);
+        assert!(told.is_some_and(|told| told.contains("\"column\":2")));
+    }
+}

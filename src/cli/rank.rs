@@ -1,0 +1,22 @@
+//! `skt-hpl rank`: a rank of `launch --program`. Not meant for people.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::supervisor::rank;
+
+/// Flags of `rank`.
+#[derive(Debug, Clone, Args)]
+pub struct RankArgs {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the program to its end, and returns its exit code.
+pub fn execute(args: &RankArgs) -> ExitCode {
+    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    rank::run(program, arguments).into()
+}

@@ -1,0 +1,83 @@
+//! The decisions about a job whose ranks run a program of the user: what its signs of life and its
+//! end mean.
+
+use super::running::END_PATIENCE_SECONDS;
+use super::{Decisions, Then};
+use crate::report::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, OPEN, REPORTED, TIME_UP};
+use crate::supervisor::hosts::Health;
+use crate::supervisor::program::{JobEnd, Verdict};
+use skt_terms::exit::Exit;
+
+impl Decisions {
+    /// Records what a sign of life of the program tells beyond its being alive. A program may have
+    /// several runs, one after the other.
+    pub(super) fn note_sign(&mut self, beat: &Beat) {
+        let state = &mut self.state;
+        if let Some(keeps) = &beat.keeps {
+            state.run_id.clone_from(&keeps.run_id);
+            state.keeps = Some(keeps.clone());
+        }
+        match beat.phase.as_str() {
+            OPEN => state.is_reported = false,
+            COMPUTE | CHECKPOINT => state.has_checkpoint |= beat.column > 0,
+            CHANGED => state.is_changed = true,
+            REPORTED => (state.is_reported, state.has_checkpoint) = (true, false),
+            TIME_UP => state.is_time_up = true,
+            _ => {}
+        }
+    }
+
+    /// Ends a job of which a rank has failed, where the launcher does not: Hydra lets the other
+    /// ranks of a program without MPI run on.
+    pub(super) fn watch_ends(&mut self, now_unix: f64) {
+        if self.running.killed.is_some() || !self.running.ends.has_failed() {
+            return;
+        }
+        let since = *self.running.failed_unix.get_or_insert(now_unix);
+        if now_unix - since > END_PATIENCE_SECONDS {
+            self.kill("a rank has ended, the launcher does not end the others");
+        }
+    }
+
+    /// Decides what comes next after the end of the program's job.
+    pub(super) fn program_ended(&mut self, now_unix: f64, how: String, launcher_succeeded: bool) {
+        let state = &mut self.state;
+        state.launcher = None;
+        let verdict = self.running.ends.verdict(&JobEnd {
+            ranks: self.rules.ranks,
+            launcher_succeeded,
+            is_reported: state.is_reported,
+            is_changed: state.is_changed,
+            was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
+        });
+        let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
+        match verdict {
+            Verdict::Done => self.clean(Exit::Passed),
+            _ if is_stopped => self.ask_then(Then::Stop),
+            Verdict::Lost(words) => {
+                let how = words.map_or(how.clone(), |words| format!("{words}; {how}"));
+                self.note_failure(now_unix, how);
+                self.restart();
+            }
+            Verdict::Refused(code, words) => {
+                self.note_failure(now_unix, format!("{words}; {how}"));
+                // Ranks whose messages fail may end with any code: the nodes are asked first.
+                self.word = Some((code, words));
+                self.ask_then(Then::Start);
+            }
+        }
+    }
+
+    /// Ends the run with the program's own word if it has refused and no node is lost, which would
+    /// explain that; or if it has failed too often. Returns whether it has.
+    pub(super) fn takes_word(&mut self) -> bool {
+        let Some((code, words)) = self.word.take() else { return false };
+        let is_well = |name: &str| self.health_of(name) == Health::Well;
+        if !self.state.pool.active.iter().all(|host| is_well(&host.name)) {
+            return self.has_failed_too_often();
+        }
+        let why = format!("{words}, and all nodes are well; data of earlier starts is kept");
+        self.give_up(&why, Exit::OfProgram(code));
+        true
+    }
+}

@@ -1,0 +1,239 @@
+//! What differs where the ranks run a program of the user (`launch --program`) and not the
+//! benchmark: the command line of a rank, and what the ends of the ranks mean.
+//!
+//! A launcher's exit code does not tell a lost node from a program that refuses its input, and
+//! launchers differ. So [`super::rank`] starts the program on each rank, and writes how it ended as
+//! a record on standard error, which every launcher forwards.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use skt_terms::exit::Exit;
+use skt_terms::shown::shown_message;
+
+/// The mark at the start of a record.
+const MARK: &str = "@skt-hpl-rank@";
+
+/// A program of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its file; each node has it under the same path.
+    pub file: PathBuf,
+    /// The checksum of the file, which each node must have.
+    pub checksum: u64,
+}
+
+/// The command line of a rank: this program's file, which starts that of the user.
+pub fn command(own_file: &Path, program: &Program, arguments: &[String]) -> Vec<String> {
+    let [own, file] = [own_file, &program.file].map(|path| path.display().to_string());
+    let mut command = vec![own, "rank".to_owned(), file];
+    command.extend_from_slice(arguments);
+    command
+}
+
+/// How a rank has ended by itself, not since its launcher ended it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// With this exit code.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+    /// It did not begin: the program could not be started.
+    Unstarted(String),
+}
+
+/// The record of a rank's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankEnd {
+    /// The token of the start, as in heartbeats.
+    pub token: String,
+    /// The rank, if its launcher tells it.
+    pub rank: Option<usize>,
+    /// Its node.
+    pub host: String,
+    /// How it has ended.
+    pub end: End,
+}
+
+impl RankEnd {
+    /// Formats the record as a line.
+    pub fn line(&self) -> String {
+        format!("{MARK}{}\n", serde_json::to_string(self).expect("text and numbers"))
+    }
+
+    /// The record in a line, and the text before it. A record of a job with another token is
+    /// ignored.
+    pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, RankEnd)> {
+        let (before, json) = line.split_once(MARK)?;
+        let end: RankEnd = serde_json::from_str(json.trim_end()).ok()?;
+        (end.token == token).then_some((before, end))
+    }
+
+    /// What has happened, in words.
+    fn words(&self) -> String {
+        let rank = self.rank.map_or("a rank".to_owned(), |rank| format!("rank {rank}"));
+        let host = shown_message(&self.host);
+        match &self.end {
+            End::Code(code) => format!("{rank} on {host} ended with code {code}"),
+            End::Signal(signal) => format!("{rank} on {host} was killed by signal {signal}"),
+            End::Unstarted(why) => {
+                format!("{rank} on {host} did not start: {}", shown_message(why))
+            }
+        }
+    }
+}
+
+/// The ends of the ranks of a start so far.
+#[derive(Debug, Default)]
+pub struct Ends {
+    /// Number of ranks that have ended with code 0.
+    done: usize,
+    /// The first end by a signal, of those that ask for a new start, and of all others.
+    killed: Option<RankEnd>,
+    interrupted: Option<RankEnd>,
+    refused: Option<RankEnd>,
+}
+
+/// What else is known of a job that has ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JobEnd {
+    /// Number of its ranks.
+    pub ranks: usize,
+    /// Whether its launcher has ended with code 0.
+    pub launcher_succeeded: bool,
+    /// Whether the checkpoints' library has told that all is reported.
+    pub is_reported: bool,
+    /// Whether the library has told that a process of an earlier start was still running.
+    pub is_changed: bool,
+    /// Whether the supervisor has killed it, and not since a rank had ended.
+    pub was_killed: bool,
+}
+
+/// What a job's end means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The program is done.
+    Done,
+    /// Something was lost, in these words if they are known: it starts again.
+    Lost(Option<String>),
+    /// The program has refused with this code, unless a lost node explains it.
+    Refused(u8, String),
+}
+
+impl Ends {
+    /// Notes the end of a rank.
+    pub fn note(&mut self, end: RankEnd) {
+        let place = match end.end {
+            End::Code(0) => {
+                self.done += 1;
+                return;
+            }
+            End::Code(code) if Exit::from_code(code) == Exit::Interrupted => &mut self.interrupted,
+            End::Code(_) | End::Unstarted(_) => &mut self.refused,
+            End::Signal(_) => &mut self.killed,
+        };
+        place.get_or_insert(end);
+    }
+
+    /// Whether a rank has ended so that the job cannot go on.
+    pub fn has_failed(&self) -> bool {
+        self.killed.is_some() || self.interrupted.is_some() || self.refused.is_some()
+    }
+
+    /// What the end of the job means. One rank that says what has happened is enough, as the
+    /// launcher ends the others then. A signal counts before a code, since ranks whose messages fail
+    /// may end with any code.
+    pub fn verdict(&self, job: &JobEnd) -> Verdict {
+        let words = |end: &Option<RankEnd>| end.as_ref().map(RankEnd::words);
+        let lost = words(&self.killed).or_else(|| words(&self.interrupted));
+        let all_say_done = self.done >= job.ranks || (self.done > 0 && job.launcher_succeeded);
+        match &self.refused {
+            None if all_say_done && lost.is_none() => Verdict::Done,
+            // Nothing of the run is left to continue from.
+            None if job.is_reported => Verdict::Done,
+            Some(end) if lost.is_none() && !job.was_killed && !job.is_changed => {
+                let code = match end.end {
+                    End::Code(code) => code,
+                    End::Signal(_) | End::Unstarted(_) => Exit::BadInput.code(),
+                };
+                Verdict::Refused(code, end.words())
+            }
+            _ => Verdict::Lost(lost),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(rank: usize, end: End) -> RankEnd {
+        RankEnd { token: "r.1.3".into(), rank: Some(rank), host: format!("n{rank}"), end }
+    }
+
+    fn verdict(ends: &[RankEnd], job: JobEnd) -> Verdict {
+        let mut all = Ends::default();
+        ends.iter().cloned().for_each(|end| all.note(end));
+        all.verdict(&JobEnd { ranks: 3, ..job })
+    }
+
+    fn done(ranks: usize) -> Vec<RankEnd> {
+        (0..ranks).map(|rank| end(rank, End::Code(0))).collect()
+    }
+
+    #[test]
+    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
+        let known = end(2, End::Signal(9));
+        let line = format!("12% {}", known.line());
+        assert_eq!(RankEnd::find(&line, "r.1.3"), Some(("12% ", known)));
+        assert_eq!(RankEnd::find(&line, "r.2.3"), None);
+        assert_eq!(RankEnd::find("plain", "r.1.3"), None);
+    }
+
+    #[test]
+    fn a_program_is_done_when_its_ranks_say_so_and_not_when_its_launcher_does() {
+        let nothing = JobEnd::default();
+        let succeeded = JobEnd { launcher_succeeded: true, ..nothing };
+        assert_eq!(verdict(&done(3), nothing), Verdict::Done);
+        assert_eq!(verdict(&[], succeeded), Verdict::Lost(None));
+        assert_eq!(verdict(&done(2), nothing), Verdict::Lost(None));
+        assert_eq!(verdict(&done(2), succeeded), Verdict::Done, "a record may be lost");
+    }
+
+    #[test]
+    fn a_code_is_the_programs_word_unless_a_signal_explains_it() {
+        let nothing = JobEnd::default();
+        let refused = end(1, End::Code(3));
+        let word = || Verdict::Refused(3, "rank 1 on n1 ended with code 3".into());
+        assert_eq!(verdict(std::slice::from_ref(&refused), nothing), word());
+        let reported = JobEnd { is_reported: true, ..nothing };
+        assert_eq!(verdict(std::slice::from_ref(&refused), reported), word());
+        let killed = Verdict::Lost(Some("rank 2 on n2 was killed by signal 9".into()));
+        assert_eq!(verdict(&[refused.clone(), end(2, End::Signal(9))], nothing), killed);
+        let again = Verdict::Lost(Some("rank 0 on n0 ended with code 75".into()));
+        assert_eq!(verdict(&[end(0, End::Code(75)), refused.clone()], nothing), again);
+        for explained in
+            [JobEnd { was_killed: true, ..nothing }, JobEnd { is_changed: true, ..nothing }]
+        {
+            assert_eq!(verdict(std::slice::from_ref(&refused), explained), Verdict::Lost(None));
+        }
+        let missing = verdict(&[end(0, End::Unstarted("no such file".into()))], nothing);
+        let words = "rank 0 on n0 did not start: no such file";
+        assert_eq!(missing, Verdict::Refused(2, words.into()));
+    }
+
+    #[test]
+    fn what_is_lost_once_all_is_reported_starts_nothing_again() {
+        let reported = JobEnd { is_reported: true, ..JobEnd::default() };
+        assert_eq!(verdict(&[end(2, End::Signal(9))], reported), Verdict::Done);
+        assert_eq!(verdict(&[], JobEnd { was_killed: true, ..reported }), Verdict::Done);
+    }
+
+    #[test]
+    fn a_rank_starts_the_users_program_with_its_arguments() {
+        let program = Program { file: "/home/me/heat".into(), checksum: 7 };
+        let command = command(Path::new("/opt/skt-hpl"), &program, &["--steps".into(), "9".into()]);
+        assert_eq!(command, ["/opt/skt-hpl", "rank", "/home/me/heat", "--steps", "9"]);
+    }
+}

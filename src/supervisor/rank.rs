@@ -1,0 +1,93 @@
+//! A rank that runs a program of the user: `skt-hpl rank` starts it, waits for its end, and tells
+//! the supervisor of it, see [`super::program`].
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::prctl;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+use super::process::{self, PROGRAM_ENV, RANK_COMM};
+use super::program::{End, RankEnd};
+use crate::machine::launcher_rank;
+use crate::report::heartbeat;
+
+/// Whether the launcher, or a probe, has asked this rank to end.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note(_: libc::c_int) {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn ignore(_: libc::c_int) {}
+
+/// The code of a shell for a program that cannot be started.
+const UNSTARTED: u8 = 127;
+/// What a shell adds to a signal to make it an exit code.
+const SIGNALLED: i32 = 128;
+
+/// Runs a program with its arguments to its end; returns its exit code, as a shell would.
+pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
+    // Lists of processes should tell it from the program.
+    let _ = prctl::set_name(RANK_COMM);
+    if let Err(error) = listen() {
+        return tell(End::Unstarted(format!("signals: {error}")), UNSTARTED);
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env(PROGRAM_ENV, "1");
+    // SAFETY: between fork and exec the closure makes one system call, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from));
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let why = format!("{}: {error}", program.display());
+            return tell(End::Unstarted(why), UNSTARTED);
+        }
+    };
+    heartbeat::phase("start", 0, 0, 0.0);
+    match child.wait() {
+        Ok(status) => ended(status),
+        Err(error) => tell(End::Unstarted(format!("it is lost: {error}")), UNSTARTED),
+    }
+}
+
+/// The launcher's signals go to the whole process group, so that the program has its own; this
+/// process lives on to tell of the program's end.
+fn listen() -> nix::Result<()> {
+    use Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    let ask = SigHandler::Handler(note);
+    let pass = SigHandler::Handler(ignore);
+    let asked = [SIGTERM, SIGINT, SIGHUP].map(|signal| (signal, ask));
+    for (signal, handler) in asked.into_iter().chain([(SIGUSR1, pass), (SIGUSR2, pass)]) {
+        let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+        // SAFETY: the handlers change an atomic word at most, which is allowed in signal context.
+        unsafe { sigaction(signal, &action) }?;
+    }
+    Ok(())
+}
+
+fn ended(status: ExitStatus) -> u8 {
+    let (end, code) = match (status.code(), status.signal()) {
+        (Some(code), _) => (End::Code(code as u8), code as u8),
+        (_, signal) => {
+            let signal = signal.unwrap_or(0);
+            (End::Signal(signal), (SIGNALLED + signal) as u8)
+        }
+    };
+    // A program that was asked to end may end in any way, which is not its word.
+    if ASKED.load(Ordering::Relaxed) && end != End::Code(0) { code } else { tell(end, code) }
+}
+
+/// Writes the record of this rank's end, in one write, and returns the exit code.
+fn tell(end: End, code: u8) -> u8 {
+    let token = std::env::var(heartbeat::ENV).unwrap_or_default();
+    let (rank, host) = (launcher_rank::rank(), process::this_host());
+    let record = RankEnd { token, rank, host, end };
+    let _ = io::stderr().lock().write_all(record.line().as_bytes());
+    code
+}

@@ -3,7 +3,6 @@
 
 use std::process::Command;
 
-use crate::launch_screen;
 use crate::supervised::Kind;
 
 scenarios! {
@@ -38,14 +37,4 @@ fn a_program_for_another_mpi_is_refused_at_once() {
         assert_eq!(said.matches(error).count(), 1, "{name}: {said}");
         assert!(!said.contains("start 2"), "{name}: {said}");
     }
-}
-
-#[test]
-fn a_screening_names_a_wrong_node() {
-    launch_screen::a_wrong_node_is_named_under(Kind::Mpich);
-}
-
-#[test]
-fn a_screening_whose_node_dies_ends_and_names_it() {
-    launch_screen::a_node_that_dies_ends_the_job_under(Kind::Mpich);
 }

@@ -1,7 +1,6 @@
 //! `skt-hpl screen` on a cluster of namespaces whose nodes are slow, wrong, behind a slow link, or
-//! out of reach: with `--hosts`, under MPICH's `mpiexec`, and under Slurm's `srun`. Eight nodes share
-//! the processors of this machine, so each computes slower than its share of a busy machine is, and
-//! faults are large.
+//! out of reach: with `--hosts`, and under Slurm's `srun`. Eight nodes share the processors of this
+//! machine, so each computes slower than its share of a busy machine is, and faults are large.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -32,8 +31,8 @@ struct Ended {
     bad: String,
 }
 
-/// The command that screens the nodes; under MPICH and Slurm the launcher is the user's. `faults`
-/// are variables of the preloaded library, without `SKT_LARGE_`.
+/// The command that screens the nodes; under Slurm the launcher is the user's. `faults` are variables
+/// of the preloaded library, without `SKT_LARGE_`.
 fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
     let library = ("LD_PRELOAD".to_owned(), large_machine::library().display().to_string());
     let faults = faults.iter().chain([&EVENLY]);
@@ -51,16 +50,6 @@ fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
             command.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             command
         }
-        Kind::Mpich => {
-            let mut command = cluster.on_head("mpiexec.hydra");
-            command.args(["-f", "hosts", "-ppn", "1", "-n", &NODES.to_string()]);
-            command.args(["-launcher", "ssh", "-launcher-exec", "/mnt/bin/agent"]);
-            command.args(["-iface", "br0", "-genv", "UCX_NET_DEVICES", "eth0"]);
-            command.args(["-genv", "MPIR_CVAR_POLLS_BEFORE_YIELD", "1"]);
-            variables.for_each(|(name, value)| _ = command.args(["-genv", &name, &value]));
-            command.args(["bin/skt-hpl", "screen"]);
-            command
-        }
         Kind::Slurm => {
             let mut command = cluster.on_head("salloc");
             command.args([&format!("--nodes={NODES}"), "srun", "--mpi=pmix"]);
@@ -70,7 +59,7 @@ fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
             command.env("OMPI_MCA_mpi_yield_when_idle", "1").envs(variables);
             command
         }
-        Kind::Ssh => unreachable!("as with Open MPI"),
+        Kind::Ssh | Kind::Mpich => unreachable!("no test here"),
     };
     command.args(["--n", "1000", "--time", "10s", "--tolerance", "0.8", "--json", "screen.json"]);
     command.args(["--good", "good", "--bad", "bad", "--progress", "plain"]);

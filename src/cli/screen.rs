@@ -137,6 +137,19 @@ enum Failure {
     Other(String),
 }
 
+impl Failure {
+    /// Whether this process prints the error, see [`JobError::is_said_here`].
+    fn is_said_here(&self) -> bool {
+        match self {
+            Self::Job(why) => why.is_said_here(),
+            // What a rank meets at its own part.
+            Self::Comm(_) | Self::Screen(_) => true,
+            // All ranks have the same flags.
+            _ => launcher_rank::is_first(),
+        }
+    }
+}
+
 /// Screens the hosts. Under a launcher, all ranks take part, and rank 0 prints.
 pub fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
@@ -149,7 +162,7 @@ pub fn execute(args: &ScreenArgs) -> ExitCode {
         None => alone(args),
     };
     let code = done.unwrap_or_else(|error| {
-        if !is_launched || launcher_rank::is_first() {
+        if error.is_said_here() {
             output::say(format_args!("error: {error}"));
         }
         Exit::BadInput.code()

@@ -3,11 +3,12 @@
 
 use std::env;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::kernel;
+use crate::machine::child;
 use crate::machine::counters::processor::Processor;
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::machine::environment::{BlasInfo, blas, selftest};
@@ -123,15 +124,8 @@ fn run(change: Option<(&str, &str)>, patience: Duration) -> Option<Answer> {
     command.args(["doctor", FLAG]).stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(Stdio::null()).envs(change);
     let mut child = command.spawn().ok()?;
-    let start = Instant::now();
     // The answer is a line, which fits into the pipe.
-    while child.try_wait().ok()?.is_none() {
-        if start.elapsed() > patience {
-            let _ = child.kill();
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    child::wait(&mut child, patience).ok()?;
     let output = child.wait_with_output().ok()?;
     output.status.success().then(|| serde_json::from_slice(&output.stdout).ok())?
 }

@@ -2,6 +2,7 @@
 //! process ends.
 
 pub mod blas;
+pub mod child;
 pub mod counters;
 pub mod environment;
 pub mod grace;

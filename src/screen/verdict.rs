@@ -269,10 +269,15 @@ impl Found<'_> {
         let rates: Vec<f64> = links.iter().filter_map(rate).collect();
         // Of two links nothing says that they are of one kind.
         let spread = Spread::of(&rates).filter(|spread| spread.count > 2);
-        let is_slow = |link: &Link| match rate(link) {
+        let at_once = medians_at_once(links);
+        let slow = links.iter().zip(at_once).map(|(link, at_once)| match rate(link) {
             None => true,
-            Some(rate) => spread.is_some_and(|spread| spread.is_slow(rate, tolerance)),
-        };
+            Some(rate) => {
+                spread.is_some_and(|spread| spread.is_slow(rate, tolerance))
+                    && at_once.is_none_or(|median| rate < median * (1.0 - tolerance))
+            }
+        });
+        let slow: Vec<bool> = slow.collect();
         let words = |link: &Link| match (rate(link), spread) {
             (None, _) => "no data comes through".to_owned(),
             (Some(rate), None) => gigabytes(rate),
@@ -282,11 +287,13 @@ impl Found<'_> {
                 format!("{}, {share:.2} of the median of {count} links, {median}", gigabytes(rate))
             }
         };
-        let group = |link: &Link| NodeGroup { nodes: link.nodes.to_vec(), is_bad: is_slow(link) };
-        let groups: Vec<NodeGroup> = links.iter().map(group).collect();
+        let group =
+            |(link, &is_bad): (&Link, &bool)| NodeGroup { nodes: link.nodes.to_vec(), is_bad };
+        let groups: Vec<NodeGroup> = links.iter().zip(&slow).map(group).collect();
         let blamed = blame(&groups, &self.nodes_that_are(&[State::Unreachable]));
         for node in blamed.nodes {
-            let mut bad = links.iter().filter(|link| link.nodes.contains(&node) && is_slow(link));
+            let is_bad = |(link, is_slow): &(&Link, &bool)| **is_slow && link.nodes.contains(&node);
+            let mut bad = links.iter().zip(&slow).filter(is_bad).map(|(link, _)| link);
             let first = bad.next().expect("that is why it is named");
             let other = if first.nodes[0] == node { first.nodes[1] } else { first.nodes[0] };
             let other = &self.results.nodes[other].host;
@@ -298,6 +305,26 @@ impl Found<'_> {
         }
         blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
     }
+}
+
+/// For each link the median of the links that were measured at the same time, if there are three or
+/// more. What makes most of them slow at once, such as another job, is in no link.
+///
+/// Links come stage by stage; in a stage no node has two.
+fn medians_at_once(links: &[Link]) -> Vec<Option<f64>> {
+    let mut medians = Vec::with_capacity(links.len());
+    while let Some(first) = links.get(medians.len()) {
+        let rest = &links[medians.len()..];
+        let mut met = BTreeSet::from(first.nodes);
+        let next =
+            rest[1..].iter().position(|link| !link.nodes.iter().all(|node| met.insert(*node)));
+        let stage = &rest[..next.map_or(rest.len(), |next| next + 1)];
+        let rates: Vec<f64> =
+            stage.iter().filter_map(|link| sound_rate(link.gigabytes_a_second)).collect();
+        let middle = (rates.len() > 2).then(|| median(rates));
+        medians.extend(stage.iter().map(|_| middle));
+    }
+    medians
 }
 
 /// A rate with three digits at least, if it is not very small.
@@ -578,6 +605,21 @@ mod tests {
         let mut results = sound(2);
         results.joints[0].solve.as_mut().unwrap().wrong = Some("residual".into());
         assert_eq!(states(&results), "dd");
+    }
+
+    /// Most links of one stage were slow, as the machine was busy then: the figures of a run.
+    #[test]
+    fn a_stage_that_is_slow_names_no_link() {
+        let mut results = sound(8);
+        results.links.iter_mut().for_each(|link| link.gigabytes_a_second = Some(0.05376));
+        for (link, rate) in results.links[4..7].iter_mut().zip([0.00114, 0.00205, 0.0008]) {
+            link.gigabytes_a_second = Some(rate);
+        }
+        let verdicts = judge(&results, TOLERANCE);
+        assert!(verdicts.are_all_ok(), "{verdicts:?}");
+        // One link of the stage is much slower still.
+        results.links[4].gigabytes_a_second = Some(1e-5);
+        assert_eq!(judge(&results, TOLERANCE).links.len(), 1);
     }
 
     #[test]

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::hosts::Host;
 use super::links::{LinkState, Partner, exchange};
 use crate::doctor::finding::{Finding, Kind};
 use crate::doctor::names::{self, View};
 use crate::doctor::rules::names as rules;
+use crate::machine::child;
 
 /// The agent, unless the user names another: one that never asks for a password.
 pub const AGENT: &str = "ssh -o BatchMode=yes -o ConnectTimeout=5";
@@ -107,18 +108,9 @@ fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<
     };
     let out = read(out.map(|pipe| Box::new(pipe) as _));
     let err = read(err.map(|pipe| Box::new(pipe) as _));
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if start.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                // A child of the agent may hold the pipes open: they are not waited for.
-                return Err(format!("no answer of `{agent} {host}` in {patience:?}"));
-            }
-        }
+    let Some(status) = child::wait(&mut child, patience).map_err(|why| why.to_string())? else {
+        // A child of the agent may hold the pipes open: they are not waited for.
+        return Err(format!("no answer of `{agent} {host}` in {patience:?}"));
     };
     let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
     if out.lines().any(|line| line == "= .") {

@@ -3,21 +3,20 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::hosts::Host;
 use super::launcher::{self, JobSpec, Launcher};
 use super::reach;
 use crate::doctor::finding::{Finding, Kind};
+use crate::machine::child;
 use crate::report::heartbeat;
 use crate::report::output;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;
 
-/// Between two looks at the launcher.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// How long the launcher may take to end once it has nothing more to say.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 /// Lines of the launcher that are kept to find the host that died.
@@ -182,7 +181,7 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<Ended, ScreeningError> {
         bytes
     });
     let err = std::thread::spawn(move || forward(err));
-    let status = wait(&mut child, job.longest).map_err(failed)?;
+    let status = child::wait(&mut child, job.longest).map_err(failed)?;
     let how = status.map_or_else(
         || format!("no end in {:?}", job.longest),
         |status: ExitStatus| status.to_string(),
@@ -191,10 +190,7 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<Ended, ScreeningError> {
         // Agents that hang may hold the pipes open, so they are not read to their end.
         return Ok(Ended { out: Vec::new(), lines: Vec::new(), how });
     }
-    let patience = Instant::now();
-    while !(out.is_finished() && err.is_finished()) && patience.elapsed() < END_PATIENCE {
-        std::thread::sleep(LOOK_PAUSE);
-    }
+    child::until(END_PATIENCE, || Ok(out.is_finished() && err.is_finished())).map_err(failed)?;
     Ok(Ended { out: read_by(out), lines: read_by(err), how })
 }
 
@@ -237,22 +233,6 @@ fn forward(err: ChildStderr) -> Vec<String> {
         }
     }
     lines.into()
-}
-
-/// Waits for the end of the launcher; `None` if it was killed after `longest`.
-fn wait(child: &mut Child, longest: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if start.elapsed() > longest {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(LOOK_PAUSE);
-    }
 }
 
 #[cfg(test)]

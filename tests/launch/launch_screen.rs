@@ -1,11 +1,13 @@
-//! `skt-hpl screen --hosts` on a cluster of namespaces whose nodes are slow, wrong, behind a slow
-//! link, or out of reach. Eight nodes share the processors of this machine, so each computes slower
-//! than its share of a busy machine is, and faults are large.
+//! `skt-hpl screen` on a cluster of namespaces whose nodes are slow, wrong, behind a slow link, or
+//! out of reach: with `--hosts`, and under Slurm's `srun`. Eight nodes share the processors of this
+//! machine, so each computes slower than its share of a busy machine is, and faults are large.
 
 use std::fs;
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::cluster_box::OPENMPI_ARGUMENTS;
+use crate::cluster_box::{NETWORK, OPENMPI_ARGUMENTS};
 use crate::large_machine;
 use crate::report_schema::Schema;
 use crate::supervised::{self, Alone, Kind};
@@ -29,21 +31,49 @@ struct Ended {
     bad: String,
 }
 
-/// Screens the nodes. `faults` are variables of the preloaded library, without `SKT_LARGE_`.
+/// The command that screens the nodes; under Slurm the launcher is the user's. `faults` are variables
+/// of the preloaded library, without `SKT_LARGE_`.
+fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
+    let library = ("LD_PRELOAD".to_owned(), large_machine::library().display().to_string());
+    let faults = faults.iter().chain([&EVENLY]);
+    let faults = faults.map(|(name, value)| (format!("SKT_LARGE_{name}"), (*value).to_owned()));
+    let variables = std::iter::once(library).chain(faults);
+    let mut command = match cluster.kind {
+        Kind::Openmpi => {
+            let mut command = cluster.on_head("bin/skt-hpl");
+            command.args(["screen", "--hosts", "hosts", "--agent", "/mnt/bin/agent"]);
+            let exported = |(name, value)| ["-x".to_owned(), format!("{name}={value}")];
+            let words = OPENMPI_ARGUMENTS.map(str::to_owned).into_iter();
+            let words = words.chain(variables.flat_map(exported));
+            command.args(words.map(|word| format!("--launcher-arg={word}")));
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+            command.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            command
+        }
+        Kind::Slurm => {
+            let mut command = cluster.on_head("salloc");
+            command.args([&format!("--nodes={NODES}"), "srun", "--mpi=pmix"]);
+            command.args(["--ntasks-per-node=1", "bin/skt-hpl", "screen"]);
+            command.env("SLURM_CONF", "/mnt/slurm.conf").env("OMPI_MCA_btl", "self,tcp");
+            command.env("OMPI_MCA_btl_tcp_if_include", NETWORK).env("OMPI_MCA_pml", "ob1");
+            command.env("OMPI_MCA_mpi_yield_when_idle", "1").envs(variables);
+            command
+        }
+        Kind::Ssh | Kind::Mpich => unreachable!("no test here"),
+    };
+    command.args(["--n", "1000", "--time", "10s", "--tolerance", "0.8", "--json", "screen.json"]);
+    command.args(["--good", "good", "--bad", "bad", "--progress", "plain"]);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Screens the nodes.
 fn screen(cluster: &Alone, faults: &[(&str, &str)]) -> Ended {
-    let mut command = cluster.on_head("bin/skt-hpl");
-    command.args(["screen", "--hosts", "hosts", "--agent", "/mnt/bin/agent", "--n", "1000"]);
-    command.args(["--time", "10s", "--tolerance", "0.8", "--json", "screen.json"]);
-    command.args(["--good", "good", "--bad", "bad"]);
-    let mut words: Vec<String> = OPENMPI_ARGUMENTS.map(str::to_owned).into();
-    let library = format!("LD_PRELOAD={}", large_machine::library().display());
-    words.extend(["-x".to_owned(), library]);
-    for (name, value) in faults.iter().chain([&EVENLY]) {
-        words.extend(["-x".to_owned(), format!("SKT_LARGE_{name}={value}")]);
-    }
-    command.args(words.iter().map(|word| format!("--launcher-arg={word}")));
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    let output = command.stdin(Stdio::null()).output().expect("nsenter");
+    ended(cluster, command(cluster, faults).output().expect("nsenter"))
+}
+
+/// What a screening has left.
+fn ended(cluster: &Alone, output: Output) -> Ended {
     let read = |name: &str| fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
     let (text, said) = (output.stdout, output.stderr);
     let document = serde_json::from_str(&read("screen.json")).unwrap_or(Value::Null);
@@ -83,6 +113,63 @@ impl Ended {
 fn sound_nodes_are_silent() {
     let Some(cluster) = cluster() else { return };
     screen(&cluster, &[]).names(&[]);
+}
+
+/// Under a launcher of the user's own: a wrong node is named, and no other.
+pub fn a_wrong_node_is_named_under(kind: Kind) {
+    let Some(cluster) = supervised::cluster(kind, NODES, 0) else { return };
+    screen(&cluster, &[("FLIP", "40"), ("HOST", "n6")]).names(&[("n6", "wrong")]);
+}
+
+/// The longest time from the loss of a node until a launcher has ended its job: five seconds until
+/// Slurm counts a node as down, and the rest on a busy machine.
+const LOSS_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Screens the nodes, and powers one off in the second round. Returns how the screening ended, and
+/// how long that took.
+fn lose_a_node(cluster: &mut Alone, lost: &str) -> (Ended, Duration) {
+    let mut command = command(cluster, &[]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nsenter");
+    let mut stdout = child.stdout.take().expect("piped");
+    let text = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stdout.read_to_end(&mut text).expect("text");
+        text
+    });
+    let mut said = Vec::new();
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    while !String::from_utf8_lossy(&said).contains("round 2 of") {
+        let count = stderr.read_until(b'\n', &mut said).expect("text");
+        assert!(count > 0, "it ends early: {}", String::from_utf8_lossy(&said));
+    }
+    cluster.power_off(lost);
+    let off = Instant::now();
+    stderr.read_to_end(&mut said).expect("text");
+    let (status, took) = (child.wait().expect("our child"), off.elapsed());
+    let output = Output { status, stdout: text.join().expect("a reader"), stderr: said };
+    (ended(cluster, output), took)
+}
+
+#[test]
+fn a_node_that_dies_under_way_is_named_and_the_others_are_screened() {
+    let Some(mut cluster) = cluster() else { return };
+    let (ended, _) = lose_a_node(&mut cluster, "n3");
+    ended.names(&[("n3", "unreachable")]);
+    assert!(ended.said.contains("screen: n3 is lost: "), "{}", ended.said);
+}
+
+/// Under a launcher of the user's own the job ends with the node: promptly, with its name.
+pub fn a_node_that_dies_ends_the_job_under(kind: Kind) {
+    let Some(mut cluster) = supervised::cluster(kind, NODES, 0) else { return };
+    let (ended, took) = lose_a_node(&mut cluster, "n3");
+    println!("{kind:?}: {took:?}\n{}\n{}", ended.said, ended.text);
+    assert!(took < LOSS_PATIENCE, "{took:?}");
+    assert_ne!(ended.code, Some(0), "{}", ended.said);
+    let named = ended.said.lines().any(|line| {
+        let mut words = line.split(|c: char| !c.is_ascii_alphanumeric());
+        !line.starts_with("screen: ") && words.any(|word| word == "n3")
+    });
+    assert!(named, "{}", ended.said);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `skt-hpl launch` inside an allocation of a real Slurm, whose daemons run on a
 //! cluster in a box, with real power-offs.
 
+use crate::launch_screen;
 use crate::supervised::Kind;
 
 scenarios! {
@@ -11,4 +12,14 @@ scenarios! {
     a_node_powered_off_without_a_last_packet
     a_rank_killed
     the_launcher_killed
+}
+
+#[test]
+fn a_screening_names_a_wrong_node() {
+    launch_screen::a_wrong_node_is_named_under(Kind::Slurm);
+}
+
+#[test]
+fn a_screening_whose_node_dies_ends_and_names_it() {
+    launch_screen::a_node_that_dies_ends_the_job_under(Kind::Slurm);
 }

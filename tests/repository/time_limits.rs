@@ -49,7 +49,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("supervisor/after_ending.rs", "BACKOFF_MAX_SECONDS"),
     ("supervisor/job.rs", "RESERVE_EVERY"),
     ("supervisor/line.rs", "KEEP_EVERY"),
-    ("supervisor/screening.rs", "LOOK_PAUSE"),
+    ("machine/child.rs", "LOOK_PAUSE"),
     ("supervisor/shell.rs", "LOOK_EVERY"),
     ("supervisor/shell.rs", "SAVE_EVERY"),
     ("supervisor/watch.rs", "LOOK_LEAST_SECONDS"),

@@ -18,4 +18,5 @@ mod model_cli;
 mod model_plan;
 mod report_bundle;
 mod report_json;
+mod report_patterns;
 mod report_text;

@@ -629,6 +629,7 @@ fn answers_of_nodes() {
         host: "n1".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         program: program_checksum(),
+        program_of_user: None,
         ended: 1,
         immortal: 0,
         ending: 0,
@@ -669,6 +670,7 @@ fn answers_of_nodes() {
             suspects: &[],
             lost: &std::collections::BTreeSet::new(),
             rank_bytes: 9,
+            program: None,
             partners: &partners,
         };
         let survey = survey::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);

@@ -44,6 +44,7 @@ use skt_hpl::supervisor::links::addresses::Address;
 use skt_hpl::supervisor::links::{Link, LinkState};
 use skt_hpl::supervisor::probe::{Answer, Purpose, program_checksum};
 use skt_hpl::supervisor::process::Process;
+use skt_hpl::supervisor::program::{End, Ends, JobEnd, RankEnd, Verdict};
 use skt_hpl::supervisor::report as account;
 use skt_hpl::supervisor::state::{Failure, Folder, SupervisorState};
 use skt_hpl::supervisor::survey::{self, Limits};
@@ -619,6 +620,27 @@ fn states() {
     });
 }
 
+/// Records of the ends of ranks, among what a program writes to standard error.
+#[test]
+fn ends_of_ranks() {
+    let of = |end| RankEnd { token: "t1".into(), rank: Some(3), host: "n1".into(), end };
+    let ends = [End::Code(3), End::Signal(9), End::Unstarted("no \"such\" file".into())];
+    let corpus: Vec<Vec<u8>> =
+        ends.into_iter().map(|end| format!("50 %{}", of(end).line()).into_bytes()).collect();
+    campaign("ends_of_ranks", &corpus, &JSON, 2000, |input| {
+        for line in String::from_utf8_lossy(input).lines() {
+            let Some((_, end)) = RankEnd::find(line, "t1") else { continue };
+            assert_eq!(RankEnd::find(&end.line(), "t1").unwrap().1, end);
+            let mut ends = Ends::default();
+            ends.note(end);
+            match ends.verdict(&JobEnd { ranks: 2, ..JobEnd::default() }) {
+                Verdict::Lost(Some(words)) | Verdict::Refused(_, words) => assert_tame(&words),
+                Verdict::Done | Verdict::Lost(None) => {}
+            }
+        }
+    });
+}
+
 /// Answers of nodes, or of their shells.
 #[test]
 fn answers_of_nodes() {
@@ -629,7 +651,7 @@ fn answers_of_nodes() {
         host: "n1".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         program: program_checksum(),
-        program_of_user: Some(1),
+        program_of_user: None,
         ended: 1,
         immortal: 0,
         ending: 0,

@@ -62,7 +62,7 @@ class SktHpl(CargoPackage):
     @run_after("install")
     @on_package_attributes(run_tests=True)
     def check_install(self):
-        mpirun = which(self.spec["mpi"].prefix.bin.mpirun, "mpirun", required=True)
-        report = mpirun("-np", "1", self.prefix.bin.join("skt-hpl"), "--n", "100", output=str)
+        # Without mpirun, which Open MPI refuses to root, as in a container.
+        report = Executable(self.prefix.bin.join("skt-hpl"))("--n", "100", output=str)
         if "1 tests completed and passed" not in report:
             raise InstallError(f"skt-hpl did not pass its test:\n{report}")

@@ -47,6 +47,8 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("screen/probe.rs", "MEMORY_SECONDS"),
     ("screen/told.rs", "LOOK_PAUSE"),
     ("supervisor/after_ending.rs", "BACKOFF_MAX_SECONDS"),
+    ("sign.rs", "CHECKPOINT_INTERVAL_SECONDS"),
+    ("sign.rs", "INTERVAL_SECONDS"),
     ("supervisor/job.rs", "RESERVE_EVERY"),
     ("supervisor/line.rs", "KEEP_EVERY"),
     ("machine/child.rs", "LOOK_PAUSE"),

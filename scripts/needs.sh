@@ -1,6 +1,7 @@
 # What building and running needs, and how to get it. The scripts beside it source this file and
-# call `needs build` before a build, `needs test` before the tests, `needs launchers` before the
-# tests with MPICH and Slurm, `needs fresh` before test-fresh, and `needs package` before package.
+# call `needs build` before a build, `needs test` before the tests, `needs mpich` before those with
+# MPICH, `needs launchers` before those with MPICH and Slurm, `needs valgrind` before
+# test-clients-memory, `needs fresh` before test-fresh, and `needs package` before package.
 #
 # It tests what is there instead of asking for packages, so that a site's own MPI, BLAS or Rust is
 # left alone. It installs the rest with apt-get, as root or through sudo, and says so before.
@@ -254,9 +255,14 @@ test_packages() {
     have make || echo make
 }
 
-launcher_packages() {
+# MPICH beside the MPI that is the default.
+mpich_packages() {
     have mpiexec.hydra || echo mpich
     mpi_builds mpicc.mpich || echo libmpich-dev
+}
+
+launcher_packages() {
+    mpich_packages
     have slurmctld || echo slurmctld
     have slurmd || echo slurmd
     have salloc || echo slurm-client
@@ -272,6 +278,8 @@ missing_packages() {
     case $1 in
     build) build_packages ;;
     test) build_packages && test_packages ;;
+    mpich) build_packages && test_packages && mpich_packages ;;
+    valgrind) build_packages && test_packages && { have valgrind || echo valgrind; } ;;
     launchers) build_packages && test_packages && launcher_packages ;;
     fresh) fresh_packages ;;
     package) package_packages ;;
@@ -331,7 +339,7 @@ install_lints() {
     rustup component add rustfmt clippy
 }
 
-# needs build|test|launchers|fresh|package
+# needs build|test|mpich|launchers|valgrind|fresh|package
 needs() {
     local packages installed=
     packages=$(missing_packages "$1") || return
@@ -349,5 +357,5 @@ needs() {
     done
     have_rust || install_rust
     [ -n "$installed" ] || echo "== nothing to install: all that this needs is here"
-    case $1 in test | launchers) have_lints || install_lints ;; esac
+    case $1 in test | mpich | launchers) have_lints || install_lints ;; esac
 }

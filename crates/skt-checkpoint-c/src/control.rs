@@ -281,8 +281,10 @@ impl Control {
             self.comm.isend(buffer.into(), 0..doubles, rank, tag).map_err(|why| lost(&why))?;
         let mut all = self.sent.borrow_mut();
         all.push(sent);
-        // A failure is reported by the call that waits for the answer.
-        all.retain_mut(|sent| matches!(sent.test(), Ok(false)));
+        // Each is tested a few times at most, however many ranks are sent to at a time.
+        if all.len().is_power_of_two() {
+            keep_pending(&mut all);
+        }
         Ok(())
     }
 
@@ -337,6 +339,19 @@ impl Control {
             None => Ok(None),
         }
     }
+}
+
+/// At the end of a run in order, messages that have arrived give their memory back.
+impl Drop for Control {
+    fn drop(&mut self) {
+        keep_pending(self.sent.get_mut());
+    }
+}
+
+/// Drops the messages that MPI has taken. A failure is reported by the call that waits for the
+/// answer.
+fn keep_pending(sent: &mut Vec<MpiSend>) {
+    sent.retain_mut(|sent| matches!(sent.test(), Ok(false)));
 }
 
 /// The error if these ranks have not called within `patience`.

@@ -38,7 +38,7 @@ pub use crate::checkpoint::recover::Recovered;
 use crate::checkpoint::segments::{Plain, RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
-use crate::comm::collect::{all_max, broadcast};
+use crate::comm::collect::{broadcast, reduce};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm, CommError};
 use crate::sign::{self, Keeps, Signs};
@@ -267,10 +267,12 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// # Errors
     /// A rank died.
     pub fn due(&mut self) -> Result<Due> {
-        // Clocks differ: that of rank 0 counts.
+        // Clocks differ: that of rank 0 counts, and it decides.
         let end_unix = self.options.end_unix.unwrap_or(f64::INFINITY);
         let mut image_seconds = [self.checkpointer.seconds_of_images()];
-        all_max(self.checkpointer.comm(), &mut image_seconds)?;
+        if !self.options.levels.0.is_empty() {
+            reduce(self.checkpointer.comm(), &mut image_seconds, 0, f64::max)?;
+        }
         let limits = Limits {
             mtbf_seconds: self.options.mtbf_seconds,
             seconds_left: end_unix - now_unix(),
@@ -483,6 +485,8 @@ fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use proptest::prelude::*;
 
@@ -599,6 +603,29 @@ mod tests {
         for due in due {
             assert_eq!(due.unwrap(), [true, false, true, true]);
         }
+    }
+
+    /// The question costs one broadcast.
+    #[test]
+    fn without_levels_rank_0_decides_what_is_due_before_the_others_ask() {
+        let folder = tempfile::tempdir().unwrap();
+        let has_decided = AtomicBool::new(false);
+        let due = threads::run(RANKS, |world| {
+            let options = options(folder.path());
+            let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(1)])? else {
+                panic!("nothing is there")
+            };
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while world.rank() > 0 && !has_decided.load(Ordering::SeqCst) {
+                assert!(Instant::now() < deadline, "rank 0 waits for the others");
+                std::thread::yield_now();
+            }
+            let due = saved.due()?;
+            has_decided.store(true, Ordering::SeqCst);
+            saved.finish(&0u64)?.clear()?;
+            Ok::<_, CheckpointError>(due)
+        });
+        assert!(due.into_iter().all(|due| due.unwrap() == Due::Now));
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use skt_checkpoint_c::code::Code::{
     Timeout,
 };
 
-use crate::build::{checkout, compile_c};
+use crate::build::{checkout, compile_c, under};
 use crate::clients::mpirun::mpirun;
 
 const RANKS: usize = 3;
@@ -55,7 +55,7 @@ fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
     // A case makes a file of its name, or has images there.
     let argument =
         if name == "levels" { folder.path().to_owned() } else { folder.path().join("file") };
-    command.arg(program()).arg(name).arg(argument).stdin(Stdio::null());
+    command.args(under()).arg(program()).arg(name).arg(argument).stdin(Stdio::null());
     command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
     let output = command.output().expect("mpirun");
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());

@@ -39,6 +39,13 @@ pub fn prefix() -> &'static Path {
     })
 }
 
+/// What the programs are run by: nothing, or the words of `SKT_C_UNDER`
+/// (`scripts/test-clients-memory`).
+pub fn under() -> Vec<String> {
+    let words = std::env::var("SKT_C_UNDER").unwrap_or_default();
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
 /// The flags to compile and link with, as pkg-config tells them.
 fn flags(extra: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
@@ -53,7 +60,7 @@ pub fn compile_c(source: &Path, name: &str, compiler: &str, more: &[&str]) -> Pa
     let mut command = Command::new("mpicc");
     // Open MPI and MPICH each know one of these.
     command.env("OMPI_CC", compiler).env("MPICH_CC", compiler);
-    command.args(["-std=c99", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+    command.args(["-std=c99", "-O2", "-g", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
     command.arg(source).arg("-o").arg(&program).args(flags(&[])).args(more);
     command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
     succeeds(&mut command);

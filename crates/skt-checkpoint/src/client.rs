@@ -55,12 +55,11 @@ type Segments<'a> = RunSegments<'a, Plain>;
 
 /// What a run asks of its checkpoints; the same on all ranks.
 pub struct Options {
-    /// The memory that outlives the processes: System V segments, unless one opens another
-    /// [`StoreKind`].
-    pub store: Box<dyn Store + Send + Sync>,
+    /// The memory that outlives the processes, see [`Options::with_store`].
+    store: Box<dyn Store + Send + Sync>,
     /// Which store this is, for a supervisor (`skt-hpl launch`) that removes what nodes still have
     /// of the run when it is over.
-    pub store_kind: StoreKind,
+    store_kind: StoreKind,
     /// Mean time between failures of the whole job, from which [`Saved::due`] follows.
     pub mtbf_seconds: f64,
     /// The end of the job's time, in seconds since 1970; that of rank 0 counts.
@@ -94,6 +93,11 @@ impl Options {
         let kind = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
         (self.config.parities, self.config.code) = (parities, kind);
         self
+    }
+
+    /// Segments are kept in this store, not in System V segments.
+    pub fn with_store(self, kind: StoreKind) -> Self {
+        Self { store: kind.open(), store_kind: kind, ..self }
     }
 
     fn keeps(&self) -> Keeps {

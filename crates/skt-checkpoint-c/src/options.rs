@@ -120,8 +120,8 @@ impl Options {
     /// # Errors
     /// The file of failure domains does not name the host.
     pub fn open(&self, host: &str) -> Result<client::Options> {
-        let mut options = client::Options::new(&self.run_id, &self.application)
-            .with_store(self.store.clone());
+        let mut options =
+            client::Options::new(&self.run_id, &self.application).with_store(self.store.clone());
         options.mtbf_seconds = self.mtbf_seconds;
         options.levels = self.levels.clone();
         options.end_unix = self.time_limit.settled().end();

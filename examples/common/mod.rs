@@ -119,7 +119,8 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
     let run_id = run_id.as_deref().unwrap_or(C::NAME);
     let store = Box::new(SysV::new(false));
     let faults = Arc::new(Target::new(inject, world.rank(), store, run_id));
-    let options = Options { hook: faults.clone(), ..Options::new(run_id, &client.problem()) };
+    let mut options = Options::new(run_id, &client.problem());
+    options.hook = faults.clone();
     let ended = match client::open(world, &options, &client.regions(world.size()))? {
         Next::Compute(saved) => {
             if let (0, Some(recovered)) = (saved.rank(), saved.recovered()) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mpi::traits::Communicator as _;
 use mpirun::mpirun;
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_checkpoint::checkpoint::store::Files;
+use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
 use skt_checkpoint::comm::mpi::{MpiComm, WatchedComm};
 use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _};
@@ -52,8 +52,7 @@ fn own_mpi() {
     let comm = MpiComm::duplicate_of(&world).expect("a duplicate");
     assert_eq!((comm.rank() as i32, comm.size() as i32), (world.rank(), world.size()));
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
-    let store = Box::new(Files::in_folder(&folder));
-    let options = Options { store, ..Options::new("own-mpi", "") };
+    let options = Options::new("own-mpi", "").with_store(StoreKind::Files(folder));
     let Next::Compute(mut saved) = open(&comm, &options, &[Region::of::<u8>(100)]).expect("open")
     else {
         panic!("nothing is there")

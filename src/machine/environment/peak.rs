@@ -131,11 +131,12 @@ mod x86 {
 }
 
 #[cfg(test)]
-mod tests {
+mod timing {
     use super::*;
     use crate::machine::environment::selftest::dgemm_gflops;
 
     #[test]
+    #[ignore = "timing: a product is compared with the peak measured beside it"]
     fn no_product_is_faster_than_the_units() {
         let team = Team::solo();
         let Some(peak) = gflops_per_core(&team) else { return };

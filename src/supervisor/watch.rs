@@ -76,13 +76,17 @@ struct ProgramPace {
     longest_pause_seconds: f64,
 }
 
+/// Whether a program of the user tells that it computes or takes a checkpoint, and so moves on.
+fn computes(beat: &Beat) -> bool {
+    [COMPUTE, CHECKPOINT].contains(&beat.phase.as_str())
+}
+
 impl ProgramPace {
     fn note(&mut self, last: Option<(&Beat, f64)>, beat: &Beat, now_seconds: f64) {
         let Some((last, alive_at_seconds)) = last else {
             self.checkpoint_at_seconds = None;
             return;
         };
-        let computes = |beat: &Beat| [COMPUTE, CHECKPOINT].contains(&beat.phase.as_str());
         if computes(last) && computes(beat) {
             let pause = now_seconds - alive_at_seconds;
             self.longest_pause_seconds = self.longest_pause_seconds.max(pause);
@@ -97,7 +101,7 @@ impl ProgramPace {
     /// How long a program whose last sign is `last` may be silent; for ever, as long as nothing was
     /// measured, and in parts of which nothing is.
     fn limit_seconds(&self, floor_seconds: f64, last: &Beat) -> f64 {
-        if self.longest_seconds == 0.0 || ![COMPUTE, CHECKPOINT].contains(&last.phase.as_str()) {
+        if self.longest_seconds == 0.0 || !computes(last) {
             return f64::INFINITY;
         }
         let longest = self.longest_seconds.max(self.longest_pause_seconds);
@@ -263,8 +267,8 @@ impl Watch {
         if let Some(pace) = &self.program {
             return pace.limit_seconds(floor, last);
         }
-        let expected = self.last.as_ref().map_or(0.0, |beat| beat.expected_seconds);
-        if self.last.as_ref().is_some_and(|beat| beat.phase == FACTOR) {
+        let expected = last.expected_seconds;
+        if last.phase == FACTOR {
             return floor.max(PACE_FACTOR * self.longest_step_seconds.max(expected));
         }
         match self.before_seconds() {

@@ -17,6 +17,7 @@ pub mod launch;
 mod losses;
 pub mod machine;
 pub mod man;
+mod mistakes;
 pub mod model;
 mod model_levels;
 pub mod overrides;
@@ -44,7 +45,7 @@ pub mod xhpl;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
@@ -205,9 +206,7 @@ fn refuse(
 ) -> u8 {
     if launcher_rank::is_first() {
         output::die_quietly_on_closed_pipe();
-        suggest_two_dashes(&mut error, cli, args);
-        explain_ranks_of_plan(&mut error, args);
-        explain_lists(&mut error, cli, args);
+        mistakes::explain(&mut error, cli, args);
         if error.use_stderr() {
             output::say(format_args!("{}", error.render()));
         } else {
@@ -220,62 +219,6 @@ fn refuse(
         _ => {
             launcher_rank::let_the_first_speak(code(Exit::BadInput));
             code(Exit::BadInput)
-        }
-    }
-}
-
-/// Where the user wrote `-n` or `-nb` for a flag that has two dashes, names that flag in the error.
-fn suggest_two_dashes(error: &mut clap::Error, cli: &clap::Command, args: &[OsString]) {
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
-    let Some(letter) = given.strip_prefix('-').filter(|rest| rest.len() == 1) else { return };
-    let letter = letter.to_owned();
-    // For `-nb`, clap names only `-n`.
-    let whole = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix('-'));
-    let words = whole.filter(|word| word.starts_with(&letter));
-    let names = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
-    let named = args.iter().skip(1).find_map(|arg| cli.find_subcommand(arg));
-    let command = named.unwrap_or(cli);
-    let is_flag = |name: &&str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
-    if let Some(name) = names.chain([letter.as_str()]).find(is_flag) {
-        let suggestion = ContextValue::String(format!("--{name}"));
-        error.remove(ContextKind::Suggested);
-        error.insert(ContextKind::SuggestedArg, suggestion);
-    }
-}
-
-/// Says how `plan` counts ranks, where the user tried to give their number.
-fn explain_ranks_of_plan(error: &mut clap::Error, args: &[OsString]) {
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
-    let is_plan = args.iter().skip(1).any(|arg| arg == "plan");
-    if is_plan && ["--ranks", "--ranks-per-node", "--np"].contains(&given.as_str()) {
-        let how = "the ranks of a node are its --cores-per-node over --threads; --nodes says how \
-                   many nodes there are";
-        error.remove(ContextKind::SuggestedArg);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![how.into()]));
-    }
-}
-
-/// Says that the values of a list have commas between them, where the user wrote blanks, as in
-/// HPL.dat.
-fn explain_lists(error: &mut clap::Error, cli: &clap::Command, args: &[OsString]) {
-    if !error.use_stderr() {
-        return;
-    }
-    let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
-    let command = words.iter().skip(1).find_map(|word| cli.find_subcommand(word)).unwrap_or(cli);
-    let is_list = |flag: &str| {
-        let named = command.get_arguments().find(|arg| arg.get_long() == Some(flag));
-        let metavar = named.and_then(|arg| arg.get_value_names()?.first());
-        metavar.is_some_and(|metavar| metavar.ends_with(",.."))
-    };
-    for (at, word) in words.iter().enumerate() {
-        let Some(flag) = word.strip_prefix("--").filter(|flag| is_list(flag)) else { continue };
-        let values: Vec<&str> =
-            words[at + 1..].iter().copied().take_while(|word| !word.starts_with('-')).collect();
-        let is_one_list = values.iter().skip(1).all(|value| value.parse::<u64>().is_ok());
-        if values.len() > 1 && is_one_list {
-            let how = format!("a list has commas: --{flag} {}", values.join(","));
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![how.into()]));
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::machine::launcher_rank;
 pub use skt_checkpoint::sign::{
     CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP,
 };
+use skt_checkpoint::sign::{INTERVAL_SECONDS, find_marked, marked_line};
 /// The phase in which columns advance.
 pub const FACTOR: &str = "factor";
 /// The job is done.
@@ -27,8 +28,6 @@ pub const REFUSED: &str = "refused";
 /// A rank waits for its image, or for a process of an earlier start to release what it holds. The
 /// record is of that rank, whichever it is, and says nothing about the others.
 pub const WAIT: &str = "wait";
-/// The least number of seconds between records of the same phase.
-const INTERVAL_SECONDS: f64 = 1.0;
 /// All waiting ranks together write at most this number of records per second. To achieve this,
 /// each rank begins later than the one before it by the time of one record.
 const WAIT_RECORDS_A_SECOND: f64 = 100.0;
@@ -101,8 +100,7 @@ pub struct Charge {
 impl Beat {
     /// Formats the record as a line, with its line end.
     pub fn line(&self) -> String {
-        let json = serde_json::to_string(self).expect("text and numbers become JSON");
-        format!("{MARK}{json}\n")
+        marked_line(MARK, self)
     }
 
     /// Sets the phase; returns whether it is another one than before.
@@ -147,12 +145,10 @@ impl Beat {
         }
     }
 
-    /// The record in a line, and the text before it: an unfinished line of progress may precede it.
-    /// A record of a job with another token is ignored.
+    /// Returns the record in a line, and the text before it. A record of a job with another token
+    /// is ignored.
     pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, Beat)> {
-        let (before, json) = line.split_once(MARK)?;
-        let beat: Beat = serde_json::from_str(json.trim_end()).ok()?;
-        (beat.token == token).then_some((before, beat))
+        find_marked(line, MARK).filter(|(_, beat): &(_, Beat)| beat.token == token)
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
+use skt_checkpoint::sign::{find_marked, marked_line};
 use skt_terms::named;
 use skt_terms::shown::shown_message;
 
@@ -244,16 +245,13 @@ pub fn program_checksum() -> u64 {
 impl Answer {
     /// Formats the answer as a line.
     pub fn line(&self) -> String {
-        format!("{MARK}{}\n", serde_json::to_string(self).expect("text and numbers"))
+        marked_line(MARK, self)
     }
 
     /// Finds the answer to question `number` in the output of a node.
     pub fn find(said: &str, number: u64) -> Option<Answer> {
-        let answers = said.lines().filter_map(|line| {
-            let (_, json) = line.split_once(MARK)?;
-            serde_json::from_str::<Answer>(json).ok()
-        });
-        let mut answer = { answers }.find(|answer| answer.question == number)?;
+        let mut answers = said.lines().filter_map(|line| find_marked::<Answer>(line, MARK));
+        let (_, mut answer) = answers.find(|(_, answer)| answer.question == number)?;
         // Text from another machine is made safe to show.
         let said = [&mut answer.host, &mut answer.version];
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);

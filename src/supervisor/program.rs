@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use skt_checkpoint::sign::{find_marked, marked_line};
 use skt_terms::exit::Exit;
 use skt_terms::shown::shown_message;
 
@@ -59,15 +60,13 @@ pub struct RankEnd {
 impl RankEnd {
     /// Formats the record as a line.
     pub fn line(&self) -> String {
-        format!("{MARK}{}\n", serde_json::to_string(self).expect("text and numbers"))
+        marked_line(MARK, self)
     }
 
-    /// The record in a line, and the text before it. A record of a job with another token is
-    /// ignored.
+    /// Returns the record in a line, and the text before it. A record of a job with another token
+    /// is ignored.
     pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, RankEnd)> {
-        let (before, json) = line.split_once(MARK)?;
-        let end: RankEnd = serde_json::from_str(json.trim_end()).ok()?;
-        (end.token == token).then_some((before, end))
+        find_marked(line, MARK).filter(|(_, end): &(_, RankEnd)| end.token == token)
     }
 
     /// What has happened, in words.

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::agree::Refusal;
@@ -31,9 +32,22 @@ pub const CHANGED: &str = "changed";
 /// The time of the job is up.
 pub const TIME_UP: &str = "time-up";
 /// The least number of seconds between signs that tell of progress alone.
-const INTERVAL_SECONDS: f64 = 1.0;
+pub const INTERVAL_SECONDS: f64 = 1.0;
 /// The least number of seconds between signs of checkpoints, which may follow each other quickly.
 const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
+
+/// Formats `record` as a line that [`find_marked`] recognizes among other output: `mark`, which no
+/// other output has, and JSON.
+pub fn marked_line(mark: &str, record: &impl Serialize) -> String {
+    format!("{mark}{}\n", serde_json::to_string(record).expect("text and numbers become JSON"))
+}
+
+/// Returns the record in a line of [`marked_line`], and the text before its mark: an unfinished
+/// line of other output may precede it. Returns `None` for every other line.
+pub fn find_marked<'a, T: DeserializeOwned>(line: &'a str, mark: &str) -> Option<(&'a str, T)> {
+    let (before, json) = line.split_once(mark)?;
+    Some((before, serde_json::from_str(json.trim_end()).ok()?))
+}
 
 /// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
 /// it is over.
@@ -63,13 +77,6 @@ struct Sign {
     elapsed_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     keeps: Option<Keeps>,
-}
-
-impl Sign {
-    fn line(&self) -> String {
-        let json = serde_json::to_string(self).expect("text and numbers become JSON");
-        format!("{MARK}{json}\n")
-    }
 }
 
 /// The signs of a job, which its first process writes; by default none.
@@ -168,7 +175,7 @@ impl Signs {
             return None;
         }
         sign.elapsed_seconds = elapsed_seconds;
-        let line = sign.line();
+        let line = marked_line(MARK, sign);
         // It is told once.
         sign.keeps = None;
         Some(line)

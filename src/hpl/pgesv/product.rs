@@ -257,7 +257,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     }
 
     /// `A2 = A2 - L2 U` on the rows `rows` of A2, part of a piece that this thread has taken.
-    fn multiply(&self, rows: Range<usize>) -> Result<(), SolveError> {
+    fn multiply_rows(&self, rows: Range<usize>) -> Result<(), SolveError> {
         self.check()?;
         let place = (self.a, &self.cols);
         // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
@@ -279,7 +279,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
             in_parts(piece.rows.clone(), self.most_rows)
-                .try_for_each(|rows| self.multiply(rows))?;
+                .try_for_each(|rows| self.multiply_rows(rows))?;
             self.queue.finish(&piece);
         }
         Ok(())
@@ -300,10 +300,10 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
         let must_forward = Cell::new(progress(token)?);
-        let mut multiply = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
+        let mut multiply_and_progress = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
             let so_far = piece.rows.start..rows.end;
             token.release();
-            self.multiply(rows)?;
+            self.multiply_rows(rows)?;
             // Else the thread that holds the token progresses all messages.
             if token.try_acquire() {
                 must_forward.set(progress(token)?);
@@ -316,9 +316,10 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
             while must_forward.get() && self.may_be_short(left.len()) {
                 let rows = left.start..left.start + TUNING.product_rows_while_passing_on;
                 left.start = rows.end;
-                multiply(token, &piece, rows)?;
+                multiply_and_progress(token, &piece, rows)?;
             }
-            in_parts(left, self.most_rows).try_for_each(|rows| multiply(token, &piece, rows))?;
+            in_parts(left, self.most_rows)
+                .try_for_each(|rows| multiply_and_progress(token, &piece, rows))?;
             self.queue.finish(&piece);
         }
         token.release();

@@ -83,9 +83,6 @@ impl Decisions {
             return;
         }
         self.charge(&beat.charges);
-        if self.rules.is_of_program {
-            self.note_sign(&beat);
-        }
         let state = &mut self.state;
         // A start that declines computes nothing.
         let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
@@ -107,25 +104,27 @@ impl Decisions {
             }
         }
         if self.rules.is_of_program {
-            // Its signs are noted above.
-        } else if beat.phase == REFUSED {
-            state.is_refused = true;
-        } else if beat.phase == CHANGED {
-            state.is_changed = true;
-        } else if beat.phase == TIME_UP {
-            state.is_time_up = true;
-        } else if beat.phase == REPORTED {
-            state.is_reported = true;
-        } else if NO_CHECKPOINT.contains(&beat.phase.as_str()) {
-            state.has_checkpoint = false;
-        } else if beat.phase != COMMIT
-            && state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT)
-        {
-            state.has_checkpoint = true;
+            self.note_sign(&beat);
+        } else {
+            self.note_phase(&beat.phase);
         }
-        state.last_beat = Some((beat, now_unix));
+        self.state.last_beat = Some((beat, now_unix));
         if let Some(text) = back {
             self.say("computing", text);
+        }
+    }
+
+    /// Records what the phase that the benchmark is in tells beyond its being alive.
+    fn note_phase(&mut self, phase: &str) {
+        let state = &mut self.state;
+        let after_commit = state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT);
+        match phase {
+            REFUSED => state.is_refused = true,
+            CHANGED => state.is_changed = true,
+            TIME_UP => state.is_time_up = true,
+            REPORTED => state.is_reported = true,
+            _ if NO_CHECKPOINT.contains(&phase) => state.has_checkpoint = false,
+            _ => state.has_checkpoint |= after_commit && phase != COMMIT,
         }
     }
 }

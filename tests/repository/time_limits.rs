@@ -25,7 +25,6 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("hpl/pgesv/background.rs", "PAUSE"),
     ("machine/power/sampler.rs", "INTERVAL"),
     ("machine/power/sampler.rs", "PAUSE"),
-    ("report/heartbeat.rs", "INTERVAL_SECONDS"),
     ("report/json.rs", "SYNC_INTERVAL"),
     ("report/phases.rs", "LEAST_IDEAL_SECONDS"),
     ("report/power.rs", "LEAST_SECONDS"),

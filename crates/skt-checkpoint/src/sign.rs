@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::protocol::CheckpointError;
+use crate::checkpoint::segments::Process;
 
 /// The environment variable that switches signs on. Under `launch` it holds the name of the run,
 /// the number of the start, and the number of ranks, separated by dots.
@@ -34,6 +34,17 @@ pub const TIME_UP: &str = "time-up";
 const INTERVAL_SECONDS: f64 = 1.0;
 /// The least number of seconds between signs of checkpoints, which may follow each other quickly.
 const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
+
+/// A process of a program that a supervisor may have started.
+#[derive(Debug, Clone, Copy)]
+pub struct Supervised;
+
+impl Process for Supervised {
+    fn supervisor(&self) -> Option<String> {
+        let token = std::env::var(ENV).ok()?;
+        token.split_once('.').map(|(run, _)| run.to_owned())
+    }
+}
 
 /// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
 /// it is over.
@@ -141,7 +152,9 @@ impl Signs {
 
     /// Tells why a run could not be opened, where the supervisor can do something about it.
     pub fn refused(&mut self, error: &CheckpointError) {
-        if let CheckpointError::Refused(Refusal::Changed { .. }) = error {
+        if let CheckpointError::Refused(refusal) = error
+            && refusal.passes()
+        {
             self.phase(CHANGED);
         }
     }

@@ -205,12 +205,13 @@ impl Control {
         let mine = Word::new(Kind::Enter, call, self.number.get(), wrong);
         let number = mine.call as u64;
         let said = [u64::from(wrong.is_some()), number, !number];
-        let said = self.meet(said, &mine, Some(Roll::new(self)), meanwhile)?;
+        let mut roll = Roll::new(self);
+        let said = self.meet(said, &mine, Some(&mut roll), meanwhile)?;
         if said == [0, number, !number] {
             return self.meet(said, &mine, None, meanwhile).map(drop);
         }
         match self.comm.rank() {
-            0 => self.lead(mine, meanwhile),
+            0 => self.lead(mine, roll, meanwhile),
             _ => self.follow(&mine, meanwhile),
         }
     }
@@ -220,7 +221,7 @@ impl Control {
         &self,
         said: [u64; 3],
         mine: &Word,
-        mut roll: Option<Roll>,
+        mut roll: Option<&mut Roll>,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<[u64; 3]> {
         let mut maxima = self.comm.maxima(said).map_err(|why| lost(&why))?;
@@ -233,7 +234,7 @@ impl Control {
                 return Err(stop);
             }
             match (self.comm.rank(), &mut roll) {
-                (0, roll) => self.call_roll(mine, roll.as_mut())?,
+                (0, roll) => self.call_roll(mine, roll.as_deref_mut())?,
                 (_, Some(roll)) => self.answer_roll(mine, roll)?,
                 (_, None) => {}
             }
@@ -249,28 +250,27 @@ impl Control {
         while let Some(rank) = self.comm.probe_any(TAG_UP).map_err(|why| lost(&why))? {
             let word = self.take(rank, TAG_UP)?;
             match word.kind {
-                _ if word.number != mine.number => {}
                 Kind::GaveUp => gave_up.push(rank),
-                _ => entered.push(rank),
+                _ if word.number == mine.number => entered.push((rank, word)),
+                _ => {}
             }
         }
         gave_up.sort_unstable();
         if !gave_up.is_empty() {
-            let (ranks, call) = (names(&gave_up), mine.call.name());
-            let text = format!("rank 0 was late: {ranks} had given up waiting for its {call}");
-            return self.fail_all(mine, &Stop::over(Code::Timeout, text));
+            return Err(self.was_late(mine, &gave_up)?);
         }
         let Some(roll) = roll else { return Ok(()) };
-        entered.iter().for_each(|&rank| roll.is_here[rank] = true);
+        entered.into_iter().for_each(|(rank, word)| roll.entered[rank] = Some(word));
         let waited = roll.since.elapsed();
         if !roll.is_called && waited > self.timeout / 2 {
             roll.is_called = true;
             self.send_all(&Word { kind: Kind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
         }
         if waited > self.timeout {
-            let absent: Vec<usize> = self.others().filter(|&rank| !roll.is_here[rank]).collect();
+            let absent: Vec<usize> =
+                self.others().filter(|&rank| roll.entered[rank].is_none()).collect();
             if let Some(stop) = late(mine.call, &absent, self.timeout) {
-                return self.fail_all(mine, &stop);
+                return Err(self.fail_all(mine, stop)?);
             }
         }
         Ok(())
@@ -296,30 +296,53 @@ impl Control {
     }
 
     /// All ranks are in a call, and something is wrong: rank 0 says what.
-    fn lead(&self, mine: Word, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn lead(
+        &self,
+        mine: Word,
+        roll: Roll,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let mut all = vec![mine];
-        for rank in 1..self.comm.size() {
-            all.push(self.receive(rank, TAG_UP, Kind::Enter, all[0].number, meanwhile)?);
+        for (rank, entered) in roll.entered.into_iter().enumerate().skip(1) {
+            let word = match entered {
+                Some(word) => word,
+                None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
+            };
+            // It had given up before it saw that all had come.
+            if word.kind == Kind::GaveUp {
+                return Err(self.was_late(&all[0], &[rank])?);
+            }
+            all.push(word);
         }
         let stop = fault(&all).expect("a rank has said so");
-        self.send_all(
-            &Word { kind: Kind::Stop, stop: Some(stop.clone()), ..all[0].clone() },
-            TAG_DOWN,
-        )?;
+        let word = Word { kind: Kind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
+        self.send_all(&word, TAG_DOWN)?;
         Err(stop)
     }
 
     fn follow(&self, mine: &Word, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         self.send(mine, 0, TAG_UP)?;
-        let told = self.receive(0, TAG_DOWN, Kind::Stop, mine.number, meanwhile)?;
-        Err(told.stop.expect("what is wrong"))
+        loop {
+            // A `Roll` that came when it was not needed any more has nothing to tell.
+            let told = self.receive(0, TAG_DOWN, mine.number, meanwhile)?;
+            if let Some(stop) = told.stop {
+                return Err(stop);
+            }
+        }
     }
 
-    /// Ends the session of all ranks.
-    fn fail_all(&self, mine: &Word, stop: &Stop) -> Result<()> {
+    /// Ends the session of all ranks, as these have given rank 0 up. Returns the error.
+    fn was_late(&self, mine: &Word, gave_up: &[usize]) -> Result<Stop> {
+        let (ranks, call) = (names(gave_up), mine.call.name());
+        let text = format!("rank 0 was late: {ranks} had given up waiting for its {call}");
+        self.fail_all(mine, Stop::over(Code::Timeout, text))
+    }
+
+    /// Ends the session of all ranks. Returns the error.
+    fn fail_all(&self, mine: &Word, stop: Stop) -> Result<Stop> {
         let word = Word { kind: Kind::Failed, stop: Some(stop.clone()), ..mine.clone() };
         self.send_all(&word, TAG_FAILED)?;
-        Err(stop.clone())
+        Ok(stop)
     }
 
     fn others(&self) -> impl Iterator<Item = usize> {
@@ -347,12 +370,11 @@ impl Control {
         Ok(())
     }
 
-    /// The next message of this kind and number of `rank`, which is sure to come.
+    /// The next message of this number of `rank`, which is sure to come.
     fn receive(
         &self,
         rank: usize,
         tag: Tag,
-        kind: Kind,
         number: u32,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Word> {
@@ -360,7 +382,7 @@ impl Control {
         loop {
             if self.comm.probe(rank, tag).map_err(|why| lost(&why))? {
                 let word = self.take(rank, tag)?;
-                if (word.kind, word.number) == (kind, number) {
+                if word.number == number {
                     return Ok(word);
                 }
                 continue;
@@ -409,15 +431,14 @@ struct Roll {
     since: Instant,
     /// Whether rank 0 has asked who is there.
     is_called: bool,
-    /// Which ranks have said so.
-    is_here: Vec<bool>,
+    /// What ranks have said then, or as they knew before rank 0 that something is wrong.
+    entered: Vec<Option<Word>>,
 }
 
 impl Roll {
     fn new(control: &Control) -> Self {
-        let is_here =
-            if control.comm.rank() == 0 { vec![false; control.comm.size()] } else { Vec::new() };
-        Self { since: Instant::now(), is_called: false, is_here }
+        let ranks = if control.comm.rank() == 0 { control.comm.size() } else { 0 };
+        Self { since: Instant::now(), is_called: false, entered: vec![None; ranks] }
     }
 }
 

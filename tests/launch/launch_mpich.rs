@@ -3,7 +3,6 @@
 
 use std::process::Command;
 
-use crate::launch_program;
 use crate::supervised::Kind;
 
 scenarios! {
@@ -14,11 +13,6 @@ scenarios! {
     a_node_powered_off_without_a_last_packet
     a_rank_killed
     the_launcher_killed
-}
-
-#[test]
-fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
-    launch_program::survives_a_kill_and_the_loss_of_two_nodes(Kind::Mpich);
 }
 
 /// Hydra starts a program for Open MPI as so many single processes.

@@ -65,7 +65,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 
 impl Kind {
     /// Our program, built for this MPI.
-    pub fn program(self) -> Result<PathBuf, String> {
+    fn program(self) -> Result<PathBuf, String> {
         match self {
             Kind::Openmpi | Kind::Ssh | Kind::Slurm => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
             Kind::Mpich => std::env::var_os("SKT_HPL_MPICH").map(PathBuf::from).ok_or_else(|| {

@@ -14,7 +14,8 @@
 #include <mpi.h>
 #include <skt.h>
 
-enum { EVERY = 20, OVERLAP = 4 };
+/* RESTART: the exit code of a job that is to be started again. */
+enum { EVERY = 20, OVERLAP = 4, RESTART = 75 };
 
 static const float omega = 0.8f;
 static int rank, ranks, lines, width;
@@ -23,11 +24,12 @@ static int planes, first;
 static float *p, *change;
 static float *a[4], *b[3], *c[3], *source, *inside;
 
-/* Ends the job where a call has failed. */
+/* Ends the job where a call has failed: to be started again where something was lost. */
 static void need(int code) {
+    int lost = code == SKT_ERR_LOST || code == SKT_ERR_TIMEOUT;
     if (code != SKT_SUCCESS) {
         fprintf(stderr, "himeno: %s: %s\n", skt_error(code), skt_message());
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        MPI_Abort(MPI_COMM_WORLD, lost ? RESTART : 2);
     }
 }
 

@@ -11,7 +11,8 @@ program nbody
    use skt
    implicit none
 
-   integer, parameter :: bodies = 200, every = 20
+   ! restart: the exit code of a job that is to be started again.
+   integer, parameter :: bodies = 200, every = 20, restart = 75
    real(real64), parameter :: dt = 1.0e-3_real64, softening = 1.0e-2_real64
    real(real64), pointer :: x(:, :), v(:, :)
    real(real64) :: theirs(3, bodies), next(3, bodies), a(3, bodies)
@@ -68,13 +69,16 @@ program nbody
 
 contains
 
-   ! Ends the job where a call has failed.
+   ! Ends the job where a call has failed: to be started again where something was lost.
    subroutine need(code)
       integer(c_int), intent(in) :: code
       integer :: ended
 
       if (code == SKT_SUCCESS) return
       write (error_unit, '(4a)') 'nbody: ', skt_error(code), ': ', skt_message()
+      if (code == SKT_ERR_LOST .or. code == SKT_ERR_TIMEOUT) then
+         call MPI_Abort(MPI_COMM_WORLD, restart, ended)
+      end if
       call MPI_Abort(MPI_COMM_WORLD, 2, ended)
    end subroutine need
 

@@ -1,12 +1,13 @@
 //! `skt-hpl launch --program`: examples/c/heat.c, and programs that know nothing of checkpoints, on
 //! the nodes of a cluster in a box.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::cluster_box::SHARED;
 use crate::dice::{Dice, seed};
+use crate::large_machine;
 use crate::supervised;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
@@ -14,25 +15,25 @@ use nix::sys::signal::Signal;
 /// Flags that run heat.c, which saves each fiftieth of its steps.
 const HEAT: &str = "--np 4 --program bin/heat";
 
-/// Compiles heat.c with the library that cargo has built for this test.
-fn heat() -> PathBuf {
+/// Compiles heat.c onto a box, with the library that cargo has built for this test.
+fn install_heat(cluster: &Alone) {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     let test = std::env::current_exe().expect("this test");
-    let archive = test.with_file_name("libskt_checkpoint_c.a");
-    let heat = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launched-heat");
     let mut command = Command::new("mpicc");
     command.args(["-O2", "-I"]).arg(checkout.join("crates/skt-checkpoint-c/include"));
-    command.arg(checkout.join("examples/c/heat.c")).arg(archive).arg("-o").arg(&heat);
+    command.arg(checkout.join("examples/c/heat.c"));
+    command.arg(test.with_file_name("libskt_checkpoint_c.a"));
     command.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
+    command.arg("-o").arg(cluster.shared().join("bin/heat"));
     assert!(command.status().expect("mpicc").success(), "{command:?}");
-    heat
 }
 
 /// Waits until start `start` of the program has completed `more` checkpoints.
 fn wait_for_checkpoints(cluster: &Alone, start: usize, more: u64) {
     let numbers = || {
         let computes = |beat: &serde_json::Value| match beat["phase"].as_str() {
-            Some("compute") => beat["column"].as_u64(),
+            // The sign of a quick one's end is left out.
+            Some("compute" | "checkpoint") => beat["column"].as_u64(),
             _ => None,
         };
         beats(cluster, start).iter().filter_map(computes).collect::<Vec<_>>()
@@ -50,7 +51,7 @@ fn wait_for_checkpoints(cluster: &Alone, start: usize, more: u64) {
 #[test]
 fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
     let Some(mut cluster) = supervised::cluster(Kind::Openmpi, 4, 2) else { return };
-    cluster.install(&heat(), "heat");
+    install_heat(&cluster);
     let steps = std::env::var("SKT_PROGRAM_STEPS").unwrap_or("4000".to_owned());
     let undisturbed =
         launch(&cluster, true, &format!("{HEAT} --state plain"), &steps).end(&cluster);
@@ -90,6 +91,104 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
     let program = ended.account["program"].as_str().expect("a path");
     assert_eq!((program, ended.account["run_id"].as_str()), ("/mnt/bin/heat", Some("heat")));
     assert_clean(&cluster);
+}
+
+/// Two nodes lose their power at once, which groups of one parity do not survive without images.
+#[test]
+fn two_nodes_at_once_are_survived_with_two_parities_or_images_and_else_refused() {
+    let undisturbed = lost_two_at_once("", false);
+    for variable in ["SKT_PARITIES=2", "SKT_LEVELS=global:/mnt/images,every=1ms"] {
+        let flags = format!("--launcher-arg=-x --launcher-arg={variable}");
+        let Some(ended) = lost_two_at_once(&flags, true) else { return };
+        let undisturbed = undisturbed.as_ref().expect("there is a box");
+        assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
+        assert!(ended.said.contains("continues from step "), "{}", ended.said);
+    }
+    let Some(refused) = lost_two_at_once("", true) else { return };
+    assert_eq!((refused.code, &*refused.report), (Some(2), ""), "{}", refused.said);
+    let lost = "lost ranks [1, 3] with 1 parities a group";
+    assert!(refused.said.contains(lost), "{}", refused.said);
+    assert!(refused.said.contains("data of earlier starts is kept"), "{}", refused.said);
+}
+
+fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
+    let mut cluster = supervised::cluster(Kind::Openmpi, 4, 2)?;
+    install_heat(&cluster);
+    std::fs::create_dir(cluster.shared().join("images")).expect("our folder");
+    let job = launch(&cluster, true, &format!("{HEAT} {flags}"), "4000");
+    if are_lost {
+        // An image is complete on all ranks at the second checkpoint after its own.
+        wait_for_checkpoints(&cluster, 1, 4);
+        ["n2", "n4"].iter().for_each(|node| cluster.power_off(node));
+    }
+    let ended = job.end(&cluster);
+    assert_eq!(ended.failures(), usize::from(are_lost) + usize::from(ended.code == Some(2)));
+    Some(ended)
+}
+
+/// Rank 0 is killed, and its memory stays held for longer than a start waits: `skt_init` refuses,
+/// and the program ends with a code of its own.
+#[test]
+fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
+    let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
+    install_heat(&cluster);
+    let flags = "--np 2 --program bin/heat";
+    let undisturbed = launch(&cluster, false, &format!("{flags} --state plain"), "4000");
+    let undisturbed = undisturbed.end(&cluster);
+    assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.said);
+
+    let from = format!("{SHARED}/from-now-on");
+    let times = [("LINGER_SECONDS", "25"), ("RANK", "0"), ("FROM", &from)];
+    let lingers = large_machine::launch_flags(&cluster.shared(), SHARED, &times);
+    let job = launch(&cluster, false, &format!("{flags} {lingers}"), "4000");
+    wait_for_checkpoints(&cluster, 1, 1);
+    cluster.write("from-now-on", "");
+    wait_for("what stays behind", || !cluster.pids("n1", "large-machine").is_empty());
+    signal(&cluster.pids("n1", "heat"), Signal::SIGKILL);
+    let ended = job.end(&cluster);
+    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
+    let words = "processes of an earlier start, which end, still held what they had";
+    assert!(ended.failures() > 1, "no start has met it: {}", ended.said);
+    for held in 1..ended.failures() {
+        assert_eq!(ended.failure(held)["phase"], "changed", "{}", ended.said);
+        assert_eq!(ended.failure(held)["how"], words, "{}", ended.said);
+    }
+    assert_clean(&cluster);
+}
+
+/// A request to stop, and the notice that the time ends, which kills a program that does not know
+/// of it: the same command continues, and what it prints has the bits of a run without that.
+#[test]
+fn a_program_that_is_stopped_is_continued_by_the_same_command() {
+    let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
+    install_heat(&cluster);
+    let flags = "--np 2 --program bin/heat";
+    let undisturbed = launch(&cluster, false, &format!("{flags} --state plain"), "4000");
+    let undisturbed = undisturbed.end(&cluster);
+    for (start, told) in [(1, Signal::SIGTERM), (2, Signal::SIGINT), (3, Signal::SIGUSR1)] {
+        let job = launch(&cluster, false, flags, "4000");
+        wait_for_checkpoints(&cluster, start, 1);
+        signal(&cluster.head_pids("skt-hpl"), told);
+        let ended = job.end(&cluster);
+        assert_eq!((ended.code, &*ended.report), (Some(75), ""), "{told}: {}", ended.said);
+        let hint = "stopped; start the same command again to resume";
+        assert!(ended.said.contains(hint), "{told}: {}", ended.said);
+        assert!(cluster.pids("n1", "heat").is_empty(), "{told}: it runs on");
+    }
+    let ended = launch(&cluster, false, flags, "4000").end(&cluster);
+    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
+    assert!(ended.said.contains("continues from step "), "{}", ended.said);
+    assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(4)));
+    assert_clean(&cluster);
+
+    // A program that knows of the notice ends as it likes.
+    let body = "trap 'echo told; exit 75' USR1\ntouch /tmp/runs; while :; do sleep 0.1; done";
+    let job = launch(&cluster, false, &script(&cluster, "knows", body), "");
+    let runs = |node| cluster.on_node(node, "test").args(["-e", "/tmp/runs"]).status();
+    wait_for("the program", || ["n1", "n2"].iter().all(|node| runs(node).expect("test").success()));
+    signal(&cluster.head_pids("skt-hpl"), Signal::SIGUSR1);
+    let ended = job.end(&cluster);
+    assert_eq!((ended.code, &*ended.report), (Some(75), "told\ntold\n"), "{}", ended.said);
 }
 
 /// A program without checkpoints and without MPI, that knows its rank.

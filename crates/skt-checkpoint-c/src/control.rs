@@ -1,22 +1,25 @@
 //! The agreement of the ranks on their calls, by messages apart from those of the checkpoints.
 //!
 //! Before each collective call the ranks agree that all have made it, with legal arguments. So a
-//! rank that does not call, or makes another call, is reported instead of waited for. Rank 0 leads:
+//! rank that does not call, or makes another call, is reported instead of waited for:
+//!
+//! 1. All ranks find the maxima of what they have called, up to the time limit: whether all have
+//!    called, the same, and nothing is wrong. MPI does it by a tree.
+//! 2. They do so once more. A rank that has given up in 1 does not take part in 2, so that no rank
+//!    begins without it. A rank that takes part in 2 does not give up, so 2 needs no limit.
+//!
+//! What a tree does not tell is asked for by rank 0, in messages with each rank:
 //!
 //! | | a rank | rank 0 |
 //! |---|---|---|
-//! | 1 | `Enter`: its call, and what is wrong with it | waits for all, up to the time limit |
-//! | 2 | waits for rank 0, up to twice the time limit | `Ready`, or `Stop` with what is wrong |
-//! | 3 | `Yes`; or `GaveUp` instead, if that time has passed in 2 | waits for all |
-//! | 4 | waits for rank 0 | `Go`, or `Stop` |
-//!
-//! Step 3 gives all ranks the same outcome: a rank that has given up on rank 0 has said so before
-//! rank 0 can begin, and a rank that has said `Yes` is still there. So the waits in 3 and 4 need no
-//! limit.
+//! | something is wrong | `Enter`: its call, and what is wrong | waits for all, then `Stop` with what is wrong |
+//! | half of the time limit has passed in 1 | at `Roll`: `Enter` | `Roll`, also to those that call later |
+//! | all of it has | | `Failed`: names those that have not entered |
+//! | twice the limit has, without rank 0 | `GaveUp` | if it comes: `Failed`, names those that have given up |
 //!
 //! A rank that fails alone within a call tells all others at any time (`Failed`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
@@ -102,17 +105,14 @@ impl Call {
 #[repr(u8)]
 enum Kind {
     Enter = 1,
-    Ready = 2,
-    Yes = 3,
-    GaveUp = 4,
-    Go = 5,
-    Stop = 6,
-    Failed = 7,
+    Roll = 2,
+    GaveUp = 3,
+    Stop = 4,
+    Failed = 5,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Enter, Self::Ready, Self::Yes, Self::GaveUp, Self::Go, Self::Stop, Self::Failed];
+    const ALL: [Self; 5] = [Self::Enter, Self::Roll, Self::GaveUp, Self::Stop, Self::Failed];
 }
 
 /// A message: which call it is about, and what is wrong if anything is.
@@ -120,22 +120,22 @@ impl Kind {
 struct Word {
     kind: Kind,
     call: Call,
+    /// The number of the agreement: what belongs to an earlier one comes too late.
+    number: u32,
     stop: Option<Stop>,
 }
 
 impl Word {
-    fn new(kind: Kind, call: Call) -> Self {
-        Self { kind, call, stop: None }
+    fn new(kind: Kind, call: Call, number: u32, stop: Option<&Stop>) -> Self {
+        Self { kind, call, number, stop: stop.cloned() }
     }
 
-    fn stopping(kind: Kind, call: Call, stop: &Stop) -> Self {
-        Self { kind, call, stop: Some(stop.clone()) }
-    }
-
-    /// Layout: kind, call, whether it is over, 0, code (i32), bytes of the text (u32), text.
+    /// Layout: kind, call, whether it is over, 0, code (i32), bytes of the text (u32), number (u32),
+    /// text.
     fn encode(&self) -> [u8; WORD_BYTES] {
         let mut bytes = [0; WORD_BYTES];
         (bytes[0], bytes[1]) = (self.kind as u8, self.call as u8);
+        bytes[12..16].copy_from_slice(&self.number.to_le_bytes());
         if let Some(stop) = &self.stop {
             let text = cut(&stop.text, TEXT_BYTES).as_bytes();
             bytes[2] = u8::from(stop.is_over);
@@ -153,7 +153,8 @@ impl Word {
         let len = u32::from_le_bytes(number(8)) as usize;
         let text = String::from_utf8_lossy(bytes.get(16..16 + len)?).into_owned();
         let stop = (code != Code::Success).then_some(Stop { code, text, is_over: bytes[2] != 0 });
-        Some(Self { kind, call: Call::of(bytes[1])?, stop })
+        let number = u32::from_le_bytes(number(12));
+        Some(Self { kind, call: Call::of(bytes[1])?, number, stop })
     }
 }
 
@@ -170,6 +171,8 @@ fn cut(text: &str, bytes: usize) -> &str {
 pub struct Control {
     comm: MpiComm,
     timeout: Duration,
+    /// The number of the last agreement.
+    number: Cell<u32>,
     /// Messages that MPI has not taken yet; those left at the end keep their memory.
     sent: RefCell<Vec<MpiSend>>,
 }
@@ -178,7 +181,7 @@ impl Control {
     /// The ranks of `comm`, which serves nothing else.
     pub fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
         let timeout = Duration::from_secs_f64(timeout_seconds);
-        Self { comm, timeout, sent: RefCell::default() }
+        Self { comm, timeout, number: Cell::new(0), sent: RefCell::default() }
     }
 
     /// The communicator, to make others of it.
@@ -198,78 +201,157 @@ impl Control {
         wrong: Option<&Stop>,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let mine = Word { kind: Kind::Enter, call, stop: wrong.cloned() };
+        self.number.set(self.number.get() + 1);
+        let mine = Word::new(Kind::Enter, call, self.number.get(), wrong);
+        let number = mine.call as u64;
+        let said = [u64::from(wrong.is_some()), number, !number];
+        let mut roll = Roll::new(self);
+        let said = self.meet(said, &mine, Some(&mut roll), meanwhile)?;
+        if said == [0, number, !number] {
+            return self.meet(said, &mine, None, meanwhile).map(drop);
+        }
         match self.comm.rank() {
-            0 => self.lead(call, mine, meanwhile),
-            _ => self.follow(call, &mine, meanwhile),
+            0 => self.lead(mine, roll, meanwhile),
+            _ => self.follow(&mine, meanwhile),
         }
     }
 
+    /// Returns the maxima of what all ranks say, when all have come; with `roll`, within its limit.
+    fn meet(
+        &self,
+        said: [u64; 3],
+        mine: &Word,
+        mut roll: Option<&mut Roll>,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<[u64; 3]> {
+        let mut maxima = self.comm.maxima(said).map_err(|why| lost(&why))?;
+        let mut spins = 0;
+        loop {
+            if let Some(all) = maxima.test().map_err(|why| lost(&why))? {
+                return Ok(all);
+            }
+            if let Some(stop) = self.failed()? {
+                return Err(stop);
+            }
+            match (self.comm.rank(), &mut roll) {
+                (0, roll) => self.call_roll(mine, roll.as_deref_mut())?,
+                (_, Some(roll)) => self.answer_roll(mine, roll)?,
+                (_, None) => {}
+            }
+            meanwhile()?;
+            spins += 1;
+            raw::rest(spins);
+        }
+    }
+
+    /// Rank 0 asks who is there at half of the limit, and at the limit names those who are not.
+    fn call_roll(&self, mine: &Word, roll: Option<&mut Roll>) -> Result<()> {
+        let (mut entered, mut gave_up) = (Vec::new(), Vec::new());
+        while let Some(rank) = self.comm.probe_any(TAG_UP).map_err(|why| lost(&why))? {
+            let word = self.take(rank, TAG_UP)?;
+            match word.kind {
+                Kind::GaveUp => gave_up.push(rank),
+                _ if word.number == mine.number => entered.push((rank, word)),
+                _ => {}
+            }
+        }
+        gave_up.sort_unstable();
+        if !gave_up.is_empty() {
+            return Err(self.was_late(mine, &gave_up)?);
+        }
+        let Some(roll) = roll else { return Ok(()) };
+        entered.into_iter().for_each(|(rank, word)| roll.entered[rank] = Some(word));
+        let waited = roll.since.elapsed();
+        if !roll.is_called && waited > self.timeout / 2 {
+            roll.is_called = true;
+            self.send_all(&Word { kind: Kind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
+        }
+        if waited > self.timeout {
+            let absent: Vec<usize> =
+                self.others().filter(|&rank| roll.entered[rank].is_none()).collect();
+            if let Some(stop) = late(mine.call, &absent, self.timeout) {
+                return Err(self.fail_all(mine, stop)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Another rank answers when it is asked, and gives rank 0 up after twice the limit: rank 0 may
+    /// call late, and then wait for others; it reports who is missing before that.
+    fn answer_roll(&self, mine: &Word, roll: &Roll) -> Result<()> {
+        if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))? {
+            match self.take(0, TAG_DOWN)? {
+                word if word.number != mine.number => {}
+                // All ranks have come in the meantime.
+                Word { stop: Some(stop), .. } => return Err(stop),
+                _ => self.send(mine, 0, TAG_UP)?,
+            }
+        }
+        let patience = 2 * self.timeout;
+        if roll.since.elapsed() > patience {
+            self.send(&Word { kind: Kind::GaveUp, stop: None, ..mine.clone() }, 0, TAG_UP)?;
+            return Err(late(mine.call, &[0], patience).expect("a rank is late"));
+        }
+        Ok(())
+    }
+
+    /// All ranks are in a call, and something is wrong: rank 0 says what.
     fn lead(
         &self,
-        call: Call,
         mine: Word,
+        roll: Roll,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let deadline = Instant::now() + self.timeout;
-        let (mut all, mut absent) = (vec![mine], Vec::new());
-        for rank in 1..self.comm.size() {
-            match self.receive(rank, TAG_UP, Some(deadline), meanwhile)? {
-                Some(word) => all.push(word),
-                None => absent.push(rank),
+        let mut all = vec![mine];
+        for (rank, entered) in roll.entered.into_iter().enumerate().skip(1) {
+            let word = match entered {
+                Some(word) => word,
+                None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
+            };
+            // It had given up before it saw that all had come.
+            if word.kind == Kind::GaveUp {
+                return Err(self.was_late(&all[0], &[rank])?);
             }
+            all.push(word);
         }
-        if let Some(stop) = late(call, &absent, self.timeout).or_else(|| fault(&all)) {
-            return self.tell_all(call, &stop);
-        }
-        self.send_all(&Word::new(Kind::Ready, call))?;
-        let mut gave_up = Vec::new();
-        for rank in 1..self.comm.size() {
-            let answer = self.receive(rank, TAG_UP, None, meanwhile)?;
-            if answer.is_some_and(|word| word.kind == Kind::GaveUp) {
-                gave_up.push(rank);
-            }
-        }
-        if !gave_up.is_empty() {
-            let ranks = names(&gave_up);
-            let text =
-                format!("rank 0 was late: {ranks} had given up waiting for its {}", call.name());
-            return self.tell_all(call, &Stop::over(Code::Timeout, text));
-        }
-        self.send_all(&Word::new(Kind::Go, call))
+        let stop = fault(&all).expect("a rank has said so");
+        let word = Word { kind: Kind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
+        self.send_all(&word, TAG_DOWN)?;
+        Err(stop)
     }
 
-    fn follow(
-        &self,
-        call: Call,
-        mine: &Word,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
-        // Rank 0 may call late, and then wait for others; it reports who is missing before this
-        // wait ends.
-        let patience = 2 * self.timeout;
-        let deadline = Instant::now() + patience;
+    fn follow(&self, mine: &Word, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         self.send(mine, 0, TAG_UP)?;
-        match self.receive(0, TAG_DOWN, Some(deadline), meanwhile)? {
-            None => {
-                self.send(&Word::new(Kind::GaveUp, call), 0, TAG_UP)?;
-                return Err(late(call, &[0], patience).expect("a rank is late"));
+        loop {
+            // A `Roll` that came when it was not needed any more has nothing to tell.
+            let told = self.receive(0, TAG_DOWN, mine.number, meanwhile)?;
+            if let Some(stop) = told.stop {
+                return Err(stop);
             }
-            Some(Word { stop: Some(stop), .. }) => return Err(stop),
-            Some(_) => {}
         }
-        self.send(&Word::new(Kind::Yes, call), 0, TAG_UP)?;
-        let answer = self.receive(0, TAG_DOWN, None, meanwhile)?;
-        answer.and_then(|word| word.stop).map_or(Ok(()), Err)
     }
 
-    fn tell_all(&self, call: Call, stop: &Stop) -> Result<()> {
-        self.send_all(&Word::stopping(Kind::Stop, call, stop))?;
-        Err(stop.clone())
+    /// Ends the session of all ranks, as these have given rank 0 up. Returns the error.
+    fn was_late(&self, mine: &Word, gave_up: &[usize]) -> Result<Stop> {
+        let (ranks, call) = (names(gave_up), mine.call.name());
+        let text = format!("rank 0 was late: {ranks} had given up waiting for its {call}");
+        self.fail_all(mine, Stop::over(Code::Timeout, text))
     }
 
-    fn send_all(&self, word: &Word) -> Result<()> {
-        (1..self.comm.size()).try_for_each(|rank| self.send(word, rank, TAG_DOWN))
+    /// Ends the session of all ranks. Returns the error.
+    fn fail_all(&self, mine: &Word, stop: Stop) -> Result<Stop> {
+        let word = Word { kind: Kind::Failed, stop: Some(stop.clone()), ..mine.clone() };
+        self.send_all(&word, TAG_FAILED)?;
+        Ok(stop)
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.comm.rank();
+        (0..self.comm.size()).filter(move |&rank| rank != me)
+    }
+
+    fn send_all(&self, word: &Word, tag: Tag) -> Result<()> {
+        self.others().try_for_each(|rank| self.send(word, rank, tag))
     }
 
     /// Sends without waiting for the receiver, who may never come.
@@ -288,27 +370,30 @@ impl Control {
         Ok(())
     }
 
-    /// The next message of `rank`; `None` at the deadline.
+    /// The next message of this number of `rank`, which is sure to come.
     fn receive(
         &self,
         rank: usize,
         tag: Tag,
-        deadline: Option<Instant>,
+        number: u32,
         meanwhile: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Option<Word>> {
+    ) -> Result<Word> {
         let mut spins = 0;
-        while !self.comm.probe(rank, tag).map_err(|why| lost(&why))? {
+        loop {
+            if self.comm.probe(rank, tag).map_err(|why| lost(&why))? {
+                let word = self.take(rank, tag)?;
+                if word.number == number {
+                    return Ok(word);
+                }
+                continue;
+            }
             if let Some(stop) = self.failed()? {
                 return Err(stop);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                return Ok(None);
             }
             meanwhile()?;
             spins += 1;
             raw::rest(spins);
         }
-        self.take(rank, tag).map(Some)
     }
 
     fn take(&self, rank: usize, tag: Tag) -> Result<Word> {
@@ -320,11 +405,11 @@ impl Control {
 
     /// Tells all other ranks that this one has failed.
     pub fn tell_failed(&self, call: Call, stop: &Stop) {
-        let me = self.comm.rank();
-        let text = format!("rank {me}: {}", stop.text);
-        let word = Word::stopping(Kind::Failed, call, &Stop::over(stop.code, text));
-        for rank in (0..self.comm.size()).filter(|&rank| rank != me) {
-            // If MPI fails as well, no other rank can be reached.
+        let text = format!("rank {}: {}", self.comm.rank(), stop.text);
+        let stop = Stop::over(stop.code, text);
+        let word = Word::new(Kind::Failed, call, self.number.get(), Some(&stop));
+        for rank in self.others() {
+            // A rank that cannot be reached does not keep the others from being told.
             let _ = self.send(&word, rank, TAG_FAILED);
         }
     }
@@ -338,6 +423,22 @@ impl Control {
             Some(rank) => Ok(self.take(rank, TAG_FAILED)?.stop),
             None => Ok(None),
         }
+    }
+}
+
+/// What is known of who has come to an agreement.
+struct Roll {
+    since: Instant,
+    /// Whether rank 0 has asked who is there.
+    is_called: bool,
+    /// What ranks have said then, or as they knew before rank 0 that something is wrong.
+    entered: Vec<Option<Word>>,
+}
+
+impl Roll {
+    fn new(control: &Control) -> Self {
+        let ranks = if control.comm.rank() == 0 { control.comm.size() } else { 0 };
+        Self { since: Instant::now(), is_called: false, entered: vec![None; ranks] }
     }
 }
 
@@ -398,10 +499,10 @@ mod tests {
     fn words_are_read_as_they_are_written() {
         for call in Call::ALL {
             for kind in Kind::ALL {
-                let plain = Word::new(kind, call);
+                let plain = Word::new(kind, call, 7, None);
                 assert_eq!(Word::decode(&plain.encode()), Some(plain));
                 let stop = Stop::over(Code::Space, "region 3, for instance");
-                let word = Word::stopping(kind, call, &stop);
+                let word = Word::new(kind, call, 7, Some(&stop));
                 assert_eq!(Word::decode(&word.encode()), Some(word));
             }
         }
@@ -412,7 +513,7 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters() {
         let stop = Stop::new(Code::System, "x".to_owned() + &"\u{fc}".repeat(WORD_BYTES));
-        let word = Word::decode(&Word::stopping(Kind::Stop, Call::Init, &stop).encode());
+        let word = Word::decode(&Word::new(Kind::Stop, Call::Init, 1, Some(&stop)).encode());
         let text = word.expect("a word").stop.expect("a reason").text;
         assert_eq!(text.len(), TEXT_BYTES - 1);
         assert!(stop.text.starts_with(&text));
@@ -420,8 +521,9 @@ mod tests {
 
     #[test]
     fn the_first_fault_counts_before_other_calls() {
-        let enter = |call| Word::new(Kind::Enter, call);
-        let wrong = Word::stopping(Kind::Enter, Call::Due, &Stop::new(Code::Region, "too small"));
+        let enter = |call| Word::new(Kind::Enter, call, 1, None);
+        let small = Stop::new(Code::Region, "too small");
+        let wrong = Word::new(Kind::Enter, Call::Due, 1, Some(&small));
         assert_eq!(fault(&[enter(Call::Due), enter(Call::Due)]), None);
         let both = fault(&[enter(Call::Checkpoint), enter(Call::Done), wrong]).expect("two faults");
         assert_eq!((both.code, &*both.text), (Code::Region, "rank 2: too small"));

@@ -35,13 +35,13 @@ use crate::checkpoint::level::settings::Levels;
 pub use crate::checkpoint::protocol::{CheckpointError, Config, Result, Stats};
 use crate::checkpoint::protocol::{Checkpointer, Opened, Polled};
 pub use crate::checkpoint::recover::Recovered;
-use crate::checkpoint::segments::{Plain, RunSegments, sweep};
+use crate::checkpoint::segments::{RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
 use crate::comm::collect::{broadcast, reduce};
 use crate::comm::mpi::{MpiComm, MpiWorld};
 use crate::comm::{Comm, CommError};
-use crate::sign::{self, Keeps, Signs};
+use crate::sign::{self, Keeps, Signs, Supervised};
 use crate::time_limit::now_unix;
 pub use due::Due;
 use due::{Limits, Measured};
@@ -51,7 +51,7 @@ const ROWS: usize = 1024;
 /// The longest row.
 const ROW_BYTES_MAX: usize = 64 << 10;
 
-type Segments<'a> = RunSegments<'a, Plain>;
+type Segments<'a> = RunSegments<'a, Supervised>;
 
 /// What a run asks of its checkpoints; the same on all ranks.
 pub struct Options {
@@ -157,7 +157,7 @@ fn find<'a, C: Comm>(
     signs: &mut Signs,
 ) -> Result<Next<'a, C>> {
     let Options { store, config, hook, .. } = options;
-    let memory = RunSegments::new(&**store, &config.run_id, 0, Plain);
+    let memory = RunSegments::new(&**store, &config.run_id, 0, Supervised);
     let of_store = |source| CheckpointError::Memory {
         what: format!("looking at the store of rank {}", comm.rank()),
         source,

@@ -11,8 +11,8 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::protocol::CheckpointError;
+use crate::checkpoint::segments::Process;
 
 /// The environment variable that switches signs on. Under `launch` it holds the name of the run,
 /// the number of the start, and the number of ranks, separated by dots.
@@ -47,6 +47,17 @@ pub fn marked_line(mark: &str, record: &impl Serialize) -> String {
 pub fn find_marked<'a, T: DeserializeOwned>(line: &'a str, mark: &str) -> Option<(&'a str, T)> {
     let (before, json) = line.split_once(mark)?;
     Some((before, serde_json::from_str(json.trim_end()).ok()?))
+}
+
+/// A process of a program that a supervisor may have started.
+#[derive(Debug, Clone, Copy)]
+pub struct Supervised;
+
+impl Process for Supervised {
+    fn supervisor(&self) -> Option<String> {
+        let token = std::env::var(ENV).ok()?;
+        token.split_once('.').map(|(run, _)| run.to_owned())
+    }
 }
 
 /// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
@@ -148,7 +159,9 @@ impl Signs {
 
     /// Tells why a run could not be opened, where the supervisor can do something about it.
     pub fn refused(&mut self, error: &CheckpointError) {
-        if let CheckpointError::Refused(Refusal::Changed { .. }) = error {
+        if let CheckpointError::Refused(refusal) = error
+            && refusal.passes()
+        {
             self.phase(CHANGED);
         }
     }

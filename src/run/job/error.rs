@@ -122,7 +122,7 @@ impl JobError {
             | Refusal::RottenImages { .. }
             | Refusal::OfNoUse { .. }
             | Refusal::NothingFound => Some(heartbeat::REFUSED),
-            Refusal::Changed { .. } => Some(heartbeat::CHANGED),
+            passing if passing.passes() => Some(heartbeat::CHANGED),
             _ => None,
         }
     }

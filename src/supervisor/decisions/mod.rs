@@ -227,6 +227,8 @@ impl Decisions {
                 format!("{swept} process(es) that an earlier supervisor had started"),
             );
         }
+        // That was of another allocation.
+        self.state.is_time_up = false;
         // The nodes are asked once it is seen that the state can be kept.
         self.act(Action::Save);
     }
@@ -527,11 +529,16 @@ impl Decisions {
 
     fn tick(&mut self, now_unix: f64, stops: usize) {
         match &self.phase {
-            Phase::Pausing { .. } if stops > 0 => self.stopped(),
+            Phase::Pausing { .. } if stops > 0 || self.is_over_for_program() => self.stopped(),
             Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),
             Phase::Running => self.watch_job(now_unix, stops),
             _ => {}
         }
+    }
+
+    /// Whether the time has ended before a program of the user could be told of it.
+    fn is_over_for_program(&self) -> bool {
+        self.rules.is_of_program && self.state.is_time_up
     }
 
     fn ended(&mut self, now_unix: f64, how: &str, succeeded: bool) {

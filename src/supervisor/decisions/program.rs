@@ -51,9 +51,12 @@ impl Decisions {
             was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
         });
         let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
+        // A program that is told to stop may end with 0 where it has more to compute: its data stays
+        // unless it has said that all is reported.
+        let is_open = state.keeps.is_some() && !state.is_reported;
         match verdict {
+            _ if is_stopped && (verdict != Verdict::Done || is_open) => self.ask_then(Then::Stop),
             Verdict::Done => self.clean(Exit::Passed),
-            _ if is_stopped => self.ask_then(Then::Stop),
             Verdict::Lost(words) => {
                 let how = words.map_or(how.clone(), |words| format!("{words}; {how}"));
                 self.note_failure(now_unix, how);

@@ -1490,6 +1490,46 @@ fn a_program_whose_time_is_up_is_left_to_the_next_command() {
 }
 
 #[test]
+fn a_program_that_ends_with_0_since_it_is_told_to_stop_keeps_its_data() {
+    let keeps = Keeps { run_id: "plate".into(), store: "posix".into(), images: vec![] };
+    let told = |keeps: Option<&Keeps>, last: &str, is_stop: bool| {
+        let mut play = Play::of_program(&["s1"]);
+        play.decisions.state.keeps = keeps.cloned();
+        play.beats(&[(last, 5)]);
+        if is_stop {
+            play.stops(1);
+        } else {
+            play.decisions.state.is_time_up = true;
+        }
+        (0..3).for_each(|rank| play.rank_ends(rank, End::Code(0)));
+        play.ended("the launcher ended with code 0").join("|")
+    };
+    for is_stop in [false, true] {
+        let lines = told(Some(&keeps), "compute", is_stop);
+        assert_eq!(lines, "ask start n1 n2 n3 + s1, 1 may be silent");
+        for lines in [told(Some(&keeps), "reported", is_stop), told(None, "compute", is_stop)] {
+            assert_eq!(lines, "ask clean n1 n2 n3 s1 + ");
+        }
+    }
+}
+
+#[test]
+fn a_program_whose_time_ends_between_two_starts_is_not_started_again() {
+    let mut play = Play::of_program(&["s1"]);
+    play.rank_ends(1, End::Signal(9));
+    play.ended("the launcher ended with code 137");
+    assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
+    play.decisions.state.is_time_up = true;
+    let lines = play.tick_after(0.1).join("|");
+    assert!(lines.contains("start the same command again") && lines.ends_with("end 75"), "{lines}");
+    // The next command has a time of its own.
+    let mut next = Play::new(rules_of_program(), play.decisions.state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    assert!(!next.decisions.state.is_time_up);
+}
+
+#[test]
 fn a_program_without_signs_of_life_is_never_taken_for_hung() {
     let mut play = Play::running(rules_of_program(), &["s1"]);
     play.beats(&[("start", 0)]);

@@ -411,6 +411,15 @@ fn ranks_in_different_calls_are_told_and_the_run_stays_open() {
     });
 }
 
+/// Rank 0 has asked by then who is there.
+#[test]
+fn a_rank_that_comes_late_in_its_time_is_waited_for() {
+    case("in-time", |rank| {
+        let call = if rank == 1 { "skt_finalize(1)" } else { "skt_checkpoint()" };
+        vec![(call, Order, "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint")]
+    });
+}
+
 /// The others wait for it within the library's own messages.
 #[test]
 fn a_rank_that_fails_alone_within_a_call_is_told_of() {

@@ -384,6 +384,30 @@ fn what_groups_do_not_survive_is_refused_with_the_reason() {
     is_refused(&run, [1, 3]);
 }
 
+/// Rank 1 comes to `skt_init` when the others have given it up: 75 asks for a new start, in which it
+/// is in time.
+#[test]
+fn a_client_that_has_waited_in_vain_for_a_rank_asks_for_a_new_start() {
+    let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/late.c");
+    let late = compile_c(&source, "late.so", "gcc", &["-shared", "-fPIC"]);
+    let fortran = checkout().join("examples/fortran/nbody.f90");
+    for (program, name) in [
+        (client("heat.c", "heat-late"), "heat-late"),
+        (client("himeno.c", "himeno-late"), "himeno-late"),
+        (compile_fortran(&fortran, "nbody-late"), "nbody-late"),
+    ] {
+        let mut run = Run::new(&program, name, 10);
+        let preload = ("LD_PRELOAD", late.to_str().expect("a path").to_owned());
+        run.variables = vec![preload, ("SKT_TIMEOUT_SECONDS", "1".to_owned())];
+        let ended = run.start(&[], 0, LIMIT);
+        assert_eq!(ended.code, Some(75), "{name}: {}", ended.err);
+        assert!(ended.err.contains("has not called skt_init within 1 s"), "{name}: {}", ended.err);
+        run.variables.clear();
+        let ended = run.start(&[], 0, LIMIT);
+        assert!(ended.ok && !ended.out.is_empty(), "{name}: {}", ended.err);
+    }
+}
+
 /// What the library does with the program's memory, and the client with the library's, under the
 /// sanitizers of the compiler, which end a program at the first fault.
 #[test]

@@ -349,12 +349,29 @@ static void late(int late_rank) {
     SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
 }
 
+/* A rank that comes late, but in time: with the same call as the others, then with another one. */
+static void in_time(void) {
+    begin(8000, "timeout_seconds = 8");
+    must(skt_protect(1, numbers, 10, 8));
+    if (rank == 1) sleep(5);
+    must(skt_checkpoint());
+    if (rank == 1) sleep(5);
+    if (rank == 1) SAY(skt_finalize(1));
+    else SAY(skt_checkpoint());
+    must(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
 static void different(void) {
     begin(8000, NULL);
     must(skt_protect(1, numbers, 10, 8));
     if (rank == 1) SAY(skt_finalize(1));
     else SAY(skt_checkpoint());
     SAY(skt_finalize(rank == 0));
+    /* Any rank may be the first to know that something is wrong. */
+    for (int i = 0; i < 1000; i++) {
+        if ((rank == i % size ? skt_restore() : skt_checkpoint()) != SKT_ERR_ORDER) exit(4);
+    }
     must(skt_checkpoint());
     must(skt_finalize(1));
 }
@@ -426,6 +443,7 @@ static void run(const char *name, const char *argument) {
     else if (!strcmp(name, "ended")) SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
     else if (!strcmp(name, "late-1")) late(1);
     else if (!strcmp(name, "late-0")) late(0);
+    else if (!strcmp(name, "in-time")) in_time();
     else if (!strcmp(name, "different")) different();
     else if (!strcmp(name, "alone")) alone();
     else if (!strcmp(name, "threads")) threads(argument);

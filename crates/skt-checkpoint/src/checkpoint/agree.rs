@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assign::discards;
 pub use found::{Content, FoundSegment};
-pub use offer::{Holder, Offer};
+pub use offer::{Holder, Obstacle, Offer};
 use offer::{
     contents, counts, current_segments, has_rotten_images, holder, left, lineage,
     refuse_other_shapes,
@@ -53,9 +53,10 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
         return Err(Refusal::Disagree { process });
     }
-    let held = offers.iter().enumerate().find_map(|(i, o)| o.held.clone().map(|why| (i, why)));
-    if let Some((process, why)) = held {
-        return Err(Refusal::Held { process, why });
+    let held = offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.held.clone()?)));
+    // What passes counts only where nothing stays.
+    if let Some((process, Obstacle { why, passes })) = held.min_by_key(|(_, held)| held.passes) {
+        return Err(Refusal::Held { process, why, passes });
     }
     if rules.resume != Resume::Never {
         refuse_other_shapes(offers)?;

@@ -31,8 +31,8 @@ pub trait Memory {
     /// of its own, with its own `index`, counted from 0.
     ///
     /// # Errors
-    /// When another job has the run and does not release it within some time; any error of the
-    /// system.
+    /// When another job has the run and does not release it within some time, of kind
+    /// [`io::ErrorKind::WouldBlock`] if that job is ending; any error of the system.
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock>;
 
     /// The names of all segments of this run on this node.

@@ -10,7 +10,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::agree::{
-    Content, Decision, Finished, FoundSegment, Holder, Offer, OpeningPlan, Refusal, Rules, decide,
+    Content, Decision, Finished, FoundSegment, Holder, Obstacle, Offer, OpeningPlan, Refusal,
+    Rules, decide,
 };
 use super::config::Config;
 use super::error::{CheckpointError, Result, memory_error};
@@ -178,7 +179,7 @@ impl<M: Memory> Opening<M> {
 
     /// What this process brings to the agreement; `held` says why it could not take hold of the
     /// run.
-    fn offer(&self, config: &Config, held: Option<String>) -> Offer {
+    fn offer(&self, config: &Config, held: Option<Obstacle>) -> Offer {
         Offer {
             host: config.host.clone(),
             domain: config.domain.clone(),
@@ -267,14 +268,17 @@ impl<M: Memory> Opening<M> {
 
     /// Takes hold of the run on this node, as its process number `index`. Returns the reason if
     /// another job has it.
-    fn hold(&mut self, index: usize) -> Result<Option<String>> {
+    fn hold(&mut self, index: usize) -> Result<Option<Obstacle>> {
         self.hook.at(&Step::new(StepName::Lock, 0))?;
         match self.memory.lock(index) {
             Ok(lock) => {
                 self.lock = Some(lock);
                 Ok(None)
             }
-            Err(why) => Ok(Some(why.to_string())),
+            Err(error) => {
+                let passes = error.kind() == io::ErrorKind::WouldBlock;
+                Ok(Some(Obstacle { why: error.to_string(), passes }))
+            }
         }
     }
 

@@ -119,6 +119,8 @@ pub enum Refusal {
         process: usize,
         /// The reason.
         why: String,
+        /// Whether that job is ending, on all nodes where it holds the run.
+        passes: bool,
     },
     /// A segment is no longer what it was when all decided.
     #[error(
@@ -171,6 +173,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether a process of an earlier start is in the way, which ends: the same start succeeds
+    /// later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Changed { .. } | Self::Held { passes: true, .. })
+    }
+
     /// What is wrong, without what to do.
     pub fn what(&self) -> String {
         match self {

@@ -17,10 +17,12 @@ use skt_terms::exit::Exit;
 use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 mod adopt;
+mod maxima;
 mod part;
 mod ulfm;
 mod watched;
 
+pub use maxima::MpiMaxima;
 use part::Part;
 pub use ulfm::{NoUlfm, Ulfm};
 pub use watched::{Watch, WatchedComm};

@@ -132,7 +132,8 @@ fn another_job_of_the_same_name_is_refused_by_all_with_nothing_changed() {
     start(&setup, &mut cluster, &Disturbance::none(1, 1));
     let before = cluster.fingerprint();
     cluster.nodes[3].hold(0);
-    let refusal = Some(Refusal::Held { process: 3, why: "another job has it".into() });
+    let refusal =
+        Some(Refusal::Held { process: 3, why: "another job has it".into(), passes: false });
     let ran = start(&setup, &mut cluster, &Disturbance { refusal, ..Disturbance::none(2, 2) });
     assert!(ran.results.iter().all(|result| result.as_ref().is_ok_and(|r| r.refused)));
     assert_eq!(cluster.fingerprint(), before);

@@ -13,6 +13,15 @@ use crate::checkpoint::refusal::Refusal;
 /// A process, and a segment that it has found.
 pub type Holder = (usize, SegmentId);
 
+/// Why a process cannot take hold of the run on its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// The reason, in words.
+    pub why: String,
+    /// Whether it ends by itself.
+    pub passes: bool,
+}
+
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
@@ -27,7 +36,7 @@ pub struct Offer {
     /// The rank that the process had before a loss that its job survived.
     pub rank_in_run: Option<usize>,
     /// Why the process cannot take hold of the run on its node, if it cannot.
-    pub held: Option<String>,
+    pub held: Option<Obstacle>,
     /// All segments of the run on its node.
     pub segments: Vec<FoundSegment>,
     /// The images that the process sees, by level.

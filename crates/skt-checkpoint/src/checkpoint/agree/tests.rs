@@ -83,6 +83,19 @@ fn ended(offers: &[Offer], rules: &Rules) -> Finished {
     }
 }
 
+#[test]
+fn a_hold_on_the_run_passes_if_it_does_on_all_nodes() {
+    let mut all = one_each([(3, 3); 4]);
+    let obstacle = |why: &str, passes| Some(Obstacle { why: why.to_owned(), passes });
+    let refused = |process, why: &str, passes| {
+        Err::<OpeningPlan, _>(Refusal::Held { process, why: why.to_owned(), passes })
+    };
+    (all[1].held, all[3].held) = (obstacle("it ends", true), obstacle("it ends", true));
+    assert_eq!(planned(&all, &RULES), refused(1, "it ends", true));
+    all[2].held = obstacle("it works", false);
+    assert_eq!(planned(&all, &RULES), refused(2, "it works", false));
+}
+
 /// The record of a replacement that is not rebuilt.
 fn hollow() -> Record {
     let mut record = Record::of_new_segment();

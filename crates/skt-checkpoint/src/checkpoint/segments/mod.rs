@@ -161,7 +161,11 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         let host = nix::unistd::gethostname()?;
         let host = host.to_string_lossy();
         let taken = RunLock::take(self.store, &self.run, &host, index, &self.process);
-        taken.map_err(other)?.map(Arc::new).map_err(io::Error::other)
+        taken.map_err(other)?.map(Arc::new).map_err(|in_use| {
+            let passes = in_use.passes();
+            let kind = if passes { io::ErrorKind::WouldBlock } else { io::ErrorKind::Other };
+            io::Error::new(kind, in_use)
+        })
     }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {

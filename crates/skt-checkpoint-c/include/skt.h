@@ -41,7 +41,7 @@ enum {
     SKT_ERR_SPACE = -6,
     /* A region is not as the checkpoint has it. */
     SKT_ERR_REGION = -7,
-    /* The run cannot continue from what was found; nothing was changed. */
+    /* The run cannot begin, or continue from what was found, as asked; nothing was changed. */
     SKT_ERR_REFUSED = -8,
     /* The system refuses memory or a file. */
     SKT_ERR_SYSTEM = -9,

@@ -96,7 +96,7 @@ impl Code {
             Self::Thread => c"another thread is in a call, or MPI does not allow calls of this one",
             Self::Space => c"the regions are larger than what skt_init was told",
             Self::Region => c"a region is not as the checkpoint has it",
-            Self::Refused => c"the run cannot continue from what was found; nothing was changed",
+            Self::Refused => c"the run cannot begin, or continue from what was found, as asked; nothing was changed",
             Self::System => c"the system refuses memory or a file",
             Self::Timeout => c"a rank has not made this call in time",
             Self::Lost => c"a rank is lost: end the job; the same command continues",

@@ -339,10 +339,12 @@ impl Session {
     /// # Errors
     /// The region does not exist, or is memory of the library.
     pub fn unprotect(&mut self, id: i32) -> Result<()> {
-        match self.yours.remove(&id) {
-            Some(_) => Ok(()),
-            None => Err(Stop::new(Code::Argument, format!("region {id} is not protected"))),
+        if self.yours.remove(&id).is_some() {
+            return Ok(());
         }
+        let is_ours = self.table.get(id).is_some_and(|entry| entry.is_ours());
+        let why = if is_ours { "is of skt_alloc, and stays" } else { "is not protected" };
+        Err(Stop::new(Code::Argument, format!("region {id} {why}")))
     }
 
     /// Keeps a failure for the next collective call, which reports it on all ranks.
@@ -394,20 +396,18 @@ impl Session {
         if self.found() == 0 {
             return Some(Stop::new(Code::Order, "skt_restore: there is no checkpoint (skt_found)"));
         }
+        let missing = |text: String| Some(Stop::new(Code::Region, text));
+        if let Some(id) = self.yours.keys().find(|&&id| self.found.get(id).is_none()) {
+            return missing(format!("region {id} is not in the checkpoint"));
+        }
         if !self.is_to_restore && !self.yours.is_empty() {
             return Some(Stop::new(Code::Order, "skt_restore: the regions are restored already"));
         }
-        let missing = |text: String| Some(Stop::new(Code::Region, text));
         for (&id, yours) in &self.yours {
-            match self.table.get(id) {
-                None => return missing(format!("region {id} is not in the checkpoint")),
-                Some(entry)
-                    if (entry.count, entry.size) != (yours.count as u64, yours.size as u64) =>
-                {
-                    let there = (entry.count, entry.size);
-                    return missing(differs(id, there, false, (yours.count, yours.size), false));
-                }
-                Some(_) => {}
+            let entry = self.found.get(id).expect("looked for above");
+            let (there, here) = ((entry.count, entry.size), (yours.count, yours.size));
+            if there != (here.0 as u64, here.1 as u64) {
+                return missing(differs(id, there, false, here, false));
             }
         }
         let left =

@@ -233,8 +233,9 @@ fn a_region_is_of_one_kind_and_size() {
                 Argument,
                 "region 3 lies in memory of skt_alloc",
             ),
-            ("skt_unprotect(1)", Argument, "region 1 is not protected"),
+            ("skt_unprotect(1)", Argument, "region 1 is of skt_alloc, and stays"),
             ("skt_finalize(1)", Differs, "rank 0: region 1 is 10 x 8 bytes"),
+            ("skt_restore()", Differs, "rank 0: region 2 is not in the checkpoint"),
         ]
     });
 }
@@ -243,11 +244,15 @@ fn a_region_is_of_one_kind_and_size() {
 fn other_sizes_after_a_restart() {
     case("sizes", |_| {
         vec![
-            ("skt_init(MPI_COMM_WORLD, 9000, NULL)", Refused, "made with other settings: regions"),
+            (
+                "skt_init(MPI_COMM_WORLD, 9000, NULL)",
+                Refused,
+                "made with other settings: memory of a rank",
+            ),
             (
                 "skt_init(MPI_COMM_WORLD, 8000, \"application = \\\"other\\\"\")",
                 Refused,
-                "made with other settings: application  there, other here. Restart with the settings of \
+                "made with other settings: application (empty) there, other here. Restart with the settings of \
                  the run, or start afresh with the option resume = \"never\"",
             ),
             (

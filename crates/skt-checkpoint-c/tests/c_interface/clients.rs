@@ -340,7 +340,8 @@ fn is_refused(run: &Run, ranks: [u32; 2]) {
     assert_eq!(before.len(), RANKS - 2);
     let ended = run.start(&[], 0, LIMIT);
     assert!(!ended.ok && ended.out.is_empty(), "{}", ended.out);
-    let reason = "the run cannot continue from what was found; nothing was changed: ";
+    let reason =
+        "the run cannot begin, or continue from what was found, as asked; nothing was changed: ";
     let [first, second] = if ranks[0] < ranks[1] { ranks } else { [ranks[1], ranks[0]] };
     let lost = format!("lost ranks [{first}, {second}]");
     assert!(ended.err.contains(reason) && ended.err.contains(&lost), "{}", ended.err);

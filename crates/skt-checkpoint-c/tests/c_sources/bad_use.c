@@ -114,6 +114,15 @@ static void kinds(void) {
     SAY(skt_protect(3, (char *)one + 72, 1, 8));
     SAY(skt_unprotect(1));
     SAY(skt_finalize(1));
+    must(skt_unprotect(2));
+    must(skt_checkpoint());
+    must(skt_finalize(0));
+
+    /* The checkpoint has memory of skt_alloc alone. */
+    begin(8000, NULL);
+    must(skt_alloc(1, 10, 8, &one));
+    must(skt_protect(2, numbers, 10, 8));
+    SAY(skt_restore());
     must(skt_finalize(1));
 }
 

@@ -153,7 +153,7 @@ impl Config {
             ("code", self.code.to_string()),
             ("members of a group", self.members.to_string()),
             ("parities", self.parities.to_string()),
-            ("regions", shapes.join(", ")),
+            ("memory of a rank", shapes.join(", ")),
             ("bands", self.bands.to_string()),
             ("alignment", self.align_bytes.to_string()),
             ("bytes of a cell", self.cell_bytes.to_string()),

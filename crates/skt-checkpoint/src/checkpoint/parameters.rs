@@ -28,6 +28,10 @@ pub fn cut_to(mut parameters: Parameters, most_bytes: usize) -> Parameters {
     parameters
 }
 
+fn shown(value: &str) -> &str {
+    if value.is_empty() { "(empty)" } else { value }
+}
+
 /// The differences of a segment's parameters from `ours`, in words.
 pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
     if theirs.get(FORMAT_NAME) != ours.get(FORMAT_NAME) {
@@ -37,8 +41,8 @@ pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
     let other = theirs.iter().filter(|(name, value)| ours.get(*name) != Some(value));
     let words: Vec<String> = other
         .map(|(name, theirs)| match ours.get(name) {
-            Some(ours) => format!("{name} {theirs} there, {ours} here"),
-            None => format!("{name} {theirs} there, not given here"),
+            Some(ours) => format!("{name} {} there, {} here", shown(theirs), shown(ours)),
+            None => format!("{name} {} there, not given here", shown(theirs)),
         })
         .collect();
     if words.is_empty() {

@@ -1,7 +1,6 @@
 //! The output of a run: the reference's text, JSON, progress, heartbeats, and the files that they
 //! are written to.
 
-pub mod blame;
 pub mod bundle;
 pub mod cformat;
 pub mod clock;

@@ -458,8 +458,16 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
     if let Some(map) = test.slow.as_ref().and_then(heat_map::svg) {
         let _ = writeln!(page, "<h3>Ranks over time, {}</h3>\n{map}", escape(heading));
     }
+    slow_links(page, test);
     events_table(page, heading, test);
     memory_table(page, heading, test);
+}
+
+/// Lists the slow links of a test.
+fn slow_links(page: &mut String, test: &TestReport) {
+    for link in test.slow_links.iter().flatten() {
+        let _ = writeln!(page, "<p>Slow link: {}</p>", escape(&link.words()));
+    }
 }
 
 /// A line for each source that knows power over time.

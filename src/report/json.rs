@@ -20,6 +20,7 @@ use super::phases;
 use super::power::Reading;
 use super::progress::{fraction, gflop_done};
 use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
+use super::slow::links::SlowLink;
 use super::slow::{RankRates, Rate, SlowRank, SlowReport};
 use super::text::{Counts, variant};
 
@@ -171,6 +172,7 @@ struct Test {
     protection: Option<Protection>,
     power: Vec<Reading>,
     slow: Option<SlowPart>,
+    slow_links: Option<Vec<SlowLink>>,
 }
 
 /// A [`SlowReport`]. The rates of a rank are one text, as each number would otherwise have a line.
@@ -200,7 +202,7 @@ impl SlowPart {
             gflops_a_thread: of.windows.iter().map(rate_words).collect::<Vec<_>>().join(" "),
         };
         Self {
-            named: report.named.clone(),
+            named: report.named.ranks.clone(),
             columns: report.columns.clone(),
             ranks: report.ranks.iter().map(of_rank).collect(),
         }
@@ -293,6 +295,7 @@ impl Test {
             protection: record.protection.clone(),
             power: record.power.clone(),
             slow: record.slow.as_ref().map(SlowPart::new),
+            slow_links: record.slow.as_ref().and_then(|slow| slow.named.links.clone()),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::bundle::{self, BundleError};
 use super::power::Reading;
 use super::record::Event;
 use super::slow::SlowRank;
+use super::slow::links::SlowLink;
 use crate::config::ConfigText;
 
 /// Why a report cannot be read.
@@ -182,6 +183,8 @@ pub struct TestReport {
     pub power: Vec<Reading>,
     /// The rates of all ranks, and the ranks that are slow.
     pub slow: Option<SlowPart>,
+    /// The slow links, the slowest first.
+    pub slow_links: Option<Vec<SlowLink>>,
 }
 
 /// The rates of all ranks, and the ranks that are slow.

@@ -1,5 +1,7 @@
 //! Which nodes work together, stage by stage.
 
+use skt_terms::tournament;
+
 /// Stages of pairs: with three, a slow link is told from a slow node by two other pairs of each of
 /// its ends.
 const PAIR_STAGES: usize = 3;
@@ -9,35 +11,23 @@ const GROUP: usize = 4;
 /// Teams of nodes that work at the same time; no node is in two of them.
 pub type Stage = Vec<Vec<usize>>;
 
-/// The stages for `nodes` nodes: pairs by the circle method of tournaments, so that no pair meets
-/// twice; then groups of four, if there are as many nodes, of nodes that are far apart in the list.
+/// The stages for `nodes` nodes: pairs of a tournament, so that no pair meets twice; then groups of
+/// four, if there are as many nodes, of nodes that are far apart in the list.
 ///
 /// Every node has two different partners at least if there are three nodes or more.
 pub fn stages(nodes: usize) -> Vec<Stage> {
     if nodes < 2 {
         return Vec::new();
     }
-    let even = nodes.next_multiple_of(2);
-    let rounds = PAIR_STAGES.min(even - 1);
-    let mut stages: Vec<Stage> = (0..rounds).map(|round| pairs(nodes, even, round)).collect();
+    let rounds = tournament::rounds(nodes, PAIR_STAGES).into_iter();
+    let mut stages: Vec<Stage> =
+        rounds.map(|pairs| pairs.into_iter().map(Vec::from).collect()).collect();
     let groups = nodes / GROUP;
     if groups > 0 {
         let group = |first: usize| (0..GROUP).map(|member| first + member * groups).collect();
         stages.push((0..groups).map(group).collect());
     }
     stages
-}
-
-/// Round `round` of a tournament of `even` players, of whom those from `nodes` on do not exist: the
-/// last one stays, the others move on around a circle.
-fn pairs(nodes: usize, even: usize, round: usize) -> Stage {
-    let circle = even - 1;
-    let at = |place: usize| (place + round) % circle;
-    let first = (at(0), even - 1);
-    let others = (1..even / 2).map(|place| (at(place), at(circle - place)));
-    let ordered = |(a, b): (usize, usize)| vec![a.min(b), a.max(b)];
-    let is_there = |pair: &Vec<usize>| pair[1] < nodes;
-    std::iter::once(first).chain(others).map(ordered).filter(is_there).collect()
 }
 
 #[cfg(test)]

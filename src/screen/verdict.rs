@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::blame::{NodeGroup, blame};
 use super::results::{Joint, Kind, Link, Node, Results, Solve, sound_rate};
 use super::spread::{Spread, median};
+use crate::report::slow::blame::{NodeGroup, blame};
 
 /// The least share by which a node is slower than its kind to be called slow. Sound nodes of one
 /// model differ by less: under a limit of power, by up to some 5 % with the quality of their chips.

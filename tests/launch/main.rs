@@ -23,6 +23,7 @@ mod launch_mpich;
 mod launch_program;
 mod launch_run;
 mod launch_screen;
+mod launch_slow_links;
 mod launch_slurm;
 mod launch_ssh;
 mod launch_wrong;

@@ -39,6 +39,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("run/job/watcher.rs", "SMALL_INTERVAL"),
     ("run/protect/clock.rs", "STEP_LEAST_SECONDS"),
     ("run/protect/segments.rs", "SILENT_SECONDS"),
+    ("run/ptest/links.rs", "LONGEST_SECONDS"),
     ("run/tune/mod.rs", "TRIAL_SECONDS"),
     ("screen/limit.rs", "LONGEST_SECONDS"),
     ("screen/node.rs", "DGEMM_SECONDS"),

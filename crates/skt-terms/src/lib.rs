@@ -12,6 +12,7 @@
 //! | [`exit`] | how the program ends |
 //! | [`shown`] | how text is displayed: text of others, and commands that can be typed again |
 //! | [`mod@tuning`] | values found by measurement, listed with unit and reason |
+//! | [`tournament`] | pairs, round by round |
 //! | [`units`] | quantities in units that people read |
 #![warn(missing_docs)]
 
@@ -28,6 +29,7 @@ pub mod named;
 pub mod phases;
 pub mod rings;
 pub mod shown;
+pub mod tournament;
 pub mod tree;
 pub mod tuning;
 pub mod units;

@@ -170,7 +170,7 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
 /// How many times larger than the spread the lag of one of `ranks` ranks is. The more ranks, the
 /// farther out is the farthest of them by noise alone: the tail of normal values beyond z falls as
 /// `exp(-z^2 / 2)`, so that z grows by this for the same chance to name one of them.
-fn least_spreads(ranks: usize) -> f64 {
+pub(super) fn least_spreads(ranks: usize) -> f64 {
     (LEAST_SPREADS.powi(2) + 2.0 * (ranks as f64).ln()).sqrt()
 }
 
@@ -195,7 +195,7 @@ fn onset(lags: &[f64], half: f64) -> usize {
 
 /// The standard deviation beside which a lag counts, from window `onset` on: of the rank's windows,
 /// of other ranks' windows, or from one of the other ranks to the next, whichever is largest.
-fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
+pub(super) fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
     let step = lags.len().div_ceil(MOST_OTHERS);
     let others = || {
         let others = (0..lags.len()).step_by(step).filter(|other| *other != index);
@@ -208,7 +208,7 @@ fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
 }
 
 /// The median of values of which there is one at least.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     skt_terms::median::median(values).expect("there are values")
 }
 

@@ -2,9 +2,12 @@
 //!
 //! Each rank measures the rate of its own products: the operations of the trailing update by the
 //! seconds inside the BLAS. No wait is in it, so that a rank that waits for a slow one is not slow
-//! itself. [`judge`] compares the ranks, window by window of the panels.
+//! itself. [`judge`] compares the ranks, window by window of the panels. [`links`] compares the links
+//! between their hosts.
 
+pub mod blame;
 mod judge;
+pub mod links;
 mod windows;
 
 use std::collections::BTreeSet;
@@ -12,9 +15,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use judge::{judge, upper_median};
+use links::SlowLink;
 pub use windows::{MOST, Windows};
 
-/// Most slow ranks that are told one by one.
+/// Most slow ranks, and most slow links, that are told one by one.
 const MOST_TOLD: usize = 16;
 /// Most ranks whose windows are kept for the JSON report.
 const MOST_KEPT: usize = 4096;
@@ -70,11 +74,40 @@ impl SlowRank {
     }
 }
 
-/// The rates of all ranks in a test, and the ranks that are slow.
+/// What is slow.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Named {
+    /// The slow ranks, the slowest first.
+    pub ranks: Vec<SlowRank>,
+    /// The slow links, the slowest first; `None` if links were not compared.
+    pub links: Option<Vec<SlowLink>>,
+}
+
+impl Named {
+    /// Judges the rates of `ranks` in the windows that begin at `columns`. Of the slow `links`, leaves
+    /// out those of hosts with a slow rank, whose messages may be slow for the same reason.
+    pub fn new(columns: &[usize], ranks: &[RankRates], mut links: Option<Vec<SlowLink>>) -> Self {
+        let ranks = judge(columns, ranks);
+        let is_explained = |link: &SlowLink| ranks.iter().any(|rank| link.is_of(&rank.host));
+        links.iter_mut().for_each(|links| links.retain(|link| !is_explained(link)));
+        Self { ranks, links }
+    }
+
+    /// The slow ranks in a few words: the slowest one, and how many more there are; then the links.
+    /// `None` if nothing is slow.
+    pub fn brief(&self) -> Option<String> {
+        let ranks = brief("slow", self.ranks.iter().map(SlowRank::brief));
+        let links = self.links.as_deref().unwrap_or_default().iter().map(SlowLink::brief);
+        let all: Vec<String> = [ranks, brief("slow link", links)].into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
+/// The rates of all ranks in a test, and what is slow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SlowReport {
-    /// The slow ranks, the slowest first.
-    pub named: Vec<SlowRank>,
+    /// What is slow.
+    pub named: Named,
     /// The first column of each window, and the order of the matrix after the last one.
     pub columns: Vec<usize>,
     /// The rates of all ranks; none if there are more ranks than a report has space for.
@@ -82,9 +115,13 @@ pub struct SlowReport {
 }
 
 impl SlowReport {
-    /// Judges the rates of all `ranks` in the windows that begin at `columns`.
-    pub fn new(columns: Vec<usize>, mut ranks: Vec<RankRates>) -> Self {
-        let named = judge(&columns, &ranks);
+    /// Judges the rates of all `ranks` in the windows that begin at `columns`; see [`Named::new`].
+    pub fn new(
+        columns: Vec<usize>,
+        mut ranks: Vec<RankRates>,
+        links: Option<Vec<SlowLink>>,
+    ) -> Self {
+        let named = Named::new(&columns, &ranks, links);
         if ranks.len() > MOST_KEPT {
             ranks.clear();
         }
@@ -93,11 +130,18 @@ impl SlowReport {
 
     /// The lines of the text report.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.named.iter().take(MOST_TOLD).map(line).collect();
-        let rest = self.named.get(MOST_TOLD..).unwrap_or_default();
+        let Named { ranks, links } = &self.named;
+        let mut lines: Vec<String> = ranks.iter().take(MOST_TOLD).map(line).collect();
+        let rest = ranks.get(MOST_TOLD..).unwrap_or_default();
         if !rest.is_empty() {
             let hosts: BTreeSet<&str> = rest.iter().map(|slow| slow.host.as_str()).collect();
             lines.push(format!("# slow: {} more ranks, on {} host(s)", rest.len(), hosts.len()));
+        }
+        let links = links.as_deref().unwrap_or_default();
+        let told = links.iter().take(MOST_TOLD);
+        lines.extend(told.map(|link| format!("# slow link: {}", link.words())));
+        if links.len() > MOST_TOLD {
+            lines.push(format!("# slow link: {} more", links.len() - MOST_TOLD));
         }
         lines
     }
@@ -116,15 +160,14 @@ fn line(slow: &SlowRank) -> String {
     )
 }
 
-/// The slow ranks in a few words: the slowest one, and how many more there are; `None` if there are
-/// none.
-pub fn brief(named: &[SlowRank]) -> Option<String> {
-    let (slowest, others) = named.split_first()?;
-    let more = match others.len() {
+/// The first of these, and how many more there are; `None` if there are none.
+fn brief(what: &str, mut of_each: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let slowest = of_each.next()?;
+    let more = match of_each.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Some(format!("slow: {}{more}", slowest.brief()))
+    Some(format!("{what}: {slowest}{more}"))
 }
 
 #[cfg(test)]
@@ -144,24 +187,35 @@ mod tests {
 
     #[test]
     fn lines_name_host_rank_and_column() {
-        let report = SlowReport { named: vec![slow(12, 12), slow(13, 0)], ..Default::default() };
+        let link =
+            SlowLink { host: "n1".into(), other: Some("n2".into()), times: 4.0, times_before: 1.0 };
+        let named = Named { ranks: vec![slow(12, 12), slow(13, 0)], links: Some(vec![link]) };
+        let report = SlowReport { named, ..Default::default() };
         assert_eq!(
             report.lines(),
             [
                 "# slow: n3 rank 12: 38 % behind the median since column 4096 (throttled 12 times)",
                 "# slow: n3 rank 13: 38 % behind the median since column 4096",
+                "# slow link: n1 to n2: 4.0 times the median's time, 1.0 before the run",
             ]
         );
-        assert_eq!(brief(&report.named).unwrap(), "slow: n3 rank 12 -38 % and 1 more");
+        let brief = |named: &Named| named.brief();
+        let mut named = report.named;
         assert_eq!(
-            (brief(&report.named[..1]).unwrap().as_str(), brief(&[])),
-            ("slow: n3 rank 12 -38 %", None)
+            brief(&named).unwrap(),
+            "slow: n3 rank 12 -38 % and 1 more; slow link: n1 to n2 4.0x"
         );
+        named.links = None;
+        named.ranks.pop();
+        assert_eq!(brief(&named).unwrap(), "slow: n3 rank 12 -38 %");
+        named.ranks.clear();
+        assert_eq!(brief(&named), None);
     }
 
     #[test]
     fn very_many_are_counted() {
         let named = (0..100).map(|rank| slow(rank, 0)).collect();
+        let named = Named { ranks: named, links: None };
         let lines = SlowReport { named, ..Default::default() }.lines();
         assert_eq!((lines.len(), lines[16].as_str()), (17, "# slow: 84 more ranks, on 21 host(s)"));
     }

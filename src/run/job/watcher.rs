@@ -11,7 +11,7 @@ use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::record::Restart;
 use crate::report::samples::Samples;
-use crate::report::slow::{self, SlowRank, SlowReport};
+use crate::report::slow::{Named, SlowReport};
 use crate::run::protect::{self, Target};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
@@ -116,8 +116,8 @@ impl Observer for Watcher<'_> {
         self.power.energy(seconds)
     }
 
-    fn slow(&mut self, named: &[SlowRank]) {
-        let brief = slow::brief(named);
+    fn slow(&mut self, named: &Named) {
+        let brief = named.brief();
         heartbeat::slow(brief.as_deref());
         self.progress.slow(brief);
     }

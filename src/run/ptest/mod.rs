@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod energy;
+mod links;
 mod rates;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -23,7 +24,7 @@ use crate::machine::team::Team;
 use crate::report::clock::now_unix;
 use crate::report::power::Reading;
 use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
-use crate::report::slow::{SlowRank, SlowReport};
+use crate::report::slow::{Named, SlowReport};
 
 /// Callbacks about the progress of a test, on every rank.
 pub trait Observer {
@@ -44,8 +45,9 @@ pub trait Observer {
     fn energy(&mut self, _seconds: f64) -> RankEnergy {
         RankEnergy::default()
     }
-    /// Called on rank 0 with the ranks that are slow by the windows so far.
-    fn slow(&mut self, _: &[SlowRank]) {}
+    /// Called on rank 0 with the ranks that are slow by the windows so far, and the links that were
+    /// slow before.
+    fn slow(&mut self, _: &Named) {}
     /// Called on rank 0 with the rates of all ranks, when the factorization has ended.
     fn rates(&mut self, _: SlowReport) {}
     /// Fault injection: whether a bit of this rank's matrix is to flip now.

@@ -9,11 +9,12 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
+use super::links::LinkWatch;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use crate::hpl::pgesv::{Rates, SolveError};
 use crate::machine::counters::{Root, affinity, processor, throttling, topology};
-use crate::report::slow::{RankRates, Rate, SlowRank, SlowReport, judge};
+use crate::report::slow::{Named, RankRates, Rate, SlowReport};
 
 const TAG_RATES: Tag = 0x170;
 /// Smaller tests end before a rank could be said to be slow.
@@ -35,6 +36,8 @@ pub struct RateWatch<'c, C: Comm> {
     ranks: Vec<RankRates>,
     /// On rank 0: the messages of each rank that have arrived.
     received: Vec<u64>,
+    /// The links between the hosts, where there are some to compare.
+    links: Option<LinkWatch<'c, C>>,
 }
 
 impl<'c, C: Comm> RateWatch<'c, C> {
@@ -58,7 +61,10 @@ impl<'c, C: Comm> RateWatch<'c, C> {
             RankRates { rank: rank as usize, host, kind, ..RankRates::default() }
         };
         let all = collect::gather_bytes(comm, &mine, 0)?.unwrap_or_default();
-        let received = vec![0; all.len()];
+        let ranks: Vec<RankRates> = all.into_iter().map(of_rank).collect();
+        let hosts: Vec<&str> = ranks.iter().map(|rank| &rank.host[..]).collect();
+        let links = LinkWatch::begin(comm, &hosts)?;
+        let received = vec![0; ranks.len()];
         Ok(Some(Self {
             comm,
             threads: spec.threads,
@@ -67,18 +73,19 @@ impl<'c, C: Comm> RateWatch<'c, C> {
             told: 0,
             sent: 0,
             sends: VecDeque::new(),
-            ranks: all.into_iter().map(of_rank).collect(),
+            ranks,
             received,
+            links,
         }))
     }
 
     /// Sends the windows that are complete in `rates` and have not been sent. Never waits. On rank
     /// 0, when a window has been completed since the last call, returns the ranks that are slow by
-    /// what has arrived.
+    /// what has arrived, and the links that were slow before.
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn progress(&mut self, rates: &Rates) -> Result<Option<Vec<SlowRank>>, CommError> {
+    pub fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
         while self.sends.front_mut().map_or(Ok(false), SendRequest::test)? {
             self.sends.pop_front();
         }
@@ -102,7 +109,8 @@ impl<'c, C: Comm> RateWatch<'c, C> {
                 self.receive(source)?;
             }
         }
-        Ok(Some(judge(&self.columns, &self.ranks)))
+        let links = self.links.as_ref().map(|links| links.slow_before.clone());
+        Ok(Some(Named::new(&self.columns, &self.ranks, links)))
     }
 
     /// The window `window` of `rates`, with the mean of the threads' seconds.
@@ -164,7 +172,8 @@ impl<'c, C: Comm> RateWatch<'c, C> {
                 .collect();
         }
         self.sends.into_iter().try_for_each(SendRequest::wait)?;
-        Ok(all.map(|_| SlowReport::new(self.columns, self.ranks)))
+        let links = self.links.map(LinkWatch::finish).transpose()?;
+        Ok(all.map(|_| SlowReport::new(self.columns, self.ranks, links)))
     }
 
     /// Ends the watch of a factorization that `result` may have ended early on all ranks alike. See

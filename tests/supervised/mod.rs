@@ -430,10 +430,16 @@ pub fn beats(cluster: &Alone, start: usize) -> Vec<Value> {
 /// Waits until start number `start` of the job has eliminated `column` columns.
 pub fn wait_for_column(cluster: &Alone, start: usize, column: u64) {
     wait_for("progress", || {
+        let events = cluster.shared().join("skt-hpl.launch/events.jsonl");
+        let events = fs::read_to_string(events).unwrap_or_default();
         let beats = beats(cluster, start);
-        beats
+        let is_there = beats
             .iter()
-            .any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column))
+            .any(|beat| beat["phase"] == "factor" && beat["column"].as_u64() >= Some(column));
+        let ends = [format!("start {start} failed"), "\"event\":\"finished\"".to_owned()];
+        let has_ended = ends.iter().any(|end| events.contains(end));
+        assert!(is_there || !has_ended, "start {start} ended before column {column}: {events}");
+        is_there
     });
 }
 

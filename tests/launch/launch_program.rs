@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cluster_box::SHARED;
 use crate::dice::{Dice, seed};
@@ -15,33 +15,24 @@ use nix::sys::signal::Signal;
 /// Flags that run heat.c, which saves each fiftieth of its steps.
 const HEAT: &str = "--np 4 --program bin/heat";
 
-/// Compiles heat.c onto a box, with the library that cargo has built for this test.
+/// The number of steps, each of which takes at least two milliseconds (paced.c); `SKT_PROGRAM_STEPS`
+/// sets it.
+fn steps() -> String {
+    std::env::var("SKT_PROGRAM_STEPS").unwrap_or("2000".to_owned())
+}
+
+/// Compiles heat.c onto a box, with paced.c and the library that cargo has built for this test.
 fn install_heat(cluster: &Alone) {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     let test = std::env::current_exe().expect("this test");
     let mut command = Command::new("mpicc");
     command.args(["-O2", "-I"]).arg(checkout.join("crates/skt-checkpoint-c/include"));
     command.arg(checkout.join("examples/c/heat.c"));
+    command.arg(checkout.join("tests/launch/paced.c")).arg("-Wl,--wrap=MPI_Sendrecv");
     command.arg(test.with_file_name("libskt_checkpoint_c.a"));
     command.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
     command.arg("-o").arg(cluster.shared().join("bin/heat"));
     assert!(command.status().expect("mpicc").success(), "{command:?}");
-}
-
-/// The number of steps with which heat.c computes for some seconds on this machine, as busy as it is
-/// now: it must not end before the test has done with it what it does. `SKT_PROGRAM_STEPS` sets it.
-fn steps(cluster: &Alone, flags: &str) -> String {
-    let seconds = |steps: u32| {
-        let start = Instant::now();
-        let flags = format!("{flags} --state probe-{steps}");
-        let ended = launch(cluster, false, &flags, &steps.to_string()).end(cluster);
-        assert_eq!(ended.code, Some(0), "{}", ended.said);
-        start.elapsed().as_secs_f64()
-    };
-    std::env::var("SKT_PROGRAM_STEPS").unwrap_or_else(|_| {
-        let of_step = (seconds(2200) - seconds(200)) / 2000.0;
-        (3.0 / of_step.max(5e-5)).ceil().to_string()
-    })
 }
 
 /// Waits until start `start` of the program has completed `more` checkpoints.
@@ -67,7 +58,7 @@ fn wait_for_checkpoints(cluster: &Alone, start: usize, more: u64) {
 fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
     let Some(mut cluster) = supervised::cluster(Kind::Openmpi, 4, 2) else { return };
     install_heat(&cluster);
-    let steps = steps(&cluster, HEAT);
+    let steps = steps();
     let undisturbed =
         launch(&cluster, true, &format!("{HEAT} --state plain"), &steps).end(&cluster);
     assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.said);
@@ -111,30 +102,26 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
 /// Two nodes lose their power at once, which groups of one parity do not survive without images.
 #[test]
 fn two_nodes_at_once_are_survived_with_two_parities_or_images_and_else_refused() {
-    let Some(cluster) = supervised::cluster(Kind::Openmpi, 4, 0) else { return };
-    install_heat(&cluster);
-    let steps = &steps(&cluster, HEAT);
-    drop(cluster);
-    let undisturbed = lost_two_at_once("", steps, false);
+    let undisturbed = lost_two_at_once("", false);
     for variable in ["SKT_PARITIES=2", "SKT_LEVELS=global:/mnt/images,every=1ms"] {
         let flags = format!("--launcher-arg=-x --launcher-arg={variable}");
-        let Some(ended) = lost_two_at_once(&flags, steps, true) else { return };
+        let Some(ended) = lost_two_at_once(&flags, true) else { return };
         let undisturbed = undisturbed.as_ref().expect("there is a box");
         assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
         assert!(ended.said.contains("continues from step "), "{}", ended.said);
     }
-    let Some(refused) = lost_two_at_once("", steps, true) else { return };
+    let Some(refused) = lost_two_at_once("", true) else { return };
     assert_eq!((refused.code, &*refused.report), (Some(2), ""), "{}", refused.said);
     let lost = "lost ranks [1, 3] with 1 parities a group";
     assert!(refused.said.contains(lost), "{}", refused.said);
     assert!(refused.said.contains("data of earlier starts is kept"), "{}", refused.said);
 }
 
-fn lost_two_at_once(flags: &str, steps: &str, are_lost: bool) -> Option<Ended> {
+fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
     let mut cluster = supervised::cluster(Kind::Openmpi, 4, 2)?;
     install_heat(&cluster);
     std::fs::create_dir(cluster.shared().join("images")).expect("our folder");
-    let job = launch(&cluster, true, &format!("{HEAT} {flags}"), steps);
+    let job = launch(&cluster, true, &format!("{HEAT} {flags}"), &steps());
     if are_lost {
         // An image is complete on all ranks at the second checkpoint after its own.
         wait_for_checkpoints(&cluster, 1, 4);
@@ -152,7 +139,7 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
     install_heat(&cluster);
     let flags = "--np 2 --program bin/heat";
-    let steps = &steps(&cluster, flags);
+    let steps = &steps();
     let undisturbed = launch(&cluster, false, &format!("{flags} --state plain"), steps);
     let undisturbed = undisturbed.end(&cluster);
     assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.said);
@@ -183,7 +170,7 @@ fn a_program_that_is_stopped_is_continued_by_the_same_command() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
     install_heat(&cluster);
     let flags = "--np 2 --program bin/heat";
-    let steps = &steps(&cluster, flags);
+    let steps = &steps();
     let undisturbed = launch(&cluster, false, &format!("{flags} --state plain"), steps);
     let undisturbed = undisturbed.end(&cluster);
     for (start, told) in [(1, Signal::SIGTERM), (2, Signal::SIGINT), (3, Signal::SIGUSR1)] {

@@ -28,7 +28,7 @@ fn install_heat(cluster: &Alone) {
     let mut command = Command::new("mpicc");
     command.args(["-O2", "-I"]).arg(checkout.join("crates/skt-checkpoint-c/include"));
     command.arg(checkout.join("examples/c/heat.c"));
-    command.arg(checkout.join("tests/launch/paced.c")).arg("-Wl,--wrap=MPI_Sendrecv");
+    command.arg(checkout.join("tests/large_machine/paced.c")).arg("-Wl,--wrap=MPI_Sendrecv");
     command.arg(test.with_file_name("libskt_checkpoint_c.a"));
     command.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
     command.arg("-o").arg(cluster.shared().join("bin/heat"));

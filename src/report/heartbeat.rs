@@ -18,7 +18,7 @@ use crate::machine::launcher_rank;
 pub use skt_checkpoint::sign::{
     CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP,
 };
-use skt_checkpoint::sign::{INTERVAL_SECONDS, find_marked, marked_line};
+use skt_checkpoint::sign::{INTERVAL_SECONDS, find_marked, marked_line, run_in};
 /// The phase in which columns advance.
 pub const FACTOR: &str = "factor";
 /// The job is done.
@@ -253,8 +253,7 @@ fn write(beat: &Beat) {
 
 /// The run whose supervisor started this job, if there is one.
 pub fn run() -> Option<String> {
-    let heart = any_heart()?;
-    heart.token.split_once('.').map(|(run, _)| run.to_owned())
+    run_in(&any_heart()?.token).map(str::to_owned)
 }
 
 /// The number of ranks that the supervisor has started, if there is one.

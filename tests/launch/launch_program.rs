@@ -35,6 +35,13 @@ fn install_heat(cluster: &Alone) {
     assert!(command.status().expect("mpicc").success(), "{command:?}");
 }
 
+/// How the program ends if nothing is lost.
+fn undisturbed(cluster: &Alone, flags: &str, steps: &str) -> Ended {
+    let ended = launch(cluster, false, &format!("{flags} --state plain"), steps).end(cluster);
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    ended
+}
+
 /// Waits until start `start` of the program has completed `more` checkpoints.
 fn wait_for_checkpoints(cluster: &Alone, start: usize, more: u64) {
     let numbers = || {
@@ -138,11 +145,8 @@ fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
 fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
     install_heat(&cluster);
-    let flags = "--np 2 --program bin/heat";
-    let steps = &steps();
-    let undisturbed = launch(&cluster, false, &format!("{flags} --state plain"), steps);
-    let undisturbed = undisturbed.end(&cluster);
-    assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.said);
+    let (flags, steps) = ("--np 2 --program bin/heat", &steps());
+    let undisturbed = undisturbed(&cluster, flags, steps);
 
     let from = format!("{SHARED}/from-now-on");
     let times = [("LINGER_SECONDS", "25"), ("RANK", "0"), ("FROM", &from)];
@@ -169,10 +173,8 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
 fn a_program_that_is_stopped_is_continued_by_the_same_command() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
     install_heat(&cluster);
-    let flags = "--np 2 --program bin/heat";
-    let steps = &steps();
-    let undisturbed = launch(&cluster, false, &format!("{flags} --state plain"), steps);
-    let undisturbed = undisturbed.end(&cluster);
+    let (flags, steps) = ("--np 2 --program bin/heat", &steps());
+    let undisturbed = undisturbed(&cluster, flags, steps);
     for (start, told) in [(1, Signal::SIGTERM), (2, Signal::SIGINT), (3, Signal::SIGUSR1)] {
         let job = launch(&cluster, false, flags, steps);
         wait_for_checkpoints(&cluster, start, 1);

@@ -20,6 +20,7 @@
 //! A rank that fails alone within a call tells all others at any time (`Failed`).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
@@ -205,7 +206,7 @@ impl Control {
         let mine = Word::new(Kind::Enter, call, self.number.get(), wrong);
         let number = mine.call as u64;
         let said = [u64::from(wrong.is_some()), number, !number];
-        let mut roll = Roll::new(self);
+        let mut roll = Roll::begins();
         let said = self.meet(said, &mine, Some(&mut roll), meanwhile)?;
         if said == [0, number, !number] {
             return self.meet(said, &mine, None, meanwhile).map(drop);
@@ -260,15 +261,15 @@ impl Control {
             return Err(self.was_late(mine, &gave_up)?);
         }
         let Some(roll) = roll else { return Ok(()) };
-        entered.into_iter().for_each(|(rank, word)| roll.entered[rank] = Some(word));
+        roll.entered.extend(entered);
         let waited = roll.since.elapsed();
         if !roll.is_called && waited > self.timeout / 2 {
             roll.is_called = true;
             self.send_all(&Word { kind: Kind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
         }
         if waited > self.timeout {
-            let absent: Vec<usize> =
-                self.others().filter(|&rank| roll.entered[rank].is_none()).collect();
+            let is_absent = |rank: &usize| !roll.entered.contains_key(rank);
+            let absent: Vec<usize> = self.others().filter(is_absent).collect();
             if let Some(stop) = late(mine.call, &absent, self.timeout) {
                 return Err(self.fail_all(mine, stop)?);
             }
@@ -299,12 +300,12 @@ impl Control {
     fn lead(
         &self,
         mine: Word,
-        roll: Roll,
+        mut roll: Roll,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let mut all = vec![mine];
-        for (rank, entered) in roll.entered.into_iter().enumerate().skip(1) {
-            let word = match entered {
+        for rank in self.others() {
+            let word = match roll.entered.remove(&rank) {
                 Some(word) => word,
                 None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
             };
@@ -432,13 +433,12 @@ struct Roll {
     /// Whether rank 0 has asked who is there.
     is_called: bool,
     /// What ranks have said then, or as they knew before rank 0 that something is wrong.
-    entered: Vec<Option<Word>>,
+    entered: BTreeMap<usize, Word>,
 }
 
 impl Roll {
-    fn new(control: &Control) -> Self {
-        let ranks = if control.comm.rank() == 0 { control.comm.size() } else { 0 };
-        Self { since: Instant::now(), is_called: false, entered: vec![None; ranks] }
+    fn begins() -> Self {
+        Self { since: Instant::now(), is_called: false, entered: BTreeMap::new() }
     }
 }
 

@@ -49,14 +49,18 @@ pub fn find_marked<'a, T: DeserializeOwned>(line: &'a str, mark: &str) -> Option
     Some((before, serde_json::from_str(json.trim_end()).ok()?))
 }
 
+/// The name of the run in `token`, a value of [`ENV`].
+pub fn run_in(token: &str) -> Option<&str> {
+    token.split_once('.').map(|(run, _)| run)
+}
+
 /// A process of a program that a supervisor may have started.
 #[derive(Debug, Clone, Copy)]
 pub struct Supervised;
 
 impl Process for Supervised {
     fn supervisor(&self) -> Option<String> {
-        let token = std::env::var(ENV).ok()?;
-        token.split_once('.').map(|(run, _)| run.to_owned())
+        run_in(&std::env::var(ENV).ok()?).map(str::to_owned)
     }
 }
 

@@ -477,7 +477,7 @@ extern "C" fn enter() {
 }
 
 /// Makes the allocator keep what this process frees: thousands of runs take the same workspaces,
-/// and a third of their time would go into the kernel's zeroing of pages.
+/// and a sixth of their time would go into the kernel's zeroing of pages.
 fn keep_freed_memory() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -4,11 +4,11 @@
 //! time, so that one binary works with any library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use serde::Serialize;
-use skt_checkpoint::comm::PageBuf;
 use skt_terms::units;
 
 use crate::machine::tuning::TUNING;
@@ -221,9 +221,10 @@ pub struct NoWorkSpace {
 /// When the system does not map as many bytes.
 pub(super) fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
-    // Mapped, never touched.
-    let mapped = PageBuf::new(bytes / size_of::<f64>());
-    mapped.map(drop).map_err(|why| NoWorkSpace { threads, bytes, why })
+    // Mapped, never touched: to clear so many pages takes longer than the self-test.
+    let mut mapped = Vec::<u8>::new();
+    let reserved = std::hint::black_box(&mut mapped).try_reserve_exact(bytes);
+    reserved.map_err(|_| NoWorkSpace { threads, bytes, why: ErrorKind::OutOfMemory.into() })
 }
 
 #[cfg(test)]
@@ -248,6 +249,21 @@ mod tests {
             assert!(use_one_thread());
             assert_eq!(blas_threads(), Some(1));
         }
+    }
+
+    #[test]
+    fn the_check_of_the_work_space_touches_no_page() {
+        fn page_faults() -> u64 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let after_name = &stat[stat.rfind(')').unwrap() + 1..];
+            // proc(5): minflt, the tenth field, the eighth after the name.
+            after_name.split_whitespace().nth(7).unwrap().parse().unwrap()
+        }
+        let before = page_faults();
+        check_work_space(1).unwrap();
+        // A page is touched by a fault, the largest has 2 MiB.
+        assert!(page_faults() - before < 16);
+        assert!(check_work_space(usize::MAX).is_err());
     }
 
     #[test]

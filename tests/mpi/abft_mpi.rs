@@ -30,7 +30,8 @@ type Shape = (usize, usize, usize, usize);
 fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Job {
     let flags =
         format!("--n {n} --nb 32 --p {p} --q {q} --parities {checksums} --progress off {flags}");
-    Job::new(Path::new(PROGRAM), ranks, name, &flags)
+    // Ranks in the middle of a product finish it when they are told to end.
+    Job::new(Path::new(PROGRAM), ranks, name, &flags).told_to_end()
 }
 
 fn with_checksums(shape: Shape, name: &str, flags: &str) -> Job {
@@ -274,7 +275,7 @@ fn the_end_of_the_launcher_tears_no_memory() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         // The products take long: without grace most of such jobs would lose two ranks or three.
         let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress live";
-        let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags);
+        let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags).told_to_end();
         // A launcher that is killed leaves its own files.
         let own = TempDir::new_in("/dev/shm").expect("a folder");
         let folder = own.path().to_str().expect("a plain name");
@@ -349,7 +350,7 @@ fn one_death_tears_no_other_rank_where_products_are_slow() {
     cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
     assert!(cc.status().expect("a C compiler, which links Rust, too").success());
     let flags = "--ft abft --n 6000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
-    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags);
+    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).told_to_end();
     let preload = format!("LD_PRELOAD={}", library.display());
     let says = format!("SLOW_BLAS={}", folder.path().display());
     let job = job.launched(&["-x", &preload, "-x", &says]);

@@ -35,7 +35,7 @@ fn hpl(name: &str, flags: &str) -> Job {
 
 /// Another program, started and killed as HPL is.
 fn of(program: &Path, name: &str, flags: &str) -> Job {
-    Job::new(program, RANKS, name, flags).launched(&["--mca", "odls_base_sigkill_timeout", "0"])
+    Job::new(program, RANKS, name, flags)
 }
 
 /// x without checkpoints.

@@ -19,8 +19,7 @@ const OFTEN: &str = "every=1ms";
 
 fn hpl(name: &str, flags: &str) -> Job {
     let (program, flags) = (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), format!("{SYSTEM} {flags}"));
-    let at_once = ["--mca", "odls_base_sigkill_timeout", "0"];
-    Job::new(program, RANKS, name, &flags).launched(&at_once)
+    Job::new(program, RANKS, name, &flags)
 }
 
 /// P = 2, Q = 2 and a process column of checksums: ranks 0 to 2 are a process row.
@@ -29,8 +28,7 @@ const ABFT_RANKS: usize = 6;
 fn abft(name: &str, flags: &str) -> Job {
     let system = "--ft abft --n 250 --nb 16 --p 2 --q 2 --check-every 4 --progress plain";
     let (program, flags) = (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), format!("{system} {flags}"));
-    let at_once = ["--mca", "odls_base_sigkill_timeout", "0"];
-    Job::new(program, ABFT_RANKS, name, &flags).launched(&at_once)
+    Job::new(program, ABFT_RANKS, name, &flags)
 }
 
 fn folder() -> TempDir {

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use skt_hpl::config::{Bcast, Fact, RunSpec, hpldat};
 use tempfile::TempDir;
 
-use crate::mpirun::mpirun;
+use crate::mpirun::{as_installed, mpirun};
 use crate::report_common::default_run;
 
 /// What the reference (HPL 2.3, built with -DHPL_DETAILED_TIMING and -DHPL_PROGRESS_REPORT) prints
@@ -224,7 +224,8 @@ fn skt_hpl_itself_has_the_lines_too_and_its_own_exit_codes() {
     let spec = RunSpec { threshold: 1e-30, nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
     let folder = folder(&spec);
     let mut job = mpirun(2);
-    job.arg(env!("CARGO_BIN_EXE_skt-hpl"))
+    as_installed(&mut job)
+        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(["--ft", "none", "--progress-report", "--detailed-timing", "--progress", "off"])
         .args(["--out", "stderr"]);
     let (code, out, err) = ended(job.current_dir(folder.path()));

@@ -11,7 +11,7 @@ use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
 use crate::dice::Dice;
-use crate::mpirun::{mpirun, mpirun_in};
+use crate::mpirun::{as_installed, mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -26,6 +26,8 @@ pub struct Job {
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
+    /// Whether the launcher tells the ranks that are left to end before it kills them.
+    tells: bool,
     /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
     /// what that library keeps in shared memory, which stays when a rank is killed.
     mpi: Option<(PathBuf, TempDir)>,
@@ -90,8 +92,8 @@ impl Job {
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let (launcher_flags, mpi) = (Vec::new(), None);
-        Self { program: program.to_owned(), run, ranks, launcher_flags, mpi, flags }
+        let (launcher_flags, tells, mpi) = (Vec::new(), false, None);
+        Self { program: program.to_owned(), run, ranks, launcher_flags, tells, mpi, flags }
     }
 
     /// The job's run id.
@@ -102,6 +104,12 @@ impl Job {
     /// The job with flags for the launcher.
     pub fn launched(mut self, flags: &[&str]) -> Self {
         self.launcher_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self
+    }
+
+    /// The job with a launcher that tells the ranks that are left to end before it kills them.
+    pub fn told_to_end(mut self) -> Self {
+        self.tells = true;
         self
     }
 
@@ -122,6 +130,9 @@ impl Job {
             }
             None => mpirun(self.ranks),
         };
+        if self.tells {
+            as_installed(&mut launcher);
+        }
         launcher
             .args(["--bind-to", "none"])
             .args(&self.launcher_flags)
@@ -148,15 +159,17 @@ impl Job {
         let out = read(child.stdout.take().expect("piped"));
         let err = read(child.stderr.take().expect("piped"));
         let (start, mut launcher_hung) = (Instant::now(), false);
-        let mut seen_at = None;
+        let (mut seen_at, mut looked_at) = (None, start);
         let status = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break status;
             }
             // The mpirun of Open MPI 4 may fail to notice that a rank died in MPI_Init. A moment
             // without ranks is how every run ends.
-            if !self.processes().is_empty() {
-                seen_at = Some(Instant::now());
+            // A look at all processes takes as long as the pause between two polls.
+            if looked_at.elapsed() > Duration::from_millis(100) {
+                looked_at = Instant::now();
+                seen_at = if self.processes().is_empty() { seen_at } else { Some(looked_at) };
             }
             if seen_at
                 .map_or(start.elapsed() > LAUNCHER_LIMIT, |at| at.elapsed() > LAUNCHER_PATIENCE)

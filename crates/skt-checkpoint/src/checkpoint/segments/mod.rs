@@ -95,13 +95,15 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
 /// # Errors
 /// When the store cannot be listed, or a segment cannot be removed.
 pub fn sweep(store: &dyn Store, run: &str, part: usize) -> Result<(), StoreError> {
-    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
         // Holds are removed by their holders, unless these were lost; marks of ended runs stay.
         if info.name.role() == "lock" {
+            // To remove one in use waits a while whether it stays in use: with many ranks on a
+            // node the end of the run would take seconds.
             if !info.in_use {
                 remove_mpi_files(store, &info.name);
+                store.remove_unused(&info.name)?;
             }
-            store.remove_unused(&info.name)?;
             continue;
         }
         if !is_mark(&info) && parse_role(info.name.role()).is_none_or(|(of, _)| of <= part) {

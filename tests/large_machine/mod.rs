@@ -51,9 +51,18 @@ pub fn slow(command: &mut Command, times: &[(&str, &str)]) {
 /// Flags of `launch` by which Open MPI's ranks on nodes that share the folder `here`, which they call
 /// `there`, get what these variables say, which are named without their `SKT_LARGE_`.
 pub fn launch_flags(here: &Path, there: &str, variables: &[(&str, &str)]) -> String {
-    fs::copy(library(), here.join("large_machine.so")).expect("a folder of the test");
+    let exported = |variable| format!("--launcher-arg=-x --launcher-arg={variable} ");
+    environment(here, there, variables).into_iter().map(exported).collect()
+}
+
+/// The environment, as `NAME=VALUE`, of ranks on nodes that share the folder `here`, which they call
+/// `there`, so that they get what these variables say, which are named without their `SKT_LARGE_`.
+pub fn environment(here: &Path, there: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    // A process that has the library keeps its file when another takes the name.
+    let (draft, name) = (here.join("large_machine.draft"), here.join("large_machine.so"));
+    fs::copy(library(), &draft).expect("a folder of the test");
+    fs::rename(draft, name).expect("a folder of the test");
     let preload = format!("LD_PRELOAD={there}/large_machine.so");
     let variables = variables.iter().map(|(name, value)| format!("SKT_LARGE_{name}={value}"));
-    let exported = |variable| format!("--launcher-arg=-x --launcher-arg={variable} ");
-    std::iter::once(preload).chain(variables).map(exported).collect()
+    std::iter::once(preload).chain(variables).collect()
 }

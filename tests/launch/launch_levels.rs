@@ -37,7 +37,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     let levels = "--level local:/mnt/disk,every=0.3s --level global:/mnt/pfs,every=0.3s";
     let run = format!("{run} {levels}");
     let first = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let nodes = cluster.nodes_on();
     cluster.power_cut(&nodes);
     let ended = first.end(&cluster);
@@ -52,7 +52,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     wait_for("images of the second start", || sealed(&pfs).difference(&of_first).count() >= 4);
     cluster.power_cut(&["n1", "n3"]);
     cluster.lose_disk("n1");
-    wait_for_column(&cluster, start + 2, 2700);
+    wait_for_column(&cluster, start + 2, 1350);
     assert!(files(&cluster.disk("n3")) > 0);
     cluster.power_on("n3").expect("it was on");
     let ended = second.end(&cluster);
@@ -75,7 +75,7 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go() {
 /// rebuilt from sums.
 #[test]
 fn nothing_is_lost_but_time_with_checksums_in_the_elimination() {
-    let run = "--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off";
+    let run = "--n 2400 --nb 64 --p 1 --q 3 --ft abft --progress off";
     let Some((cluster, ended)) = lose_all_and_then_too_many(run) else { return };
     let rebuilt = "ranks rebuilt: [1]; downtime";
     assert!(ended.report.contains(rebuilt), "{}", ended.report);

@@ -35,7 +35,7 @@ fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
 fn a_node_whose_link_is_dead_is_replaced() {
     let Some(cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let cut = unix();
     cluster.cut_network_of_the_job("n3");
     let ended = launch.end(&cluster);
@@ -43,7 +43,7 @@ fn a_node_whose_link_is_dead_is_replaced() {
     ended.tell("dead link", 0, cut);
     assert_link_named(&ended, 0, "n3");
     assert_eq!(ended.failures(), 1, "{}", ended.account);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
     cluster.heal("n3");
     ended.passed_with_the_same_x(&cluster);
 }
@@ -52,7 +52,7 @@ fn a_node_whose_link_is_dead_is_replaced() {
 fn two_nodes_whose_links_die_at_once_are_replaced() {
     let Some(cluster) = cluster(4, 2) else { return };
     let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let cut = unix();
     ["n1", "n3"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
     let ended = launch.end(&cluster);
@@ -67,7 +67,7 @@ fn a_link_that_dies_during_recovery_is_found() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let run = format!("{} --parities 2 --inject recover:rebuild", run());
     let launch = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     // Rank 0, on n1, dies there.
     wait_for("recovery", || {
@@ -96,7 +96,7 @@ fn a_link_that_is_dead_before_the_start_is_found() {
 fn a_spare_whose_link_is_dead_is_not_used() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.cut_network_of_the_job("n5");
     cluster.power_off("n2");
     let ended = launch.end(&cluster);

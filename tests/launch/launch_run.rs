@@ -31,7 +31,7 @@ scenarios! {
 #[test]
 fn nodes_powered_off_in_every_phase_under_checksums() {
     let Some(mut cluster) = cluster(4, 5) else { return };
-    let run = "--n 9600 --nb 128 --p 1 --q 2 --parities 2 --ft abft --progress off";
+    let run = "--n 3600 --nb 64 --p 1 --q 2 --parities 2 --ft abft --progress off";
     let launch = launch(&cluster, true, "", run);
     let in_phase = |cluster: &Alone, start: usize, phase: &str| {
         wait_for(phase, || beats(cluster, start).iter().any(|beat| beat["phase"] == phase));
@@ -43,11 +43,11 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     };
     in_phase(&cluster, 1, "generate");
     power_off(&mut cluster, "n2");
-    wait_for_column(&cluster, 2, 1600);
+    wait_for_column(&cluster, 2, 800);
     power_off(&mut cluster, "n3");
     in_phase(&cluster, 3, "restore");
     power_off(&mut cluster, "n4");
-    wait_for_column(&cluster, 4, 5760);
+    wait_for_column(&cluster, 4, 1800);
     power_off(&mut cluster, "n1");
     in_phase(&cluster, 5, "check");
     power_off(&mut cluster, "n5");
@@ -67,8 +67,8 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     }
     assert_eq!(ended.failures(), lost.len());
     let column = |index: usize| ended.failure(index)["resumed_column"].as_u64();
-    assert!(column(2) > Some(1400), "{}", ended.account);
-    assert!(column(3) > Some(5400), "{}", ended.account);
+    assert!(column(2) > Some(700), "{}", ended.account);
+    assert!(column(3) > Some(1700), "{}", ended.account);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_second_node_powered_off_in_recovery() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let run = format!("{} --parities 2 --inject recover:rebuild", run());
     let launch = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     power_off_at(&mut cluster, 2, "recover-rebuild", "n3");
     let ended = launch.end(&cluster);
@@ -108,13 +108,13 @@ fn a_second_node_powered_off_in_recovery() {
 #[test]
 fn a_node_powered_off_before_the_first_checkpoint() {
     let Some(mut cluster) = cluster(4, 1) else { return };
-    let run = format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 600s --progress off");
+    let run = format!("--n {N} --nb 64 --p 1 --q 4 --checkpoint-every 600s --progress off");
     let launch = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 128);
+    wait_for_column(&cluster, 1, 64);
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(256), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(128), "{}", ended.failure(0));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_node_powered_off_while_segments_are_removed() {
 fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
     let Some(cluster) = cluster(4, 2) else { return };
     let first = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.cut("n1");
     let ended = first.end(&cluster);
     ended.passed().replaced(0, "n1", "n5");
@@ -208,25 +208,25 @@ fn a_start_that_is_declined_removes_nothing() {
 fn two_nodes_powered_off_at_once() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     // The first node sends no last packet; the other does.
     cluster.power_off_silently("n4");
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
     ended.replaced(0, "n4", "n6");
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
 }
 
 #[test]
 fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
     let Some(cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 512);
+    wait_for_column(&cluster, 1, 256);
     cluster.cut("n3");
     std::thread::sleep(Duration::from_millis(1200));
     cluster.heal("n3");
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.cut("n3");
     wait_for("the restart", || state(&cluster)["attempt"] == 2);
     cluster.heal("n3");
@@ -240,7 +240,7 @@ fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
 fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
     let Some(cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, HANG_AFTER, &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGSTOP);
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
@@ -259,7 +259,7 @@ fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
 fn a_lost_head_node_is_replaced_by_another_machine() {
     let Some(cluster) = cluster(4, 1) else { return };
     let first = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     signal(&cluster.head_pids("skt-hpl"), Signal::SIGKILL);
     signal(&cluster.launchers(), Signal::SIGKILL);
     assert_ne!(first.end(&cluster).code, Some(0));
@@ -289,9 +289,9 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     };
     // The job continues without its supervisor.
     let first = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 512);
+    wait_for_column(&cluster, 1, 256);
     kill_supervisor(first);
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let status = cluster.on_head("bin/skt-hpl").arg("status").output().unwrap();
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.contains("no supervisor: the job goes on"), "{status}");
@@ -309,7 +309,7 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
 
     // The job dies, too.
     let first = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     kill_supervisor(first);
     signal(&cluster.launchers(), Signal::SIGKILL);
     wait_for("the launcher's end", || cluster.launchers().is_empty());
@@ -324,7 +324,7 @@ fn spares_spent_and_a_node_that_comes_back() {
     let Some(mut cluster) = cluster(4, 1) else { return };
     cluster.power_off("n5");
     let first = launch(&cluster, true, "--probe-limit 5s", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(75), "{}", ended.said);
@@ -334,14 +334,14 @@ fn spares_spent_and_a_node_that_comes_back() {
     cluster.power_on("n2").unwrap();
     let ended = launch(&cluster, true, "--probe-limit 5s", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
 }
 
 #[test]
 fn more_losses_than_the_code_covers() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let first = launch(&cluster, true, "--probe-limit 5s", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     cluster.power_off("n3");
     let ended = first.end(&cluster);
@@ -355,7 +355,7 @@ fn more_losses_than_the_code_covers() {
 fn stopped_in_order_and_resumed() {
     let Some(cluster) = cluster(4, 0) else { return };
     // The run is long enough: ranks continue for a second when their launcher is told to end.
-    let run = run().replace(N, "7200");
+    let run = run().replace(N, "3600");
     let first = launch(&cluster, false, "", &run);
     wait_for("a checkpoint", || beats(&cluster, 1).iter().any(|beat| beat["phase"] == "stamp"));
     signal(&cluster.head_pids("skt-hpl"), Signal::SIGTERM);
@@ -373,9 +373,9 @@ fn stopped_in_order_and_resumed() {
 #[test]
 fn the_report_grows_and_has_the_tests_of_all_starts() {
     let Some(mut cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &run().replace(N, &format!("2400,{N}")));
+    let launch = launch(&cluster, true, "", &run().replace(N, &format!("1200,{N}")));
     let result = |n: &str| format!("WR11C2R4 {n:>11}");
-    wait_for("the first result", || launch.report().contains(&result("2400")));
+    wait_for("the first result", || launch.report().contains(&result("1200")));
     wait_for("a checkpoint of the second test", || {
         let of_second = |beat: &&Value| beat["n"].as_u64() == N.parse().ok();
         beats(&cluster, 1).iter().filter(of_second).any(|beat| beat["phase"] == "stamp")
@@ -389,7 +389,7 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
     let report = &ended.report;
     let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
     // The result is in the report of each start, of which the last is whole.
-    assert_eq!(report.matches(&result("2400")).count(), 2, "{report}");
+    assert_eq!(report.matches(&result("1200")).count(), 2, "{report}");
     once(&result(N));
     once("# start 1 ended here; what follows is the report of start 2\n");
     once("# tests 1 to 1 were done by an earlier start\n");
@@ -401,7 +401,7 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
 fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
     let Some(mut cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     fs::remove_dir_all(cluster.shared().join("skt-hpl.launch")).unwrap();
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
@@ -432,7 +432,7 @@ fn a_state_folder_that_is_full_does_not_stop_the_run() {
     let Some(cluster) = cluster(4, 1) else { return };
     mount_state_folder(&cluster);
     let launch = launch(&cluster, true, HANG_AFTER, &run());
-    wait_for_column(&cluster, 1, 512);
+    wait_for_column(&cluster, 1, 256);
     fill_state_folder(&cluster);
     let ended = launch.end(&cluster);
     assert_watched_on(&ended);
@@ -444,18 +444,18 @@ fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     let Some(mut cluster) = cluster(4, 1) else { return };
     mount_state_folder(&cluster);
     let launch = launch(&cluster, true, HANG_AFTER, &run());
-    wait_for_column(&cluster, 1, 512);
+    wait_for_column(&cluster, 1, 256);
     fill_state_folder(&cluster);
     // The failure is noticed while start 1 runs: at its end there is space again, which was
     // reserved for it.
     launch.wait_for_words("No space left on device");
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     assert_watched_on(&ended);
     ended.passed().replaced(0, "n2", "n5");
     assert_eq!(ended.failures(), 1, "{}", ended.said);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn ten_random_failures() {
     const FAILURES: usize = 10;
     const MEAN_SECONDS: f64 = 6.0;
     let Some(mut cluster) = cluster(4, FAILURES) else { return };
-    let run = "--n 14000 --nb 128 --p 1 --q 4 --parities 2 --checkpoint-every 8p! --progress off";
+    let run = "--n 7000 --nb 64 --p 1 --q 4 --parities 2 --checkpoint-every 8p! --progress off";
     let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed("SKT_HPL_SEED"));
     let start = Instant::now();
     let plain = launch(&cluster, true, "--state plain", run).end(&cluster);
@@ -538,7 +538,7 @@ fn ten_random_failures() {
     let x = plain.passed().x().to_owned();
     let start = Instant::now();
     let mut job = launch(&cluster, true, "", run);
-    wait_for_column(&cluster, 1, 128);
+    wait_for_column(&cluster, 1, 64);
     let mut strikes: Vec<f64> = Vec::new();
     let mut next = Instant::now();
     while strikes.len() < FAILURES {

@@ -44,9 +44,9 @@ fn lose(kind: Kind, round: usize, loss: Loss, count: usize) -> Option<Parts> {
     let [victims, spares] =
         [victims, spares].map(|all| all.iter().map(|i| format!("n{i}")).collect::<Vec<_>>());
     // Long enough to be at work for some seconds more, on any machine.
-    let run = format!("{} --parities {count}", run().replace(N, "9600"));
+    let run = format!("{} --parities {count}", run().replace(N, "4800"));
     let launch = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     // At any moment between two heartbeats.
     std::thread::sleep(Duration::from_millis(137 * round as u64 % 1000));
     let lost = unix();

@@ -275,7 +275,8 @@ fn the_end_of_the_launcher_tears_no_memory() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         // The products take long: without grace most of such jobs would lose two ranks or three.
         let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress live";
-        let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags).told_to_end();
+        let job =
+            Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags).told_to_end();
         // A launcher that is killed leaves its own files.
         let own = TempDir::new_in("/dev/shm").expect("a folder");
         let folder = own.path().to_str().expect("a plain name");

@@ -11,7 +11,8 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS};
+use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS, SHARED};
+use crate::large_machine;
 use crate::report_schema::Schema;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -22,7 +23,11 @@ use serde_json::Value;
 /// The longest time for anything here.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 /// The order of the matrix.
-pub const N: &str = "4800";
+pub const N: &str = "2400";
+/// The processors of a box, which sleep as much as they lack to be so slow: on any machine the
+/// columns at which nodes are lost come well before the end, and boxes run side by side, as ranks
+/// that wait sleep, too. The first products are the self-test's.
+const SLOW: [(&str, &str); 3] = [("GFLOPS", "1"), ("AFTER_GFLOP", "1"), ("NAP_SECONDS", "3e-5")];
 
 /// What starts the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +135,23 @@ impl Kind {
         words.split(' ').map(str::to_owned).chain(arguments).collect()
     }
 
+    /// Flags of `launch` that give the ranks on a box [`SLOW`] processors.
+    fn slow(self, cluster: &ClusterBox) -> Vec<String> {
+        let variables = large_machine::environment(&cluster.shared(), SHARED, &SLOW);
+        let words = match self {
+            Kind::Openmpi | Kind::Ssh => {
+                variables.into_iter().flat_map(|variable| ["-x".to_owned(), variable]).collect()
+            }
+            Kind::Mpich => variables
+                .iter()
+                .filter_map(|variable| variable.split_once('='))
+                .flat_map(|(name, value)| ["-genv", name, value].map(str::to_owned))
+                .collect(),
+            Kind::Slurm => vec![format!("--export=ALL,{}", variables.join(","))],
+        };
+        words.iter().map(|word| format!("--launcher-arg={word}")).collect()
+    }
+
     /// The names of the launcher's process on the head: the mpirun of Open MPI 5 becomes prterun.
     fn launcher(self) -> &'static [&'static str] {
         match self {
@@ -153,18 +175,21 @@ pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
     }
 }
 
-/// Two boxes run at a time, because their jobs wait more than they compute. A box under ssh runs
-/// alone, because seconds are measured there.
+/// Two boxes run at a time for each processor, because their jobs wait more than they compute. A box
+/// under ssh runs alone, because seconds are measured there.
 fn places(kind: Kind) -> Vec<Flock<fs::File>> {
+    let most = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let lock = |place: usize, how: FlockArg| {
         let path = format!("{}/cluster-box-{place}.lock", env!("CARGO_TARGET_TMPDIR"));
         Flock::lock(fs::File::create(path).expect("our folder"), how).map_err(|(_, why)| why)
     };
     if kind == Kind::Ssh {
-        return (0..2).map(|place| lock(place, FlockArg::LockExclusive).expect("a lock")).collect();
+        return (0..most)
+            .map(|place| lock(place, FlockArg::LockExclusive).expect("a lock"))
+            .collect();
     }
     loop {
-        let free = (0..2).find_map(|place| lock(place, FlockArg::LockExclusiveNonblock).ok());
+        let free = (0..most).find_map(|place| lock(place, FlockArg::LockExclusiveNonblock).ok());
         if let Some(place) = free {
             return vec![place];
         }
@@ -320,6 +345,9 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         }
     };
     command.args(["launch", "--json", "account.json"]).args(cluster.kind.flags());
+    if !flags.contains("LD_PRELOAD") {
+        command.args(cluster.kind.slow(cluster));
+    }
     if spares && cluster.kind != Kind::Slurm {
         command.args(["--spares", "spares"]);
     }
@@ -409,7 +437,7 @@ pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "{what} does not come to be");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -484,7 +512,7 @@ pub fn assert_clean(cluster: &Alone) {
 
 /// Flags of most runs here: four ranks in one group, with frequent checkpoints.
 pub fn run() -> String {
-    format!("--n {N} --nb 128 --p 1 --q 4 --checkpoint-every 6p! --progress off")
+    format!("--n {N} --nb 64 --p 1 --q 4 --checkpoint-every 6p! --progress off")
 }
 
 /// The x of a run without a supervisor's help and without checkpoints, which all runs must have. It

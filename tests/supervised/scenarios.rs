@@ -23,13 +23,13 @@ pub fn an_undisturbed_run_passes_and_leaves_nothing(kind: Kind) {
 pub fn a_node_powered_off_while_computing(kind: Kind) {
     let Some(mut cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let off = unix();
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
     ended.tell("power-off", 0, off);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
 }
 
 /// A run with checksums and these flags that has lost n2 and passed; also returns when n2 was lost,
@@ -37,9 +37,9 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
 fn powered_off_under_checksums(kind: Kind, flags: &str) -> Option<(Ended, f64)> {
     let mut cluster = cluster(kind, 4, 1)?;
     // Without checkpoints, the other systems are solved before a busy host has looked once.
-    let run = format!("--n 6400 --nb 128 --p 1 --q 3 --ft abft --progress off {flags}");
+    let run = format!("--n 2400 --nb 64 --p 1 --q 3 --ft abft --progress off {flags}");
     let launch = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let off = unix();
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
@@ -56,7 +56,7 @@ pub fn a_node_powered_off_under_checksums(kind: Kind) {
     let restart = report.lines().find(|line| line.starts_with("# restart: at column "));
     let restart = restart.unwrap_or_else(|| panic!("{report}"));
     let column = restart["# restart: at column ".len()..].split(';').next();
-    assert!(column.and_then(|column| column.parse().ok()) > Some(1400usize), "{restart}");
+    assert!(column.and_then(|column| column.parse().ok()) > Some(700usize), "{restart}");
     assert!(restart.contains("ranks rebuilt: [1]"), "{restart}");
 }
 
@@ -73,7 +73,7 @@ pub fn a_node_powered_off_under_checksums_with_images(kind: Kind) {
 pub fn a_node_powered_off_without_a_last_packet(kind: Kind) {
     let Some(mut cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     let off = unix();
     cluster.power_off_silently("n3");
     let ended = launch.end(&cluster);
@@ -84,18 +84,18 @@ pub fn a_node_powered_off_without_a_last_packet(kind: Kind) {
 pub fn a_rank_killed(kind: Kind) {
     let Some(cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGKILL);
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!(ended.failures(), 1);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(700), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
 }
 
 pub fn the_launcher_killed(kind: Kind) {
     let Some(cluster) = cluster(kind, 4, 1) else { return };
     let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 1600);
+    wait_for_column(&cluster, 1, 800);
     signal(&cluster.launchers(), Signal::SIGKILL);
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);

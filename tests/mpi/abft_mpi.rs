@@ -81,7 +81,7 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
 /// memory: each time the next start continues, and the run ends with the right result.
 #[test]
 fn ranks_killed_at_any_time() {
-    let jobs = soak_jobs().unwrap_or(5);
+    let jobs = soak_jobs().unwrap_or(3);
     let seed = seed("SKT_FT_SEED");
     let mut dice = Dice(seed);
     let (mut kills, mut went_on, mut losses) = (0, 0, 0);
@@ -233,7 +233,7 @@ fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
 /// Without grace several ranks may be torn: the next start continues, or reports what is lost.
 #[test]
 fn all_ranks_killed_at_once() {
-    let jobs = soak_jobs().map_or(4, |jobs| jobs.min(100));
+    let jobs = soak_jobs().map_or(2, |jobs| jobs.min(100));
     let (shape, ranks) = ((2, 2, 1, 4000), 6);
     let all: Vec<usize> = (0..ranks).collect();
     let undisturbed = with_checksums(shape, "undisturbed", "");

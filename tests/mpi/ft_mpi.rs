@@ -210,13 +210,13 @@ fn a_kill_at_every_step() {
 /// Ranks die at any time from the launch to the end, by a signal from outside.
 #[test]
 fn kills_at_random_times() {
-    random_kills("random", "--n 2500 --depth 1", if is_soak() { 100 } else { 6 });
+    random_kills("random", "--n 2000 --depth 1", if is_soak() { 100 } else { 3 });
 }
 
 /// Ranks of a run of many short tests die at any time: in a test, or between two.
 #[test]
 fn kills_at_random_times_between_tests() {
-    let sizes = (0..20).map(|test| (200 + 40 * test).to_string()).collect::<Vec<_>>().join(",");
+    let sizes = (0..10).map(|test| (200 + 80 * test).to_string()).collect::<Vec<_>>().join(",");
     random_kills("tests", &format!("--n {sizes}"), if is_soak() { 100 } else { 4 });
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mpirun::mpirun;
+use crate::mpirun::{as_installed, mpirun};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skt_terms::units;
@@ -49,6 +49,8 @@ impl Killed {
     /// A run whose ranks are started by the command `starter`.
     fn command_by(&self, starter: &[&str], run: &str, n: &str, progress: &str) -> Command {
         let mut command = mpirun(2);
+        // A rank that is told to end says what stays.
+        as_installed(&mut command);
         command.args(["--bind-to", "none"]).args(starter).arg(env!("CARGO_BIN_EXE_skt-hpl"));
         command.args("--nb 32 --p 1 --q 2 --checkpoint-every 1p --run-id".split(' '));
         command.args([run, "--store", &self.store(), "--n", n, "--progress", progress]);

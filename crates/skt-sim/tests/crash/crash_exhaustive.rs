@@ -22,12 +22,13 @@
 //!   that restarts come to.
 //!
 //! If a group is small enough, nothing of this is taken on trust: each kill is also made and must
-//! leave what was predicted, and the restart from each unchanged state is made, too (groups of 2;
-//! groups of 3 up to the first restart). For all other starts a sample of the kills is made.
+//! leave what was predicted, and the restart from each unchanged state is made, too (groups of 2 up
+//! to the first restart; of groups of 3 the first start). For all other starts a sample of the kills
+//! is made.
 //!
-//! By default two restarts in a row are killed, but one in groups of four and more; the output says
-//! which. `SKT_CRASH_SOAK=1` continues until there is no new kind of state, and makes every kill in
-//! groups of 3.
+//! By default two restarts in a row are killed, but one in groups of four and more, and in groups of
+//! five only from every second kind of state; the output says which. `SKT_CRASH_SOAK=1` continues
+//! until there is no new kind of state, and makes every kill in groups of 3.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -213,7 +214,7 @@ impl Explorer {
 
     /// Whether there is time to test without shortcuts, too.
     fn is_small(&self, round: usize) -> bool {
-        let most = if soak() { [4, 3, 3] } else { [3, 3, 2] };
+        let most = if soak() { [4, 3, 3] } else { [3, 2, 0] };
         self.setup.ranks <= most[round.min(2)]
     }
 
@@ -294,7 +295,8 @@ impl Explorer {
             round += 1;
             let (points, starts) = (self.tally.crash_points, self.tally.starts);
             let mut next = Vec::new();
-            for state in states {
+            let some = if self.setup.ranks >= 5 && !soak() { 2 } else { 1 };
+            for state in states.into_iter().step_by(some) {
                 // The start of a new run was killed first of all.
                 if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
                     next.extend(self.kill_everywhere(&state, epoch, round));

@@ -152,9 +152,9 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
                 // The first images are removed at the fourth epoch.
                 let steps = match (setup.ranks, keep) {
                     _ if is_soak() => 1,
-                    (4, _) => 2,
-                    (_, 2) => 3,
-                    _ => 1,
+                    (4, _) => 5,
+                    (_, 2) => 7,
+                    _ => 2,
                 };
                 let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
@@ -182,7 +182,7 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
             scope.spawn(move || {
                 let (mut count, method) = (Count::default(), setup.method);
                 let world = on_shared_files(setup, WhenBusy::Wait);
-                let (steps, killed) = if is_soak() { (1, 211) } else { (3, 1009) };
+                let (steps, killed) = if is_soak() { (1, 211) } else { (5, 1009) };
                 let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
@@ -203,7 +203,7 @@ fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
                 let setup = Setup { method, ..Setup::small(4, 2) };
                 let mut count = Count::default();
                 let world = on_shared_files(setup, WhenBusy::Skip);
-                let steps = if is_soak() { 1 } else { 5 };
+                let steps = if is_soak() { 1 } else { 11 };
                 let sample = Sample { until: 7, steps, killed: 4001 };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
@@ -252,7 +252,8 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     let ran = lost.start(&How::none(2, 4));
     let came = check_kept(&ran, promise, true);
     assert!(matches!(came, Came::Resumed(_, Some((1, _)))), "{came:?}");
-    let sample = Sample { until: 2, steps: 1, killed: 4001 };
+    let steps = if is_soak() { 1 } else { 2 };
+    let sample = Sample { until: 2, steps, killed: 4001 };
     let starts = kill_everywhere(&world, &sample, &mut count);
     println!("two levels: {starts} starts, {count:?}");
 }
@@ -411,7 +412,7 @@ impl Failing {
         }
         assert!(world.promise() >= self.world.promise());
         start_repaired(world, count);
-        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 101 }) {
+        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 211 }) {
             let mut dead = self.world.clone();
             dead.start(&How::killed(step, 5, step, step as usize % dead.setup.ranks));
             let ran = dead.clone().start(&How::none(step, 5));

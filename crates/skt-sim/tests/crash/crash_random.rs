@@ -296,15 +296,15 @@ fn nodes_that_drop_out_of_decisions_come_back() {
 
 #[test]
 fn self_checkpoint_bears_random_misfortune() {
-    play_many(Method::SelfCheckpoint, 1200);
+    play_many(Method::SelfCheckpoint, 600);
 }
 
 #[test]
 fn double_checkpoint_bears_random_misfortune() {
-    play_many(Method::Double, 1000);
+    play_many(Method::Double, 600);
 }
 
 #[test]
 fn single_checkpoint_never_gives_a_mixture() {
-    play_many(Method::Single, 1000);
+    play_many(Method::Single, 600);
 }

@@ -71,7 +71,11 @@ fn undisturbed_runs_have_the_bits_of_runs_without_checksums() {
     let mut compared = 0;
     for (p, q, m) in [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (2, 3, 2), (3, 2, 3)] {
         for (n, nb) in [(0, 3), (1, 1), (5, 5), (6, 5), (37, 5), (30, 4), (41, 8), (97, 32)] {
-            for (depth, threads) in [(0, 1), (1, 1), (0, 2), (1, 2), (1, 4)] {
+            let ways = [(0, 1), (1, 1), (0, 2), (1, 2), (1, 4)];
+            // By default two of these a shape, in rotation.
+            let some = if soak::is_soak() { ways.len() } else { 2 };
+            for (depth, threads) in ways.into_iter().cycle().skip(compared % ways.len()).take(some)
+            {
                 let turn = compared % 3;
                 let swap = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix][turn];
                 let bcast = [Bcast::OneRing, Bcast::Long, Bcast::TwoRingM][turn];
@@ -172,7 +176,7 @@ fn a_death_at_any_step_loses_nothing() {
         assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
         let mut seen = HashSet::new();
         // Of large jobs, only every few steps.
-        let (stride, seeds) = if job.ranks() > 6 { (7, 1) } else { (1, small_seeds) };
+        let (stride, seeds) = if job.ranks() > 6 { (17, 1) } else { (1, small_seeds) };
         for seed in 1..=seeds {
             let deaths = (1..=steps(&job, seed)).step_by(stride);
             let (of_seed, restarts) = die(&job, seed, deaths, &mut seen);
@@ -414,7 +418,7 @@ fn memory_of_an_older_start_is_not_believed() {
     for job in small_jobs() {
         let (ranks, seed) = (job.ranks(), 6);
         let all = steps(&job, seed);
-        let stride = if ranks > 6 { 97 } else { 17 };
+        let stride = if ranks > 6 { 193 } else { 29 };
         for (first, away) in
             (1..=all).step_by(stride).flat_map(|step| (0..ranks).map(move |rank| (step, rank)))
         {
@@ -439,7 +443,7 @@ fn memory_of_an_older_start_is_not_believed() {
         }
     }
     println!("{rebuilt} rebuilt");
-    assert!(rebuilt > 500);
+    assert!(rebuilt > 200);
 }
 
 /// Memory of another system is refused, not used.

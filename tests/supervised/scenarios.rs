@@ -4,9 +4,10 @@ use super::*;
 
 /// Makes tests of the scenarios of these names, for one launcher.
 macro_rules! scenarios {
-    ($kind:expr; $($name:ident)*) => {
+    ($kind:expr; $($(#[$attribute:meta])* $name:ident)*) => {
         $(
             #[test]
+            $(#[$attribute])*
             fn $name() {
                 $crate::supervised::scenarios::$name($kind);
             }

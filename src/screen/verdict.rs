@@ -179,10 +179,10 @@ impl Found<'_> {
                 let share = rate / spread.reference;
                 let of = if spread.count > 2 { "the median" } else { "the faster one" };
                 let why = format!(
-                    "{what}: {} {unit}, {share:.2} of {of} of {} like it, {}",
+                    "{what}: {} {unit}, {share:.2} of {}, {of} of {} like it",
                     digits(rate),
-                    spread.count,
-                    digits(spread.reference)
+                    digits(spread.reference),
+                    spread.count
                 );
                 self.tell(index, State::Slow, why);
             }
@@ -284,7 +284,7 @@ impl Found<'_> {
             (Some(rate), Some(spread)) => {
                 let (count, share) = (spread.count, rate / spread.reference);
                 let median = gigabytes(spread.reference);
-                format!("{}, {share:.2} of the median of {count} links, {median}", gigabytes(rate))
+                format!("{}, {share:.2} of {median}, the median of {count} links", gigabytes(rate))
             }
         };
         let group =
@@ -546,7 +546,7 @@ mod tests {
         results.nodes[3].solves = vec![solve(50.0, "a"); 3];
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(states(&results), "oooso");
-        let want = "Linpack: 50.0 Gflop/s, 0.50 of the median of 5 like it, 101.0";
+        let want = "Linpack: 50.0 Gflop/s, 0.50 of 101.0, the median of 5 like it";
         assert_eq!(verdicts.hosts[3].reasons, [want]);
     }
 
@@ -629,7 +629,7 @@ mod tests {
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(states(&results), "oooooooo");
         assert_eq!(verdicts.links.len(), 1);
-        let want = "0.100 GB/s, 0.01 of the median of 12 links, 10.0 GB/s";
+        let want = "0.100 GB/s, 0.01 of 10.0 GB/s, the median of 12 links";
         assert_eq!(verdicts.links[0], (3, want.to_owned()));
         for link in results.links.iter_mut().filter(|link| link.nodes.contains(&2)) {
             link.gigabytes_a_second = Some(0.2);

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::super::local::LocalShape;
 use super::super::pace::Pace;
 use super::super::panel;
-use super::super::product::{Parts, most_parts};
+use super::super::product::{CallListener, most_parts};
 use super::super::{Params, SolveError};
 use crate::checkpoint::codec::checksum;
 use crate::hpl::comm::PageBuf;
@@ -150,7 +150,7 @@ impl MemoryState {
 
 /// The progress of a part of the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PartState {
     /// The part has no product.
     Open,
     /// The product is being computed: the part is torn.
@@ -163,7 +163,7 @@ pub(super) enum Part {
     Partly(usize),
 }
 
-impl Part {
+impl PartState {
     fn word(self) -> u64 {
         match self {
             Self::Open => 0,
@@ -645,7 +645,7 @@ impl Journal<'_> {
             let place = FIRST_PART + 2 * count;
             assert!(place + 1 < self.words.len(), "room for all parts");
             self.write(place, (rows.start as u64) << 32 | rows.end as u64);
-            self.write(place + 1, Part::Open.word());
+            self.write(place + 1, PartState::Open.word());
             count += 1;
             count
         };
@@ -663,9 +663,9 @@ impl Journal<'_> {
     }
 
     /// The rows of a part, and its progress.
-    pub fn part(&self, part: usize) -> (Range<usize>, Part) {
+    pub fn part(&self, part: usize) -> (Range<usize>, PartState) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
-        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, Part::of_word(word))
+        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::of_word(word))
     }
 
     /// Whether the checksums contradict the matrix.
@@ -696,13 +696,13 @@ impl Journal<'_> {
     }
 
     /// Writes the progress of a part.
-    pub fn set_part(&self, part: usize, is: Part) -> Result<(), SolveError> {
+    pub fn set_part(&self, part: usize, is: PartState) -> Result<(), SolveError> {
         let name = match is {
-            Part::Open => "undone",
-            Part::Begun => "begin",
-            Part::Done => "done",
-            Part::Undoing => "undo",
-            Part::Partly(_) => "partly",
+            PartState::Open => "undone",
+            PartState::Begun => "begin",
+            PartState::Done => "done",
+            PartState::Undoing => "undo",
+            PartState::Partly(_) => "partly",
         };
         self.step_of_part(name, part)?;
         self.write(FIRST_PART + 2 * part + 1, is.word());
@@ -711,7 +711,7 @@ impl Journal<'_> {
 
     /// Whether the memory is torn: a part was being changed in place.
     pub fn is_torn(&self) -> bool {
-        let is_torn = |part| matches!(self.part(part).1, Part::Begun | Part::Undoing);
+        let is_torn = |part| matches!(self.part(part).1, PartState::Begun | PartState::Undoing);
         matches!(MemoryState::of_word(self.state_word()).0, MemoryState::Exchanged(_))
             && (0..self.parts(false).end).any(is_torn)
     }
@@ -742,16 +742,16 @@ impl Recorded<'_> {
     }
 }
 
-impl Parts for Recorded<'_> {
+impl CallListener for Recorded<'_> {
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError> {
         let first = self.numbers(rows).start;
         self.journal.hook.tear();
-        self.journal.set_part(first, Part::Begun)?;
+        self.journal.set_part(first, PartState::Begun)?;
         self.journal.step_of_part("product", first)
     }
 
     fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError> {
-        let is = columns.map_or(Part::Done, Part::Partly);
+        let is = columns.map_or(PartState::Done, PartState::Partly);
         let mut parts = self.numbers(rows).rev();
         parts.try_for_each(|part| self.journal.set_part(part, is))?;
         self.journal.hook.mend();
@@ -833,10 +833,12 @@ mod tests {
 
     #[test]
     fn parts_come_back_from_their_words() {
-        let partly = [1, 1152, 1 << 40].map(Part::Partly);
-        let parts = [Part::Open, Part::Begun, Part::Done, Part::Undoing].into_iter().chain(partly);
-        parts.for_each(|part| assert_eq!(Part::of_word(part.word()), part));
-        assert_eq!(Part::of_word(0), Part::Open);
+        let partly = [1, 1152, 1 << 40].map(PartState::Partly);
+        let parts = [PartState::Open, PartState::Begun, PartState::Done, PartState::Undoing]
+            .into_iter()
+            .chain(partly);
+        parts.for_each(|part| assert_eq!(PartState::of_word(part.word()), part));
+        assert_eq!(PartState::of_word(0), PartState::Open);
     }
 
     #[test]

@@ -12,7 +12,9 @@ use super::super::pace::Pace;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
 use super::groups::{StepColumns, columns_of, columns_of_group, first_of_last_group};
-use super::memory::{Decoded, Journal, MemoryState, PUT_BACK, Part, Places, REBUILD, Recorded};
+use super::memory::{
+    Decoded, Journal, MemoryState, PUT_BACK, PartState, Places, REBUILD, Recorded,
+};
 use super::relay::{Relay, Sum};
 use super::renewal;
 use super::standing::Action;
@@ -115,7 +117,7 @@ impl<'p> Step<'p> {
             for part in journal.parts(is_next) {
                 let (rows, is) = journal.part(part);
                 let done = is.columns_done(cols.len()).expect("torn memory is lost");
-                if is == Part::Done {
+                if is == PartState::Done {
                     continue;
                 }
                 // SAFETY: only this thread uses A, and nothing writes to U.
@@ -139,16 +141,17 @@ impl<'p> Step<'p> {
         for is_next in [true, false] {
             for part in journal.parts(is_next) {
                 let (rows, mut is) = journal.part(part);
-                while is != Part::Open {
+                while is != PartState::Open {
                     let done = is.columns_done(self.cols(is_next).len());
                     let done = done.expect("torn memory is lost");
                     let call = pace.next_columns(rows.len(), self.layout.jb, 0..done).len();
                     journal.hook.tear();
-                    journal.set_part(part, Part::Undoing)?;
+                    journal.set_part(part, PartState::Undoing)?;
                     journal.step_of_part("take back", part)?;
                     // SAFETY: only this thread uses A, and nothing writes to U.
                     unsafe { self.take_back(local, places, is_next, (&rows, done - call..done)) };
-                    is = if call == done { Part::Open } else { Part::Partly(done - call) };
+                    is =
+                        if call == done { PartState::Open } else { PartState::Partly(done - call) };
                     journal.set_part(part, is)?;
                     journal.hook.mend();
                 }

@@ -98,7 +98,7 @@ impl<'p> Step<'p> {
             (places.log(rows.len(), cols.len()), places.a.block(0..local.shape.rows, cols))
         };
         for (i, &row) in rows.iter().enumerate() {
-            journal.step(PUT_BACK, row)?;
+            journal.before(PUT_BACK, row)?;
             a.row_mut(row).copy_from_slice(log.row_mut(i));
         }
         Ok(())
@@ -145,15 +145,15 @@ impl<'p> Step<'p> {
                     let done = is.columns_done(self.cols(is_next).len());
                     let done = done.expect("torn memory is lost");
                     let call = pace.next_columns(rows.len(), self.layout.jb, 0..done).len();
-                    journal.hook.tear();
+                    journal.hook.begin_change();
                     journal.set_part(part, PartState::Undoing)?;
-                    journal.step_of_part("take back", part)?;
+                    journal.before_part("take back", part)?;
                     // SAFETY: only this thread uses A, and nothing writes to U.
                     unsafe { self.take_back(local, places, is_next, (&rows, done - call..done)) };
                     is =
                         if call == done { PartState::Open } else { PartState::Partly(done - call) };
                     journal.set_part(part, is)?;
-                    journal.hook.mend();
+                    journal.hook.end_change();
                 }
             }
         }
@@ -205,7 +205,7 @@ pub(super) fn go_to<C: Comm>(
         Action::Finish => {
             let step = step(cut - 1);
             step.finish(local, places, journal, pace)?;
-            journal.step("u1", cut - 1)?;
+            journal.before("u1", cut - 1)?;
             local.store_u1(cut - 1, step.panel.l1);
         }
         Action::Undo => {

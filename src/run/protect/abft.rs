@@ -482,11 +482,11 @@ impl abft::MemoryHook for GraceHook {
     }
 
     fn begin_change(&self) {
-        grace::begin_piece();
+        grace::begin_critical();
     }
 
     fn end_change(&self) {
-        grace::end_piece();
+        grace::end_critical();
     }
 }
 

@@ -1,24 +1,26 @@
-//! A process that is told to end does so between two pieces of work, not within one.
+//! A process that is told to end does so between two critical sections, not within one.
 //!
 //! Launchers end the remaining ranks of a job with SIGTERM, and with SIGKILL some time later. Data
 //! that is changed in place cannot be used if a change was interrupted. So each change is a
-//! *piece*, between [`begin_piece`] and [`end_piece`], and a process with a piece in progress
-//! survives the signal until its last piece is done. Pieces take at most some tenths of a second.
+//! *critical section*, between [`begin_critical`] and [`end_critical`], and a process with one in
+//! progress survives the signal until its last one is done. Critical sections take at most some
+//! tenths of a second.
 //!
 //! ```text
 //! handler:  told = signal;  if running = 0: end           either sees the other:
-//! begin:    running += 1;   if told: give up the piece    all are sequentially consistent
+//! begin:    running += 1;   if told: give up the section  all are sequentially consistent
 //! end:      running -= 1;   if it is 0 now, and told: end
 //! ```
 //!
 //! Open MPI sends SIGCONT for stopped processes, SIGTERM 1 s later (version 5: 0.25 s), and SIGKILL
-//! after the same time again, or at once when a rank of the node has ended in between. So no piece
-//! begins for a while after a SIGCONT: SIGTERM finds all processes between pieces, except those
-//! with a longer piece. And a process waits for `LINGER` before it ends: for the pieces of others,
-//! where no SIGCONT came, and for the process that prints a message.
+//! after the same time again, or at once when a rank of the node has ended in between. So no
+//! critical section begins for a while after a SIGCONT: SIGTERM finds all processes between
+//! critical sections, except those with a longer one. And a process waits for `LINGER` before it
+//! ends: for the critical sections of others, where no SIGCONT came, and for the process that
+//! prints a message.
 //!
 //! Without a signal, MPI ends a rank that loses its launcher: Open MPI calls `_exit` in a thread of
-//! its own. The program has an [`_exit`] that waits for pieces in progress.
+//! its own. The program has an [`_exit`] that waits for critical sections in progress.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -27,12 +29,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// The number of pieces in progress.
+/// The number of critical sections in progress.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// The signal that has arrived, or 0.
 static TOLD: AtomicI32 = AtomicI32::new(0);
-/// Nanoseconds after SIGCONT for which no piece begins: longer than the launcher waits before
-/// SIGTERM.
+/// Nanoseconds after SIGCONT for which no critical section begins: longer than the launcher waits
+/// before SIGTERM.
 static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
 /// The variable with the seconds that Open MPI 4 waits before SIGTERM, if not the usual second: its
 /// ranks have the value, whether it was set on the command line or in the environment. Version 5
@@ -40,10 +42,10 @@ static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
 const LAUNCHER_WAITS: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 /// Added to that time, as signals may be late on a busy machine.
 const HOLD_MORE_SECONDS: f64 = 0.3;
-/// How long a process that has been told to end exists after its last piece.
+/// How long a process that has been told to end exists after its last critical section.
 const LINGER: Duration = Duration::from_millis(300);
-/// A longer piece is not waited for when MPI ends the process.
-const LONGEST_PIECE: Duration = Duration::from_secs(2);
+/// A longer critical section is not waited for when MPI ends the process.
+const LONGEST_CRITICAL: Duration = Duration::from_secs(2);
 /// The id of the process that listens, or 0.
 static LISTENER: AtomicU32 = AtomicU32::new(0);
 /// Whether the process has begun to end.
@@ -55,9 +57,9 @@ static LAST_WORDS: OnceLock<String> = OnceLock::new();
 /// Whether the message is true now.
 static ARE_TRUE: AtomicBool = AtomicBool::new(false);
 
-/// Makes SIGTERM and SIGINT end this process between pieces, with `last_words` on standard error,
-/// if any, as long as [`say_last_words`] has said so. A signal that is ignored or handled already
-/// stays so.
+/// Makes SIGTERM and SIGINT end this process between critical sections, with `last_words` on
+/// standard error, if any, as long as [`say_last_words`] has said so. A signal that is ignored or
+/// handled already stays so.
 pub fn listen(last_words: Option<String>) {
     LISTENER.store(std::process::id(), Ordering::SeqCst);
     let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
@@ -91,8 +93,8 @@ pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
     }
 }
 
-/// Seconds after SIGCONT for which no piece begins, where the launcher was told to wait that long
-/// before SIGTERM.
+/// Seconds after SIGCONT for which no critical section begins, where the launcher was told to wait
+/// that long before SIGTERM.
 fn hold_seconds(launcher_waits: Option<&str>) -> f64 {
     let told = launcher_waits.and_then(|text| text.trim().parse::<f64>().ok());
     told.filter(|told| told.is_finite()).unwrap_or(1.0).max(1.0) + HOLD_MORE_SECONDS
@@ -114,14 +116,14 @@ extern "C" fn continued(_: libc::c_int) {
     CONTINUED_NANOSECONDS.store(monotonic_nanoseconds(), Ordering::Relaxed);
 }
 
-/// Replaces libc's `_exit`, after which libraries find the program's. Lets no further piece begin,
-/// and waits for the pieces in progress, at most for `LONGEST_PIECE`.
+/// Replaces libc's `_exit`, after which libraries find the program's. Lets no further critical
+/// section begin, and waits for those in progress, at most for `LONGEST_CRITICAL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: libc::c_int) -> ! {
-    // A child that could not execute another program has no pieces.
+    // A child that could not execute another program has no critical sections.
     if LISTENER.load(Ordering::SeqCst) == std::process::id() {
         let _ = TOLD.compare_exchange(0, libc::SIGTERM, Ordering::SeqCst, Ordering::SeqCst);
-        let end = monotonic_nanoseconds() + LONGEST_PIECE.as_nanos() as u64;
+        let end = monotonic_nanoseconds() + LONGEST_CRITICAL.as_nanos() as u64;
         while RUNNING.load(Ordering::SeqCst) > 0 && monotonic_nanoseconds() < end {
             nap(Duration::from_millis(1));
         }
@@ -186,22 +188,22 @@ fn nap(time: Duration) {
     while unsafe { libc::nanosleep(&raw const left, &raw mut left) } != 0 {}
 }
 
-/// Begins a piece: no signal ends the process before [`end_piece`]. Does not return if the process
-/// has been told to end.
-pub fn begin_piece() {
+/// Begins a critical section: no signal ends the process before [`end_critical`]. Does not return
+/// if the process has been told to end.
+pub fn begin_critical() {
     wait_for_the_end();
     RUNNING.fetch_add(1, Ordering::SeqCst);
     if TOLD.load(Ordering::SeqCst) != 0 {
-        end_piece();
-        // Another thread has a piece, at whose end the process ends.
+        end_critical();
+        // Another thread has a critical section, at whose end the process ends.
         loop {
             thread::park();
         }
     }
 }
 
-/// Ends a piece.
-pub fn end_piece() {
+/// Ends a critical section.
+pub fn end_critical() {
     let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
     if is_last && TOLD.load(Ordering::SeqCst) != 0 {
         end();
@@ -219,9 +221,10 @@ pub(crate) mod tests {
 
     const ROLE: &str = "SKT_HPL_TEST_GRACE";
 
-    /// Starts a process that listens. Once it has said so, it is in a piece for this number of
-    /// milliseconds or, for 0, has a thousand short pieces, with a line for each: when it began.
-    pub fn start(piece_milliseconds: u64, prepare: impl FnOnce(&mut Command)) -> Child {
+    /// Starts a process that listens. Once it has said so, it is in a critical section for this
+    /// number of milliseconds or, for 0, has a thousand short ones, with a line for each: when it
+    /// began.
+    pub fn start(critical_milliseconds: u64, prepare: impl FnOnce(&mut Command)) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
             "--ignored",
@@ -229,7 +232,7 @@ pub(crate) mod tests {
             "--nocapture",
             "machine::grace::tests::plays_its_role",
         ]);
-        command.env(ROLE, piece_milliseconds.to_string()).stdout(Stdio::piped());
+        command.env(ROLE, critical_milliseconds.to_string()).stdout(Stdio::piped());
         prepare(&mut command);
         let mut child = command.spawn().unwrap();
         let out = child.stdout.take().unwrap();
@@ -247,50 +250,50 @@ pub(crate) mod tests {
     #[ignore = "the others start it"]
     fn plays_its_role() {
         let Ok(role) = std::env::var(ROLE) else { return };
-        let piece: u64 = role.parse().unwrap();
+        let critical: u64 = role.parse().unwrap();
         listen(None);
-        if piece == 0 {
+        if critical == 0 {
             println!("listens");
             for _ in 0..1000 {
-                begin_piece();
+                begin_critical();
                 println!("{}", monotonic_nanoseconds());
-                end_piece();
+                end_critical();
                 thread::sleep(Duration::from_millis(10));
             }
             return;
         }
-        begin_piece();
+        begin_critical();
         println!("listens");
-        thread::sleep(Duration::from_millis(piece));
-        end_piece();
+        thread::sleep(Duration::from_millis(critical));
+        end_critical();
         thread::sleep(Duration::from_secs(60));
     }
 
     #[test]
-    fn pieces_wait_as_long_as_the_launcher() {
+    fn critical_sections_wait_as_long_as_the_launcher() {
         for (told, want) in [(None, 1.3), (Some("5"), 5.3), (Some("0"), 1.3), (Some("inf"), 1.3)] {
             assert_eq!(hold_seconds(told), want, "{told:?}");
         }
     }
 
     #[test]
-    fn no_piece_begins_for_a_while_after_a_process_is_continued() {
+    fn no_critical_section_begins_for_a_while_after_a_process_is_continued() {
         // The longest time that a launcher waits before it sends SIGTERM.
         const LAUNCHER_NANOSECONDS: u64 = 1_000_000_000;
         let mut child = start(0, |_| ());
         let out = BufReader::new(child.stdout.take().unwrap());
-        // When pieces began, by the clock of the process.
-        let mut pieces = out.lines().map(|line| line.unwrap().parse::<u64>().unwrap());
-        let before: Vec<u64> = pieces.by_ref().take(20).collect();
+        // When critical sections began, by the clock of the process.
+        let mut begins = out.lines().map(|line| line.unwrap().parse::<u64>().unwrap());
+        let before: Vec<u64> = begins.by_ref().take(20).collect();
         let gaps = before.windows(2).map(|pair| pair[1] - pair[0]);
         assert!(gaps.min() < Some(LAUNCHER_NANOSECONDS / 10), "{before:?}");
         let continued = monotonic_nanoseconds();
         kill(Pid::from_raw(child.id() as i32), Signal::SIGCONT).unwrap();
         let mut last = before[19];
-        let resumed = pieces.find(|&piece| {
-            let gap = piece - last;
-            last = piece;
-            piece > continued && gap >= LAUNCHER_NANOSECONDS
+        let resumed = begins.find(|&begin| {
+            let gap = begin - last;
+            last = begin;
+            begin > continued && gap >= LAUNCHER_NANOSECONDS
         });
         assert!(resumed.is_some(), "no gap until the process ended");
         child.kill().unwrap();

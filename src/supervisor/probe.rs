@@ -15,7 +15,7 @@ use skt_terms::named;
 use skt_terms::shown::shown_message;
 
 use super::links::addresses::{self, Address};
-use super::links::{Link, LinkState, Partner, exchange};
+use super::links::{Link, LinkState, Partner, connect};
 use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
@@ -156,7 +156,7 @@ pub fn answer(question: &Question) -> Answer {
         links: Vec::new(),
     };
     if question.purpose == Purpose::Links {
-        answer.links = exchange::with(&question.partners);
+        answer.links = connect::all(&question.partners);
         return answer;
     }
     if let Some(keeps) = &question.keeps {

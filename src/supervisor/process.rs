@@ -76,7 +76,7 @@ pub fn this_host() -> String {
 }
 
 /// How long a rank may take to end after SIGTERM. Ranks that change data in place end between two
-/// pieces of work, each some tenths of a second long on a busy machine.
+/// critical sections, each some tenths of a second long on a busy machine.
 const GRACE: Duration = Duration::from_millis(1500);
 /// How long killed processes are waited for. A killed process that is still ending after that, such
 /// as one in a sync of a slow disk, does end; the next start waits for it.
@@ -249,10 +249,10 @@ mod tests {
         let token = format!("{me}.1");
         // The first ends within its grace, however late a busy machine lets it run, and the second
         // does not.
-        for (piece_milliseconds, grace_milliseconds, signal) in
+        for (critical_milliseconds, grace_milliseconds, signal) in
             [(300, 60_000, Signal::SIGTERM), (60_000, 300, Signal::SIGKILL)]
         {
-            let mut child = grace::tests::start(piece_milliseconds, |command| {
+            let mut child = grace::tests::start(critical_milliseconds, |command| {
                 command.env(crate::report::heartbeat::ENV, &token);
             });
             let look = || of_run(&me).filter(|pid| is_ours(*pid)).collect();

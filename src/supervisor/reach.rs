@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::hosts::Host;
-use super::links::{LinkState, Partner, exchange};
+use super::links::{LinkState, Partner, connect};
 use crate::doctor::finding::{Finding, Kind};
 use crate::doctor::names::{self, View};
 use crate::doctor::rules::names as rules;
@@ -26,7 +26,7 @@ pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
     let view = names::look_up(here, &names);
     let known: Vec<&String> = names.iter().filter(|name| view.names[*name].is_ok()).collect();
     let partner = |name: &&String| Partner { name: (*name).clone(), address: None };
-    let links = exchange::with(&known.iter().map(partner).collect::<Vec<_>>());
+    let links = connect::all(&known.iter().map(partner).collect::<Vec<_>>());
     let mut found = Vec::new();
     let mut alive = Vec::new();
     for link in links {

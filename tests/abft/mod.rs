@@ -152,7 +152,7 @@ struct Dying {
 }
 
 impl MemoryHook for Dying {
-    fn step(&self, at: At) -> Result<(), SolveError> {
+    fn at(&self, at: At) -> Result<(), SolveError> {
         assert!(!self.is_dead.load(Ordering::Relaxed), "a dead rank goes on with {at}");
         self.trail.lock().unwrap().is_restored |= ["log", "x"].contains(&at.name);
         match self.point.step(&at) {

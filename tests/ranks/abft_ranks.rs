@@ -519,7 +519,7 @@ struct StopAt<'b> {
 }
 
 impl MemoryHook for StopAt<'_> {
-    fn step(&self, at: At) -> Result<(), SolveError> {
+    fn at(&self, at: At) -> Result<(), SolveError> {
         if at.name == "rest" {
             self.cut.store(at.number, Ordering::Relaxed);
         }

@@ -33,7 +33,7 @@ fn classes(
     let geometry = Geometry { members: settings.group_size, parities: settings.parities };
     let (header, layout) = segment_layout(spec, settings, geometry);
     let region = &layout.regions[0];
-    let slots = [header.slot(0), header.slot(1)].concat();
+    let slots = [header.record_slot(0), header.record_slot(1)].concat();
     let mut classes = vec![("identity", 0..slots[0].start), ("matrix", region.a.range())];
     // A record occupies the beginning of its copy.
     classes.extend(slots.into_iter().map(|copy| ("record", copy.start..copy.start + 200)));

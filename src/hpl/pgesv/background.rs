@@ -18,8 +18,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::SolveError;
+use super::final_part::{Final, Reached, Stretch};
 use super::guard::{Background, Remaining};
-use super::steps::{Final, Reached, Stretch};
 use crate::hpl::comm::{Comm, Tag};
 use crate::machine::environment::affinity;
 use crate::machine::tuning::TUNING;

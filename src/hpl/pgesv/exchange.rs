@@ -186,12 +186,12 @@ unsafe fn solve_arrived<'u, C: Comm>(
 ) -> Result<MatRef<'u>, SolveError> {
     let (operands, Layout { j, jb, .. }) = (panel.operands(), panel.layout);
     let Local { grid, team, a, .. } = local;
-    let share = arrived.share();
-    team.split(share.len(), TUNING.solve_grain_cols, |part| {
-        let part = share.start + part.start..share.start + part.end;
-        // SAFETY: shares do not overlap, nor do the team's parts of this one.
-        let u = unsafe { arrived.u().block(0..jb, part.clone()) };
-        update::solve_arrived(&operands, arrived.columns(part), u);
+    let own = arrived.share();
+    team.split(own.len(), TUNING.solve_grain_cols, |share| {
+        let cols = own.start + share.start..own.start + share.end;
+        // SAFETY: the ranks' shares do not overlap, nor do the team's shares of this one.
+        let u = unsafe { arrived.u().block(0..jb, cols.clone()) };
+        update::solve_arrived(&operands, arrived.columns(cols), u);
     });
     let u = arrived.solved(&grid.col)?;
     // SAFETY: U is only read from here on.
@@ -219,20 +219,20 @@ unsafe fn in_place<'m, C: Comm>(
 ) -> (MatRef<'m>, Instant) {
     let (operands, Layout { top, below, .. }) = (panel.operands(), panel.layout);
     let (a, rows, swap_nanos) = (local.a, local.shape.rows, AtomicU64::new(0));
-    local.team.split(cols.len(), TUNING.solve_grain_cols, |part| {
-        let is_first = part.start == 0;
-        for first in part.clone().step_by(TUNING.exchange_cols) {
-            let part = first..(first + TUNING.exchange_cols).min(part.end);
-            let part = cols.start + part.start..cols.start + part.end;
+    local.team.split(cols.len(), TUNING.solve_grain_cols, |share| {
+        let is_first = share.start == 0;
+        for first in share.clone().step_by(TUNING.exchange_cols) {
+            let few = first..(first + TUNING.exchange_cols).min(share.end);
+            let cols = cols.start + few.start..cols.start + few.end;
             let start = Instant::now();
-            // SAFETY: the caller's promise; the team's parts do not overlap.
-            let columns = unsafe { a.block(0..rows, part.clone()) };
+            // SAFETY: the caller's promise; the team's shares do not overlap.
+            let columns = unsafe { a.block(0..rows, cols.clone()) };
             swap::exchange_local(columns, top, operands.ipiv);
             if is_first {
                 swap_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
             }
-            // SAFETY: the caller's promise; the team's parts do not overlap.
-            update::solve(&operands, unsafe { a.block(top..below, part) });
+            // SAFETY: the caller's promise; the team's shares do not overlap.
+            update::solve(&operands, unsafe { a.block(top..below, cols) });
         }
     });
     // SAFETY: U is only read from here on.

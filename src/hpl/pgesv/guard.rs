@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::steps::Final;
+use super::final_part::Final;
 use super::{LocalShape, SolveError};
 use crate::hpl::comm::PageBuf;
 use crate::machine::blas::MatMut;

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::Params;
 use super::background::{Token, Watch};
+use super::final_part::Stretch;
 use super::guard::Background;
 use super::panel;
-use super::steps::Stretch;
 use crate::hpl::comm::Comm;
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::machine::blas::view::SharedMat;

@@ -27,6 +27,7 @@ mod back;
 mod background;
 mod column;
 mod exchange;
+pub mod final_part;
 pub mod guard;
 mod half;
 mod local;
@@ -36,7 +37,6 @@ pub mod panel;
 mod product;
 mod rates;
 mod slots;
-pub mod steps;
 mod trailing;
 mod work;
 pub mod wrong;
@@ -53,6 +53,7 @@ use crate::machine::blas::view::SharedMat;
 use crate::machine::team::Team;
 use background::Token;
 use column::ColumnMemory;
+use final_part::Reached;
 use guard::Background;
 use local::Local;
 pub use local::LocalShape;
@@ -61,7 +62,6 @@ pub use pace::CallLimit;
 use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 pub use rates::Rates;
-use steps::Reached;
 use trailing::TrailingExchange;
 use wrong::WrongNumbers;
 
@@ -234,7 +234,7 @@ impl<C: Comm> Workspace<C> {
         self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
     }
 
-    /// Applies `panel`, panel k, to all columns right of the look-ahead, in one part or two halves.
+    /// Applies `panel`, panel k, to all columns right of the look-ahead, at once or in two halves.
     /// Meanwhile panel `newest`, k + DEPTH, is updated, factored and sent, and the rows of the
     /// other half are exchanged; unless a cut follows, so are those of the next step.
     ///
@@ -245,14 +245,14 @@ impl<C: Comm> Workspace<C> {
     /// advance   apply panels k .. m - 1 to      receive panel m             owner: rows and pivots
     ///           its columns, factor panel m,                                of its process column
     ///           start to broadcast it
-    /// exchange  part 1: rows of U and displaced rows go along the process   rows of part 1
+    /// exchange  half 1: rows of U and displaced rows go along the process   rows of half 1
     ///           column, unless step k - 1 has sent them; solve
     ///           U = L1^-1 A1
-    /// multiply  part 1: A2 -= L2 U on all threads; between calls of the     nothing
+    /// multiply  half 1: A2 -= L2 U on all threads; between calls of the     nothing
     ///           BLAS the thread with the token forwards panels k + 1 .. m,
-    ///           and sends the rows of part 2
-    /// exchange  part 2, if there is one: solve U = L1^-1 A1                 late rows of part 2
-    /// multiply  part 2: the same, with the rows of part 1 for step k + 1    nothing
+    ///           and sends the rows of half 2
+    /// exchange  half 2, if there is one: solve U = L1^-1 A1                 late rows of half 2
+    /// multiply  half 2: the same, with the rows of half 1 for step k + 1    nothing
     /// then      Solver::factor progresses the checkpoint                    panel m
     /// ```
     ///
@@ -275,18 +275,18 @@ impl<C: Comm> Workspace<C> {
         let has_messages = self.has_messages(local);
         let Self { look_ahead, exchange, phases, rates, .. } = self;
         let last_ahead = panel.k + local.params.depth;
-        let parts = exchange.parts(local.columns_right_of(last_ahead));
-        let parts_of_next_step = exchange.parts(local.columns_right_of(last_ahead + 1));
-        let may_be_sent = if cut_follows { &[][..] } else { &parts_of_next_step };
+        let halves = exchange.halves(local.columns_right_of(last_ahead));
+        let next_halves = exchange.halves(local.columns_right_of(last_ahead + 1));
+        let may_be_sent = if cut_follows { &[][..] } else { &next_halves };
         let (threads, jb) = (local.team.threads(), panel.layout.jb);
-        let width = parts.first().map_or(0, Range::len);
+        let width = halves.first().map_or(0, Range::len);
         let (advance_first, mut advance_beside) =
             if advances_first(threads, jb, width) { (newest, None) } else { (None, newest) };
         look_ahead.advance(local, advance_first, panel, token, phases)?;
         local.release_if_alone(token);
-        for (part, cols) in parts.iter().enumerate() {
+        for (half, cols) in halves.iter().enumerate() {
             // A1 = P A1,  U = L1^-1 A1
-            let (this_half, mut other_half) = exchange.part(part, &parts, may_be_sent);
+            let (this_half, mut other_half) = exchange.exchange_on(half, &halves, may_be_sent);
             // SAFETY: no other thread uses the columns right of the look-ahead.
             let u = unsafe { this_half.solve(local, panel, cols.clone(), phases) }?;
             // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
@@ -309,14 +309,14 @@ impl<C: Comm> Workspace<C> {
                 token.messages_are_sent();
                 let progress = |token: &Token| {
                     let must_forward = look_ahead.progress(local, panel)?;
-                    // SAFETY: the team uses only the columns of this part.
+                    // SAFETY: the team uses only the columns of this half.
                     if unsafe { other_half.progress(local, panel, look_ahead.front()) }? {
                         token.messages_are_sent();
                     }
                     Ok(must_forward)
                 };
                 product.compute_between_messages(token, progress, |token, rows| {
-                    if part + 1 == parts.len() {
+                    if half + 1 == halves.len() {
                         token.tell(Reached::Multiplied { k: panel.k, rows });
                     }
                 })

@@ -24,7 +24,7 @@ use crate::report::heartbeat;
 
 /// A listener that is told of each call of the BLAS for a product. A call computes some rows of A2,
 /// one part or several adjoining ones, on all columns of the product or some of them.
-pub(super) trait Parts: Sync {
+pub(super) trait CallListener: Sync {
     /// A call on these rows, and on their next columns, is about to begin.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ pub(super) trait Parts: Sync {
 /// A listener that records nothing.
 pub(super) struct Unrecorded;
 
-impl Parts for Unrecorded {
+impl CallListener for Unrecorded {
     fn begin(&self, _: &Range<usize>) -> Result<(), SolveError> {
         Ok(())
     }
@@ -57,27 +57,27 @@ impl Parts for Unrecorded {
 }
 
 /// `A2 = A2 - L2 U` on the rows `rows` of A2 and the local columns `cols`, the first `done` of
-/// which are computed already: in one call of the BLAS or, where `parts` has a pace, in as many as
-/// that requires. Returns the time inside the BLAS.
+/// which are computed already: in one call of the BLAS or, where `listener` has a pace, in as many
+/// as that requires. Returns the time inside the BLAS.
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
 ///
 /// # Errors
-/// The errors of `parts`.
+/// The errors of `listener`.
 pub(super) unsafe fn multiply_part(
     (a, cols): (&SharedMat, &Range<usize>),
     panel: &Operands,
     u: MatRef,
     (rows, mut done): (Range<usize>, usize),
-    parts: &impl Parts,
+    listener: &impl CallListener,
 ) -> Result<Duration, SolveError> {
-    let (pace, jb) = (parts.pace(), u.rows());
+    let (pace, jb) = (listener.pace(), u.rows());
     let mut inside = Duration::ZERO;
     loop {
         let left = done..cols.len();
         let call = pace.map_or(left.clone(), |pace| pace.next_columns(rows.len(), jb, left));
-        parts.begin(&rows)?;
+        listener.begin(&rows)?;
         let start = Instant::now();
         let (below, at) = (panel.below, cols.start);
         // SAFETY: the caller's promise.
@@ -91,7 +91,7 @@ pub(super) unsafe fn multiply_part(
             pace.took(rows.len() * jb * call.len(), took);
         }
         done = call.end;
-        parts.end(&rows, (done < cols.len()).then_some(done))?;
+        listener.end(&rows, (done < cols.len()).then_some(done))?;
         heartbeat::piece();
         if done == cols.len() {
             return Ok(inside);
@@ -100,19 +100,19 @@ pub(super) unsafe fn multiply_part(
 }
 
 /// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while the team is
-/// busy, by this thread. `recorder` is told of each part; the parts are those of [`narrow_parts`].
+/// busy, by this thread. `listener` is told of each call; the parts are those of [`narrow_parts`].
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
 ///
 /// # Errors
-/// The errors of `recorder`; no part begins after one.
+/// The errors of `listener`; no part begins after one.
 pub(super) unsafe fn multiply_narrow<C: Comm>(
     local: &Local<C>,
     cols: &Range<usize>,
     panel: &Operands,
     u: MatRef,
-    recorder: &impl Parts,
+    listener: &impl CallListener,
 ) -> Result<(), SolveError> {
     let parts: Vec<_> =
         narrow_parts(local.shape.rows - panel.below, local.team.threads()).collect();
@@ -124,7 +124,7 @@ pub(super) unsafe fn multiply_narrow<C: Comm>(
             }
             // SAFETY: each part is taken once; the rest is the caller's promise.
             let multiplied =
-                unsafe { multiply_part((local.a, cols), panel, u, (rows.clone(), 0), recorder) };
+                unsafe { multiply_part((local.a, cols), panel, u, (rows.clone(), 0), listener) };
             if let Err(error) = multiplied {
                 failure.get_or_init(|| error);
             }
@@ -162,7 +162,7 @@ pub(super) struct ProductWork {
 
 /// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows that the
 /// threads of a rank take from a queue.
-pub(super) struct Product<'p, 'm, R: Parts> {
+pub(super) struct Product<'p, 'm, L: CallListener> {
     panel: Operands<'p>,
     /// `jb` x columns.
     u: MatRef<'p>,
@@ -171,17 +171,17 @@ pub(super) struct Product<'p, 'm, R: Parts> {
     /// Most rows of one call of the BLAS.
     most_rows: usize,
     queue: ProductQueue,
-    parts: &'p R,
+    listener: &'p L,
     /// Nanoseconds that threads were inside the BLAS.
     inside_nanos: AtomicU64,
     /// The error that has ended the product.
     failure: OnceLock<SolveError>,
 }
 
-impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
+impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     /// The product of `panel` and `u` on the local columns `cols`. Meanwhile this rank advances
     /// panel `meanwhile`. With `has_messages`, messages are progressed between calls of the BLAS.
-    /// `parts` is told of each call.
+    /// `listener` is told of each call.
     ///
     /// # Safety
     /// While the product is in use, no other thread uses these columns of the panel's A2, and no
@@ -193,7 +193,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         cols: Range<usize>,
         meanwhile: Option<usize>,
         has_messages: bool,
-        parts: &'p R,
+        listener: &'p L,
     ) -> Self {
         let (operands, threads) = (panel.operands(), local.team.threads());
         let (rows, jb) = (local.shape.rows - operands.below, panel.layout.jb);
@@ -213,7 +213,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
             cols,
             most_rows,
             queue,
-            parts,
+            listener,
             inside_nanos,
             failure,
         }
@@ -261,7 +261,8 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
         self.check()?;
         let place = (self.a, &self.cols);
         // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
-        let inside = unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.parts) }?;
+        let inside =
+            unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.listener) }?;
         self.inside_nanos.fetch_add(inside.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -278,7 +279,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
     /// Computes pieces until none is left. For all threads but the one that holds the token.
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
-            in_parts(piece.rows.clone(), self.most_rows)
+            in_calls(piece.rows.clone(), self.most_rows)
                 .try_for_each(|rows| self.multiply_rows(rows))?;
             self.queue.finish(&piece);
         }
@@ -318,7 +319,7 @@ impl<'p, 'm, R: Parts> Product<'p, 'm, R> {
                 left.start = rows.end;
                 multiply_and_progress(token, &piece, rows)?;
             }
-            in_parts(left, self.most_rows)
+            in_calls(left, self.most_rows)
                 .try_for_each(|rows| multiply_and_progress(token, &piece, rows))?;
             self.queue.finish(&piece);
         }
@@ -476,7 +477,7 @@ fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
         };
         let length =
             share.max(TUNING.shortest_piece_rows).next_multiple_of(TUNING.product_row_grain);
-        let end = end_of_part(start + length, rows);
+        let end = cut_end(start + length, rows);
         pieces.push(start..end);
         start = end;
     }
@@ -497,10 +498,10 @@ fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize
     share * TUNING.first_piece_percent / 100
 }
 
-/// Where a part that is to end at `end` ends: at `last`, the end of all rows, if one row or none
-/// would be left. Some BLAS (OpenBLAS on Arm) compute a product of one row as one with a vector,
-/// which rounds differently.
-fn end_of_part(end: usize, last: usize) -> usize {
+/// The end of rows that are cut off at `end`: `last`, the end of all rows, if one row or none would
+/// be left. Some BLAS (OpenBLAS on Arm) compute a product of one row as one with a vector, which
+/// rounds differently.
+fn cut_end(end: usize, last: usize) -> usize {
     if end + 1 >= last { last } else { end }
 }
 
@@ -510,9 +511,9 @@ fn parts_of_piece(piece: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     cut(piece, short, short)
 }
 
-/// Cuts the rows from the start of one part of a piece to the end of the piece into products of
-/// about equal length, of whole parts, and of at most `most` rows.
-fn in_parts(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+/// Cuts the rows from the start of one part of a piece to the end of the piece into calls of about
+/// equal length, of whole parts, and of at most `most` rows.
+fn in_calls(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     cut(rows, most, TUNING.product_rows_while_passing_on)
 }
 
@@ -523,7 +524,7 @@ fn cut(rows: Range<usize>, most: usize, grain: usize) -> impl Iterator<Item = Ra
     let length = rows.len().div_ceil(count).next_multiple_of(grain).max(grain);
     let Range { start: first, end: last } = rows;
     let starts = rows.step_by(length).filter(move |&start| start == first || start + 1 < last);
-    starts.map(move |start| start..end_of_part(start + length, last))
+    starts.map(move |start| start..cut_end(start + length, last))
 }
 
 #[cfg(test)]
@@ -538,7 +539,7 @@ mod tests {
                 let pieces = row_pieces(rows, threads, late);
                 let most = TUNING.product_rows;
                 let parts: Vec<_> =
-                    pieces.iter().cloned().flat_map(|piece| in_parts(piece, most)).collect();
+                    pieces.iter().cloned().flat_map(|piece| in_calls(piece, most)).collect();
                 assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most + 1));
                 assert!(rows == 1 || parts.iter().all(|part| part.len() > 1), "{parts:?}");
                 let ends = parts.iter().map(|part| part.end);
@@ -563,7 +564,7 @@ mod tests {
                         if shorts > 0 && left.len() < short || left.start > piece.end {
                             continue;
                         }
-                        for product in in_parts(left, most) {
+                        for product in in_calls(left, most) {
                             assert!(product.len() <= most + 1, "{product:?} of {piece:?}");
                             assert!(parts.iter().any(|part| part.start == product.start));
                             assert!(parts.iter().any(|part| part.end == product.end));

@@ -139,11 +139,12 @@ impl<C: Comm> TrailingExchange<C> {
         self.halves.is_some()
     }
 
-    /// The parts of the columns `cols`, which end with the last one: one part, or two halves.
+    /// The halves of the columns `cols`, which end with the last one; one range of them all, where
+    /// they are exchanged at once.
     ///
     /// # Panics
     /// When `cols` ends elsewhere.
-    pub fn parts(&self, cols: Range<usize>) -> Vec<Range<usize>> {
+    pub fn halves(&self, cols: Range<usize>) -> Vec<Range<usize>> {
         assert_eq!(cols.end, self.cols, "the trailing columns");
         let border = border(cols.start, self.cols, self.nb, self.least);
         match border.filter(|_| self.halves.is_some()) {
@@ -152,15 +153,15 @@ impl<C: Comm> TrailingExchange<C> {
         }
     }
 
-    /// The exchange of part `index` of `parts`, and that of the other half. `next` has the parts of
-    /// the next step, whose rows may be sent in this one.
-    pub fn part<'e>(
+    /// The exchange on half `index` of `halves`, and that of the other half. `next` has the halves
+    /// of the next step, whose rows may be sent in this one.
+    pub fn exchange_on<'e>(
         &'e mut self,
         index: usize,
-        parts: &[Range<usize>],
+        halves: &[Range<usize>],
         next: &[Range<usize>],
     ) -> (&'e mut RowExchange<C>, OtherHalf<'e, C>) {
-        match (&mut self.halves, parts, index) {
+        match (&mut self.halves, halves, index) {
             (Some([left, right]), [_, cols], 0) => (
                 left,
                 OtherHalf { half: Some(right), leaving: Some((NeededIn::ThisStep, cols.clone())) },

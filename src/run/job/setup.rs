@@ -67,7 +67,7 @@ pub struct Setup<'a> {
     /// Whether each protected test will have checkpoints; the same on all ranks.
     pub outlooks: Vec<Option<Outlook>>,
     /// The time of each part of the setup on this rank, in words.
-    pub steps: String,
+    pub part_times: String,
     /// The places of all ranks.
     places: Vec<RankLocation>,
 }
@@ -75,25 +75,25 @@ pub struct Setup<'a> {
 /// The time that each part of the setup takes.
 struct StopWatch {
     since: Instant,
-    steps: Vec<(&'static str, f64)>,
+    parts: Vec<(&'static str, f64)>,
 }
 
 impl StopWatch {
     fn start() -> Self {
-        Self { since: Instant::now(), steps: Vec::new() }
+        Self { since: Instant::now(), parts: Vec::new() }
     }
 
     /// Ends the part named `name`.
     fn end_part(&mut self, name: &'static str) {
         let now = Instant::now();
-        self.steps.push((name, (now - self.since).as_secs_f64()));
+        self.parts.push((name, (now - self.since).as_secs_f64()));
         self.since = now;
     }
 
     fn words(&self) -> String {
-        let all: f64 = self.steps.iter().map(|(_, seconds)| seconds).sum();
+        let all: f64 = self.parts.iter().map(|(_, seconds)| seconds).sum();
         let part = |(name, seconds): &(&str, f64)| format!("{name} {seconds:.3} s");
-        let parts: Vec<String> = self.steps.iter().map(part).collect();
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
         format!("{} ({all:.3} s in all)", parts.join(", "))
     }
 }
@@ -315,7 +315,7 @@ impl<'a> Setup<'a> {
             target,
             lock,
             outlooks,
-            steps: watch.words(),
+            part_times: watch.words(),
             places,
         })
     }
@@ -329,7 +329,7 @@ impl Setup<'_> {
 
     /// The lines about the setup in the head of the report.
     pub fn notes(&self, settings: &Settings) -> Vec<String> {
-        let mut notes = vec![format!("start    : {}", self.steps)];
+        let mut notes = vec![format!("start    : {}", self.part_times)];
         notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
         let due = outlook::note(settings, &self.outlooks);
         notes.extend(due.map(|words| format!("protected: {words}")));

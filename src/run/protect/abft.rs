@@ -474,19 +474,19 @@ fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError>
 struct GraceHook;
 
 impl abft::MemoryHook for GraceHook {
-    fn step(&self, at: abft::At) -> Result<(), SolveError> {
+    fn at(&self, at: abft::At) -> Result<(), SolveError> {
         if at.is_restoring() {
             heartbeat::step("restore");
         }
         Ok(())
     }
 
-    fn tear(&self) {
-        grace::begin_piece();
+    fn begin_change(&self) {
+        grace::begin_critical();
     }
 
-    fn mend(&self) {
-        grace::end_piece();
+    fn end_change(&self) {
+        grace::end_critical();
     }
 }
 

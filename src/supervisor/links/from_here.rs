@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{self, Receiver};
 
-use super::{Link, LinkState, Partner, exchange};
+use super::{Link, LinkState, Partner, connect};
 
 /// Tries in progress.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl FromHere {
         let partner = |name: &String| Partner { name: name.clone(), address: None };
         let partners: Vec<Partner> = silent.iter().chain(&answering).map(partner).collect();
         // The receiver is gone if the answers have come meanwhile.
-        std::thread::spawn(move || drop(sender.send(exchange::with(&partners))));
+        std::thread::spawn(move || drop(sender.send(connect::all(&partners))));
         Self { silent, found }
     }
 

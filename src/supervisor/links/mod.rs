@@ -2,11 +2,11 @@
 //!
 //! The agent that probes the nodes may reach them over another network than the ranks, or over none
 //! at all: then a node whose link is dead still answers it. So before each start, and when a job is
-//! silent, each node tries a few others ([`plan`], [`exchange`]), all at once, and the supervisor
+//! silent, each node tries a few others ([`plan`], [`connect`]), all at once, and the supervisor
 //! judges what they found ([`verdict`]): a node that reaches hardly any other has a dead link.
 
 pub mod addresses;
-pub mod exchange;
+pub mod connect;
 pub mod from_here;
 pub mod plan;
 pub mod verdict;

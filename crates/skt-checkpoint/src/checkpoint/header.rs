@@ -78,7 +78,7 @@ impl HeaderLayout {
 
     /// The byte ranges within the segment of the two adjacent copies of the record with this
     /// sequence number.
-    pub fn slot(&self, sequence: u64) -> [Range<usize>; 2] {
+    pub fn record_slot(&self, sequence: u64) -> [Range<usize>; 2] {
         let start = self.identity_bytes + (sequence % 2) as usize * 2 * self.copy_bytes;
         let middle = start + self.copy_bytes;
         [start..middle, middle..middle + self.copy_bytes]
@@ -87,7 +87,7 @@ impl HeaderLayout {
     /// The order in which the copies of a slot are written: a copy that is whole goes last, so that
     /// one is always whole. `header` has the present contents.
     pub fn order_of_copies(&self, header: &[u8], sequence: u64) -> [Range<usize>; 2] {
-        let [first, second] = self.slot(sequence);
+        let [first, second] = self.record_slot(sequence);
         let is_whole = |copy: &Range<usize>| Record::decode(&header[copy.clone()]).is_some();
         if is_whole(&first) && !is_whole(&second) { [second, first] } else { [first, second] }
     }
@@ -154,7 +154,7 @@ impl HeaderLayout {
         for parity in 0..2 {
             let mut whole = None;
             let mut is_blank = false;
-            for copy in self.slot(parity) {
+            for copy in self.record_slot(parity) {
                 let bytes = header.get(copy)?;
                 let record = Record::decode(bytes).filter(|r| r.sequence() % 2 == parity);
                 is_blank |= bytes.iter().all(|&byte| byte == 0);
@@ -264,7 +264,7 @@ mod tests {
         for sequence in 1..5 {
             write(&layout, &mut header, &record(sequence));
             let end = layout.encode_record(&record(sequence)).len();
-            for at in layout.slot(0)[0].start..layout.bytes() {
+            for at in layout.record_slot(0)[0].start..layout.bytes() {
                 for bit in 0..8 {
                     let mut flipped = header.clone();
                     flipped[at] ^= 1 << bit;
@@ -273,11 +273,11 @@ mod tests {
             }
             // With both copies damaged there is no record to trust.
             let mut lost = header.clone();
-            for copy in layout.slot(sequence) {
+            for copy in layout.record_slot(sequence) {
                 lost[copy.start + end / 2] ^= 4;
             }
             assert_eq!(layout.decode_record(&lost), None);
-            for copy in layout.slot(sequence) {
+            for copy in layout.record_slot(sequence) {
                 lost[copy].fill(0);
             }
             if sequence > 2 {

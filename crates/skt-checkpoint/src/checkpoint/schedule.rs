@@ -16,8 +16,9 @@
 //! ```
 //!
 //! Where members read each other's memory, each tells the others how many of its units are ready
-//! (*tokens*), and sums up those that are ready everywhere. In the ring a member takes part in the
-//! rounds of a unit once its own is ready. The other encoders start when everything is ready.
+//! (*ready counts*), and sums up those that are ready everywhere. In the ring a member takes part
+//! in the rounds of a unit once its own is ready. The other encoders start when everything is
+//! ready.
 
 use std::ops::Range;
 
@@ -118,19 +119,19 @@ pub(super) struct EncodingSchedule<C: Comm> {
 }
 
 pub(super) enum EncodeMode<C: Comm> {
-    Tokens(Tokens<C>),
+    ReadyCounts(ReadyCounts<C>),
     Rounds(Rounds<C>),
     /// Everything at once, in `complete`.
     Whole,
 }
 
-/// What members tell each other of their units.
-pub(super) struct Tokens<C: Comm> {
+/// How many units are ready on each member, as members tell each other.
+pub(super) struct ReadyCounts<C: Comm> {
     /// Units that the others have been told are ready here.
     pub told: usize,
     pub sent: Vec<C::Send>,
     /// By member: the number of units that are ready there, and the pending receive of its next
-    /// token. The entry of this member counts all units as ready, since this member does not encode
+    /// count. The entry of this member counts all units as ready, since this member does not encode
     /// its own blocks.
     pub theirs: Vec<(usize, Option<C::Recv>)>,
 }

@@ -18,12 +18,12 @@ use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 mod adopt;
 mod maxima;
-mod part;
+mod subgroup;
 mod ulfm;
 mod watched;
 
 pub use maxima::MpiMaxima;
-use part::Part;
+use subgroup::Subgroup;
 pub use ulfm::{NoUlfm, Ulfm};
 pub use watched::{Watch, WatchedComm};
 
@@ -165,7 +165,7 @@ pub struct MpiComm {
     size: usize,
     owned: bool,
     /// The communicator's ranks that belong to the group, if not all do.
-    part: Option<Part>,
+    subgroup: Option<Subgroup>,
     /// Prevents sharing among threads: with an MPI whose handles are integers the compiler would
     /// allow it.
     _not_sync: PhantomData<Cell<()>>,
@@ -186,17 +186,17 @@ impl MpiComm {
         // SAFETY: as above.
         check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &mut size) })?;
         let (rank, size) = (rank as usize, size as usize);
-        Ok(Self { raw, rank, size, owned, part: None, _not_sync: PhantomData })
+        Ok(Self { raw, rank, size, owned, subgroup: None, _not_sync: PhantomData })
     }
 
     /// The communicator's number for a rank of this group.
     fn peer(&self, rank: usize) -> c_int {
-        self.part.as_ref().map_or(rank as c_int, |part| part.peer(rank))
+        self.subgroup.as_ref().map_or(rank as c_int, |subgroup| subgroup.peer(rank))
     }
 
     /// The tag of the group's messages within the communicator.
     fn tag(&self, tag: Tag) -> c_int {
-        self.part.as_ref().map_or(c_int::from(tag), |part| part.tag(tag))
+        self.subgroup.as_ref().map_or(c_int::from(tag), |subgroup| subgroup.tag(tag))
     }
 
     /// # Safety
@@ -219,7 +219,7 @@ impl MpiComm {
                     self.peer(dest),
                     self.tag(tag),
                     self.raw,
-                    requests.slot(),
+                    requests.add(),
                 )
             };
             check("MPI_Isend", code)?;
@@ -248,7 +248,7 @@ impl MpiComm {
                     self.peer(source),
                     self.tag(tag),
                     self.raw,
-                    requests.slot(),
+                    requests.add(),
                 )
             };
             check("MPI_Irecv", code)?;
@@ -289,7 +289,8 @@ struct Requests {
 }
 
 impl Requests {
-    fn slot(&mut self) -> *mut ffi::MPI_Request {
+    /// Adds a request, and returns its place for the call that begins it.
+    fn add(&mut self) -> *mut ffi::MPI_Request {
         // SAFETY: a constant handle of the library.
         self.raw.push(unsafe { ffi::RSMPI_REQUEST_NULL });
         self.raw.last_mut().expect("just pushed")
@@ -384,7 +385,7 @@ impl Comm for MpiComm {
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
         if ulfm::is_on() {
-            return part::split(self, color, key);
+            return subgroup::split(self, color, key);
         }
         // SAFETY: a constant of the library.
         let none = unsafe { ffi::RSMPI_UNDEFINED };
@@ -508,7 +509,7 @@ impl Comm for MpiComm {
 
     fn barrier(&self) -> Result<()> {
         if ulfm::is_on() {
-            return part::barrier(self);
+            return subgroup::barrier(self);
         }
         // SAFETY: a live communicator.
         check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })

@@ -28,7 +28,7 @@ use super::{Comm, Result, Tag};
 use crate::pages;
 use crate::tuning::TUNING;
 
-/// Bytes before the data: the token, and the flags, one per cache line of 64 bytes. With longer
+/// Bytes before the data: the nonce, and the flags, one per cache line of 64 bytes. With longer
 /// lines two flags share one; both have the same writer, as all flags of a part do.
 const HEAD_BYTES: usize = 4096;
 const LINE_BYTES: usize = 64;
@@ -66,8 +66,8 @@ struct PartInfo {
     descriptor: u64,
     bytes: u64,
     /// The number at the beginning of the part: a file with the same numbers in another container
-    /// has another token.
-    token: u64,
+    /// has another nonce.
+    nonce: u64,
 }
 
 /// The memory of one group, kept from one use to the next if it is small.
@@ -121,7 +121,7 @@ impl NodeMemory {
     /// When a rank cannot be reached.
     pub fn new<C: Comm>(comm: &C, doubles: usize) -> Result<Option<Self>> {
         let own = Own::new(HEAD_BYTES + doubles * size_of::<f64>()).ok();
-        let nothing = PartInfo { process: 0, descriptor: 0, bytes: 0, token: 0 };
+        let nothing = PartInfo { process: 0, descriptor: 0, bytes: 0, nonce: 0 };
         let info = own.as_ref().map_or(nothing, |own| own.info);
         let infos = all_gather_bytes(comm, bytemuck::bytes_of(&info))?;
         let infos: Vec<PartInfo> =
@@ -319,7 +319,7 @@ impl Part {
             return None;
         }
         let part = Self::map(&file, bytes).ok()?;
-        if part.token().load(Ordering::Acquire) != info.token {
+        if part.nonce().load(Ordering::Acquire) != info.nonce {
             return None;
         }
         // SAFETY: our own mapping; populating changes no byte, and if the system cannot do it,
@@ -333,7 +333,7 @@ impl Part {
         (self.bytes - HEAD_BYTES) / size_of::<f64>()
     }
 
-    fn token(&self) -> &AtomicU64 {
+    fn nonce(&self) -> &AtomicU64 {
         // SAFETY: the first word of the head, aligned; only used as an atomic.
         unsafe { self.base.cast().as_ref() }
     }
@@ -376,11 +376,11 @@ impl Own {
         // Lack of memory must show now, not as a signal later.
         posix_fallocate(file.as_fd(), 0, bytes as i64)?;
         // Random keys: processes on any node have different ones.
-        let token = RandomState::new().hash_one(part.base.as_ptr() as u64) | 1;
-        part.token().store(token, Ordering::Release);
+        let nonce = RandomState::new().hash_one(part.base.as_ptr() as u64) | 1;
+        part.nonce().store(nonce, Ordering::Release);
         let descriptor = file.as_raw_fd() as u64;
         let process = u64::from(std::process::id());
-        Ok(Self { part, file, info: PartInfo { process, descriptor, bytes: bytes as u64, token } })
+        Ok(Self { part, file, info: PartInfo { process, descriptor, bytes: bytes as u64, nonce } })
     }
 }
 
@@ -402,7 +402,7 @@ mod tests {
                 comm.barrier()?;
                 node.raise(0, 7);
                 (0..3).try_for_each(|rank| node.wait(&comm, rank, 0, 7))?;
-                first.push(node.group.parts[0].token().load(Ordering::Relaxed));
+                first.push(node.group.parts[0].nonce().load(Ordering::Relaxed));
             }
             let is_kept: Vec<bool> = first.windows(2).map(|pair| pair[0] == pair[1]).collect();
             assert_eq!(is_kept, [true, true, false, true, false, false]);
@@ -481,7 +481,7 @@ mod tests {
     fn a_part_that_cannot_be_seen_is_not_taken() {
         let own = Own::new(HEAD_BYTES + 80).expect("memory");
         assert!(Part::of_other(&own.info).is_some());
-        assert!(Part::of_other(&PartInfo { token: own.info.token ^ 2, ..own.info }).is_none());
+        assert!(Part::of_other(&PartInfo { nonce: own.info.nonce ^ 2, ..own.info }).is_none());
         assert!(Part::of_other(&PartInfo { bytes: own.info.bytes + 1, ..own.info }).is_none());
         assert!(Part::of_other(&PartInfo { bytes: 0, ..own.info }).is_none());
         assert!(Part::of_other(&PartInfo { descriptor: 1 << 40, ..own.info }).is_none());

@@ -75,7 +75,7 @@ fn reduce(
     // record in force.
     let torn = header.order_of_copies(eraser.segment, record.sequence() + 1)[0].clone();
     eraser.erase(torn);
-    eraser.erase(header.slot(record.sequence())[1].clone());
+    eraser.erase(header.record_slot(record.sequence())[1].clone());
     match epoch {
         Some(epoch) if !record.is_hollow() => {
             for region in &layout.regions {

@@ -53,7 +53,7 @@ pub(super) fn eliminate<C: Comm>(
     // Eliminating one panel leaves something over in the finished columns to its right, too.
     let panels = first..cut;
     for k in panels.clone().filter(|k| !decoded.contains(k) && local.owns(*k)) {
-        journal.step(LEFT_OVER, k)?;
+        journal.before(LEFT_OVER, k)?;
         clear_below_diagonal(local, k);
     }
     for k in panels {
@@ -85,7 +85,7 @@ fn eliminate_panel<C: Comm>(
     // SAFETY: panels and U belong to the last step, which all ranks have finished, or to none.
     let ([mut panel, _], [_, mut u_room]) =
         unsafe { (places.panel_buffers(0), places.u_buffers()) };
-    journal.step(LEFT_OVER, k)?;
+    journal.before(LEFT_OVER, k)?;
     let diagonal = factored_diagonal(local, k)?;
     let diagonal = MatRef::row_major(&diagonal, jb, jb, jb);
     let l2 = &mut panel[..rows_below * jb];
@@ -107,7 +107,7 @@ fn eliminate_panel<C: Comm>(
 
     let right = local.columns_right_of(k);
     let u = solved_rows(local, k, diagonal, &mut u_room)?;
-    journal.step(LEFT_OVER, k)?;
+    journal.before(LEFT_OVER, k)?;
     team.split(right.len(), GRAIN_COLUMNS, |cols| {
         let rows = below..below + rows_below;
         // SAFETY: each thread has columns of its own, and none of these rows are read.

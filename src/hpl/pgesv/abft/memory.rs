@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::super::local::LocalShape;
 use super::super::pace::Pace;
 use super::super::panel;
-use super::super::product::{Parts, most_parts};
+use super::super::product::{CallListener, most_parts};
 use super::super::{Params, SolveError};
 use crate::checkpoint::codec::checksum;
 use crate::hpl::comm::PageBuf;
@@ -33,31 +33,32 @@ use crate::machine::tuning::TUNING;
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
-/// Name of the step in which rows are copied back from the log.
+/// Name of the point at which rows are copied back from the log.
 pub(super) const PUT_BACK: &str = "put back";
-/// Name of the step in which a lost rank is rebuilt.
+/// Name of the point at which a lost rank is rebuilt.
 pub(super) const REBUILD: &str = "rebuild";
-/// Name of the step that eliminates what is left over below the diagonal of decoded columns.
+/// Name of the point at which what is left over below the diagonal of decoded columns is
+/// eliminated.
 pub(super) const LEFT_OVER: &str = "left over";
-/// Name of the step in which a lost process column is decoded on its checksums' ranks.
+/// Name of the point at which a lost process column is decoded on its checksums' ranks.
 pub(super) const DECODE: &str = "decode";
-/// Name of the step that compares the remaining ranks with the checksums before anything is
-/// decoded.
+/// Name of the point at which the remaining ranks are compared with the checksums, before anything
+/// is decoded.
 pub(super) const LOOK: &str = "look";
 
 /// A point at which a process may die: just before a change of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// The step that is next.
+    /// Name of the point at which the process is: what it does next.
     pub name: &'static str,
     /// The number of a panel, a cut or a start.
     pub number: u64,
-    /// The part of the product or the rows of a rebuilding, if the step is one of these.
+    /// The part of the product or the rows of a rebuilding, if one of these is next.
     pub part: Option<usize>,
 }
 
 impl At {
-    /// Whether the step restores what is lost: that takes long, and eliminates no column.
+    /// Whether the process restores there what is lost: that takes long, and eliminates no column.
     pub fn is_restoring(&self) -> bool {
         [PUT_BACK, LOOK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
     }
@@ -72,25 +73,25 @@ impl fmt::Display for At {
 
 /// Fault injection and signals: asked before each change of the memory.
 pub trait MemoryHook: Sync {
-    /// Called before each step.
+    /// Called at each point at which the process may die.
     ///
     /// # Errors
     /// When the process must go no further.
-    fn step(&self, at: At) -> Result<(), SolveError>;
+    fn at(&self, at: At) -> Result<(), SolveError>;
 
     /// One more thread starts an in-place change: the process should not end before the matching
-    /// [`MemoryHook::mend`].
-    fn tear(&self) {}
+    /// [`MemoryHook::end_change`].
+    fn begin_change(&self) {}
 
-    /// The change that the matching [`MemoryHook::tear`] announced is complete.
-    fn mend(&self) {}
+    /// The change that the matching [`MemoryHook::begin_change`] announced is complete.
+    fn end_change(&self) {}
 }
 
-/// A hook that lets every step proceed.
+/// A hook that lets the process go on at every point.
 pub struct GoOn;
 
 impl MemoryHook for GoOn {
-    fn step(&self, _: At) -> Result<(), SolveError> {
+    fn at(&self, _: At) -> Result<(), SolveError> {
         Ok(())
     }
 }
@@ -150,7 +151,7 @@ impl MemoryState {
 
 /// The progress of a part of the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PartState {
     /// The part has no product.
     Open,
     /// The product is being computed: the part is torn.
@@ -163,7 +164,7 @@ pub(super) enum Part {
     Partly(usize),
 }
 
-impl Part {
+impl PartState {
     fn word(self) -> u64 {
         match self {
             Self::Open => 0,
@@ -552,17 +553,17 @@ impl Journal<'_> {
         self.words[place].store(word, Ordering::Release);
     }
 
-    /// Asks the hook before the step `name`.
+    /// Asks the hook at the point `name`.
     ///
     /// # Errors
     /// When the process must go no further.
-    pub fn step(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
-        self.hook.step(At { name, number: number as u64, part: None })
+    pub fn before(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
+        self.hook.at(At { name, number: number as u64, part: None })
     }
 
-    /// Asks the hook before the step `name` on a part of the product.
-    pub fn step_of_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
-        self.hook.step(At { name, number: 0, part: Some(part) })
+    /// Asks the hook at the point `name` of a part of the product.
+    pub fn before_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
+        self.hook.at(At { name, number: 0, part: Some(part) })
     }
 
     /// The form of the system in this memory; 0 in new memory.
@@ -572,7 +573,7 @@ impl Journal<'_> {
 
     /// Writes the form of the system.
     pub fn set_form(&self, form: u64) -> Result<(), SolveError> {
-        self.step("form", 0)?;
+        self.before("form", 0)?;
         self.write(FORM, form);
         Ok(())
     }
@@ -584,14 +585,14 @@ impl Journal<'_> {
 
     /// Writes that the memory has joined a start.
     pub fn join(&self, start_key: u64) -> Result<(), SolveError> {
-        self.step("join", start_key as usize)?;
+        self.before("join", start_key as usize)?;
         self.write(JOINED, start_key);
         Ok(())
     }
 
     /// Writes that the memory has followed a start.
     pub fn confirm(&self, start_key: u64) -> Result<(), SolveError> {
-        self.step("confirm", start_key as usize)?;
+        self.before("confirm", start_key as usize)?;
         self.write(CONFIRMED, start_key);
         Ok(())
     }
@@ -611,7 +612,7 @@ impl Journal<'_> {
             MemoryState::Solved => ("solved", 0),
             MemoryState::Replaced(column) => ("replaced", column),
         };
-        self.step(name, k)?;
+        self.before(name, k)?;
         self.write(STATE, state.word(self.start));
         Ok(())
     }
@@ -624,7 +625,7 @@ impl Journal<'_> {
 
     /// Writes the value of [`Self::summed`].
     pub fn set_summed(&self, end: Option<usize>) -> Result<(), SolveError> {
-        self.step(if end.is_some() { "summed" } else { "not summed" }, end.unwrap_or(0))?;
+        self.before(if end.is_some() { "summed" } else { "not summed" }, end.unwrap_or(0))?;
         self.write(SUMMED, end.unwrap_or(0) as u64);
         Ok(())
     }
@@ -639,13 +640,13 @@ impl Journal<'_> {
         next: impl Iterator<Item = Range<usize>>,
         rest: impl Iterator<Item = Range<usize>>,
     ) -> Result<(), SolveError> {
-        self.step("parts", 0)?;
+        self.before("parts", 0)?;
         let mut count = 0;
         let mut list = |rows: Range<usize>| {
             let place = FIRST_PART + 2 * count;
             assert!(place + 1 < self.words.len(), "room for all parts");
             self.write(place, (rows.start as u64) << 32 | rows.end as u64);
-            self.write(place + 1, Part::Open.word());
+            self.write(place + 1, PartState::Open.word());
             count += 1;
             count
         };
@@ -663,9 +664,9 @@ impl Journal<'_> {
     }
 
     /// The rows of a part, and its progress.
-    pub fn part(&self, part: usize) -> (Range<usize>, Part) {
+    pub fn part(&self, part: usize) -> (Range<usize>, PartState) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
-        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, Part::of_word(word))
+        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::of_word(word))
     }
 
     /// Whether the checksums contradict the matrix.
@@ -675,7 +676,7 @@ impl Journal<'_> {
 
     /// Writes whether the checksums contradict the matrix.
     pub fn set_wrong(&self, is_wrong: bool) -> Result<(), SolveError> {
-        self.step("wrong", 0)?;
+        self.before("wrong", 0)?;
         self.write(WRONG, u64::from(is_wrong));
         Ok(())
     }
@@ -690,28 +691,28 @@ impl Journal<'_> {
         if self.decoded() == decoded {
             return Ok(());
         }
-        self.step("decoded", usize::from(decoded.is_unchecked))?;
+        self.before("decoded", usize::from(decoded.is_unchecked))?;
         self.write(DECODED, decoded.word());
         Ok(())
     }
 
     /// Writes the progress of a part.
-    pub fn set_part(&self, part: usize, is: Part) -> Result<(), SolveError> {
+    pub fn set_part(&self, part: usize, is: PartState) -> Result<(), SolveError> {
         let name = match is {
-            Part::Open => "undone",
-            Part::Begun => "begin",
-            Part::Done => "done",
-            Part::Undoing => "undo",
-            Part::Partly(_) => "partly",
+            PartState::Open => "undone",
+            PartState::Begun => "begin",
+            PartState::Done => "done",
+            PartState::Undoing => "undo",
+            PartState::Partly(_) => "partly",
         };
-        self.step_of_part(name, part)?;
+        self.before_part(name, part)?;
         self.write(FIRST_PART + 2 * part + 1, is.word());
         Ok(())
     }
 
     /// Whether the memory is torn: a part was being changed in place.
     pub fn is_torn(&self) -> bool {
-        let is_torn = |part| matches!(self.part(part).1, Part::Begun | Part::Undoing);
+        let is_torn = |part| matches!(self.part(part).1, PartState::Begun | PartState::Undoing);
         matches!(MemoryState::of_word(self.state_word()).0, MemoryState::Exchanged(_))
             && (0..self.parts(false).end).any(is_torn)
     }
@@ -742,19 +743,19 @@ impl Recorded<'_> {
     }
 }
 
-impl Parts for Recorded<'_> {
+impl CallListener for Recorded<'_> {
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError> {
         let first = self.numbers(rows).start;
-        self.journal.hook.tear();
-        self.journal.set_part(first, Part::Begun)?;
-        self.journal.step_of_part("product", first)
+        self.journal.hook.begin_change();
+        self.journal.set_part(first, PartState::Begun)?;
+        self.journal.before_part("product", first)
     }
 
     fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError> {
-        let is = columns.map_or(Part::Done, Part::Partly);
+        let is = columns.map_or(PartState::Done, PartState::Partly);
         let mut parts = self.numbers(rows).rev();
         parts.try_for_each(|part| self.journal.set_part(part, is))?;
-        self.journal.hook.mend();
+        self.journal.hook.end_change();
         Ok(())
     }
 
@@ -833,10 +834,12 @@ mod tests {
 
     #[test]
     fn parts_come_back_from_their_words() {
-        let partly = [1, 1152, 1 << 40].map(Part::Partly);
-        let parts = [Part::Open, Part::Begun, Part::Done, Part::Undoing].into_iter().chain(partly);
-        parts.for_each(|part| assert_eq!(Part::of_word(part.word()), part));
-        assert_eq!(Part::of_word(0), Part::Open);
+        let partly = [1, 1152, 1 << 40].map(PartState::Partly);
+        let parts = [PartState::Open, PartState::Begun, PartState::Done, PartState::Undoing]
+            .into_iter()
+            .chain(partly);
+        parts.for_each(|part| assert_eq!(PartState::of_word(part.word()), part));
+        assert_eq!(PartState::of_word(0), PartState::Open);
     }
 
     #[test]

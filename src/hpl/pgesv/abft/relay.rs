@@ -23,7 +23,7 @@ const TAG_RELAY: Tag = 0x150;
 
 /// A weighted sum of the same block of A over several process columns, stored on another one.
 pub(super) struct Sum {
-    /// The name of its steps for the hook.
+    /// The name of its points for the hook.
     pub name: &'static str,
     /// Process columns and their factors, in the order in which the sum passes them.
     pub terms: Vec<(usize, f64)>,
@@ -315,7 +315,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         };
         let part = split_off(&mut passing.rows, passing.most_rows);
         let (sum, len) = (&passing.sum, part.len() * passing.cols.len());
-        self.journal.step(sum.name, part.start)?;
+        self.journal.before(sum.name, part.start)?;
         match passing.mine {
             Some(at) => self.add(&mut message[..len], sum, part, passing.cols.clone(), at),
             None => self.take(&mut message[..len], sum, part, passing.cols.clone())?,

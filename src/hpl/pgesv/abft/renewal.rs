@@ -84,7 +84,7 @@ pub(super) fn store<C: Comm>(
 ) -> Result<(), SolveError> {
     let Some(end) = journal.summed().filter(|end| end + 1 == cut) else { return Ok(()) };
     if local.grid.is_checksum() {
-        journal.step("store sums", end)?;
+        journal.before("store sums", end)?;
         let (rows, cols) = of_group(local, end);
         // SAFETY: the only view of the sums, and no other thread uses A.
         let (sums, a) = unsafe { (places.sums(cols.len()), places.a.block(rows.clone(), cols)) };

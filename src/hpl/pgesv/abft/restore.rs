@@ -12,7 +12,9 @@ use super::super::pace::Pace;
 use super::super::panel::Layout;
 use super::super::product::multiply_part;
 use super::groups::{StepColumns, columns_of, columns_of_group, first_of_last_group};
-use super::memory::{Decoded, Journal, MemoryState, PUT_BACK, Part, Places, REBUILD, Recorded};
+use super::memory::{
+    Decoded, Journal, MemoryState, PUT_BACK, PartState, Places, REBUILD, Recorded,
+};
 use super::relay::{Relay, Sum};
 use super::renewal;
 use super::standing::Action;
@@ -96,7 +98,7 @@ impl<'p> Step<'p> {
             (places.log(rows.len(), cols.len()), places.a.block(0..local.shape.rows, cols))
         };
         for (i, &row) in rows.iter().enumerate() {
-            journal.step(PUT_BACK, row)?;
+            journal.before(PUT_BACK, row)?;
             a.row_mut(row).copy_from_slice(log.row_mut(i));
         }
         Ok(())
@@ -115,7 +117,7 @@ impl<'p> Step<'p> {
             for part in journal.parts(is_next) {
                 let (rows, is) = journal.part(part);
                 let done = is.columns_done(cols.len()).expect("torn memory is lost");
-                if is == Part::Done {
+                if is == PartState::Done {
                     continue;
                 }
                 // SAFETY: only this thread uses A, and nothing writes to U.
@@ -139,18 +141,19 @@ impl<'p> Step<'p> {
         for is_next in [true, false] {
             for part in journal.parts(is_next) {
                 let (rows, mut is) = journal.part(part);
-                while is != Part::Open {
+                while is != PartState::Open {
                     let done = is.columns_done(self.cols(is_next).len());
                     let done = done.expect("torn memory is lost");
                     let call = pace.next_columns(rows.len(), self.layout.jb, 0..done).len();
-                    journal.hook.tear();
-                    journal.set_part(part, Part::Undoing)?;
-                    journal.step_of_part("take back", part)?;
+                    journal.hook.begin_change();
+                    journal.set_part(part, PartState::Undoing)?;
+                    journal.before_part("take back", part)?;
                     // SAFETY: only this thread uses A, and nothing writes to U.
                     unsafe { self.take_back(local, places, is_next, (&rows, done - call..done)) };
-                    is = if call == done { Part::Open } else { Part::Partly(done - call) };
+                    is =
+                        if call == done { PartState::Open } else { PartState::Partly(done - call) };
                     journal.set_part(part, is)?;
-                    journal.hook.mend();
+                    journal.hook.end_change();
                 }
             }
         }
@@ -202,7 +205,7 @@ pub(super) fn go_to<C: Comm>(
         Action::Finish => {
             let step = step(cut - 1);
             step.finish(local, places, journal, pace)?;
-            journal.step("u1", cut - 1)?;
+            journal.before("u1", cut - 1)?;
             local.store_u1(cut - 1, step.panel.l1);
         }
         Action::Undo => {

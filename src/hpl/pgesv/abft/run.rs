@@ -6,6 +6,7 @@ use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::super::background::Token;
 use super::super::exchange::RowExchange;
+use super::super::final_part::Reached;
 use super::super::guard::Nothing;
 use super::super::local::Local;
 use super::super::look_ahead::LookAhead;
@@ -15,7 +16,6 @@ use super::super::product::{
     Product, ProductClock, advances_first, multiply_narrow, narrow_parts, short_ones_keep_bits,
 };
 use super::super::slots::PanelBuffers;
-use super::super::steps::Reached;
 use super::super::{Rates, SolveError, memory_error};
 use super::check::{self, Checks, Doubt, Noticed, Scope};
 use super::memory::{Decoded, Journal, MemoryState, Places, Recorded};
@@ -145,7 +145,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             // Until all ranks have exchanged their rows, some rank may have to go back. T also says
             // whether any rank wants an image or has noticed wrong numbers.
             let keeps_image = self.barrier.wait(&local.grid.all)?;
-            self.journal.step("u1", k)?;
+            self.journal.before("u1", k)?;
             local.store_u1(k, step.panel.l1);
             self.journal.set(MemoryState::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
@@ -280,7 +280,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
     fn exchange(&mut self, panel: &Panel<C>, step: &Step) -> Result<(), SolveError> {
         let Self { local, places, journal, moved, phases, costs, .. } = self;
         let k = panel.k;
-        journal.step("log", k)?;
+        journal.before("log", k)?;
         let start = Instant::now();
         for row in step.log_rows(local, places) {
             moved[row] = true;
@@ -290,7 +290,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let columns = [&step.columns.next, &step.columns.rest];
         for (exchange, cols) in self.exchanges.iter_mut().zip(columns) {
             if !cols.is_empty() {
-                journal.step("exchange", k)?;
+                journal.before("exchange", k)?;
                 // SAFETY: no other thread uses A, and U of the last step is no longer needed.
                 unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
             }

@@ -286,7 +286,7 @@ impl<'s, C: Comm> System<'s, C> {
         let is_checked = self.check != CheckEvery::Never && lost.by_place.iter().any(is_seen);
         let mut unit = f64::INFINITY;
         if is_checked {
-            journal.step(LOOK, cut)?;
+            journal.before(LOOK, cut)?;
             let (decoded, lost) = (lost.decoded[myrow], &lost.by_place[myrow]);
             let scope = Scope { with_left_over: true, decoded, number, ..Scope::whole(cut, lost) };
             let (found, of_row) = check::check(local, places, self.weights, relay, &scope)?;
@@ -448,7 +448,7 @@ pub(super) fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, Sol
 
 /// Stores x in the memory that outlives the process.
 pub(super) fn keep_x(places: &mut Places, journal: &Journal, x: &[f64]) -> Result<(), SolveError> {
-    journal.step("x", x.len())?;
+    journal.before("x", x.len())?;
     places.x_mut().copy_from_slice(x);
     journal.set(MemoryState::Solved)
 }

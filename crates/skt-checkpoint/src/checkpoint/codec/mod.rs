@@ -122,7 +122,7 @@ pub struct Rebuild {
 
 /// How to rebuild all lost blocks of a stripe.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct RebuildPlan {
     /// One entry per lost data block, in rising order. Each block is rebuilt from survivors alone,
     /// so their order does not matter.
     pub data: Vec<Rebuild>,
@@ -203,7 +203,7 @@ impl Codec {
         &self,
         lost_data: &[usize],
         lost_parity: &[usize],
-    ) -> Result<Plan, CodecError> {
+    ) -> Result<RebuildPlan, CodecError> {
         let lost_data = sorted("data", lost_data, self.data)?;
         let lost_parity = sorted("parity", lost_parity, self.parities)?;
         if lost_data.len() + lost_parity.len() > self.parities {
@@ -218,7 +218,7 @@ impl Codec {
         } else {
             self.rebuild_gf(&lost_data, &lost_parity)
         };
-        Ok(Plan { data, parities: lost_parity })
+        Ok(RebuildPlan { data, parities: lost_parity })
     }
 
     /// The only lost data block, as the parity minus all other blocks.

@@ -14,13 +14,13 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::{
-    EncodeMode, EncodingSchedule, Polled, Stats, Tokens, Unit, units_of,
+    EncodeMode, EncodingSchedule, Polled, ReadyCounts, Stats, Unit, units_of,
 };
 use crate::checkpoint::segment::OwnSegment;
 use crate::comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
 
-/// A buffer for a token, one number.
+/// A buffer for a count, one number.
 fn word() -> crate::comm::Result<PageBuf> {
     PageBuf::for_messages(1)
 }
@@ -61,7 +61,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         self.gathered.clear(self.group.size());
         let at_once = stages.is_none();
         let way = match self.encoder {
-            Encoder::Direct => EncodeMode::Tokens(self.start_tokens(units.len())?),
+            Encoder::Direct => EncodeMode::ReadyCounts(self.start_ready_counts(units.len())?),
             Encoder::Ring if at_once && !mirrors => {
                 EncodeMode::Rounds(Rounds::new(TUNING.tiles_in_flight, self.message_bytes))
             }
@@ -108,8 +108,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         }
         let mut way = mem::replace(&mut schedule.way, EncodeMode::Whole);
         let done = match &mut way {
-            EncodeMode::Tokens(tokens) => {
-                self.advance_tokens(segment, schedule, tokens, all_ready)?
+            EncodeMode::ReadyCounts(counts) => {
+                self.advance_ready_counts(segment, schedule, counts, all_ready)?
             }
             EncodeMode::Rounds(rounds) => {
                 self.advance_rounds(segment, schedule, rounds, all_ready)?
@@ -165,7 +165,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         schedule: &EncodingSchedule<C>,
     ) -> Result<()> {
         let is_read_by_others = match (&schedule.way, self.encoder) {
-            (EncodeMode::Tokens(_), _) | (EncodeMode::Whole, Encoder::Ring) => true,
+            (EncodeMode::ReadyCounts(_), _) | (EncodeMode::Whole, Encoder::Ring) => true,
             (EncodeMode::Rounds(_), _) | (EncodeMode::Whole, _) => false,
         };
         if !is_read_by_others {
@@ -220,7 +220,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         (rows, cells)
     }
 
-    fn start_tokens(&mut self, units: usize) -> Result<Tokens<C>> {
+    fn start_ready_counts(&mut self, units: usize) -> Result<ReadyCounts<C>> {
         let (me, size) = (self.group.rank(), self.group.size());
         let mut theirs = Vec::with_capacity(size);
         for member in 0..size {
@@ -228,7 +228,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             let coming = if listens { Some(self.listen(None, member)?) } else { None };
             theirs.push((if listens { 0 } else { units }, coming));
         }
-        Ok(Tokens { told: 0, sent: Vec::new(), theirs })
+        Ok(ReadyCounts { told: 0, sent: Vec::new(), theirs })
     }
 
     fn listen(&self, buffer: Option<PageBuf>, member: usize) -> Result<C::Recv> {
@@ -236,20 +236,20 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(self.group.irecv(buffer, 0..1, member, TAG_READY)?)
     }
 
-    fn advance_tokens(
+    fn advance_ready_counts(
         &mut self,
         segment: &mut OwnSegment<M>,
         schedule: &mut EncodingSchedule<C>,
-        tokens: &mut Tokens<C>,
+        counts: &mut ReadyCounts<C>,
         wait: bool,
     ) -> Result<Polled> {
         let units = schedule.units.len();
-        self.tell(segment, schedule.ready, tokens)?;
-        for member in 0..tokens.theirs.len() {
-            self.hear(member, tokens, units, false)?;
+        self.tell(segment, schedule.ready, counts)?;
+        for member in 0..counts.theirs.len() {
+            self.hear(member, counts, units, false)?;
         }
         loop {
-            let least = tokens.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
+            let least = counts.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
             // What they wrote before they called it ready is visible after this.
             segment.order();
             let end = if wait { least } else { least.min(schedule.begun + 1) };
@@ -260,17 +260,17 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             if least == units || !wait {
                 break;
             }
-            let late = tokens.theirs.iter().position(|(ready, _)| *ready == least);
-            self.hear(late.expect("the least of them"), tokens, units, true)?;
+            let late = counts.theirs.iter().position(|(ready, _)| *ready == least);
+            self.hear(late.expect("the least of them"), counts, units, true)?;
         }
         if schedule.begun < units || schedule.ready < units {
             return Ok(Polled::Idle);
         }
-        while let Some(mut send) = tokens.sent.pop() {
+        while let Some(mut send) = counts.sent.pop() {
             if wait {
                 send.wait()?;
             } else if !send.test()? {
-                tokens.sent.push(send);
+                counts.sent.push(send);
                 return Ok(Polled::Waiting);
             }
         }
@@ -282,12 +282,12 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         &mut self,
         segment: &OwnSegment<M>,
         ready: usize,
-        tokens: &mut Tokens<C>,
+        counts: &mut ReadyCounts<C>,
     ) -> Result<()> {
-        if ready == tokens.told {
+        if ready == counts.told {
             return Ok(());
         }
-        tokens.told = ready;
+        counts.told = ready;
         segment.order();
         let mut word = word()?;
         // A number as a double: a transport of doubles need not preserve other bit patterns.
@@ -295,37 +295,37 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         let word = Arc::new(word);
         let me = self.group.rank();
         for member in (0..self.group.size()).filter(|&member| member != me) {
-            tokens.sent.push(self.group.isend(word.clone(), 0..1, member, TAG_READY)?);
+            counts.sent.push(self.group.isend(word.clone(), 0..1, member, TAG_READY)?);
         }
         Ok(())
     }
 
-    /// Reads a member's tokens that have arrived; with `wait`, waits for at least one.
+    /// Reads a member's counts that have arrived; with `wait`, waits for at least one.
     fn hear(
         &mut self,
         member: usize,
-        tokens: &mut Tokens<C>,
+        counts: &mut ReadyCounts<C>,
         units: usize,
         mut wait: bool,
     ) -> Result<()> {
-        while let (ready, Some(mut word)) = mem::take(&mut tokens.theirs[member]) {
+        while let (ready, Some(mut word)) = mem::take(&mut counts.theirs[member]) {
             if !wait && !word.test()? {
-                tokens.theirs[member] = (ready, Some(word));
+                counts.theirs[member] = (ready, Some(word));
                 return Ok(());
             }
             let word = word.wait()?;
             wait = false;
             let ready = word[0] as usize;
-            // The last token says that all units are ready: no other follows.
+            // The last count says that all units are ready: no other follows.
             let next = if ready < units { Some(self.listen(Some(word), member)?) } else { None };
             let is_last = next.is_none();
-            tokens.theirs[member] = (ready, next);
+            counts.theirs[member] = (ready, next);
             if is_last {
                 return Ok(());
             }
         }
-        // No token is pending.
-        tokens.theirs[member] = (units, None);
+        // No count is pending.
+        counts.theirs[member] = (units, None);
         Ok(())
     }
 

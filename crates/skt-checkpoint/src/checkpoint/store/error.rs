@@ -55,12 +55,12 @@ pub enum StoreError {
         /// The segment that has the first of them, and its user.
         holder: String,
     },
-    /// A folder's token cannot be created.
+    /// A folder's id cannot be created.
     #[error(
         "{}: no name for the file that tells this folder from others ({last} is of no use: {why}); \
          remove it, or have its owner do so, or use a folder of your own", folder.display()
     )]
-    NoToken {
+    NoFolderId {
         /// The folder.
         folder: PathBuf,
         /// The last name tried.

@@ -2,8 +2,8 @@
 //! node-local disk.
 
 mod draft;
+mod folder_id;
 mod own;
-mod token;
 
 use std::ffi::{OsStr, c_void};
 use std::fs::{self, File};
@@ -242,7 +242,7 @@ impl Store for Files {
             let meta = fs::metadata(&self.folder).map_err(looking)?;
             format!("folder {} {} {kernel}", meta.dev(), meta.ino())
         } else {
-            format!("folder {}", token::of(&self.folder)?)
+            format!("folder {}", folder_id::of(&self.folder)?)
         };
         Ok(StoreId { memory, kernel })
     }

@@ -32,7 +32,7 @@ impl MpiComm {
     /// # Errors
     /// MPI refuses.
     pub fn maxima(&self, from: [u64; NUMBERS]) -> Result<MpiMaxima> {
-        assert!(self.part.is_none(), "all ranks of a communicator");
+        assert!(self.subgroup.is_none(), "all ranks of a communicator");
         // SAFETY: a constant handle of the library.
         let request = unsafe { ffi::RSMPI_REQUEST_NULL };
         let mut numbers = Box::new(Numbers { request, from, into: [0; NUMBERS] });

@@ -1,9 +1,9 @@
 //! Surviving the loss of a rank: ULFM, if the MPI library has it and it is switched on.
 //!
-//! All messages use one communicator (`part`). A rank on which any call fails *revokes* it: every
-//! call on it then fails, on all ranks, also on those that wait for a rank which is not lost but
-//! has stopped communicating. So all ranks leave their calls. The communicator is never the world
-//! communicator: that one stays unrevoked, and serves the operations that a revoked or broken
+//! All messages use one communicator (`subgroup`). A rank on which any call fails *revokes* it:
+//! every call on it then fails, on all ranks, also on those that wait for a rank which is not lost
+//! but has stopped communicating. So all ranks leave their calls. The communicator is never the
+//! world communicator: that one stays unrevoked, and serves the operations that a revoked or broken
 //! communicator does not affect: agreeing, and creating a new communicator of the ranks that are
 //! left.
 //!
@@ -21,7 +21,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use skt_terms::exit::Exit;
 
 use super::super::longest_pause_seconds;
-use super::{MpiComm, MpiWorld, Result, check, end_job, part};
+use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
 
 /// The least number of seconds that ranks wait for each other after a loss. A rank that does not
 /// come hangs in MPI: Open MPI ends a process whose message to the lost rank was in progress, and
@@ -187,7 +187,7 @@ impl Ulfm<'_> {
         let code = if is_after_loss { in_time(shrink) } else { shrink() };
         let comm =
             or_end(check("MPIX_Comm_shrink", code).and_then(|()| MpiComm::wrap(made, false)));
-        part::begin();
+        subgroup::begin();
         *current() = Some(Handle(made));
         HAS_FAILED.store(false, Ordering::Relaxed);
         comm

@@ -1,9 +1,9 @@
-//! The steps of the factorization, and what part of the matrix each leaves final.
+//! The part of the matrix that is final at each step of the factorization.
 
 use crate::hpl::grid::Cyclic;
 
-/// The part of a rank's matrix that will not change before the next cut: local rows
-/// before [`Final::rows`], and in all rows local columns before [`Final::cols`].
+/// The part of a rank's matrix that will not change before the next cut: local rows before
+/// [`Final::rows`], and in all rows local columns before [`Final::cols`].
 ///
 /// Only the driver makes one, for a step that it has reached. Code that receives one may read that
 /// part until the cut, while the solver works on the rest.
@@ -46,8 +46,8 @@ pub(super) enum Reached {
         /// The panel.
         k: usize,
     },
-    /// Panel `k` is being applied, panel `k` + DEPTH has been advanced, and the first
-    /// `rows` local rows of A2 have their product.
+    /// Panel `k` is being applied, panel `k` + DEPTH has been advanced, and the first `rows` local
+    /// rows of A2 have their product.
     Multiplied {
         /// The panel.
         k: usize,

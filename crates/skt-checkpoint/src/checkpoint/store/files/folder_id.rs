@@ -1,4 +1,4 @@
-//! The token of a folder that machines may share: a small file with a random number, created once
+//! The id of a folder that machines may share: a small file with a random number, created once
 //! and kept, by which the folder is told from others.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use super::{random, refused};
 /// The number of names to try, since files of other users may have some.
 const NAMES: usize = 16;
 
-/// The token of `folder`, created if there is none; the same for every process of this user.
+/// The id of `folder`, created if there is none; the same for every process of this user.
 ///
 /// # Errors
 /// When the folder cannot be written, or other users have taken all names.
@@ -30,12 +30,12 @@ pub fn of(folder: &Path) -> Result<String> {
             _ => {}
         }
         match read(&path) {
-            Ok(token) => return Ok(token),
+            Ok(id) => return Ok(id),
             Err(why) => last = (name, why.to_string()),
         }
     }
     let (last, why) = last;
-    Err(StoreError::NoToken { folder: folder.to_owned(), last, why })
+    Err(StoreError::NoFolderId { folder: folder.to_owned(), last, why })
 }
 
 fn make(folder: &Path, path: &Path) -> io::Result<()> {
@@ -68,28 +68,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_get_the_same_token_and_another_folder_another() {
+    fn all_get_the_same_id_and_another_folder_another() {
         let folder = tempfile::tempdir().unwrap();
-        let tokens: Vec<String> = std::thread::scope(|scope| {
+        let ids: Vec<String> = std::thread::scope(|scope| {
             let ask = || of(folder.path()).unwrap();
             let all = [(); 8].map(|()| scope.spawn(ask));
             all.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert!(tokens.iter().all(|token| *token == tokens[0] && token.len() == 36), "{tokens:?}");
+        assert!(ids.iter().all(|id| *id == ids[0] && id.len() == 36), "{ids:?}");
         let other = tempfile::tempdir().unwrap();
-        assert_ne!(of(other.path()).unwrap(), tokens[0]);
+        assert_ne!(of(other.path()).unwrap(), ids[0]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn what_is_no_token_is_passed_by_and_left() {
+    fn what_is_no_id_is_passed_by_and_left() {
         let folder = tempfile::tempdir().unwrap();
         let name = |number| format!("skt-hpl.store.{}.{number}", host::user_id());
         fs::write(folder.path().join(name(0)), "short").unwrap();
         std::os::unix::fs::symlink("/etc/hostname", folder.path().join(name(1))).unwrap();
-        let token = of(folder.path()).unwrap();
-        assert_eq!(of(folder.path()).unwrap(), token);
-        assert_eq!(fs::read_to_string(folder.path().join(name(2))).unwrap(), token);
+        let id = of(folder.path()).unwrap();
+        assert_eq!(of(folder.path()).unwrap(), id);
+        assert_eq!(fs::read_to_string(folder.path().join(name(2))).unwrap(), id);
         assert_eq!(fs::read(folder.path().join(name(0))).unwrap(), b"short");
     }
 }

@@ -28,13 +28,13 @@ pub(super) fn begin() {
 }
 
 /// Some of the ranks of a communicator.
-pub(super) struct Part {
+pub(super) struct Subgroup {
     /// The members' numbers in the communicator, in the order of the group.
     ranks: Vec<c_int>,
     context: c_int,
 }
 
-impl Part {
+impl Subgroup {
     /// The communicator's number for a rank of the group.
     pub fn peer(&self, rank: usize) -> c_int {
         self.ranks[rank]
@@ -80,9 +80,9 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     members.sort_by_key(|&rank| (all[rank].key, rank));
     let rank = members.iter().position(|&rank| rank == comm.rank()).expect("its own colour");
     let ranks: Vec<c_int> = members.into_iter().map(|rank| comm.peer(rank)).collect();
-    let (size, part) = (ranks.len(), Some(Part { ranks, context }));
+    let (size, subgroup) = (ranks.len(), Some(Subgroup { ranks, context }));
     let _not_sync: PhantomData<Cell<()>> = PhantomData;
-    Ok(Some(MpiComm { raw: comm.raw, rank, size, owned: false, part, _not_sync }))
+    Ok(Some(MpiComm { raw: comm.raw, rank, size, owned: false, subgroup, _not_sync }))
 }
 
 /// A barrier: all ranks have entered it when each has heard of all.

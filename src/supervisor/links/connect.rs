@@ -20,11 +20,11 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Tries all partners at once and returns what was found, in their order. Takes a round trip where
 /// all links are well, and 4 s at most.
-pub fn with(partners: &[Partner]) -> Vec<Link> {
-    with_port(partners, PORT)
+pub fn all(partners: &[Partner]) -> Vec<Link> {
+    all_at(partners, PORT)
 }
 
-fn with_port(partners: &[Partner], port: u16) -> Vec<Link> {
+fn all_at(partners: &[Partner], port: u16) -> Vec<Link> {
     let (sender, receiver) = mpsc::channel();
     for (index, partner) in partners.iter().cloned().enumerate() {
         let sender = sender.clone();
@@ -116,7 +116,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let partners = [partner("n1", "127.0.0.1"), partner("n2", "127.0.0.2")];
-        let found = with_port(&partners, port);
+        let found = all_at(&partners, port);
         let all: Vec<(&str, &LinkState)> =
             found.iter().map(|link| (link.to.as_str(), &link.found)).collect();
         assert_eq!(all, [("n1", &LinkState::Alive), ("n2", &LinkState::Alive)]);
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_name_that_is_not_known_says_nothing_of_the_link() {
         let nobody = Partner { name: "no.such.name.invalid".into(), address: None };
-        let found = with_port(&[nobody, partner("n1", "127.0.0.1")], PORT);
+        let found = all_at(&[nobody, partner("n1", "127.0.0.1")], PORT);
         assert!(!matches!(found[0].found, LinkState::Alive), "{found:?}");
         assert_eq!(found[1].found, LinkState::Alive);
     }

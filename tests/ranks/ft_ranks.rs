@@ -38,7 +38,8 @@ const WIDE_SHAPES: [[usize; 5]; 4] =
 const MOMENTS: usize = 4;
 const DEPTHS: usize = 4;
 
-/// The moments of case `number`: all in a soak (`SKT_FT_SOAK=1`), else two of them in rotation.
+/// The moments of case `number`: all in a soak (`SKT_FT_SOAK=1`), else two of them in rotation. A
+/// number that rises once for all depths lets each depth meet all moments.
 fn moments(number: usize) -> impl Iterator<Item = usize> {
     let some = if soak::is_soak() { 1 } else { 2 };
     (number % some..MOMENTS).step_by(some)
@@ -208,7 +209,7 @@ fn matrix(method: Method) -> Tally {
             for encoder in Encoder::MESSAGES {
                 kinds += 1;
                 for depth in depths(kinds, 1) {
-                    for moment in moments(kinds) {
+                    for moment in moments(kinds / DEPTHS) {
                         let seed = tally.cases;
                         let shapes: &[_] = if parities == 1 { &SHAPES } else { &WIDE_SHAPES };
                         let [n, nb, p, q, group] = shapes[(seed + seed / MOMENTS) % shapes.len()];

@@ -136,20 +136,18 @@ impl Kind {
     }
 
     /// Flags of `launch` that give the ranks on a box [`SLOW`] processors.
-    fn slow(self, cluster: &ClusterBox) -> Vec<String> {
-        let variables = large_machine::environment(&cluster.shared(), SHARED, &SLOW);
-        let words = match self {
-            Kind::Openmpi | Kind::Ssh => {
-                variables.into_iter().flat_map(|variable| ["-x".to_owned(), variable]).collect()
-            }
-            Kind::Mpich => variables
+    fn slow(self, cluster: &ClusterBox) -> String {
+        let here = cluster.shared();
+        let variables = || large_machine::environment(&here, SHARED, &SLOW);
+        match self {
+            Kind::Openmpi | Kind::Ssh => large_machine::launch_flags(&here, SHARED, &SLOW),
+            Kind::Mpich => variables()
                 .iter()
-                .filter_map(|variable| variable.split_once('='))
-                .flat_map(|(name, value)| ["-genv", name, value].map(str::to_owned))
+                .flat_map(|variable| std::iter::once("-genv").chain(variable.splitn(2, '=')))
+                .map(|word| format!("--launcher-arg={word} "))
                 .collect(),
-            Kind::Slurm => vec![format!("--export=ALL,{}", variables.join(","))],
-        };
-        words.iter().map(|word| format!("--launcher-arg={word}")).collect()
+            Kind::Slurm => format!("--launcher-arg=--export=ALL,{}", variables().join(",")),
+        }
     }
 
     /// The names of the launcher's process on the head: the mpirun of Open MPI 5 becomes prterun.
@@ -346,7 +344,7 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
     };
     command.args(["launch", "--json", "account.json"]).args(cluster.kind.flags());
     if !flags.contains("LD_PRELOAD") {
-        command.args(cluster.kind.slow(cluster));
+        command.args(cluster.kind.slow(cluster).split_whitespace());
     }
     if spares && cluster.kind != Kind::Slurm {
         command.args(["--spares", "spares"]);

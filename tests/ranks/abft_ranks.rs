@@ -170,21 +170,22 @@ fn die(
 
 #[test]
 fn a_death_at_any_step_loses_nothing() {
-    let small_seeds = if soak::is_soak() { 3 } else { 1 };
+    let (small_stride, small_seeds) = if soak::is_soak() { (1, 3) } else { (2, 1) };
     let (mut died, mut restarted) = (0, 0);
-    for job in small_jobs() {
+    for (number, job) in small_jobs().into_iter().enumerate() {
         assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
         let mut seen = HashSet::new();
-        // Of large jobs, only every few steps.
-        let (stride, seeds) = if job.ranks() > 6 { (17, 1) } else { (1, small_seeds) };
+        // Of large jobs, only every few steps; of small ones by default every other.
+        let (stride, seeds) = if job.ranks() > 6 { (17, 1) } else { (small_stride, small_seeds) };
         for seed in 1..=seeds {
-            let deaths = (1..=steps(&job, seed)).step_by(stride);
+            let first = 1 + (number % stride) as u64;
+            let deaths = (first..=steps(&job, seed)).step_by(stride);
             let (of_seed, restarts) = die(&job, seed, deaths, &mut seen);
             (died, restarted) = (died + of_seed, restarted + restarts);
         }
     }
     println!("{died} deaths, {restarted} restarts");
-    assert!(restarted > 5000);
+    assert!(restarted > 2500);
 }
 
 /// One call of the BLAS covers several parts of the product, with short calls while a panel must be
@@ -198,9 +199,10 @@ fn a_death_in_a_product_of_several_parts_loses_nothing() {
     assert!(count(": done 0 part") > count(": begin 0 part"), "a product of several parts");
     let at_part = |line: &str| line.contains(" part ");
     let deaths = (1..).zip(&trace).filter(|(_, line)| at_part(line)).map(|(step, _)| step);
+    let deaths = deaths.step_by(if soak::is_soak() { 1 } else { 3 });
     let (died, restarted) = die(&job, 1, deaths, &mut HashSet::new());
     println!("{died} deaths, {restarted} restarts");
-    assert!(restarted > 200);
+    assert!(restarted > 70);
 }
 
 /// Each rank dies at each step of a recovery in which some rank undoes a product, with its memory
@@ -310,7 +312,7 @@ fn all_die_at_once() {
     let (mut went_on, mut refused) = (0, 0);
     for job in small_jobs() {
         let (ranks, m, width) = (job.ranks(), job.weights.checksums(), job.width());
-        for seed in 0..4 {
+        for seed in 0..if soak::is_soak() { 4 } else { 2 } {
             for step in (1..=steps(&job, seed)).step_by(if ranks > 6 { 3 } else { 1 }) {
                 let kills = (0..ranks).map(|rank| Kill { step, rank }).collect();
                 let options = deadly(ranks, seed, kills, Linger::Steps(0));
@@ -340,7 +342,7 @@ fn all_die_at_once() {
         }
     }
     println!("{went_on} went on, {refused} were refused");
-    assert!(went_on > 1000 && refused > 20);
+    assert!(went_on > 500 && refused > 10);
 }
 
 /// Options under which each rank comes to its own end, also when others have failed.
@@ -418,7 +420,7 @@ fn memory_of_an_older_start_is_not_believed() {
     for job in small_jobs() {
         let (ranks, seed) = (job.ranks(), 6);
         let all = steps(&job, seed);
-        let stride = if ranks > 6 { 193 } else { 29 };
+        let stride = if ranks > 6 { 193 } else { 41 };
         for (first, away) in
             (1..=all).step_by(stride).flat_map(|step| (0..ranks).map(move |rank| (step, rank)))
         {
@@ -443,7 +445,7 @@ fn memory_of_an_older_start_is_not_believed() {
         }
     }
     println!("{rebuilt} rebuilt");
-    assert!(rebuilt > 200);
+    assert!(rebuilt > 100);
 }
 
 /// Memory of another system is refused, not used.

@@ -341,8 +341,8 @@ impl Setup {
     /// The layout of the segments of a job with one group.
     pub fn layout(&self) -> SegmentLayout {
         let geometry = Geometry { members: self.ranks, parities: self.parities };
-        let (parts, header) = (self.method.parts(), self.header().bytes());
-        SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, self.cell_bytes, 8)
+        let (areas, header) = (self.method.areas(), self.header().bytes());
+        SegmentLayout::new(header, &self.shapes, geometry, self.bands, areas, self.cell_bytes, 8)
     }
 
     /// The part of a region that rank `rank` changes before epoch `epoch`.

@@ -32,7 +32,7 @@ pub struct NewImage {
 pub struct Sealed {
     /// Its seal, in whole pages.
     pub seal: Vec<u8>,
-    /// Offsets of the lent parts in the body.
+    /// Offsets of the lent ranges in the body.
     pub places: Vec<u64>,
     /// Bytes of the body.
     pub body_bytes: u64,
@@ -71,9 +71,9 @@ enum Next {
     Remove(usize),
     Create,
     SyncNames,
-    /// Writes the body from byte `at` of part `part` on.
+    /// Writes the body from byte `at` of lent range `range` on.
     Body {
-        part: usize,
+        range: usize,
         at: usize,
     },
     SyncBody,
@@ -103,7 +103,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Starts writing `images` from the `lent` parts, in pieces of `piece_bytes`, with at most
+    /// Starts writing `images` from the `lent` ranges, in pieces of `piece_bytes`, with at most
     /// `rates` bytes of a body per second, by level.
     pub fn new(
         lent: Lent,
@@ -217,9 +217,9 @@ impl Writing {
                 return Ok(Next::SyncNames);
             }
             (Next::SyncNames, _) => image.disk.sync_names()?,
-            (Next::Body { part, at }, Some(sealed)) => {
-                let Some(bytes) = self.lent.part(part) else { return Ok(Next::SyncBody) };
-                let place = sealed.seal.len() as u64 + sealed.places[part] + at as u64;
+            (Next::Body { range, at }, Some(sealed)) => {
+                let Some(bytes) = self.lent.range(range) else { return Ok(Next::SyncBody) };
+                let place = sealed.seal.len() as u64 + sealed.places[range] + at as u64;
                 // File systems handle whole pieces best.
                 let piece_bytes = self.piece_bytes - (place % self.piece_bytes as u64) as usize;
                 let piece = &bytes[at..bytes.len().min(at + piece_bytes)];
@@ -227,9 +227,9 @@ impl Writing {
                 *written += piece.len() as u64;
                 file.expect(opened).write_at(place, piece)?;
                 return Ok(if at + piece.len() < bytes.len() {
-                    Next::Body { part, at: at + piece.len() }
+                    Next::Body { range, at: at + piece.len() }
                 } else {
-                    Next::Body { part: part + 1, at: 0 }
+                    Next::Body { range: range + 1, at: 0 }
                 });
             }
             (Next::SyncBody, _) => file.expect(opened).sync()?,
@@ -237,7 +237,7 @@ impl Writing {
             (Next::SyncSeal, _) => file.expect(opened).sync()?,
         }
         Ok(match self.next {
-            Next::SyncNames => Next::Body { part: 0, at: 0 },
+            Next::SyncNames => Next::Body { range: 0, at: 0 },
             Next::SyncBody => Next::Seal,
             Next::Seal => Next::SyncSeal,
             _ => Next::Done,

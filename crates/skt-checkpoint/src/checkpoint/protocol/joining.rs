@@ -102,9 +102,9 @@ pub(super) fn laid_out(
 ) -> Result<(SegmentLayout, Codec)> {
     let (geometry, code) = shaped(config, members)?;
     let &Config { method, bands, cell_bytes, align_bytes: align, .. } = config;
-    let parts = method.parts();
+    let areas = method.areas();
     let layout =
-        SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
+        SegmentLayout::new(header_bytes, shapes, geometry, bands, areas, cell_bytes, align);
     Ok((layout, code))
 }
 

@@ -60,7 +60,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         };
         let Self { job, mut rotten, config, images, mut encoding, segment, .. } = self;
         let shapes: Vec<RegionShape> =
-            segment.layout().regions.iter().map(|parts| parts.stripes.shape).collect();
+            segment.layout().regions.iter().map(|areas| areas.stripes.shape).collect();
         drop(images);
         encoding.forget_peers();
         let SegmentParts { memory, held, lock, hook } = segment.into_parts();

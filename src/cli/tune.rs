@@ -82,7 +82,7 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
 /// What rank 0 knows of the tuning.
 struct Order {
     checked: Checked,
-    plan: TuningTask,
+    task: TuningTask,
     settings: Settings,
 }
 
@@ -98,13 +98,13 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
         return Ok(Exit::BadInput);
     };
     let told = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
-    let plan = order.as_ref().map_or(&told, |order| &order.plan);
+    let task = order.as_ref().map_or(&told, |order| &order.task);
     let options = Options {
         progress: args.progress,
         mpi_library: Some(world.library_version()),
         ..Options::default()
     };
-    match tune(comm, plan, &settings, &options) {
+    match tune(comm, task, &settings, &options) {
         Ok(tuning) => {
             let shown = order.zip(tuning).map(|(order, tuning)| show(args, &order, &tuning));
             Ok(shown.unwrap_or(Exit::Passed))
@@ -116,7 +116,7 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
 /// Distributes the run and its protection from rank 0 to the other ranks; `None` if rank 0 has
 /// none.
 fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settings)>, JobError> {
-    let told = order.map(|order| (&order.plan.base, &order.settings));
+    let told = order.map(|order| (&order.task.base, &order.settings));
     let mut bytes = serde_json::to_vec(&told).expect("plain data");
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
     serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))
@@ -222,8 +222,8 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);
     let parameters = Parameter::ALL.into_iter().filter(is_asked).collect();
     let base = checked.spec.clone();
-    let plan = TuningTask { base, parameters, n, budget_seconds: args.budget };
-    Ok(Order { checked, plan, settings })
+    let task = TuningTask { base, parameters, n, budget_seconds: args.budget };
+    Ok(Order { checked, task, settings })
 }
 
 /// The N of the trials; there must be exactly one.

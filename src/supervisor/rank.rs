@@ -49,7 +49,7 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
             return tell(End::Unstarted(why), UNSTARTED);
         }
     };
-    heartbeat::phase("start", 0, 0, 0.0);
+    heartbeat::begin_phase("start", 0, 0, 0.0);
     match child.wait() {
         Ok(status) => ended(status),
         Err(error) => tell(End::Unstarted(format!("it is lost: {error}")), UNSTARTED),

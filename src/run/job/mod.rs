@@ -83,7 +83,7 @@ pub fn run<C: Comm>(
     progress.clear();
     if let Some(Refused { why, passes }) = &setup.refusal {
         if *passes {
-            heartbeat::step(heartbeat::CHANGED);
+            heartbeat::enter_phase(heartbeat::CHANGED);
         }
         return Ok(refused(world, why, Exit::BadInput));
     }
@@ -116,7 +116,7 @@ pub fn run<C: Comm>(
             let is_final = why.is_time_up() || matches!(why, JobError::Wrong(_));
             let counts = options.lost_at.is_none() || is_final;
             if let Some(sign) = why.sign().filter(|_| counts) {
-                heartbeat::step(sign);
+                heartbeat::enter_phase(sign);
             }
             tests.progress.clear();
             tests.remove_void_ledger()?;

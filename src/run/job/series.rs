@@ -548,7 +548,7 @@ impl<'a> Tests<'a> {
             end_unix: self.settings.time_limit.end(),
             beginning: self.ledger.clone().map(|ledger| Beginning::new(ledger, index)),
         };
-        heartbeat::phase("open", 0, test.n, 0.0);
+        heartbeat::begin_phase("open", 0, test.n, 0.0);
         interrupt::keep(true);
         watcher.say("looking for data of an earlier start, and reserving memory");
         let (done, is_found) = match settings.method {

@@ -62,7 +62,7 @@ impl Observer for Watcher<'_> {
         let expected_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
         comm::expect_pause(expected_seconds);
         let column = if phase.is_after_columns() { n } else { 0 };
-        heartbeat::phase(phase.name(), column, n, expected_seconds);
+        heartbeat::begin_phase(phase.name(), column, n, expected_seconds);
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();
         }

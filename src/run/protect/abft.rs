@@ -476,7 +476,7 @@ struct GraceHook;
 impl abft::MemoryHook for GraceHook {
     fn at(&self, at: abft::At) -> Result<(), SolveError> {
         if at.is_restoring() {
-            heartbeat::step("restore");
+            heartbeat::enter_phase("restore");
         }
         Ok(())
     }
@@ -547,7 +547,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     ) -> Self {
         match test.recovered {
             // The phase `generate` would say that there is nothing to go back to yet.
-            Some(_) => heartbeat::step("restore"),
+            Some(_) => heartbeat::enter_phase("restore"),
             None => observer.phase(ptest::generating(spec)),
         }
         test.recorder.begin_own_clock();

@@ -217,7 +217,7 @@ fn mark(before: &[Inject], inject: &Inject) -> String {
 
 impl Hook for Target {
     fn at(&self, step: &Step) -> Result<()> {
-        heartbeat::step(step.name.name());
+        heartbeat::enter_phase(step.name.name());
         self.strike(|what| matches!(what, What::Step(pattern) if pattern.matches(step)));
         Ok(())
     }

@@ -34,7 +34,7 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
         let (n, width, lda) = (a.rows(), a.cols(), a.ld());
         let a = a.as_mut_ptr();
         let from = from.map(|from| (from.rows, from.cols.start));
-        let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
+        let system = SolveOperands { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
         match Vectors::here() {
             // SAFETY: the processor has these instructions; the views cover what the system names.
             #[cfg(target_arch = "x86_64")]
@@ -59,7 +59,7 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
 
 /// The operands of a solve: L, column by column, and A, row by row.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-struct System<'o> {
+struct SolveOperands<'o> {
     l: *const f64,
     ldl: usize,
     /// The order of L, and the rows of A.
@@ -73,7 +73,7 @@ struct System<'o> {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-impl System<'_> {
+impl SolveOperands<'_> {
     /// Row `i` of the right side.
     ///
     /// # Safety
@@ -99,7 +99,7 @@ macro_rules! kernel {
         mod $module {
             #[cfg(target_arch = "aarch64")]
             use super::super::vectors::neon::{fnmadd, zero};
-            use super::System;
+            use super::SolveOperands;
             use std::arch::$arch::*;
 
             /// Solves the system in A.
@@ -108,7 +108,7 @@ macro_rules! kernel {
             /// The CPU has the features, `system` names valid memory, and no other reference to
             /// that of A is in use.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn solve(system: &System) {
+            pub(super) unsafe fn solve(system: &SolveOperands) {
                 let mut at = 0;
                 while at + $wide * $lanes <= system.width {
                     // SAFETY: the strip is within A.
@@ -127,7 +127,7 @@ macro_rules! kernel {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn strip<const WIDE: usize>(system: &System, at: usize) {
+            unsafe fn strip<const WIDE: usize>(system: &SolveOperands, at: usize) {
                 let whole = system.n - system.n % $rows;
                 for i in (0..whole).step_by($rows) {
                     // SAFETY: these are rows of A and L.
@@ -145,11 +145,11 @@ macro_rules! kernel {
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn block<const ROWS: usize, const WIDE: usize>(
-                system: &System,
+                system: &SolveOperands,
                 at: usize,
                 i: usize,
             ) {
-                let System { l, ldl, a, lda, .. } = *system;
+                let SolveOperands { l, ldl, a, lda, .. } = *system;
                 let mut sums = [[$zero(); WIDE]; ROWS];
                 let place = |row: usize, v: usize| row * lda + at + v * $lanes;
                 // SAFETY: `strip` stays within L and A.
@@ -191,8 +191,8 @@ macro_rules! kernel {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn single(system: &System, column: usize) {
-                let System { l, ldl, a, lda, n, .. } = *system;
+            unsafe fn single(system: &SolveOperands, column: usize) {
+                let SolveOperands { l, ldl, a, lda, n, .. } = *system;
                 for i in 0..n {
                     // SAFETY: these are elements of L and A.
                     unsafe {
@@ -265,8 +265,8 @@ mod tests {
         a: &mut [f64],
         lda: usize,
         width: usize,
-    ) -> System<'static> {
-        System { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width, from: None }
+    ) -> SolveOperands<'static> {
+        SolveOperands { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width, from: None }
     }
 
     proptest! {

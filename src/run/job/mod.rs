@@ -18,7 +18,7 @@ mod watcher;
 
 pub use error::JobError;
 use meter::Meter;
-pub use options::Options;
+pub use options::JobOptions;
 use power::JobPower;
 use reports::Reports;
 use series::{Ran, Tests, remove_images};
@@ -69,7 +69,7 @@ pub fn run<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,
-    options: &Options,
+    options: &JobOptions,
 ) -> Result<Finished, JobError> {
     let first = world.rank() == 0;
     if settings.is_on() {
@@ -183,7 +183,7 @@ fn open_reports<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,
-    options: &Options,
+    options: &JobOptions,
     setup: &Setup,
     start_unix_seconds: i64,
 ) -> Result<(bool, Option<Reports>), CommError> {
@@ -210,7 +210,7 @@ fn open_reports<C: Comm>(
 /// Collective.
 fn start_meter<C: Comm>(
     world: &C,
-    options: &Options,
+    options: &JobOptions,
 ) -> Result<(Option<Meter>, Option<String>), CommError> {
     let Some(command) = &options.power_command else { return Ok((None, None)) };
     let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));

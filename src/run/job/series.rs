@@ -28,7 +28,7 @@ use crate::report::samples::Samples;
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
-    self, Beginning, Done, LevelSettings, Outlook, RankInRun, Reading, Settings, Surroundings,
+    self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, Settings, Surroundings,
     TestSegments,
 };
 
@@ -544,7 +544,7 @@ impl<'a> Tests<'a> {
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             lost_at: self.lost_at,
             rank_in_run: self.rank_in_run.clone(),
-            clock: Arc::new(Reading::now),
+            clock: Arc::new(ClockReading::now),
             end_unix: self.settings.time_limit.end(),
             beginning: self.ledger.clone().map(|ledger| Beginning::new(ledger, index)),
         };

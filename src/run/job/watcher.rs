@@ -12,7 +12,7 @@ use crate::report::progress::{Progress, generating_line};
 use crate::report::record::Restart;
 use crate::report::samples::Samples;
 use crate::report::slow::{Named, SlowReport};
-use crate::run::protect::{self, Target};
+use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
 
@@ -33,7 +33,7 @@ pub(super) struct Watcher<'a> {
     pub guessed_rate: f64,
     pub announced: &'a mut Instant,
     /// Faults to inject into this rank.
-    pub target: &'a Target,
+    pub target: &'a FaultInjector,
     /// Samples of the progress, for the report.
     pub samples: Samples,
     /// The energy that is measured here.

@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use bench::OnRanks;
 use parameter::{Parameter, with_values};
-use search::{Comparison, LEAST_PAIRS, Race, Search, Verdict};
+use search::{Comparison, LEAST_PAIRS, Race, RaceVerdict, Search};
 
-use super::job::{JobError, Options, Trials};
+use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
 use crate::checkpoint::store::StoreKind;
 use crate::config::{RunSpec, TestSpec};
@@ -137,7 +137,7 @@ pub fn tune<C: Comm>(
     world: &C,
     task: &TuningTask,
     settings: &Settings,
-    options: &Options,
+    options: &JobOptions,
 ) -> Result<Option<Tuning>, TuneError> {
     let began = Instant::now();
     let store = settings.store.parse::<StoreKind>().map_err(JobError::from)?.open();
@@ -259,7 +259,7 @@ fn race_all<C: Comm>(
             None => {
                 search.bench.now(parameter.name());
                 let race = search.race(&candidates)?;
-                changed += usize::from(race.verdict == Verdict::Better);
+                changed += usize::from(race.verdict == RaceVerdict::Better);
                 chosen = candidates[race.chosen].clone();
                 if race.gflops[0].is_empty() {
                     ParameterOutcome::NotReached

@@ -61,8 +61,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 /// changed yet.
 ///
 /// # Errors
-/// [`Refusal::NoRoom`] on all processes, if there is nothing to resume from and the level may
-/// have images.
+/// [`Refusal::NoRoom`](crate::checkpoint::refusal::Refusal::NoRoom) on all processes, if there is
+/// nothing to resume from and the level may have images.
 pub(super) fn slots_of_levels<C: Comm, M: Memory>(
     comm: &C,
     opening: &Opening<M>,

@@ -192,16 +192,17 @@ impl Simulation {
 
 /// Results of `nodes` nodes, a tenth of them hostile.
 fn results(seed: u64, nodes: usize) -> (Results, Vec<Option<Fault>>) {
-    let mut world = Simulation { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
+    let mut simulation =
+        Simulation { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
     let mut hostile = BTreeSet::new();
     while hostile.len() < nodes / 10 {
-        hostile.insert((world.dice.next_u64() % nodes as u64) as usize);
+        hostile.insert((simulation.dice.next_u64() % nodes as u64) as usize);
     }
     for node in hostile {
-        let fault = FAULTS[(world.dice.next_u64() % FAULTS.len() as u64) as usize];
-        world.faults[node] = Some(fault);
+        let fault = FAULTS[(simulation.dice.next_u64() % FAULTS.len() as u64) as usize];
+        simulation.faults[node] = Some(fault);
     }
-    (world.results(20_000), world.faults)
+    (simulation.results(20_000), simulation.faults)
 }
 
 fn seed() -> u64 {
@@ -256,9 +257,9 @@ fn sound_nodes_are_silent_whatever_the_noise() {
     let first = seed();
     for seed in first..first + 200 {
         let nodes = 2 + (seed % 40) as usize;
-        let mut world =
+        let mut simulation =
             Simulation { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
-        let verdicts = judge(&world.results(1000), TOLERANCE);
+        let verdicts = judge(&simulation.results(1000), TOLERANCE);
         assert!(verdicts.are_all_ok(), "seed {seed}: {verdicts:?}");
     }
 }

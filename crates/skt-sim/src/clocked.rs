@@ -35,6 +35,8 @@ use nix::time::ClockId;
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
 use skt_checkpoint::comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
 
+use crate::SplitArgs;
+
 /// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
 /// depend on the order.
 pub type Ticks = u64;
@@ -92,9 +94,6 @@ impl Network {
 
 /// Identifies a sequence of messages to a rank: group, world rank of the sender, tag.
 type Key = (u32, usize, Tag);
-
-/// The colour and key of a rank in a split.
-type SplitArgs = (Option<u32>, u32);
 
 /// The state of a rank that does not run.
 #[derive(Debug, Clone, PartialEq)]

@@ -23,6 +23,8 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
 use skt_checkpoint::comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
+use crate::SplitArgs;
+
 /// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
 const GUARD_BYTES: usize = 4096;
@@ -142,9 +144,6 @@ struct Message {
 
 /// A receive: the rank, the group, the source and the tag.
 type Receive = (usize, u32, usize, Tag);
-
-/// The colour and key of a rank in a split.
-type SplitArgs = (Option<u32>, u32);
 
 /// A barrier or a split that some members have entered.
 struct Meeting {

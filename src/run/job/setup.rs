@@ -61,7 +61,7 @@ pub struct Setup<'a> {
     /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
     /// Faults to inject into this process.
-    pub target: Arc<FaultInjector>,
+    pub injector: Arc<FaultInjector>,
     /// The lock that keeps other jobs of the same run away.
     pub lock: Option<Arc<RunLock>>,
     /// Whether each protected test will have checkpoints; the same on all ranks.
@@ -258,9 +258,9 @@ impl<'a> Setup<'a> {
     ) -> Result<Self, JobError> {
         let mut watch = StopWatch::start();
         let kind: StoreKind = settings.store.parse()?;
-        let target =
+        let injector =
             FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
-        let target = Arc::new(target);
+        let injector = Arc::new(injector);
         // Our own threads call the BLAS, each for itself.
         blas::use_one_thread();
         let mut places = all_places(world, settings, store)?;
@@ -313,7 +313,7 @@ impl<'a> Setup<'a> {
             memory_note: memory_note(spec, settings, &places),
             store,
             is_first_on_host: index_on_host == 0,
-            target,
+            injector,
             lock,
             outlooks,
             part_times: watch.words(),

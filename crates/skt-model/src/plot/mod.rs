@@ -122,7 +122,7 @@ pub struct Bars {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// One chart of lines.
-    Lines(Lines),
+    Lines(LineChart),
     /// One chart of bars.
     Bars(Bars),
     /// Charts of lines that share one legend, row by row; series of the same name look alike in all

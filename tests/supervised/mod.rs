@@ -325,7 +325,10 @@ pub struct Ended {
     pub code: Option<i32>,
     pub said: String,
     pub report: String,
+    /// The account of the supervisor, without late ends.
     pub account: Value,
+    /// How many starts met a process of an earlier start, killed and not yet freed by the system.
+    pub late_ends: usize,
 }
 
 pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
@@ -399,31 +402,32 @@ impl Launch {
         if !account.is_null() {
             Schema::new(include_str!("../../docs/launch.schema.json")).check(&account);
         }
-        let account = without_late_ends(account);
-        Ended { code, said: self.said.end(), report: self.report.end(), account }
+        let (account, late_ends) = without_late_ends(account);
+        Ended { code, said: self.said.end(), report: self.report.end(), account, late_ends }
     }
 }
 
 /// The account of a supervisor without the failures of starts that met a process of an earlier
-/// start, killed and not yet freed by the system, as happens on a busy machine: what came after
-/// such a failure counts for the one before.
-fn without_late_ends(mut account: Value) -> Value {
+/// start, killed and not yet freed by the system, and their number. A busy machine may add such
+/// starts; what came after one counts for the failure before it.
+fn without_late_ends(mut account: Value) -> (Value, usize) {
     const LATE_END: &str = "processes of an earlier start, which end, still held what they had";
+    let Some(failures) = account["failures"].as_array_mut() else { return (account, 0) };
     let mut kept: Vec<Value> = Vec::new();
-    for failure in account["failures"].as_array_mut().into_iter().flat_map(|all| all.drain(..)) {
+    let mut late_ends = 0;
+    for failure in failures.drain(..) {
         match kept.last_mut() {
-            Some(before) if failure["how"] == LATE_END => {
+            Some(before) if failure["phase"] == "changed" && failure["how"] == LATE_END => {
                 for key in ["relaunched_unix", "alive_unix", "computing_unix", "resumed_column"] {
                     before[key] = failure[key].clone();
                 }
+                late_ends += 1;
             }
             _ => kept.push(failure),
         }
     }
-    if let Some(failures) = account["failures"].as_array_mut() {
-        *failures = kept;
-    }
-    account
+    *failures = kept;
+    (account, late_ends)
 }
 
 impl Ended {

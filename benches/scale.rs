@@ -21,7 +21,7 @@ use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
 use skt_hpl::machine::work::{self, Work};
 use skt_hpl::model::path::work as units;
-use skt_hpl::model::path::{Changes, Counts, Machine, Run, UNITS, Unit, predict};
+use skt_hpl::model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
 use skt_hpl::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_hpl::run::ptest::{self, Observer, Phase};
 use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
@@ -238,7 +238,7 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
 fn compare(args: &Args, record: &TestRecord, halves: bool) -> Result<(), String> {
     let Some(machine) = machine(args) else { return Ok(()) };
     let TestSpec { n, nb, p, q, depth, bcast, swap, swap_threshold, .. } = args.spec();
-    let run = Run { n, nb, p, q, threads: 1, depth, bcast, swap, swap_threshold, halves };
+    let run = RunParams { n, nb, p, q, threads: 1, depth, bcast, swap, swap_threshold, halves };
     let model = predict(&run, &machine, &Changes::default()).map_err(|error| error.to_string())?;
     let Phases { panel, swap, bcast, update, back, .. } = record.phases.mean;
     let simulated = [panel, swap, bcast, update, back];

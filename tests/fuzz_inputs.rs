@@ -28,7 +28,7 @@ use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
 use skt_hpl::hpl::comm::threads;
-use skt_hpl::model::path::{Changes, Machine, Measured, fit, measured, predict};
+use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::report::bundle;
 use skt_hpl::report::heartbeat::Beat;
@@ -39,16 +39,16 @@ use skt_hpl::report::{self, JsonReport, Outcome};
 use skt_hpl::run::protect::ledger::{Ledger, LedgerError};
 use skt_hpl::run::protect::{Settings, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
-use skt_hpl::supervisor::line::Lines;
+use skt_hpl::supervisor::line::IdleLines;
 use skt_hpl::supervisor::links::addresses::Address;
 use skt_hpl::supervisor::links::{Link, LinkState};
 use skt_hpl::supervisor::probe::{Answer, Purpose, program_checksum};
 use skt_hpl::supervisor::process::Process;
-use skt_hpl::supervisor::program::{End, Ends, JobEnd, RankEnd, Verdict};
+use skt_hpl::supervisor::program::{Ends, JobEnd, ProcessEnd, ProgramVerdict, RankEnd};
 use skt_hpl::supervisor::report as account;
-use skt_hpl::supervisor::state::{Failure, Folder, SupervisorState};
+use skt_hpl::supervisor::state::{Failure, StateFolder, SupervisorState};
 use skt_hpl::supervisor::survey::{self, Limits};
-use skt_hpl::supervisor::watch::{Floors, Watch};
+use skt_hpl::supervisor::watch::{Floors, HeartbeatWatch};
 
 /// A run with the other value of every choice, and few tests, because they are listed for each
 /// input.
@@ -353,7 +353,7 @@ fn archives_of_reports() {
 }
 
 /// Whether a walk takes little time, which grows with panels, columns of a panel and processes.
-fn is_small(test: &Measured) -> bool {
+fn is_small(test: &MeasuredTest) -> bool {
     let run = &test.run;
     run.n.div_ceil(run.nb) <= 64 && run.nb <= 1 << 16 && run.p <= 8 && run.q <= 8
 }
@@ -555,7 +555,7 @@ fn beat() -> Beat {
 fn signs_of_life() {
     let done = Beat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
-    let mut watch = Watch::new(Floors::from_columns(5.0));
+    let mut watch = HeartbeatWatch::new(Floors::from_columns(5.0));
     let mut now_seconds = 0.0;
     campaign("signs_of_life", &corpus, &JSON, 20_000, |input| {
         for line in String::from_utf8_lossy(input).lines() {
@@ -603,7 +603,7 @@ fn state() -> SupervisorState {
 #[test]
 fn states() {
     let folder = tempfile::tempdir().unwrap();
-    let folder = Folder::new(folder.path());
+    let folder = StateFolder::new(folder.path());
     let file = folder.file("state.json");
     folder.save(&mut state()).unwrap();
     let corpus = texts(&[fs::read(&file).unwrap(), serde_json::to_vec(&state()).unwrap()]);
@@ -624,7 +624,11 @@ fn states() {
 #[test]
 fn ends_of_ranks() {
     let of = |end| RankEnd { token: "t1".into(), rank: Some(3), host: "n1".into(), end };
-    let ends = [End::Code(3), End::Signal(9), End::Unstarted("no \"such\" file".into())];
+    let ends = [
+        ProcessEnd::Code(3),
+        ProcessEnd::Signal(9),
+        ProcessEnd::Unstarted("no \"such\" file".into()),
+    ];
     let corpus: Vec<Vec<u8>> =
         ends.into_iter().map(|end| format!("50 %{}", of(end).line()).into_bytes()).collect();
     campaign("ends_of_ranks", &corpus, &JSON, 2000, |input| {
@@ -634,8 +638,10 @@ fn ends_of_ranks() {
             let mut ends = Ends::default();
             ends.note(end);
             match ends.verdict(&JobEnd { ranks: 2, ..JobEnd::default() }) {
-                Verdict::Lost(Some(words)) | Verdict::Refused(_, words) => assert_tame(&words),
-                Verdict::Done | Verdict::Lost(None) => {}
+                ProgramVerdict::Lost(Some(words)) | ProgramVerdict::Refused(_, words) => {
+                    assert_tame(&words)
+                }
+                ProgramVerdict::Done | ProgramVerdict::Lost(None) => {}
             }
         }
     });
@@ -695,7 +701,8 @@ fn answers_of_nodes() {
             program: None,
             partners: &partners,
         };
-        let survey = survey::survey(&mut Lines::default(), &pool, &reach, limits, &mut || false);
+        let survey =
+            survey::survey(&mut IdleLines::default(), &pool, &reach, limits, &mut || false);
         survey.ended();
         survey.warnings().keys().for_each(|warning| assert_tame(warning));
         if let Health::Ill(why) = survey.health("n1") {

@@ -14,7 +14,7 @@ use skt_checkpoint::checkpoint::store::SysV;
 use skt_checkpoint::client::{self, Next, Options, Region, Saved};
 use skt_checkpoint::comm::mpi::MpiComm;
 use skt_checkpoint::comm::{Comm, CommError, collect};
-use skt_hpl::run::protect::{Inject, Target};
+use skt_hpl::run::protect::{FaultInjector, Inject};
 
 /// An error that ends a run without a result.
 pub type Failure = Box<dyn std::error::Error>;
@@ -59,7 +59,7 @@ pub trait Client: Parser {
 pub struct Drilled<'a> {
     saved: Saved<'a, MpiComm>,
     every: u64,
-    faults: Arc<Target>,
+    faults: Arc<FaultInjector>,
 }
 
 impl Drilled<'_> {
@@ -118,7 +118,7 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
     let &Flags { every, ref run_id, ref inject } = client.flags();
     let run_id = run_id.as_deref().unwrap_or(C::NAME);
     let store = Box::new(SysV::new(false));
-    let faults = Arc::new(Target::new(inject, world.rank(), store, run_id));
+    let faults = Arc::new(FaultInjector::new(inject, world.rank(), store, run_id));
     let mut options = Options::new(run_id, &client.problem());
     options.hook = faults.clone();
     let ended = match client::open(world, &options, &client.regions(world.size()))? {

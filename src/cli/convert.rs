@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::config::{
-    Checked, CheckpointDraft, ConfigError, Format, Rules, RunSpec, checkpoint, hpldat, read_bytes,
-    read_draft, toml, validate,
+    Checked, CheckpointDraft, ConfigError, Format, RunSpec, ValidationRules, checkpoint, hpldat,
+    read_bytes, read_draft, toml, validate,
 };
 use crate::report::output;
 use crate::run::protect::Settings;
@@ -56,7 +56,8 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let file = args.input.display().to_string();
     let from = Format::of(&args.input);
     let (draft, warnings) = read_draft(&read_bytes(&args.input)?, &file, from, args.lenient)?;
-    let checked = validate(&draft, &Rules { lenient: args.lenient, ranks: None, source: &file })?;
+    let checked =
+        validate(&draft, &ValidationRules { lenient: args.lenient, ranks: None, source: &file })?;
     Settings::read(&checked.checkpoint, &checked.spec)?;
     for warning in warnings.iter().chain(&checked.warnings) {
         output::say(format_args!("warning: {warning}"));

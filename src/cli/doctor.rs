@@ -11,7 +11,7 @@ use super::run;
 use crate::config::ConfigError;
 use crate::doctor::finding::Finding;
 use crate::doctor::gather::{self, GatherError};
-use crate::doctor::report::Report;
+use crate::doctor::report::DoctorReport;
 use crate::doctor::{self, rules, trial};
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -118,7 +118,7 @@ fn of_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
         return Err(DoctorError::Other(what));
     }
     let found = doctor::diagnose(std::slice::from_ref(&facts));
-    show(args, &Report::new(&[facts], found))
+    show(args, &DoctorReport::new(&[facts], found))
 }
 
 fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
@@ -183,7 +183,7 @@ fn look<C: Comm>(
             found.extend(rules::names::findings(&views, false));
             found.extend(doctor::diagnose(&hosts));
             doctor::sort(&mut found);
-            show(args, &Report { listed_well: well, ..Report::new(&hosts, found) })
+            show(args, &DoctorReport { listed_well: well, ..DoctorReport::new(&hosts, found) })
         }
     };
     let mut code = [shown.as_ref().map_or(Exit::BadInput.code(), |code| *code)];
@@ -192,7 +192,7 @@ fn look<C: Comm>(
 }
 
 /// Prints the report and writes the file. Returns the exit code.
-fn show(args: &DoctorArgs, report: &Report) -> Result<u8, DoctorError> {
+fn show(args: &DoctorArgs, report: &DoctorReport) -> Result<u8, DoctorError> {
     output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     Ok(if report.findings.iter().any(|found| found.kind.costs_speed()) { FOUND } else { 0 })
 }

@@ -13,12 +13,12 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
 use crate::config::value::Value;
 use crate::config::{
-    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, Rules, RunSpec, Setting,
-    TestSpec, ValueSource, param::Param, toml, validate,
+    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
+    ValidationRules, ValueSource, param::Param, toml, validate,
 };
 use crate::machine::launcher_rank;
 use crate::machine::starter::Ranks;
-use crate::model::path::{Changes, Machine, Run, predict};
+use crate::model::path::{Changes, Machine, RunParams, predict};
 use crate::report::output;
 use crate::run::job::outlook::guessed_rate;
 use crate::run::protect::{
@@ -250,7 +250,7 @@ fn tune(command: &str) -> Result<(), ConfigError> {
 /// of the solver's critical path, with cores of this DGEMM rate.
 fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
     let (n, nb, (p, q)) = (spec.n[0], spec.nb[0], spec.grids[0]);
-    let run = Run {
+    let run = RunParams {
         n,
         nb,
         p,
@@ -388,7 +388,7 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
     for (param, side) in [(Param::P, args.p), (Param::Q, args.q)] {
         draft.values.extend(side.map(|side| (param, vec![Value::flag(side.to_string())])));
     }
-    let rules = Rules { lenient: false, ranks: Some(ranks), source: "skt-hpl init" };
+    let rules = ValidationRules { lenient: false, ranks: Some(ranks), source: "skt-hpl init" };
     let checked = validate(&draft, &rules)?;
     checked.require_ranks(ranks)?;
     let mut spec = checked.spec;

@@ -28,7 +28,7 @@ use crate::supervisor::probe;
 use crate::supervisor::program::Program;
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
-use crate::supervisor::{self, Options, SupervisorError};
+use crate::supervisor::{self, LaunchOptions, SupervisorError};
 
 /// Flags of `launch`.
 #[derive(Debug, Clone, Args)]
@@ -230,14 +230,14 @@ pub fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn options(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
+fn options(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
     match &args.program {
         None => options_of_benchmark(args, env),
         Some(program) => options_of_program(args, program, env),
     }
 }
 
-fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<Options, LaunchError> {
+fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
     let run = run_args(&args.command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
     let np = wanted.read(Launching::Np, parse_ranks)?;
@@ -271,7 +271,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<Options, LaunchEr
         store: settings.store.clone(),
         images: settings.levels.folders(),
     };
-    Ok(Options {
+    Ok(LaunchOptions {
         threads: checked.spec.threads,
         helper_cores: settings.helper_cores,
         is_protected: settings.method_for(ranks) != Method::None,
@@ -288,7 +288,11 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<Options, LaunchEr
 
 /// A program of the user has no flags that this one could know: what it asks of its checkpoints,
 /// its library tells once it runs.
-fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Options, LaunchError> {
+fn options_of_program(
+    args: &LaunchArgs,
+    file: &Path,
+    env: Env,
+) -> Result<LaunchOptions, LaunchError> {
     let wanted = with_file(&args.given, LaunchDraft::new())?;
     for setting in [Launching::StartOver, Launching::ReplaceSuspects] {
         if wanted.is_set(setting) {
@@ -305,7 +309,7 @@ fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Option
     let ranks = np.unwrap_or_else(|| nodes.slots());
     let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
-    Ok(Options { run_id, program_of_user: Some(Program { file, checksum }), ..options })
+    Ok(LaunchOptions { run_id, program_of_user: Some(Program { file, checksum }), ..options })
 }
 
 /// The file of a program, as a shell finds it. It may be missing.
@@ -354,7 +358,7 @@ fn options_of_nodes(
     nodes: Nodes,
     ranks: usize,
     env: Env,
-) -> Result<Options, LaunchError> {
+) -> Result<LaunchOptions, LaunchError> {
     let (hang_after, probe_limit) =
         (wanted.seconds(Launching::HangAfter)?, wanted.seconds(Launching::ProbeLimit)?);
     let (slots, Nodes { listed, file, is_local }) = (nodes.slots(), nodes);
@@ -369,7 +373,7 @@ fn options_of_nodes(
     {
         return Err(LaunchError::Address { host: host.name.clone() });
     }
-    Ok(Options {
+    Ok(LaunchOptions {
         launcher,
         program: wanted.owned(Launching::LauncherProgram),
         agent: wanted.owned(Launching::Agent),

@@ -30,7 +30,7 @@ use crate::run::protect::{OnLoss, RankInRun, Settings};
 
 /// What rank 0 tells all ranks to run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct JobRequest {
     pub spec: RunSpec,
     pub settings: Settings,
     /// The text of the configuration, for the report.
@@ -41,7 +41,7 @@ pub(super) struct Order {
 #[derive(Default)]
 pub(super) struct KeptJob {
     /// The run; `None` before rank 0 has distributed it.
-    pub order: Option<Order>,
+    pub request: Option<JobRequest>,
     /// When this process noticed the last loss that it has survived.
     pub lost_at: Option<Instant>,
     /// The rank that this process has in the run.
@@ -61,7 +61,7 @@ enum AttemptEnd {
 
 /// What all ranks do after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AfterAttempt {
     /// All ranks begin the next attempt.
     Again,
     /// All ranks leave.
@@ -96,7 +96,7 @@ impl AttemptEnd {
     }
 }
 
-impl Verdict {
+impl AfterAttempt {
     fn of(all: i32) -> Self {
         if all & ENDED != 0 {
             Self::End
@@ -130,16 +130,16 @@ pub fn outlive(
         ranks = comm.size();
         let attempt = run_on(&comm, &mut job);
         let is_mended = job.lost_at.replace(Instant::now()).is_some();
-        match Verdict::of(ulfm.agree(AttemptEnd::of(&attempt).word())) {
-            Verdict::End => return attempt.map(|finished| exit_after(&finished, is_mended)),
-            Verdict::RemoveRest(exit) => {
-                let Order { spec, settings, .. } =
-                    job.order.as_ref().expect("the run of a whole report");
+        match AfterAttempt::of(ulfm.agree(AttemptEnd::of(&attempt).word())) {
+            AfterAttempt::End => return attempt.map(|finished| exit_after(&finished, is_mended)),
+            AfterAttempt::RemoveRest(exit) => {
+                let JobRequest { spec, settings, .. } =
+                    job.request.as_ref().expect("the run of a whole report");
                 job::remove_rest(spec, settings)?;
                 return Ok(exit);
             }
             // The next attempt decides again where threads run.
-            Verdict::Again => {
+            AfterAttempt::Again => {
                 let _ = mask.as_ref().map(|mask| affinity::set_mask(mask));
             }
         }
@@ -221,8 +221,8 @@ mod tests {
     use super::*;
 
     /// What ranks with these ends do.
-    fn verdict(ends: &[AttemptEnd]) -> Verdict {
-        Verdict::of(ends.iter().fold(-1, |all, end| all & end.word()))
+    fn verdict(ends: &[AttemptEnd]) -> AfterAttempt {
+        AfterAttempt::of(ends.iter().fold(-1, |all, end| all & end.word()))
     }
 
     #[test]
@@ -242,12 +242,12 @@ mod tests {
     #[test]
     fn one_loss_that_was_noticed_is_enough_unless_the_report_is_whole() {
         use AttemptEnd::{Ended, Left, Lost};
-        assert_eq!(verdict(&[Ended, Ended]), Verdict::End);
-        assert_eq!(verdict(&[Ended, Lost, Ended]), Verdict::Again);
-        assert_eq!(verdict(&[Lost, Lost]), Verdict::Again);
+        assert_eq!(verdict(&[Ended, Ended]), AfterAttempt::End);
+        assert_eq!(verdict(&[Ended, Lost, Ended]), AfterAttempt::Again);
+        assert_eq!(verdict(&[Lost, Lost]), AfterAttempt::Again);
         for exit in [Exit::Passed, Exit::ResidualFailed, Exit::BadInput] {
             for others in [Ended, Lost, Left(exit)] {
-                assert_eq!(verdict(&[others, Left(exit), Lost]), Verdict::RemoveRest(exit));
+                assert_eq!(verdict(&[others, Left(exit), Lost]), AfterAttempt::RemoveRest(exit));
             }
         }
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::flags::Names;
-use crate::config::param::{Kind, Param};
+use crate::config::param::{Param, ValueKind};
 use crate::config::value::Value;
 use crate::config::{At, ConfigError, Draft, Output, ValueSource};
 
@@ -137,7 +137,7 @@ impl Overrides {
 fn about(param: Param, what: &str) -> String {
     let info = param.info();
     let mut notes = Vec::new();
-    if !matches!(info.kind, Kind::Choice(_)) {
+    if !matches!(info.kind, ValueKind::Choice(_)) {
         notes.push(info.legal(true));
     }
     if !info.default.is_empty() {
@@ -149,7 +149,7 @@ fn about(param: Param, what: &str) -> String {
 /// The names of a choice, for help and completions.
 fn names(param: Param) -> Names {
     match param.info().kind {
-        Kind::Choice(choices) => Names(choices.iter().map(|names| names[0]).collect()),
+        ValueKind::Choice(choices) => Names(choices.iter().map(|names| names[0]).collect()),
         _ => unreachable!("{param:?} is no choice"),
     }
 }

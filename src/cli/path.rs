@@ -15,7 +15,7 @@ use super::study_error::StudyError;
 use super::{figure, flags};
 use crate::config::{Bcast, Swap};
 use crate::model::path::{
-    Changes, Machine, Measured, Part, Prediction, Run, closed, fit, measured, predict,
+    Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::output;
@@ -176,7 +176,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     Ok(Some(fit))
 }
 
-fn read_all(files: &[PathBuf]) -> Result<Vec<Measured>, StudyError> {
+fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, StudyError> {
     let mut runs = Vec::new();
     for path in files {
         let found = report::measured::read(path)?;
@@ -262,13 +262,16 @@ fn find<T: Copy>(all: &[T], name: &str, named: impl Fn(T) -> &'static str) -> T 
 
 /// Predicts all combinations, those with the highest rate first; with --memory-gib, N depends on
 /// NB, so times do not compare.
-fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Prediction)>, StudyError> {
+fn predictions(
+    args: &PathArgs,
+    machine: &Machine,
+) -> Result<Vec<(RunParams, Prediction)>, StudyError> {
     let mut all = Vec::new();
     for &nb in &args.nb {
         for &depth in &args.depth {
             for bcast in &args.bcast {
                 for swap in &args.swap {
-                    let run = Run {
+                    let run = RunParams {
                         n: order(args, nb)?,
                         nb,
                         p: args.p,
@@ -278,7 +281,7 @@ fn predictions(args: &PathArgs, machine: &Machine) -> Result<Vec<(Run, Predictio
                         bcast: find(Bcast::ALL, bcast, Bcast::name),
                         swap: find(Swap::ALL, swap, Swap::name),
                         swap_threshold: args.swap_threshold,
-                        halves: Run::has_halves(find(Swap::ALL, swap, Swap::name), depth),
+                        halves: RunParams::has_halves(find(Swap::ALL, swap, Swap::name), depth),
                     };
                     all.push((run, predict(&run, machine, &Changes::default())?));
                 }
@@ -294,7 +297,7 @@ type Changed = (&'static str, Prediction);
 
 /// Predictions: without halves, then with each change of the solver by itself, then with all of
 /// these changes.
-fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
+fn changed(run: &RunParams, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
     let none = Changes::default();
     let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_without_loss: true };
     let list = [
@@ -303,7 +306,7 @@ fn changed(run: &Run, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
         ("teams that lose nothing at panels", Changes { team_without_loss: true, ..none }),
         ("all of the last three", all),
     ];
-    let at_once = Run { halves: false, ..*run };
+    let at_once = RunParams { halves: false, ..*run };
     let at_once = ("rows of all columns exchanged at once", predict(&at_once, machine, &none)?);
     let changed =
         list.into_iter().map(|(name, changes)| Ok((name, predict(run, machine, &changes)?)));
@@ -335,8 +338,8 @@ fn describe_machine(machine: &Machine) -> String {
     )
 }
 
-fn describe_run(run: &Run) -> String {
-    let Run { n, nb, p, q, threads, depth, bcast, swap, .. } = run;
+fn describe_run(run: &RunParams) -> String {
+    let RunParams { n, nb, p, q, threads, depth, bcast, swap, .. } = run;
     format!(
         "N {n}, NB {nb}, {p} x {q} ranks of {threads} thread(s), DEPTH {depth}, {}, {}",
         bcast.name(),
@@ -344,7 +347,7 @@ fn describe_run(run: &Run) -> String {
     )
 }
 
-fn describe(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -> String {
+fn describe(machine: &Machine, all: &[(RunParams, Prediction)], changed: &[Changed]) -> String {
     let mut text = describe_machine(machine);
     if all.len() > 1 {
         text += "\n  efficiency    time (s)       Gflop/s   combination\n";
@@ -422,7 +425,7 @@ fn phases_table(p: &Prediction) -> String {
 
 /// One test, as predicted and as measured.
 struct Compared {
-    measured: Measured,
+    measured: MeasuredTest,
     predicted: Prediction,
 }
 
@@ -499,7 +502,7 @@ fn phases_json(phases: &Phases) -> Value {
     phases.named().into_iter().collect()
 }
 
-fn json_run(run: &Run, p: &Prediction) -> Value {
+fn json_run(run: &RunParams, p: &Prediction) -> Value {
     let parts = |of: &[f64]| -> Value {
         Part::ALL
             .map(|part| (part.name().replace(' ', "_"), of[part as usize]))
@@ -525,7 +528,7 @@ fn json_run(run: &Run, p: &Prediction) -> Value {
     })
 }
 
-fn json(machine: &Machine, all: &[(Run, Prediction)], changed: &[Changed]) -> String {
+fn json(machine: &Machine, all: &[(RunParams, Prediction)], changed: &[Changed]) -> String {
     let runs: Vec<Value> = all.iter().map(|(run, p)| json_run(run, p)).collect();
     let change = |(name, p): &Changed| {
         let (time_seconds, efficiency) = (p.time_seconds, p.efficiency);
@@ -549,7 +552,7 @@ fn check_json(all: &[Compared]) -> String {
     serde_json::to_string_pretty(&list).expect("numbers and names") + "\n"
 }
 
-fn draw(path: &Path, run: &Run, p: &Prediction, force: bool) -> Result<(), StudyError> {
+fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(), StudyError> {
     let figure = Figure {
         id: "path",
         title: format!("{:.1} % of DGEMM in {:.4} s", 100.0 * p.efficiency, p.time_seconds),

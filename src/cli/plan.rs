@@ -17,7 +17,8 @@ use super::study_error::StudyError;
 use crate::config::param::Param;
 use crate::config::value::Value;
 use crate::config::{
-    CheckpointDraft, ConfigError, Draft, Format, Rules, RunSpec, Setting, checkpoint, validate,
+    CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
+    validate,
 };
 use crate::machine::environment::{blas, selftest};
 use crate::machine::starter::Ranks;
@@ -434,6 +435,6 @@ fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
     for (param, number) in numbers {
         draft.values.insert(param, vec![Value::number(number)]);
     }
-    let rules = Rules { lenient: false, ranks: None, source: "skt-hpl plan" };
+    let rules = ValidationRules { lenient: false, ranks: None, source: "skt-hpl plan" };
     Ok(validate(&draft, &rules)?.spec)
 }

@@ -9,14 +9,14 @@ use clap::Args;
 use skt_terms::exit::Exit;
 
 use super::flags;
-use super::losses::{self, KeptJob, Order};
+use super::losses::{self, JobRequest, KeptJob};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
 use crate::config::param::Param;
 use crate::config::{
-    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Rules, Warning, read_bytes,
-    read_draft, validate,
+    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, ValidationRules, Warning,
+    read_bytes, read_draft, validate,
 };
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
@@ -25,7 +25,7 @@ use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
 use crate::report::{outfile, output};
-use crate::run::job::{self, Finished, JobError, Options};
+use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
 
 const FILES: &str = "Input and output";
@@ -115,12 +115,12 @@ fn load_with_text(
         Some(path) => Some(read_file(path, args.lenient)?),
         None => read_default(args, &flags, default)?,
     };
-    let Source { text, mut draft, mut warnings } = source.unwrap_or_default();
+    let ConfigSource { text, mut draft, mut warnings } = source.unwrap_or_default();
     let file = text.as_ref().map_or("command line", |text| &text.file).to_owned();
     draft.overlay(flags);
     warnings.append(&mut draft.drop_unprotected());
     let ranks = args.ranks.or_else(launcher_rank::size).unwrap_or(1);
-    let rules = Rules { lenient: args.lenient, ranks: Some(ranks), source: &file };
+    let rules = ValidationRules { lenient: args.lenient, ranks: Some(ranks), source: &file };
     let mut checked = validate(&draft, &rules)?;
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;
@@ -138,7 +138,7 @@ pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
 
 /// What a configuration file says; nothing by default.
 #[derive(Default)]
-struct Source {
+struct ConfigSource {
     text: Option<ConfigText>,
     draft: Draft,
     warnings: Vec<Warning>,
@@ -149,7 +149,7 @@ fn read_default(
     args: &RunArgs,
     flags: &Draft,
     default: &Path,
-) -> Result<Option<Source>, ConfigError> {
+) -> Result<Option<ConfigSource>, ConfigError> {
     match read_file(default, args.lenient) {
         Err(ConfigError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
             if flags.values.contains_key(&Param::N) {
@@ -163,12 +163,12 @@ fn read_default(
     }
 }
 
-fn read_file(path: &Path, lenient: bool) -> Result<Source, ConfigError> {
+fn read_file(path: &Path, lenient: bool) -> Result<ConfigSource, ConfigError> {
     let (file, format) = (path.display().to_string(), Format::of(path));
     let bytes = read_bytes(path)?;
     let (draft, warnings) = read_draft(&bytes, &file, format, lenient)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Source { text: Some(ConfigText { file, format, text }), draft, warnings })
+    Ok(ConfigSource { text: Some(ConfigText { file, format, text }), draft, warnings })
 }
 
 /// Starts MPI, and checks that it connects all the processes that were started.
@@ -216,31 +216,31 @@ pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> Ex
 /// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
 /// to the other ranks. After a loss, the first surviving rank sends what it knows. `None` if there
 /// is nothing that can run.
-fn tell_order<'j>(
+fn tell_job<'j>(
     comm: &MpiComm,
     args: &RunArgs,
     job: &'j mut KeptJob,
-) -> Result<Option<&'j Order>, JobError> {
+) -> Result<Option<&'j JobRequest>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        let order = match job.order.take() {
-            Some(order) => Ok(order),
+        let request = match job.request.take() {
+            Some(request) => Ok(request),
             None => load_for(args, comm.size()),
         };
-        match order {
-            Ok(order) => bytes = serde_json::to_vec(&order).expect("plain data"),
+        match request {
+            Ok(request) => bytes = serde_json::to_vec(&request).expect("plain data"),
             Err(error) => output::say(format_args!("error: {error}")),
         }
     }
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
-    job.order = if bytes.is_empty() {
+    job.request = if bytes.is_empty() {
         None
     } else {
         serde_json::from_slice(&bytes)
             .map(Some)
             .map_err(|error| JobError::Spec(error.to_string()))?
     };
-    Ok(job.order.as_ref())
+    Ok(job.request.as_ref())
 }
 
 /// Runs the benchmark on all ranks of `comm`.
@@ -252,13 +252,13 @@ fn run_on(
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::speak(comm.rank() == 0);
-    let Some(Order { spec, settings, configuration }) = tell_order(comm, args, job)? else {
+    let Some(JobRequest { spec, settings, configuration }) = tell_job(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
     if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
         return Ok(Finished::short(exit));
     }
-    let options = Options {
+    let options = JobOptions {
         json: args.json.clone(),
         configuration: configuration.clone(),
         progress: args.progress,
@@ -286,7 +286,7 @@ fn run_on(
     }
 }
 
-fn load_for(args: &RunArgs, ranks: usize) -> Result<Order, ConfigError> {
+fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     let args = &RunArgs { ranks: Some(ranks), ..args.clone() };
     let (checked, configuration) = load_with_text(args, Path::new(DEFAULT_FILE))?;
     checked.require_ranks(ranks)?;
@@ -315,7 +315,7 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<Order, ConfigError> {
         unknown.iter().for_each(|why| output::say(format_args!("warning: {why}")));
     }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
-    Ok(Order { spec: checked.spec, settings, configuration })
+    Ok(JobRequest { spec: checked.spec, settings, configuration })
 }
 
 #[cfg(test)]

@@ -24,9 +24,9 @@ use crate::report::{outfile, output};
 use crate::run::job::JobError;
 use crate::screen::limit::Limit;
 use crate::screen::node::ScreenError;
-use crate::screen::report::Report;
+use crate::screen::report::ScreenReport;
 use crate::screen::results::Results;
-use crate::screen::run::{self, Ended, Request};
+use crate::screen::run::{self, Request, ScreeningEnd};
 use crate::screen::verdict::{TOLERANCE, judge};
 use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
@@ -120,7 +120,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
 
 /// Why `screen` ends without verdicts.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum ScreenCommandError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -137,7 +137,7 @@ enum Failure {
     Other(String),
 }
 
-impl Failure {
+impl ScreenCommandError {
     /// Whether this process prints the error, see [`JobError::is_said_here`].
     fn is_said_here(&self) -> bool {
         match self {
@@ -154,9 +154,9 @@ impl Failure {
 pub fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
-        Some(_) if is_launched => {
-            Err(Failure::Other("--hosts starts the ranks itself: leave the launcher out".into()))
-        }
+        Some(_) if is_launched => Err(ScreenCommandError::Other(
+            "--hosts starts the ranks itself: leave the launcher out".into(),
+        )),
         Some(file) => with_hosts(args, file),
         None if is_launched => under_launcher(args),
         None => alone(args),
@@ -184,19 +184,19 @@ fn request(args: &ScreenArgs) -> Request {
 }
 
 /// One node, which is compared with itself.
-fn alone(args: &ScreenArgs) -> Result<u8, Failure> {
+fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     kernel::take_one_that_fits(&outfile::closed());
     let mut ended = run_ranks(1, |world| {
         let mut progress = Progress::stderr(args.progress);
         run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
-        Ended::Led(results) => show(args, &results, &[]),
-        Ended::Followed(code) => Ok(code),
+        ScreeningEnd::Led(results) => show(args, &results, &[]),
+        ScreeningEnd::Followed(code) => Ok(code),
     }
 }
 
-fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
+fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     kernel::take_one_that_fits(&outfile::closed());
     let mpi = start_mpi()?;
     let limit = Limit::default();
@@ -206,8 +206,8 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
     let ended = run::run(&world, &request(args), &limit, &mut progress);
     drop(progress);
     let shown = match ended {
-        Ok(Ended::Followed(code)) => return Ok(code),
-        Ok(Ended::Led(results)) => {
+        Ok(ScreeningEnd::Followed(code)) => return Ok(code),
+        Ok(ScreeningEnd::Led(results)) => {
             let has_lost = results.nodes.iter().any(|node| node.lost.is_some());
             show(args, &results, &[]).map(|code| (code, has_lost))
         }
@@ -229,9 +229,10 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, Failure> {
 }
 
 /// Starts the screening on the hosts of a list.
-fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failure> {
+fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> {
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|why| Failure::Other(format!("{name}: {why}")))?;
+    let text = fs::read_to_string(file)
+        .map_err(|why| ScreenCommandError::Other(format!("{name}: {why}")))?;
     let hosts = hosts::parse(&text, &name)?;
     let launcher = match Starter::of_program(&args.launcher_program) {
         Some(Starter::Openmpi) => Launcher::Openmpi,
@@ -240,10 +241,10 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failure> {
             let program = &args.launcher_program;
             let why =
                 format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program");
-            return Err(Failure::Other(why));
+            return Err(ScreenCommandError::Other(why));
         }
     };
-    let own = program::file().map_err(|why| Failure::Other(why.to_string()))?;
+    let own = program::file().map_err(|why| ScreenCommandError::Other(why.to_string()))?;
     let results = screening::run(&Screening {
         hosts: &hosts,
         here: &host::this_host().name,
@@ -275,7 +276,7 @@ fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
 
 /// Judges and prints the results and writes the files. `listed` are the hosts of the user's list.
 /// Returns the exit code.
-fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, Failure> {
+fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, ScreenCommandError> {
     if args.raw {
         let mut line = serde_json::to_vec(results).expect("plain data");
         line.push(b'\n');
@@ -283,7 +284,7 @@ fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, Fai
         return Ok(0);
     }
     let verdicts = judge(results, args.tolerance);
-    let report = Report { results, verdicts: &verdicts, tolerance: args.tolerance };
+    let report = ScreenReport { results, verdicts: &verdicts, tolerance: args.tolerance };
     output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     for (path, is_ok) in [(&args.good, true), (&args.bad, false)] {
         if let Some(path) = path {

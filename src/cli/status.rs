@@ -8,7 +8,7 @@ use crate::config::{ConfigError, Launching};
 use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::supervisor::report;
-use crate::supervisor::state::{Folder, StateError, Status, SupervisorState};
+use crate::supervisor::state::{StateError, StateFolder, Status, SupervisorState};
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
@@ -40,7 +40,7 @@ pub enum StatusError {
 /// # Errors
 /// See [`StatusError`].
 pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
-    let folder = Folder::new(&args.state);
+    let folder = StateFolder::new(&args.state);
     let state = folder.look()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
     if args.json {
         let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");

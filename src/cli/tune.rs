@@ -20,7 +20,7 @@ use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
 use crate::report::progress::ProgressMode;
 use crate::report::{outfile, output};
-use crate::run::job::{JobError, Options};
+use crate::run::job::{JobError, JobOptions};
 use crate::run::protect::{OnLoss, Settings, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
 use crate::run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
@@ -80,33 +80,33 @@ pub fn execute(args: &TuneArgs) -> ExitCode {
 }
 
 /// What rank 0 knows of the tuning.
-struct Order {
+struct TuneJob {
     checked: Checked,
-    plan: TuningTask,
+    task: TuningTask,
     settings: Settings,
 }
 
 fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, JobError> {
-    let mut order = None;
+    let mut job = None;
     if comm.rank() == 0 {
-        match read_order(args, comm.size()) {
-            Ok(read) => order = Some(read),
+        match read_job(args, comm.size()) {
+            Ok(read) => job = Some(read),
             Err(error) => output::say(format_args!("error: {error}")),
         }
     }
-    let Some((base, settings)) = tell(comm, order.as_ref())? else {
+    let Some((base, settings)) = tell(comm, job.as_ref())? else {
         return Ok(Exit::BadInput);
     };
     let told = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
-    let plan = order.as_ref().map_or(&told, |order| &order.plan);
-    let options = Options {
+    let task = job.as_ref().map_or(&told, |job| &job.task);
+    let options = JobOptions {
         progress: args.progress,
         mpi_library: Some(world.library_version()),
-        ..Options::default()
+        ..JobOptions::default()
     };
-    match tune(comm, plan, &settings, &options) {
+    match tune(comm, task, &settings, &options) {
         Ok(tuning) => {
-            let shown = order.zip(tuning).map(|(order, tuning)| show(args, &order, &tuning));
+            let shown = job.zip(tuning).map(|(job, tuning)| show(args, &job, &tuning));
             Ok(shown.unwrap_or(Exit::Passed))
         }
         Err(error) => give_up(comm, error),
@@ -115,8 +115,8 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
 
 /// Distributes the run and its protection from rank 0 to the other ranks; `None` if rank 0 has
 /// none.
-fn tell(comm: &MpiComm, order: Option<&Order>) -> Result<Option<(RunSpec, Settings)>, JobError> {
-    let told = order.map(|order| (&order.plan.base, &order.settings));
+fn tell(comm: &MpiComm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settings)>, JobError> {
+    let told = job.map(|job| (&job.task.base, &job.settings));
     let mut bytes = serde_json::to_vec(&told).expect("plain data");
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
     serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))
@@ -141,8 +141,8 @@ fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
 }
 
 /// Prints the table, and writes the configuration that was asked for.
-fn show(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Exit {
-    let method = order.settings.method;
+fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
+    let method = job.settings.method;
     if method != Method::None && !tuning.is_protected {
         output::say(format_args!(
             "note: --ft {method}: no checkpoint is due within a trial, so none had any \
@@ -156,7 +156,7 @@ fn show(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Exit {
     } else {
         output::print(words.as_bytes())
     };
-    match shown.and_then(|()| write(args, order, tuning)) {
+    match shown.and_then(|()| write(args, job, tuning)) {
         Ok(()) => Exit::Passed,
         Err(error) => {
             output::say(format_args!("error: {error}"));
@@ -165,9 +165,9 @@ fn show(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Exit {
     }
 }
 
-fn write(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Result<(), ConfigError> {
+fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigError> {
     let Some(path) = &args.out else { return Ok(()) };
-    let mut checked = order.checked.clone();
+    let mut checked = job.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
     let format = Format::of(path);
     let mut text = convert::whole_text(&checked, format)?;
@@ -179,7 +179,7 @@ fn write(args: &TuneArgs, order: &Order, tuning: &Tuning) -> Result<(), ConfigEr
 }
 
 /// Reads what the flags, and the file that they name, ask for.
-fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
+fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists() && !args.force) {
         return Err(ConfigError::Exists { file: path.display().to_string() });
     }
@@ -222,8 +222,8 @@ fn read_order(args: &TuneArgs, ranks: usize) -> Result<Order, ConfigError> {
     let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);
     let parameters = Parameter::ALL.into_iter().filter(is_asked).collect();
     let base = checked.spec.clone();
-    let plan = TuningTask { base, parameters, n, budget_seconds: args.budget };
-    Ok(Order { checked, plan, settings })
+    let task = TuningTask { base, parameters, n, budget_seconds: args.budget };
+    Ok(TuneJob { checked, task, settings })
 }
 
 /// The N of the trials; there must be exactly one.

@@ -36,7 +36,7 @@ pub use error::{At, ConfigError, ValueSource, Warning};
 pub use launch::{LaunchDraft, Launching};
 use serde::{Deserialize, Serialize};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
-pub use validate::{Checked, Rules, validate};
+pub use validate::{Checked, ValidationRules, validate};
 
 /// The largest size of a configuration; a larger file is of another kind.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -131,7 +131,7 @@ pub fn parse(
     lenient: bool,
 ) -> Result<Checked, ConfigError> {
     let (draft, mut warnings) = read_draft(bytes, file, format, lenient)?;
-    let mut checked = validate(&draft, &Rules { lenient, ranks: None, source: file })?;
+    let mut checked = validate(&draft, &ValidationRules { lenient, ranks: None, source: file })?;
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;
     Ok(checked)

@@ -44,7 +44,7 @@ pub enum Param {
 
 /// What values a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A whole number in this range, ends included.
     Whole {
         /// Smallest legal value.
@@ -73,17 +73,17 @@ pub struct ParamInfo {
     /// Whether the parameter takes a list of values.
     pub is_list: bool,
     /// Legal values.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The value that the reference substitutes for an illegal one, without a message.
     pub reference_substitute: Option<usize>,
     /// The default, as it would be written in TOML; empty if there is none.
     pub default: &'static str,
 }
 
-const FACTS: Kind = Kind::Choice(Fact::NAMES);
-const FORMS: Kind = Kind::Choice(&[&["transposed"], &["no-transposed"]]);
-const ANY_COUNT: Kind = Kind::Whole { min: 0, max: INT_MAX };
-const FROM_ONE: Kind = Kind::Whole { min: 1, max: INT_MAX };
+const FACTS: ValueKind = ValueKind::Choice(Fact::NAMES);
+const FORMS: ValueKind = ValueKind::Choice(&[&["transposed"], &["no-transposed"]]);
+const ANY_COUNT: ValueKind = ValueKind::Whole { min: 0, max: INT_MAX };
+const FROM_ONE: ValueKind = ValueKind::Whole { min: 1, max: INT_MAX };
 
 const NONE: ParamInfo = ParamInfo {
     param: Param::N,
@@ -91,7 +91,7 @@ const NONE: ParamInfo = ParamInfo {
     dat_count_name: "",
     key: "",
     is_list: false,
-    kind: Kind::Real,
+    kind: ValueKind::Real,
     reference_substitute: None,
     default: "",
 };
@@ -104,7 +104,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         dat_count_name: "# of problem sizes (N)",
         key: "n",
         is_list: true,
-        kind: Kind::Whole { min: 0, max: N_MAX as i128 },
+        kind: ValueKind::Whole { min: 0, max: N_MAX as i128 },
         ..NONE
     },
     ParamInfo {
@@ -121,7 +121,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         param: Param::Pmap,
         dat_name: "PMAP",
         key: "pmap",
-        kind: Kind::Choice(Pmap::NAMES),
+        kind: ValueKind::Choice(Pmap::NAMES),
         reference_substitute: Some(0),
         default: "row",
         ..NONE
@@ -148,7 +148,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         param: Param::Threshold,
         dat_name: "threshold",
         key: "threshold",
-        kind: Kind::Real,
+        kind: ValueKind::Real,
         default: "16.0",
         ..NONE
     },
@@ -178,7 +178,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         dat_count_name: "# of panels in recursion",
         key: "ndiv",
         is_list: true,
-        kind: Kind::Whole { min: 2, max: INT_MAX },
+        kind: ValueKind::Whole { min: 2, max: INT_MAX },
         default: "2",
         ..NONE
     },
@@ -198,7 +198,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         dat_count_name: "# of broadcast",
         key: "bcast",
         is_list: true,
-        kind: Kind::Choice(Bcast::NAMES),
+        kind: ValueKind::Choice(Bcast::NAMES),
         reference_substitute: Some(1),
         default: "1ringM",
     },
@@ -216,7 +216,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         param: Param::Swap,
         dat_name: "SWAP",
         key: "swap",
-        kind: Kind::Choice(Swap::NAMES),
+        kind: ValueKind::Choice(Swap::NAMES),
         reference_substitute: Some(1),
         default: "mix",
         ..NONE
@@ -252,7 +252,7 @@ pub const PARAMS: [ParamInfo; 21] = [
         param: Param::Equilibration,
         dat_name: "Equilibration",
         key: "equilibration",
-        kind: Kind::Choice(&[&["no", "false"], &["yes", "true"]]),
+        kind: ValueKind::Choice(&[&["no", "false"], &["yes", "true"]]),
         reference_substitute: Some(1),
         default: "yes",
         ..NONE
@@ -269,21 +269,21 @@ pub const PARAMS: [ParamInfo; 21] = [
     ParamInfo {
         param: Param::Generator,
         key: "generator",
-        kind: Kind::Choice(Generator::NAMES),
+        kind: ValueKind::Choice(Generator::NAMES),
         default: "hpl",
         ..NONE
     },
     ParamInfo {
         param: Param::Threads,
         key: "threads",
-        kind: Kind::Whole { min: 1, max: 4096 },
+        kind: ValueKind::Whole { min: 1, max: 4096 },
         default: "1",
         ..NONE
     },
     ParamInfo {
         param: Param::Transport,
         key: "transport",
-        kind: Kind::Choice(Transport::NAMES),
+        kind: ValueKind::Choice(Transport::NAMES),
         default: "shared",
         ..NONE
     },
@@ -306,10 +306,10 @@ impl ParamInfo {
     /// which has codes only.
     pub fn legal(&self, names: bool) -> String {
         match self.kind {
-            Kind::Real => "a finite number, e.g. 16.0".to_owned(),
-            Kind::Whole { min, max: INT_MAX } => format!("{min} or more"),
-            Kind::Whole { min, max } => format!("{min} to {max}"),
-            Kind::Choice(choices) => {
+            ValueKind::Real => "a finite number, e.g. 16.0".to_owned(),
+            ValueKind::Whole { min, max: INT_MAX } => format!("{min} or more"),
+            ValueKind::Whole { min, max } => format!("{min} to {max}"),
+            ValueKind::Choice(choices) => {
                 let mut text = String::new();
                 for (code, choice) in choices.iter().enumerate() {
                     let comma = if code == 0 { "" } else { ", " };
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn no_name_is_taken_twice() {
         for info in &PARAMS {
-            let Kind::Choice(choices) = info.kind else { continue };
+            let ValueKind::Choice(choices) = info.kind else { continue };
             let mut names: Vec<_> =
                 choices.iter().flat_map(|c| c.iter()).map(|n| n.to_lowercase()).collect();
             names.sort();

@@ -7,7 +7,7 @@ use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
 use super::error::{At, ConfigError, ValueSource, Warning};
 use super::launch::LaunchDraft;
-use super::param::{Kind, MAX_LIST, Param, ParamInfo};
+use super::param::{MAX_LIST, Param, ParamInfo, ValueKind};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
 use super::value::{Form, Value};
 
@@ -17,7 +17,7 @@ const MAX_TESTS: u64 = 100_000;
 
 /// How to check a draft.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules<'a> {
+pub struct ValidationRules<'a> {
     /// Whether illegal values of HPL.dat are replaced as the reference does, with a warning. TOML
     /// and flags are always strict, because the reference has neither.
     pub lenient: bool,
@@ -67,7 +67,7 @@ impl Checked {
 /// # Errors
 /// The first parameter, in HPL.dat's order, that is not legal; otherwise, lists that make more than
 /// 100000 tests.
-pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
+pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
     let mut c = Checker { draft, rules, warnings: Vec::new() };
     let title = draft
         .title
@@ -118,7 +118,7 @@ pub fn validate(draft: &Draft, rules: &Rules) -> Result<Checked, ConfigError> {
 
 struct Checker<'a> {
     draft: &'a Draft,
-    rules: &'a Rules<'a>,
+    rules: &'a ValidationRules<'a>,
     warnings: Vec<Warning>,
 }
 
@@ -208,7 +208,7 @@ impl Checker<'_> {
             }
         };
         let used = match info.kind {
-            Kind::Choice(choices) => format!("{index} ({})", choices[index][0]),
+            ValueKind::Choice(choices) => format!("{index} ({})", choices[index][0]),
             _ => index.to_string(),
         };
         self.substituted(info, value, used, error)?;
@@ -345,13 +345,13 @@ fn is_huge(text: &str) -> bool {
 }
 
 fn is_above(info: &ParamInfo, text: &str) -> bool {
-    matches!(info.kind, Kind::Whole { max, .. } if leading_whole(text) > max)
+    matches!(info.kind, ValueKind::Whole { max, .. } if leading_whole(text) > max)
 }
 
 fn out_of_range(info: &ParamInfo, value: &Value) -> ConfigError {
     let names = !matches!(value.place, ValueSource::Dat { .. });
     let mut legal = info.legal(names);
-    if let (Kind::Whole { min, max }, true) = (info.kind, is_above(info, &value.text)) {
+    if let (ValueKind::Whole { min, max }, true) = (info.kind, is_above(info, &value.text)) {
         legal = format!("{min} to {max}");
     }
     let at = At::param(info.param, &value.place);
@@ -375,15 +375,15 @@ fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
         Form::Float | Form::Quoted | Form::Boolean => None,
     };
     let (min, max) = match info.kind {
-        Kind::Whole { min, max } => (min, max),
-        Kind::Choice(choices) => (0, choices.len() as i128 - 1),
-        Kind::Real => unreachable!("{} is real", info.key),
+        ValueKind::Whole { min, max } => (min, max),
+        ValueKind::Choice(choices) => (0, choices.len() as i128 - 1),
+        ValueKind::Real => unreachable!("{} is real", info.key),
     };
     match number {
         Some(number) if (min..=max).contains(&number) => Ok(number as usize),
         Some(_) => Err(out_of_range(info, value)),
         None => match info.kind {
-            Kind::Choice(choices) if !matches!(value.place, ValueSource::Dat { .. }) => {
+            ValueKind::Choice(choices) if !matches!(value.place, ValueSource::Dat { .. }) => {
                 let is_named = |c: &[&str]| c.iter().any(|n| n.eq_ignore_ascii_case(&value.text));
                 let wanted = "one of the choices";
                 choices

@@ -1,20 +1,20 @@
 //! What a run tells by itself at its head: findings from settings alone, which take no time.
 
 use super::facts::{HostFacts, RankFacts};
-use super::finding::{Finding, Kind};
+use super::finding::{Finding, FindingKind};
 use super::report::host_words;
 use super::rules;
 use crate::machine::counters::{Counters, Root};
 
 /// Kinds that a run does not tell by itself: its own setup tells of ranks that share cores, a short
 /// test may leave cores idle on purpose, and the others cost little or nothing in most runs.
-const LEFT_OUT: [Kind; 6] = [
-    Kind::SharedCores,
-    Kind::TooFewCores,
-    Kind::IdleCores,
-    Kind::HugePages,
-    Kind::NoBoost,
-    Kind::PowerCounters,
+const LEFT_OUT: [FindingKind; 6] = [
+    FindingKind::SharedCores,
+    FindingKind::TooFewCores,
+    FindingKind::IdleCores,
+    FindingKind::HugePages,
+    FindingKind::NoBoost,
+    FindingKind::PowerCounters,
 ];
 
 /// Findings on this host, whose ranks may use the CPUs `masks` with `threads` threads each. Called

@@ -37,12 +37,12 @@ pub struct RankFacts {
     /// The kernel of its BLAS, if the library tells it.
     pub kernel: Option<String>,
     /// What was measured, with all ranks at work.
-    pub measured: Option<Measured>,
+    pub measured: Option<RankMeasurement>,
 }
 
 /// What a rank has measured. Rates are of one thread, as the mean over the threads of the rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct RankMeasurement {
     /// The rate of DGEMM in the fastest call, in Gflop/s.
     pub best_gflops: f64,
     /// The rate of DGEMM over the whole time, in Gflop/s.
@@ -91,13 +91,13 @@ impl HostFacts {
     }
 
     /// The measurements of the ranks that have one.
-    pub fn measured(&self) -> impl Iterator<Item = &Measured> {
+    pub fn measured(&self) -> impl Iterator<Item = &RankMeasurement> {
         self.ranks.iter().filter_map(|rank| rank.measured.as_ref())
     }
 
     /// The mean of a measured value over the ranks; `None` if a rank has none, or nothing was
     /// measured.
-    pub fn mean(&self, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+    pub fn mean(&self, value: impl Fn(&RankMeasurement) -> Option<f64>) -> Option<f64> {
         let values: Option<Vec<f64>> = self.measured().map(value).collect();
         let values = values.filter(|values| !values.is_empty())?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
@@ -119,7 +119,7 @@ impl HostFacts {
     }
 }
 
-impl Measured {
+impl RankMeasurement {
     /// What the vector units of a core do, in Gflop/s: measured, or by the clock that was measured.
     pub fn units(&self, processor: &Processor) -> Option<f64> {
         self.units_gflops.or_else(|| Some(self.vector_gigahertz? * processor.flops_a_cycle()?))

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FindingKind {
     /// The BLAS uses a kernel that does not fit the processor, or ranks use different ones.
     BlasKernel,
     /// A control group limits the processor time.
@@ -56,7 +56,7 @@ pub enum Kind {
     OutOfReach,
 }
 
-impl Kind {
+impl FindingKind {
     /// Whether a run is slower, or does not start, because of it.
     pub fn costs_speed(self) -> bool {
         self != Self::PowerCounters
@@ -89,7 +89,7 @@ impl Gain {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What it is about.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The hosts that have it.
     pub hosts: Vec<String>,
     /// What is wrong.

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use super::facts::Measured;
+use super::facts::RankMeasurement;
 use crate::machine::counters::{Root, load, numa, throttling};
 use crate::machine::environment::blas::NoWorkSpace;
 use crate::machine::environment::peak;
@@ -20,7 +20,7 @@ pub const SECONDS: f64 = 1.0;
 ///
 /// # Errors
 /// When the system has no memory for the products.
-pub fn measure(team: &Team, cpus: &[usize]) -> Result<Measured, NoWorkSpace> {
+pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpace> {
     let root = Root::of_this_machine();
     let (throttled, ticks) = (throttling::read(&root, cpus).events, load::read(&root));
     let light_gigahertz = clock(team, false);
@@ -32,7 +32,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<Measured, NoWorkSpace> {
     let units_gflops = peak::gflops_per_core(team);
     let threads = team.threads() as f64;
     let events = throttling::read(&root, cpus).events.unwrap_or(0);
-    Ok(Measured {
+    Ok(RankMeasurement {
         best_gflops: rates.best / threads,
         mean_gflops: rates.mean / threads,
         units_gflops,

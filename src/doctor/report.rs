@@ -18,7 +18,7 @@ const MOST_NAMES: usize = 4;
 
 /// The whole result; `docs/doctor.schema.json` describes its JSON.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     /// The name of this form.
     pub format: &'static str,
     /// The version of this form.
@@ -70,7 +70,7 @@ pub struct HostSummary {
     pub power: Option<String>,
 }
 
-impl Report {
+impl DoctorReport {
     /// The report of these hosts.
     pub fn new(hosts: &[HostFacts], findings: Vec<Finding>) -> Self {
         Self {

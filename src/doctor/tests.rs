@@ -2,8 +2,8 @@
 //! found where all is well.
 
 use super::diagnose;
-use super::facts::{HostFacts, Measured, RankFacts};
-use super::finding::{Finding, Kind};
+use super::facts::{HostFacts, RankFacts, RankMeasurement};
+use super::finding::{Finding, FindingKind};
 use super::trial::{OtherKernel, Trial};
 use crate::machine::counters::root::tests::Tree;
 use crate::machine::counters::{Counters, throttling};
@@ -69,8 +69,8 @@ fn each(cpus: usize) -> Vec<Vec<usize>> {
     (0..cpus).map(|cpu| vec![cpu]).collect()
 }
 
-fn well() -> Measured {
-    Measured {
+fn well() -> RankMeasurement {
+    RankMeasurement {
         best_gflops: 50.0,
         mean_gflops: 49.0,
         units_gflops: Some(54.0),
@@ -83,7 +83,7 @@ fn well() -> Measured {
     }
 }
 
-fn measured(mut host: HostFacts, measured: &Measured) -> HostFacts {
+fn measured(mut host: HostFacts, measured: &RankMeasurement) -> HostFacts {
     host.ranks.iter_mut().for_each(|rank| rank.measured = Some(measured.clone()));
     host
 }
@@ -92,13 +92,13 @@ fn found(host: &HostFacts) -> Vec<Finding> {
     diagnose(std::slice::from_ref(host))
 }
 
-fn kinds(host: &HostFacts) -> Vec<Kind> {
+fn kinds(host: &HostFacts) -> Vec<FindingKind> {
     found(host).iter().map(|finding| finding.kind).collect()
 }
 
 /// The only finding.
 #[track_caller]
-fn only(host: &HostFacts, kind: Kind) -> Finding {
+fn only(host: &HostFacts, kind: FindingKind) -> Finding {
     let mut all = found(host);
     assert_eq!(all.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [kind], "{all:?}");
     all.pop().unwrap()
@@ -117,9 +117,9 @@ fn xeon_with_smt() {
     let well = measured(with(&xeon, &each(8), 1), &well());
     assert_eq!(kinds(&well), []);
     assert_eq!(well.theoretical_gflops(), Some(2.6 * 32.0));
-    let siblings = only(&with(&xeon, &each(16), 1), Kind::SmtSiblings);
+    let siblings = only(&with(&xeon, &each(16), 1), FindingKind::SmtSiblings);
     assert!(siblings.remedy.contains("-np 8"), "{siblings:?}");
-    let half = only(&with(&xeon, &each(4), 1), Kind::IdleCores);
+    let half = only(&with(&xeon, &each(4), 1), FindingKind::IdleCores);
     assert_gain(&half, 2.0);
 }
 
@@ -134,14 +134,14 @@ fn epyc_with_four_nodes_a_socket() {
     epyc.file("proc/self/status", "Mems_allowed_list:\t0-3\n");
     let nodes: Vec<Vec<usize>> = (0..4).map(|node| (4 * node..4 * node + 4).collect()).collect();
     assert_eq!(kinds(&with(&epyc, &nodes, 4)), []);
-    let one = only(&with(&epyc, &[(0..16).collect()], 16), Kind::SeveralNodes);
+    let one = only(&with(&epyc, &[(0..16).collect()], 16), FindingKind::SeveralNodes);
     assert!(one.remedy.contains("ppr:4:node") && one.remedy.contains("--threads 4"), "{one:?}");
-    let away = Measured { node_bytes: [(0, 3 << 20), (3, 1 << 20)].into(), ..well() };
+    let away = RankMeasurement { node_bytes: [(0, 3 << 20), (3, 1 << 20)].into(), ..well() };
     let mut host = with(&epyc, &nodes, 4);
     host.ranks[3].measured = Some(away);
-    assert!(only(&host, Kind::MemoryNode).measured.starts_with("75 %"));
+    assert!(only(&host, FindingKind::MemoryNode).measured.starts_with("75 %"));
     epyc.file("proc/self/status", "Mems_allowed_list:\t0\n");
-    let bound = only(&with(&epyc, &nodes, 4), Kind::MemoryNode);
+    let bound = only(&with(&epyc, &nodes, 4), FindingKind::MemoryNode);
     assert_eq!(bound.measured, "cores of node 1, memory of node 0 alone");
 }
 
@@ -171,7 +171,7 @@ fn grace_with_a_kernel_for_neon() {
     host.trial = trial("ARMV8", 40.0, &[("NEOVERSEV1", 43.0)]);
     assert_eq!(kinds(&host), []);
     host.trial = trial("ARMV8", 20.0, &[("NEOVERSEV1", 43.0), ("NEOVERSEN1", 44.0)]);
-    let kernel = only(&host, Kind::BlasKernel);
+    let kernel = only(&host, FindingKind::BlasKernel);
     assert_gain(&kernel, 2.15);
     assert!(kernel.remedy.starts_with("export OPENBLAS_CORETYPE=NEOVERSEV1"), "{kernel:?}");
     assert!(kernel.what.contains("made for NEON; this processor has SVE"), "{kernel:?}");
@@ -179,7 +179,7 @@ fn grace_with_a_kernel_for_neon() {
     host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 46.0)]);
     assert_eq!(kinds(&host), []);
     host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 60.0)]);
-    assert!(only(&host, Kind::BlasKernel).what.contains("slower here than another one"));
+    assert!(only(&host, FindingKind::BlasKernel).what.contains("slower here than another one"));
 }
 
 #[test]
@@ -187,10 +187,10 @@ fn a64fx_with_generic_code_and_no_huge_pages() {
     let a64fx = machine(A64FX, 4, 1);
     a64fx.file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
     let mut host = with(&a64fx, &each(4), 1);
-    let huge_pages = only(&host, Kind::HugePages);
+    let huge_pages = only(&host, FindingKind::HugePages);
     assert!(huge_pages.remedy.starts_with("echo madvise >"));
     host.trial = trial("generic", 2.0, &[("A64FX", 50.0)]);
-    assert_eq!(kinds(&host), [Kind::BlasKernel, Kind::HugePages]);
+    assert_eq!(kinds(&host), [FindingKind::BlasKernel, FindingKind::HugePages]);
     assert_eq!(host.counters.processor.flops_a_cycle(), Some(32.0));
 }
 
@@ -200,10 +200,12 @@ fn pi_5_with_a_weak_power_supply_and_a_governor_that_saves() {
     clocks(&pi, 4, "ondemand", "cpufreq-dt", [1500, 2400, 2400]);
     assert_eq!(kinds(&with(&pi, &each(4), 1)), []);
     pi.file("sys/devices/platform/soc/soc:firmware/get_throttled", "50005\n");
-    assert!(only(&with(&pi, &each(4), 1), Kind::Throttled).what.contains("voltage is too low"));
+    assert!(
+        only(&with(&pi, &each(4), 1), FindingKind::Throttled).what.contains("voltage is too low")
+    );
     clocks(&pi, 4, "powersave", "cpufreq-dt", [1500, 2400, 2400]);
     let both = found(&with(&pi, &each(4), 1));
-    assert_eq!((both[0].kind, both[1].kind), (Kind::Governor, Kind::Throttled));
+    assert_eq!((both[0].kind, both[1].kind), (FindingKind::Governor, FindingKind::Throttled));
     assert_gain(&both[0], 1.6);
     assert!(both[0].remedy.starts_with("cpupower frequency-set -g performance"));
 }
@@ -216,11 +218,11 @@ fn laptop_with_fast_and_slow_cores() {
         let khz = if id < 6 { "5000000" } else { "4000000" };
         laptop.file(&format!("{CPU}/cpu{id}/cpufreq/cpuinfo_max_freq"), khz);
     }
-    let mixed = only(&with(&laptop, &[(0..14).collect()], 14), Kind::MixedCores);
+    let mixed = only(&with(&laptop, &[(0..14).collect()], 14), FindingKind::MixedCores);
     assert!(mixed.remedy.starts_with("taskset -c 0-5 mpirun --bind-to none -np 6"), "{mixed:?}");
     assert_gain(&mixed, 6.0 / (14.0 * 0.4));
     let fast = kinds(&with(&laptop, &each(6), 1));
-    assert!(!fast.contains(&Kind::MixedCores), "{fast:?}");
+    assert!(!fast.contains(&FindingKind::MixedCores), "{fast:?}");
 }
 
 /// Ranks send findings as JSON, which has no infinity.
@@ -229,7 +231,7 @@ fn a_core_that_counts_for_nothing_gives_a_finding_that_can_be_sent() {
     let odd = machine(PI5, 2, 1);
     odd.file(&format!("{CPU}/cpu0/cpu_capacity"), "1024\n");
     odd.file(&format!("{CPU}/cpu1/cpu_capacity"), "0\n");
-    let mixed = only(&with(&odd, &each(2), 1), Kind::MixedCores);
+    let mixed = only(&with(&odd, &each(2), 1), FindingKind::MixedCores);
     assert_eq!(mixed.gain, None);
     let sent = serde_json::to_vec(&mixed).unwrap();
     assert_eq!(serde_json::from_slice::<Finding>(&sent).unwrap(), mixed);
@@ -243,8 +245,8 @@ fn container_with_half_of_a_core() {
     let box_ = machine(EPYC, 4, 1);
     box_.file("proc/self/cgroup", "0::/\n").file("proc/self/mountinfo", V2);
     box_.file("sys/fs/cgroup/cpu.max", "50000 100000\n");
-    let held = Measured { cpu_share: 0.125, mean_gflops: 6.0, ..well() };
-    let quota = only(&measured(with(&box_, &each(4), 1), &held), Kind::Quota);
+    let held = RankMeasurement { cpu_share: 0.125, mean_gflops: 6.0, ..well() };
+    let quota = only(&measured(with(&box_, &each(4), 1), &held), FindingKind::Quota);
     assert_gain(&quota, 8.0);
     assert!(quota.measured.contains("leaves 0.50 of 4 core(s)"), "{quota:?}");
     assert!(quota.remedy.contains("echo max > "), "{quota:?}");
@@ -257,14 +259,14 @@ fn version_1_group_without_turbo() {
     let xeon = machine(XEON, 2, 1);
     clocks(&xeon, 2, "performance", "intel_pstate", [1000, 2600, 3900]);
     xeon.file(&format!("{CPU}/intel_pstate/no_turbo"), "1\n");
-    let slow = only(&with(&xeon, &each(2), 1), Kind::NoBoost);
+    let slow = only(&with(&xeon, &each(2), 1), FindingKind::NoBoost);
     assert_gain(&slow, 1.5);
     assert!(slow.remedy.starts_with("echo 0 > /sys/devices/system/cpu/intel_pstate/no_turbo"));
     xeon.file("proc/self/cgroup", "1:cpu:/job\n").file("proc/self/mountinfo", V1);
     xeon.file("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
     xeon.file("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
     let both = found(&with(&xeon, &each(2), 1));
-    assert_eq!((both[0].kind, both[1].kind), (Kind::Quota, Kind::NoBoost));
+    assert_eq!((both[0].kind, both[1].kind), (FindingKind::Quota, FindingKind::NoBoost));
     assert!(both[0].remedy.contains("echo -1 > "), "{both:?}");
 }
 
@@ -273,12 +275,12 @@ fn a_capped_clock_and_a_processor_that_saves_power() {
     let xeon = machine(XEON, 2, 1);
     clocks(&xeon, 2, "powersave", "intel_pstate", [1000, 2600, 3900]);
     xeon.file(&format!("{CPU}/cpu1/cpufreq/scaling_max_freq"), "1300000\n");
-    let cap = only(&with(&xeon, &each(2), 1), Kind::ClockCap);
+    let cap = only(&with(&xeon, &each(2), 1), FindingKind::ClockCap);
     assert_gain(&cap, 3.0);
-    assert_eq!(kinds(&with(&xeon, &[vec![0]], 1)), [Kind::IdleCores], "cpu 1 is not in use");
+    assert_eq!(kinds(&with(&xeon, &[vec![0]], 1)), [FindingKind::IdleCores], "cpu 1 is not in use");
     xeon.file(&format!("{CPU}/cpu1/cpufreq/scaling_max_freq"), "3900000\n");
     xeon.file(&format!("{CPU}/cpu0/cpufreq/energy_performance_preference"), "power\n");
-    assert!(only(&with(&xeon, &each(2), 1), Kind::Governor).what.contains("save power"));
+    assert!(only(&with(&xeon, &each(2), 1), FindingKind::Governor).what.contains("save power"));
 }
 
 #[test]
@@ -288,14 +290,15 @@ fn a_hot_server_whose_memory_fails() {
     xeon.file(&format!("{CPU}/cpu0/thermal_throttle/core_throttle_count"), "99\n");
     assert_eq!(throttling::read(&xeon.root(), &[0]).events, Some(99));
     assert_eq!(kinds(&measured(with(&xeon, &each(4), 1), &well())), [], "that is long ago");
-    let hot = Measured { throttled: 5, vector_gigahertz: Some(1.7), ..well() };
+    let hot = RankMeasurement { throttled: 5, vector_gigahertz: Some(1.7), ..well() };
     let both = found(&measured(with(&xeon, &each(4), 1), &hot));
-    assert_eq!((both[0].kind, both[1].kind), (Kind::FallingClock, Kind::Throttled));
+    assert_eq!((both[0].kind, both[1].kind), (FindingKind::FallingClock, FindingKind::Throttled));
     assert_gain(&both[0], 2.0);
-    let cold = Measured { light_gigahertz: Some(1.3), vector_gigahertz: Some(1.3), ..well() };
-    assert_gain(&only(&measured(with(&xeon, &each(4), 1), &cold), Kind::LowClock), 2.0);
+    let cold =
+        RankMeasurement { light_gigahertz: Some(1.3), vector_gigahertz: Some(1.3), ..well() };
+    assert_gain(&only(&measured(with(&xeon, &each(4), 1), &cold), FindingKind::LowClock), 2.0);
     xeon.file("sys/devices/system/edac/mc/mc0/ce_count", "12\n");
-    let errors = only(&with(&xeon, &each(4), 1), Kind::MemoryErrors);
+    let errors = only(&with(&xeon, &each(4), 1), FindingKind::MemoryErrors);
     assert_eq!(errors.measured, "mc0: 12 corrected and 0 uncorrected");
 }
 
@@ -304,22 +307,23 @@ fn a_hot_server_whose_memory_fails() {
 fn a_virtual_machine_with_four_ranks_on_one_of_two_cores() {
     let vm = machine(EPYC, 2, 1);
     assert_eq!(kinds(&measured(with(&vm, &each(2), 1), &well())), []);
-    let quarter = Measured { cpu_share: 0.25, best_gflops: 20.0, mean_gflops: 12.0, ..well() };
+    let quarter =
+        RankMeasurement { cpu_share: 0.25, best_gflops: 20.0, mean_gflops: 12.0, ..well() };
     let crowded = measured(with(&vm, &vec![vec![0]; 4], 1), &quarter);
-    let shared = only(&crowded, Kind::SharedCores);
+    let shared = only(&crowded, FindingKind::SharedCores);
     assert_gain(&shared, 2.0);
     assert!(shared.remedy.contains("-np 2"), "{shared:?}");
-    let bound = only(&with(&vm, &[vec![0]], 2), Kind::TooFewCores);
+    let bound = only(&with(&vm, &[vec![0]], 2), FindingKind::TooFewCores);
     assert!(bound.remedy.contains("--bind-to none"), "{bound:?}");
-    let stolen = Measured { stolen_share: 0.5, cpu_share: 1.0, ..well() };
-    let stolen = only(&measured(with(&vm, &each(2), 1), &stolen), Kind::OtherPrograms);
+    let stolen = RankMeasurement { stolen_share: 0.5, cpu_share: 1.0, ..well() };
+    let stolen = only(&measured(with(&vm, &each(2), 1), &stolen), FindingKind::OtherPrograms);
     assert!(stolen.what.contains("hypervisor"));
-    let others = Measured { cpu_share: 0.5, ..well() };
-    let others = only(&measured(with(&vm, &each(2), 1), &others), Kind::OtherPrograms);
+    let others = RankMeasurement { cpu_share: 0.5, ..well() };
+    let others = only(&measured(with(&vm, &each(2), 1), &others), FindingKind::OtherPrograms);
     assert!(others.what.contains("other programs"));
     assert_gain(&others, 2.0);
-    let slow = Measured { best_gflops: 9.0, ..well() };
-    assert_gain(&only(&measured(with(&vm, &each(2), 1), &slow), Kind::BelowPeak), 5.4);
+    let slow = RankMeasurement { best_gflops: 9.0, ..well() };
+    assert_gain(&only(&measured(with(&vm, &each(2), 1), &slow), FindingKind::BelowPeak), 5.4);
 }
 
 #[test]
@@ -329,7 +333,7 @@ fn ranks_with_another_kernel_than_the_others_are_found() {
         let mut host = HostFacts { host: name.into(), ..with(&epyc, &each(2), 1) };
         for (rank, (kernel, rate)) in host.ranks.iter_mut().zip(kernels) {
             rank.kernel = Some(kernel.into());
-            rank.measured = Some(Measured { best_gflops: rate, ..well() });
+            rank.measured = Some(RankMeasurement { best_gflops: rate, ..well() });
         }
         host.trial = trial("Zen", 50.0, &[]);
         host
@@ -340,7 +344,7 @@ fn ranks_with_another_kernel_than_the_others_are_found() {
     let all = [fast.clone(), mixed];
     for (hosts, zen) in [(&all[..], 3), (&all[1..], 1)] {
         let found = diagnose(hosts);
-        assert_eq!((found.len(), found[0].kind), (1, Kind::BlasKernel), "{found:?}");
+        assert_eq!((found.len(), found[0].kind), (1, FindingKind::BlasKernel), "{found:?}");
         assert_eq!(found[0].hosts, ["n2"]);
         let want = format!("Zen 50.0 Gflop/s a core ({zen} rank(s)), Nehalem 40.0");
         assert!(found[0].measured.starts_with(&want), "{found:?}");
@@ -352,7 +356,7 @@ fn ranks_with_another_kernel_than_the_others_are_found() {
     other.counters.processor.name = Some("another".into());
     other.trial = None;
     let found = diagnose(&[fast, other]);
-    assert!(found.iter().all(|finding| finding.kind != Kind::BlasKernel), "{found:?}");
+    assert!(found.iter().all(|finding| finding.kind != FindingKind::BlasKernel), "{found:?}");
 }
 
 #[test]
@@ -360,11 +364,14 @@ fn hosts_with_the_same_finding_are_told_once_and_a_slow_one_by_name() {
     let vm = machine(EPYC, 1, 1);
     vm.file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
     let host = |name: &str, rate: f64| {
-        let rates = Measured { mean_gflops: rate, ..well() };
+        let rates = RankMeasurement { mean_gflops: rate, ..well() };
         HostFacts { host: name.into(), ..measured(with(&vm, &each(1), 1), &rates) }
     };
     let all = diagnose(&[host("n1", 49.0), host("n2", 20.0), host("n3", 50.0)]);
-    assert_eq!((all[0].kind, all[1].kind, all.len()), (Kind::SlowRank, Kind::HugePages, 2));
+    assert_eq!(
+        (all[0].kind, all[1].kind, all.len()),
+        (FindingKind::SlowRank, FindingKind::HugePages, 2)
+    );
     assert_eq!((all[0].hosts.len(), all[1].hosts.len()), (1, 3));
     assert_gain(&all[0], 2.45);
 }

@@ -91,10 +91,10 @@ pub fn of(
 }
 
 /// Runs a trial in which a variable has this value, if one is given.
-type Run<'a> = &'a dyn Fn(Option<(&str, &str)>) -> Option<Answer>;
+type RunTrial<'a> = &'a dyn Fn(Option<(&str, &str)>) -> Option<Answer>;
 
 /// Runs the kernel in use and the `fitting` ones in turn with `run`, which sets a variable.
-fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: Run) {
+fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: RunTrial) {
     for _ in 0..TURNS {
         if let Some(now) = run(None) {
             trial.gflops = Some(trial.gflops.unwrap_or(0.0).max(now.gflops));

@@ -42,7 +42,7 @@ pub struct Beat {
     pub token: String,
     /// The rank that writes the record.
     pub rank: usize,
-    /// What the job does, see [`phase`]; [`DONE`] in its last record.
+    /// What the job does, see [`begin_phase`]; [`DONE`] in its last record.
     pub phase: String,
     /// Number of columns that are eliminated.
     pub column: usize,
@@ -104,7 +104,7 @@ impl Beat {
     }
 
     /// Sets the phase; returns whether it is another one than before.
-    fn turn_to(&mut self, phase: &str) -> bool {
+    fn set_phase(&mut self, phase: &str) -> bool {
         let is_other = self.phase != phase;
         if is_other {
             (self.phase, self.steps, self.expected_seconds) = (phase.to_owned(), 0, 0.0);
@@ -123,9 +123,10 @@ impl Beat {
         is_due
     }
 
-    /// Counts a step of the phase `phase`; returns whether the phase is another one than before.
-    fn step(&mut self, phase: &str) -> bool {
-        let is_other = self.turn_to(phase);
+    /// Enters the phase `phase`, or counts a step of it; returns whether the phase is another one
+    /// than before.
+    fn enter_phase(&mut self, phase: &str) -> bool {
+        let is_other = self.set_phase(phase);
         self.steps += u64::from(!is_other);
         is_other
     }
@@ -275,10 +276,10 @@ pub fn speak(is_first: bool) {
 
 /// Reports that the job begins the phase `name`, on a matrix of order `n`, with `column` columns
 /// eliminated; its first step is expected to take `expected_seconds`. Rank 0 writes at once.
-pub fn phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
+pub fn begin_phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
-            beat.turn_to(name);
+            beat.set_phase(name);
             (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
             beat.slow = None;
             true
@@ -292,7 +293,7 @@ pub fn phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
 pub fn columns(column: usize, n: usize, expected_seconds: f64) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
-            let is_other = beat.turn_to(FACTOR);
+            let is_other = beat.set_phase(FACTOR);
             (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
             is_other
         });
@@ -332,18 +333,19 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
     let mut signs = heart.wait.lock().expect("never held over a panic");
     if signs.is_due(waited_seconds, operations, place) {
         let mut beat = heart.last.lock().expect("never held over a panic").clone();
-        beat.turn_to(WAIT);
+        beat.set_phase(WAIT);
         (beat.steps, beat.expected_seconds, beat.exit) = (operations, expected_seconds, None);
         beat.elapsed_seconds = heart.start.elapsed().as_secs_f64();
         write(&beat);
     }
 }
 
-/// Reports a step of the checkpoint protocol. Rank 0 writes at most once per second, and at once if
-/// the step's name is another one than before; the column stays.
-pub fn step(name: &str) {
+/// Reports that the job enters the phase `name`, such as a step of the checkpoint protocol, or has
+/// done a step of it if it is there already. Rank 0 writes at most once per second, and at once if
+/// the phase is another one than before; the column stays.
+pub fn enter_phase(name: &str) {
     if let Some(heart) = heart() {
-        heart.beat(|beat| beat.step(name));
+        heart.beat(|beat| beat.enter_phase(name));
     }
 }
 
@@ -375,7 +377,7 @@ pub fn done(exit: Exit) {
 fn ends(name: &str, exit: Exit) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {
-            beat.turn_to(name);
+            beat.set_phase(name);
             beat.exit = Some(exit.code());
             true
         });
@@ -422,14 +424,17 @@ mod tests {
     #[test]
     fn steps_are_counted_and_told_once_a_second() {
         let mut beat = beat();
-        assert!(beat.is_due(1.5, |beat| beat.step("encode")), "another part is told at once");
+        assert!(
+            beat.is_due(1.5, |beat| beat.enter_phase("encode")),
+            "another part is told at once"
+        );
         for step in 1..=10 {
-            assert!(!beat.is_due(2.4, |beat| beat.step("encode")));
+            assert!(!beat.is_due(2.4, |beat| beat.enter_phase("encode")));
             assert_eq!(beat.steps, step);
         }
-        assert!(beat.is_due(2.5, |beat| beat.step("encode")));
+        assert!(beat.is_due(2.5, |beat| beat.enter_phase("encode")));
         assert_eq!((beat.steps, beat.elapsed_seconds), (11, 2.5));
-        assert!(beat.is_due(2.6, |beat| beat.turn_to("factor")));
+        assert!(beat.is_due(2.6, |beat| beat.set_phase("factor")));
         assert_eq!(beat.steps, 0);
     }
 

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::heat_map;
-use super::power::{Reading, over_time};
+use super::power::{EnergyReading, over_time};
 use super::reader::{RunReport, TestReport};
 use super::record::Event;
 use crate::machine::environment::affinity;
-use crate::model::plot::{Axis, Bars, Body, Figure, Lines, Series};
+use crate::model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\
@@ -103,7 +103,7 @@ fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
         id: "rates",
         title: "Best rate by order of the matrix".into(),
         caption: "The best completed test of every order.".into(),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::linear("order N of the matrix (rows)", "n_rows"),
             y: Axis::linear("performance (Gflop/s)", "performance_gflops"),
@@ -424,7 +424,7 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
         let over = |f: fn(&super::reader::ProgressPart) -> f64| {
             test.progress.iter().map(move |p| (p.elapsed_seconds, f(p)))
         };
-        let chart = |title: &str, y: Axis, series: Vec<Series>| Lines {
+        let chart = |title: &str, y: Axis, series: Vec<Series>| LineChart {
             title: title.into(),
             x: Axis::linear("time since the start (s)", "elapsed_seconds"),
             y,
@@ -473,7 +473,7 @@ fn slow_links(page: &mut String, test: &TestReport) {
 /// A line for each source that knows power over time.
 fn power_series(test: &TestReport) -> Vec<Series> {
     let seconds = test.time_seconds.unwrap_or(0.0);
-    let line = |reading: &Reading| {
+    let line = |reading: &EnergyReading| {
         Series::line(format!("power by {}", reading.source), over_time(reading, seconds))
     };
     let readings = test.power.iter().filter(|reading| reading.watts.iter().any(Option::is_some));

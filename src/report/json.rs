@@ -17,7 +17,7 @@ use crate::report::outfile;
 
 use super::clock;
 use super::phases;
-use super::power::Reading;
+use super::power::EnergyReading;
 use super::progress::{fraction, gflop_done};
 use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
 use super::slow::links::SlowLink;
@@ -170,7 +170,7 @@ struct Test {
     x_fingerprint: Option<String>,
     by_messages: Vec<String>,
     protection: Option<Protection>,
-    power: Vec<Reading>,
+    power: Vec<EnergyReading>,
     slow: Option<SlowPart>,
     slow_links: Option<Vec<SlowLink>>,
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use skt_model::path::{Measured, Run};
+use skt_model::path::{MeasuredTest, RunParams};
 use skt_terms::choice::{Bcast, Swap, Transport};
 use skt_terms::phases::PhaseTable;
 
@@ -46,7 +46,7 @@ struct Parameters {
 ///
 /// # Errors
 /// The file cannot be read, or is not a report of this program.
-pub fn read(path: &Path) -> Result<Vec<Measured>, ReadError> {
+pub fn read(path: &Path) -> Result<Vec<MeasuredTest>, ReadError> {
     parse(&reader::read_text(path)?)
         .map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
 }
@@ -55,7 +55,7 @@ pub fn read(path: &Path) -> Result<Vec<Measured>, ReadError> {
 ///
 /// # Errors
 /// The text is not a report; the error says why.
-pub fn parse(text: &str) -> Result<Vec<Measured>, String> {
+pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
     let report: Report = reader::from_json(text)?;
     reader::check_format(&report.format)?;
     report.tests.into_iter().filter_map(|test| test.measured().transpose()).collect()
@@ -63,7 +63,7 @@ pub fn parse(text: &str) -> Result<Vec<Measured>, String> {
 
 impl Test {
     /// The test, or `None` if it has no usable time.
-    fn measured(self) -> Result<Option<Measured>, String> {
+    fn measured(self) -> Result<Option<MeasuredTest>, String> {
         let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
             self.parameters;
         if !matches!(self.status.as_str(), "passed" | "not-checked") || self.protection.is_some() {
@@ -76,10 +76,10 @@ impl Test {
         };
         let list = self.by_messages.as_deref().unwrap_or_default();
         let halves = list.iter().any(|what| what == ROWS_IN_HALVES);
-        let run = Run { n, nb, p, q, threads, depth, bcast, swap, swap_threshold, halves };
+        let run = RunParams { n, nb, p, q, threads, depth, bcast, swap, swap_threshold, halves };
         run.validate().map_err(|error| error.to_string())?;
         let (mean, shared) = (phases.mean, self.is_shared());
-        Ok(Some(Measured { run, time_seconds, mean, shared }))
+        Ok(Some(MeasuredTest { run, time_seconds, mean, shared }))
     }
 
     fn is_shared(&self) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     /// A test of 1.5 s on 2 x 3 ranks, with additional `parameters` and `fields`.
-    fn test(parameters: &str, fields: &str) -> Measured {
+    fn test(parameters: &str, fields: &str) -> MeasuredTest {
         let text = format!(
             r#"{{"format": "skt-hpl report", "tests": [{{
                 "status": "passed", "time_seconds": 1.5, "protection": null,

@@ -26,4 +26,4 @@ pub mod top500;
 pub use json::{JsonError, JsonReport, RunFacts};
 pub use progress::{Progress, ProgressMode};
 pub use record::{Norms, Outcome, TestRecord};
-pub use text::{Counts, OutputError, Report};
+pub use text::{Counts, OutputError, TextReport};

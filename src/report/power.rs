@@ -44,7 +44,7 @@ pub struct Nodes {
 /// The energy of a test by one source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Reading {
+pub struct EnergyReading {
     /// The source: [`METER`], or the name of the counters of the nodes.
     pub source: String,
     /// What the source covers, in words.
@@ -67,7 +67,7 @@ pub struct Reading {
     pub watts: Vec<Option<f64>>,
 }
 
-impl Reading {
+impl EnergyReading {
     /// Derives the rate a watt, for a test of this rate and time.
     pub fn rated(mut self, gflops: f64, time_seconds: f64) -> Self {
         let has_all = self.nodes.as_ref().is_none_or(|nodes| nodes.measured == nodes.all);
@@ -95,7 +95,7 @@ pub fn tidy(watts: &[Option<f64>]) -> Vec<Option<f64>> {
 
 /// The watts of a reading at the middle of the parts of a test of `seconds`, without the parts of
 /// which they are not known.
-pub fn over_time(reading: &Reading, seconds: f64) -> Vec<(f64, f64)> {
+pub fn over_time(reading: &EnergyReading, seconds: f64) -> Vec<(f64, f64)> {
     let width = seconds / reading.watts.len().max(1) as f64;
     let point =
         |(index, watts): (usize, &Option<f64>)| Some(((index as f64 + 0.5) * width, (*watts)?));
@@ -104,7 +104,7 @@ pub fn over_time(reading: &Reading, seconds: f64) -> Vec<(f64, f64)> {
 
 /// The lines about a test's energy, without newlines.
 pub fn lines(record: &TestRecord) -> Vec<String> {
-    let lines = |reading: &Reading| {
+    let lines = |reading: &EnergyReading| {
         let mut lines = vec![total_line(reading)];
         lines.extend(reading.nodes.as_ref().and_then(nodes_line));
         lines.extend(lack_line(reading, record.time_seconds));
@@ -113,8 +113,8 @@ pub fn lines(record: &TestRecord) -> Vec<String> {
     record.power.iter().flat_map(lines).collect()
 }
 
-fn total_line(reading: &Reading) -> String {
-    let Reading { source, covers, joules, mean_watts, .. } = reading;
+fn total_line(reading: &EnergyReading) -> String {
+    let EnergyReading { source, covers, joules, mean_watts, .. } = reading;
     let mut line = format!("# power: {joules:.0} J, {mean_watts:.1} W");
     if let Some(rate) = reading.gflops_per_watt {
         let _ = write!(line, ", {rate:.4} Gflop/s/W");
@@ -138,7 +138,7 @@ fn nodes_line(nodes: &Nodes) -> Option<String> {
 }
 
 /// What was not measured, if anything was not.
-fn lack_line(reading: &Reading, time_seconds: f64) -> Option<String> {
+fn lack_line(reading: &EnergyReading, time_seconds: f64) -> Option<String> {
     let seconds = reading.measured_seconds;
     let nodes = reading.nodes.as_ref().filter(|nodes| nodes.measured < nodes.all);
     let of_nodes = nodes.map(|nodes| {
@@ -154,14 +154,14 @@ fn lack_line(reading: &Reading, time_seconds: f64) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn reading() -> Reading {
-        Reading {
+    fn reading() -> EnergyReading {
+        EnergyReading {
             source: "RAPL".into(),
             covers: "1 processor package(s)".into(),
             joules: 5000.4,
             mean_watts: 100.0,
             measured_seconds: 50.0,
-            ..Reading::default()
+            ..EnergyReading::default()
         }
     }
 
@@ -170,9 +170,10 @@ mod tests {
         assert_eq!(reading().rated(400.0, 50.0).gflops_per_watt, Some(4.0));
         assert_eq!(reading().rated(400.0, 51.0).gflops_per_watt, None);
         let nodes = |measured| Some(Nodes { all: 2, measured, ..Nodes::default() });
-        let of = |measured| Reading { nodes: nodes(measured), ..reading() }.rated(400.0, 50.0);
+        let of =
+            |measured| EnergyReading { nodes: nodes(measured), ..reading() }.rated(400.0, 50.0);
         assert_eq!((of(1).gflops_per_watt, of(2).gflops_per_watt), (None, Some(4.0)));
-        let idle = Reading { mean_watts: 0.0, ..reading() };
+        let idle = EnergyReading { mean_watts: 0.0, ..reading() };
         assert_eq!(idle.rated(400.0, 50.0).gflops_per_watt, None);
     }
 
@@ -195,7 +196,7 @@ mod tests {
             median_watts: 100.0,
             largest: node("n1", 110.0),
         };
-        let part = Reading { nodes: Some(nodes.clone()), level: Some(2), ..reading() };
+        let part = EnergyReading { nodes: Some(nodes.clone()), level: Some(2), ..reading() };
         let part = part.rated(400.0, 70.0);
         assert!(total_line(&part).ends_with("(s); level 2, as --power-level says"));
         assert!(!total_line(&part).contains("Gflop/s/W"));
@@ -213,9 +214,9 @@ mod tests {
     #[test]
     fn power_is_that_of_the_middle_of_the_parts() {
         let watts = tidy(&[Some(1.04), None, Some(3.06), Some(4.0)]);
-        let points = over_time(&Reading { watts, ..Reading::default() }, 8.0);
+        let points = over_time(&EnergyReading { watts, ..EnergyReading::default() }, 8.0);
         assert_eq!(points, [(1.0, 1.0), (5.0, 3.1), (7.0, 4.0)]);
-        assert_eq!(over_time(&Reading::default(), 8.0), []);
+        assert_eq!(over_time(&EnergyReading::default(), 8.0), []);
         assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, MOST_PARTS));
     }
 }

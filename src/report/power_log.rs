@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::power::{self, METER, Reading};
-use crate::machine::power::{Curve, Piece};
+use super::power::{self, EnergyReading, METER};
+use crate::machine::power::{Curve, PowerPiece};
 
 /// The longest time between two readings that power is interpolated over, in seconds.
 const LONGEST_BETWEEN: f64 = 60.0;
@@ -88,7 +88,7 @@ impl PowerLog {
             return Err("its time is before that of the reading above");
         }
         if seconds - before <= LONGEST_BETWEEN {
-            self.curve.push(Piece { from: before, to: seconds, watts: [earlier, watts] });
+            self.curve.push(PowerPiece { from: before, to: seconds, watts: [earlier, watts] });
         }
         self.last = Some((seconds, watts));
         Ok(())
@@ -101,18 +101,18 @@ impl PowerLog {
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
     /// if nothing is. `covers` says in words what the meter covers.
-    pub fn over(&self, end: f64, seconds: f64, covers: &str) -> Option<Reading> {
+    pub fn over(&self, end: f64, seconds: f64, covers: &str) -> Option<EnergyReading> {
         let begin = end - seconds;
         let energy = self.curve.over(begin, end);
         let watts = self.curve.watts(begin, end, power::parts(seconds));
-        (energy.seconds > 0.0).then(|| Reading {
+        (energy.seconds > 0.0).then(|| EnergyReading {
             source: METER.to_owned(),
             covers: covers.to_owned(),
             joules: energy.joules,
             mean_watts: energy.joules / energy.seconds,
             measured_seconds: energy.seconds.min(seconds),
             watts: power::tidy(&watts),
-            ..Reading::default()
+            ..EnergyReading::default()
         })
     }
 }
@@ -154,7 +154,7 @@ impl LogFile {
     ///
     /// # Errors
     /// [`LogError::Uncovered`] if the log does not have all of it.
-    pub fn over(&self, test: &str, end: f64, seconds: f64) -> Result<Reading, LogError> {
+    pub fn over(&self, test: &str, end: f64, seconds: f64) -> Result<EnergyReading, LogError> {
         let covers = format!("what is measured in {}", self.path.display());
         let reading = self.log.over(end, seconds, &covers);
         let measured = reading.as_ref().map_or(0.0, |reading| reading.measured_seconds);

@@ -13,7 +13,7 @@ use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
 use super::bundle::{self, BundleError};
-use super::power::Reading;
+use super::power::EnergyReading;
 use super::record::Event;
 use super::slow::SlowRank;
 use super::slow::links::SlowLink;
@@ -180,7 +180,7 @@ pub struct TestReport {
     /// Bytes of a rank's memory, by part.
     pub memory_bytes: BTreeMap<String, u64>,
     /// The energy of the timed part, by each source that measured it.
-    pub power: Vec<Reading>,
+    pub power: Vec<EnergyReading>,
     /// The rates of all ranks, and the ranks that are slow.
     pub slow: Option<SlowPart>,
     /// The slow links, the slowest first.

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
-use super::power::Reading;
+use super::power::EnergyReading;
 use super::slow::SlowReport;
 use crate::config::TestSpec;
 
@@ -515,7 +515,7 @@ pub struct TestRecord {
     pub end_unix: Option<f64>,
     /// The energy of the timed part, by each source that measured it.
     #[serde(default)]
-    pub power: Vec<Reading>,
+    pub power: Vec<EnergyReading>,
     /// The rates of all ranks in the last start, and the ranks that are slow; `None` where they
     /// were not compared. Not stored for later starts.
     #[serde(skip)]

@@ -138,7 +138,7 @@ impl Counts {
 /// Writes the report, test by test. Each call ends with a flush, so that a run that is killed
 /// leaves what it has written.
 #[derive(Debug)]
-pub struct Report<'a, W: Write> {
+pub struct TextReport<'a, W: Write> {
     out: W,
     spec: &'a RunSpec,
     dgemm_gflops_per_core: Option<f64>,
@@ -149,10 +149,10 @@ pub struct Report<'a, W: Write> {
     broken: usize,
 }
 
-impl<'a, W: Write> Report<'a, W> {
+impl<'a, W: Write> TextReport<'a, W> {
     /// A report of the run `spec` that is written to `out`.
     pub fn new(out: W, spec: &'a RunSpec) -> Self {
-        Report {
+        TextReport {
             out,
             spec,
             dgemm_gflops_per_core: None,

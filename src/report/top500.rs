@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::html::NamedRun;
-use super::power::Reading;
+use super::power::EnergyReading;
 use super::reader::{EnvironmentPart, RunReport, TestReport};
 use crate::machine::environment::blas;
 use crate::model::tang::efficiency::Efficiency;
@@ -169,7 +169,7 @@ impl Sheet {
             "Rmax over average power",
         );
         for reading in best.power.iter().filter(|reading| !reading.is_of_meter()) {
-            let Reading { source, covers, mean_watts, .. } = reading;
+            let EnergyReading { source, covers, mean_watts, .. } = reading;
             self.field(
                 "Counters of the nodes",
                 Some(format!("{mean_watts:.1} W by {source}: {covers}")),

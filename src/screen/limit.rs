@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::hpl::comm::mpi::Watch;
+use crate::hpl::comm::mpi::FailureWatch;
 
 /// A point in time that the waits of a rank look at.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ impl Limit {
     }
 
     /// Ends the waits of a group of MPI ranks when the time has come.
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> FailureWatch {
         let limit = self.clone();
         Arc::new(move || Ok(limit.is_over().then(|| "no answer in time".to_owned())))
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::probe::{self, LinkRate};
-use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
+use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
 use super::schedule::{self, Stage};
 use super::told::Told;
 use crate::config::{Format, TestSpec, parse};
@@ -51,7 +51,7 @@ struct Place {
 /// A rank in its node and its teams.
 pub struct Crew<C: Comm> {
     /// The names of the nodes and their kinds, by first rank.
-    pub nodes: Vec<(String, Kind)>,
+    pub nodes: Vec<(String, NodeKind)>,
     /// The ranks of each node.
     pub ranks: Vec<Vec<usize>>,
     /// The node of this rank.
@@ -128,10 +128,10 @@ impl<C: Comm> Crew<C> {
 
     /// Results of which only the nodes are known.
     pub fn no_results(&self) -> Results {
-        let node = |(host, kind): &(String, Kind)| Node {
+        let node = |(host, kind): &(String, NodeKind)| ScreenedNode {
             host: host.clone(),
             kind: Some(kind.clone()),
-            ..Node::default()
+            ..ScreenedNode::default()
         };
         Results { nodes: self.nodes.iter().map(node).collect(), ..Results::default() }
     }
@@ -305,10 +305,10 @@ fn threads_of(counters: &Counters, places: &[Place], rank: usize) -> usize {
     place.threads.unwrap_or(cores / sharers).max(1)
 }
 
-fn kind(counters: &Counters, places: &[Place], of_node: &[usize]) -> Kind {
+fn kind(counters: &Counters, places: &[Place], of_node: &[usize]) -> NodeKind {
     let Place { processor, blas, .. } = places[of_node[0]].clone();
     let threads = threads_of(counters, places, of_node[0]);
-    Kind { processor, blas, ranks: of_node.len(), threads }
+    NodeKind { processor, blas, ranks: of_node.len(), threads }
 }
 
 /// Starts the threads of a rank, each on a core of its own where there are enough.

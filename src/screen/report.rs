@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
+use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
 use super::spread::Spread;
-use super::verdict::{State, Verdict, Verdicts, digits, gigabytes, rate_of};
+use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of};
 
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;
@@ -28,9 +28,9 @@ struct Document<'a> {
 #[derive(Debug, Serialize)]
 struct HostEntry<'a> {
     host: &'a str,
-    state: State,
+    state: HostState,
     reasons: &'a [String],
-    kind: &'a Option<Kind>,
+    kind: &'a Option<NodeKind>,
     gflops: Option<f64>,
     dgemm_gflops: Option<f64>,
     memory_gigabytes_a_second: Option<f64>,
@@ -54,7 +54,7 @@ struct TeamEntry<'a> {
 }
 
 /// The results with their verdicts.
-pub struct Report<'a> {
+pub struct ScreenReport<'a> {
     /// The results.
     pub results: &'a Results,
     /// The verdicts on them.
@@ -63,8 +63,8 @@ pub struct Report<'a> {
     pub tolerance: f64,
 }
 
-impl Report<'_> {
-    fn hosts(&self) -> impl Iterator<Item = (&Node, &Verdict)> {
+impl ScreenReport<'_> {
+    fn hosts(&self) -> impl Iterator<Item = (&ScreenedNode, &HostVerdict)> {
         self.results.nodes.iter().zip(&self.verdicts.hosts)
     }
 
@@ -74,7 +74,7 @@ impl Report<'_> {
 
     /// The hosts that are ok, or those that are not.
     pub fn names(&self, ok: bool) -> Vec<&str> {
-        let hosts = self.hosts().filter(|(_, verdict)| (verdict.state == State::Ok) == ok);
+        let hosts = self.hosts().filter(|(_, verdict)| (verdict.state == HostState::Ok) == ok);
         hosts.map(|(node, _)| node.host.as_str()).collect()
     }
 
@@ -102,8 +102,8 @@ impl Report<'_> {
 
     /// The numbers of hosts by state, and how far the rates of each kind lie apart.
     fn summary(&self) -> String {
-        let count = |state: State| self.hosts().filter(|(_, it)| it.state == state).count();
-        let counts: Vec<String> = State::ALL
+        let count = |state: HostState| self.hosts().filter(|(_, it)| it.state == state).count();
+        let counts: Vec<String> = HostState::ALL
             .iter()
             .filter(|state| count(**state) > 0)
             .map(|state| format!("{} {}", count(*state), state.word()))
@@ -114,7 +114,7 @@ impl Report<'_> {
             let _ = write!(text, "; {} slow link(s)", self.verdicts.links.len());
         }
         let _ = writeln!(text, "; N={}", self.results.n);
-        let mut kinds: BTreeMap<&Kind, Vec<f64>> = BTreeMap::new();
+        let mut kinds: BTreeMap<&NodeKind, Vec<f64>> = BTreeMap::new();
         for node in &self.results.nodes {
             if let Some((kind, rate)) = node.kind.as_ref().zip(rate_of(node)) {
                 kinds.entry(kind).or_default().push(rate);
@@ -134,7 +134,7 @@ impl Report<'_> {
     /// The command that keeps Slurm from using the hosts that are not ok, for each state.
     fn drain(&self) -> String {
         let mut text = String::new();
-        for state in State::ALL.into_iter().filter(|state| *state != State::Ok) {
+        for state in HostState::ALL.into_iter().filter(|state| *state != HostState::Ok) {
             let hosts = self.hosts().filter(|(_, verdict)| verdict.state == state);
             // A rank is no node of Slurm.
             let names = hosts.map(|(node, _)| node.host.as_str()).filter(|name| !is_rank(name));
@@ -186,7 +186,7 @@ impl Report<'_> {
 }
 
 impl<'a> HostEntry<'a> {
-    fn new(node: &'a Node, verdict: &'a Verdict) -> Self {
+    fn new(node: &'a ScreenedNode, verdict: &'a HostVerdict) -> Self {
         Self {
             host: &node.host,
             state: verdict.state,
@@ -203,7 +203,7 @@ impl<'a> HostEntry<'a> {
 
 /// What is said of a host: the reasons, or its figures; and events that are no reason by
 /// themselves.
-fn said(node: &Node, verdict: &Verdict) -> String {
+fn said(node: &ScreenedNode, verdict: &HostVerdict) -> String {
     let mut words = verdict.reasons.clone();
     if words.is_empty() {
         words.extend(rate_of(node).map(|rate| format!("{} Gflop/s", digits(rate))));
@@ -228,8 +228,8 @@ fn is_rank(name: &str) -> bool {
     name.contains('/')
 }
 
-fn kind_line(kind: &Kind, rates: &[f64], tolerance: f64, unit: &str) -> String {
-    let Kind { processor, blas, ranks, threads } = kind;
+fn kind_line(kind: &NodeKind, rates: &[f64], tolerance: f64, unit: &str) -> String {
+    let NodeKind { processor, blas, ranks, threads } = kind;
     let of = format!("{processor}, {ranks} rank(s) of {threads} thread(s), {blas}");
     let Some(spread) = Spread::of(rates) else {
         return format!("{of}: one {unit}, compared with none\n");
@@ -250,23 +250,28 @@ mod tests {
     use super::*;
 
     fn results() -> Results {
-        let kind = Kind { processor: "cpu".into(), blas: "OpenBLAS".into(), ranks: 1, threads: 4 };
+        let kind =
+            NodeKind { processor: "cpu".into(), blas: "OpenBLAS".into(), ranks: 1, threads: 4 };
         let solve = |gflops| Solve {
             gflops: Some(gflops),
             scaled_residual: Some(0.002),
             x: Some("00ff".into()),
             wrong: None,
         };
-        let node = |(host, gflops): (&str, f64)| Node {
+        let node = |(host, gflops): (&str, f64)| ScreenedNode {
             host: host.into(),
             kind: Some(kind.clone()),
             solves: vec![solve(gflops)],
             events: Some(Events { celsius: Some(61.2), ..Events::default() }),
-            ..Node::default()
+            ..ScreenedNode::default()
         };
-        let mut nodes: Vec<Node> =
+        let mut nodes: Vec<ScreenedNode> =
             [("n1", 100.0), ("n2", 101.0), ("node3", 40.0), ("n4", 100.0)].map(node).into();
-        nodes.push(Node { host: "n5".into(), lost: Some("no route".into()), ..Node::default() });
+        nodes.push(ScreenedNode {
+            host: "n5".into(),
+            lost: Some("no route".into()),
+            ..ScreenedNode::default()
+        });
         let link = |a, b, rate| Link {
             nodes: [a, b],
             gigabytes_a_second: Some(rate),
@@ -282,7 +287,7 @@ mod tests {
     fn each_host_has_a_line_and_bad_ones_a_command() {
         let results = results();
         let verdicts = judge(&results, 0.1);
-        let report = Report { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
         let want = "\
 n1     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
 n2     ok           101.0 Gflop/s; residual 2.0e-3; 61 C
@@ -310,7 +315,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
                 node.host = (*name).into();
             }
             let verdicts = judge(&results, 0.1);
-            Report { results: &results, verdicts: &verdicts, tolerance: 0.1 }.summary()
+            ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 }.summary()
         };
         let kind = "cpu, 1 rank(s) of 4 thread(s), OpenBLAS";
         let want = format!(
@@ -329,7 +334,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
     fn the_document_has_all_that_was_measured() {
         let results = results();
         let verdicts = judge(&results, 0.1);
-        let report = Report { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
         let document: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(document["hosts"][2]["state"], "slow");
         assert_eq!(document["links"][2]["is_slow"], true);

@@ -8,7 +8,7 @@ pub struct Results {
     /// The order of the system; 0 if it was never chosen.
     pub n: usize,
     /// The nodes, by the first of their ranks.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<ScreenedNode>,
     /// Systems that several nodes solved together.
     pub joints: Vec<Joint>,
     /// Links between two nodes.
@@ -18,7 +18,7 @@ pub struct Results {
 /// What must agree for two nodes to be comparable: then a sound one has the rate of the other, and
 /// x with the same bits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Kind {
+pub struct NodeKind {
     /// The processor's name.
     pub processor: String,
     /// The BLAS, its version and its kernel.
@@ -31,11 +31,11 @@ pub struct Kind {
 
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct ScreenedNode {
     /// The name of its host.
     pub host: String,
     /// What it is compared with; `None` if it never told.
-    pub kind: Option<Kind>,
+    pub kind: Option<NodeKind>,
     /// DGEMM on all its threads, before the first system, in Gflop/s.
     pub dgemm_gflops: Option<f64>,
     /// The bandwidth of its memory, in 10^9 bytes a second.

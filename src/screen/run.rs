@@ -16,9 +16,9 @@ use skt_terms::units;
 
 use super::limit::Limit;
 use super::node::{Crew, ScreenError, is_too_slow};
-use super::results::{Link, Node, Results, sound_rate};
+use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
-use super::told::{self, Order, Told};
+use super::told::{self, Instruction, Told};
 use crate::hpl::comm::Comm;
 use crate::report::progress::Progress;
 
@@ -64,7 +64,7 @@ impl Request {
 }
 
 /// How a screening ended on a rank.
-pub enum Ended {
+pub enum ScreeningEnd {
     /// On rank 0, which has to call [`dismiss`].
     Led(Results),
     /// On the other ranks: the exit code.
@@ -80,16 +80,16 @@ pub fn run<C: Comm>(
     request: &Request,
     limit: &Limit,
     progress: &mut Progress,
-) -> Result<Ended, ScreenError> {
+) -> Result<ScreeningEnd, ScreenError> {
     limit.set(request.start_seconds());
     let crew = Crew::new(world, request.threads, request.by_rank)?;
     if world.rank() == 0 {
         let begun = Instant::now();
         let results = crew.no_results();
         let lead = Lead { world, crew, request, limit, progress, begun, results };
-        return Ok(Ended::Led(lead.all()?));
+        return Ok(ScreeningEnd::Led(lead.all()?));
     }
-    follow(world, &crew, limit, request.start_seconds()).map(Ended::Followed)
+    follow(world, &crew, limit, request.start_seconds()).map(ScreeningEnd::Followed)
 }
 
 /// Ends the screening on all other ranks with this exit code; rank 0 calls it when it has shown the
@@ -100,7 +100,7 @@ pub fn run<C: Comm>(
 pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), ScreenError> {
     limit.set(GRACE_SECONDS);
     for rank in 1..world.size() {
-        told::order(world, &Order::End(code), rank)?;
+        told::instruct(world, &Instruction::End(code), rank)?;
     }
     Ok(())
 }
@@ -122,11 +122,11 @@ fn follow<C: Comm>(
     let (mut longest, mut order_of, mut stage) = (start_seconds, 0, 0);
     loop {
         limit.set(longest + 3.0 * GRACE_SECONDS);
-        let order = told::await_order(world).map_err(|why| {
+        let instruction = told::await_instruction(world).map_err(|why| {
             ScreenError::Host(format!("the host {} does not answer: {why}", crew.nodes[0].0))
         })?;
-        match order {
-            Order::Solve { n, rounds, seconds } => {
+        match instruction {
+            Instruction::Solve { n, rounds, seconds } => {
                 (longest, order_of) = (seconds, n);
                 let until = Instant::now() + Duration::from_secs_f64(seconds);
                 for _ in 0..rounds {
@@ -141,18 +141,18 @@ fn follow<C: Comm>(
                     }
                 }
             }
-            Order::Join { lost, seconds } => {
+            Instruction::Join { lost, seconds } => {
                 longest = seconds;
                 limit.set(seconds);
                 let told = crew.join(stage, order_of, &lost, seconds);
                 stage += 1;
                 tell(Ok(told))?;
             }
-            Order::Count => {
+            Instruction::Count => {
                 longest = FLOOR_SECONDS;
                 tell(Ok(Told::Done(crew.events())))?;
             }
-            Order::End(code) => return Ok(code),
+            Instruction::End(code) => return Ok(code),
         }
     }
 }
@@ -196,12 +196,12 @@ impl<C: Comm> Lead<'_, C> {
         self.progress.phase(&format!("screen: {what} on {hosts} node(s), ETA {left}"));
     }
 
-    /// Sends an order to all other ranks. A rank that cannot be reached is found when it does not
-    /// answer.
-    fn order(&self, order: &Order) {
+    /// Sends an instruction to all other ranks. A rank that cannot be reached is found when it does
+    /// not answer.
+    fn instruct(&self, instruction: &Instruction) {
         self.limit.set(GRACE_SECONDS);
         for rank in 1..self.world.size() {
-            let _ = told::order(self.world, order, rank);
+            let _ = told::instruct(self.world, instruction, rank);
         }
     }
 
@@ -283,7 +283,7 @@ impl<C: Comm> Lead<'_, C> {
         let rounds = self.request.rounds;
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
         let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
-        self.order(&Order::Solve { n, rounds, seconds });
+        self.instruct(&Instruction::Solve { n, rounds, seconds });
         let parts = rounds + self.crew.stages.len();
         for round in 0..rounds {
             let what = format!("N={n}, each by itself, round {} of {rounds}", round + 1);
@@ -322,7 +322,7 @@ impl<C: Comm> Lead<'_, C> {
             // Pairs have found that out by themselves.
             lost.extend(nodes_behind_slow_links(&self.results, n, seconds));
         }
-        self.order(&Order::Join { lost: lost.clone(), seconds });
+        self.instruct(&Instruction::Join { lost: lost.clone(), seconds });
         self.limit.set(seconds);
         let mut all: Vec<Option<Told>> = vec![None; self.crew.nodes.len()];
         all[self.crew.node] = Some(self.crew.join(stage, n, &lost, seconds));
@@ -336,7 +336,7 @@ impl<C: Comm> Lead<'_, C> {
 
     /// Collects what the hosts have counted.
     fn count(&mut self) -> Result<(), ScreenError> {
-        self.order(&Order::Count);
+        self.instruct(&Instruction::Count);
         let node = self.crew.node;
         self.results.nodes[node].events = Some(self.crew.events());
         let until = Instant::now() + Duration::from_secs_f64(FLOOR_SECONDS);
@@ -381,8 +381,8 @@ fn nodes_behind_slow_links(results: &Results, n: usize, seconds: f64) -> Vec<usi
 }
 
 /// What is said of a node that took no part at all.
-pub fn unreached(host: &str, why: &str) -> Node {
-    Node { host: host.to_owned(), lost: Some(why.to_owned()), ..Node::default() }
+pub fn unreached(host: &str, why: &str) -> ScreenedNode {
+    ScreenedNode { host: host.to_owned(), lost: Some(why.to_owned()), ..ScreenedNode::default() }
 }
 
 #[cfg(test)]
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_node_whose_links_are_slow_is_left_out_of_groups() {
         let link = |nodes, rate| Link { nodes, gigabytes_a_second: rate, microseconds: None };
-        let nodes = vec![Node::default(); 4];
+        let nodes = vec![ScreenedNode::default(); 4];
         // 3 x 8e6 bytes in half of 10 s are 0.0048 GB/s.
         let (slow, well) = (Some(0.004), Some(0.005));
         let links = vec![
@@ -431,14 +431,14 @@ mod tests {
         let ended = run_ranks(4, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
             let ended = run(&world, &request, &limit, &mut progress)?;
-            if let Ended::Led(_) = &ended {
+            if let ScreeningEnd::Led(_) = &ended {
                 dismiss(&world, &limit, 7)?;
             }
             Ok::<_, ScreenError>(ended)
         });
         let mut ended = ended.into_iter();
-        let Some(Ok(Ended::Led(results))) = ended.next() else { panic!("rank 0 leads") };
-        assert!(ended.all(|ended| matches!(ended, Ok(Ended::Followed(7)))));
+        let Some(Ok(ScreeningEnd::Led(results))) = ended.next() else { panic!("rank 0 leads") };
+        assert!(ended.all(|ended| matches!(ended, Ok(ScreeningEnd::Followed(7)))));
         assert_eq!((results.n, results.nodes.len(), results.links.len()), (400, 4, 6));
         assert_eq!(results.joints.len(), 7);
         assert!(results.nodes.iter().all(|node| node.solves.len() == 2 && node.lost.is_none()));

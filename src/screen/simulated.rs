@@ -7,9 +7,9 @@ use std::time::Instant;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use super::results::{Events, Joint, Kind, Link, Node, Results, Solve};
+use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
 use super::schedule::stages;
-use super::verdict::{State, TOLERANCE, judge};
+use super::verdict::{HostState, TOLERANCE, judge};
 
 /// How a hostile node behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,14 +49,14 @@ const FAULTS: [Fault; 9] = [
 
 impl Fault {
     /// The states that name it.
-    fn names(self) -> &'static [State] {
+    fn names(self) -> &'static [HostState] {
         match self {
             Self::Collusion | Self::NoNumber | Self::Unsteady | Self::WrongTogether => {
-                &[State::Wrong]
+                &[HostState::Wrong]
             }
-            Self::Slow | Self::SlowLink | Self::Lies => &[State::Slow],
-            Self::Slander => &[State::Slow, State::Wrong],
-            Self::Silent => &[State::Unreachable],
+            Self::Slow | Self::SlowLink | Self::Lies => &[HostState::Slow],
+            Self::Slander => &[HostState::Slow, HostState::Wrong],
+            Self::Silent => &[HostState::Unreachable],
         }
     }
 }
@@ -75,12 +75,12 @@ fn has_sound_team(results: &Results, faults: &[Option<Fault>], node: usize) -> b
     results.links.iter().any(|link| link.nodes.contains(&node) && link.nodes.iter().all(is_sound))
 }
 
-struct World {
+struct Simulation {
     dice: SplitMix64,
     faults: Vec<Option<Fault>>,
 }
 
-impl World {
+impl Simulation {
     /// The results of all nodes, with systems of order `n`.
     fn results(&mut self, n: usize) -> Results {
         let nodes = self.faults.len();
@@ -111,7 +111,7 @@ impl World {
         Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), wrong: None }
     }
 
-    fn node(&mut self, index: usize) -> Node {
+    fn node(&mut self, index: usize) -> ScreenedNode {
         let (processor, gflops) =
             if index.is_multiple_of(5) { ("old", 400.0) } else { ("new", 1000.0) };
         // The quality of the chip, then that of the moment.
@@ -142,9 +142,9 @@ impl World {
         });
         let ranks = 1;
         let (processor, blas) = (processor.to_owned(), "OpenBLAS".to_owned());
-        Node {
+        ScreenedNode {
             host: format!("n{index}"),
-            kind: Some(Kind { processor, blas, ranks, threads: 64 }),
+            kind: Some(NodeKind { processor, blas, ranks, threads: 64 }),
             dgemm_gflops: Some(1.2 * own),
             memory_gigabytes_a_second: Some(300.0 * (1.0 + 0.02 * self.noise())),
             solves,
@@ -192,16 +192,17 @@ impl World {
 
 /// Results of `nodes` nodes, a tenth of them hostile.
 fn results(seed: u64, nodes: usize) -> (Results, Vec<Option<Fault>>) {
-    let mut world = World { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
+    let mut simulation =
+        Simulation { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
     let mut hostile = BTreeSet::new();
     while hostile.len() < nodes / 10 {
-        hostile.insert((world.dice.next_u64() % nodes as u64) as usize);
+        hostile.insert((simulation.dice.next_u64() % nodes as u64) as usize);
     }
     for node in hostile {
-        let fault = FAULTS[(world.dice.next_u64() % FAULTS.len() as u64) as usize];
-        world.faults[node] = Some(fault);
+        let fault = FAULTS[(simulation.dice.next_u64() % FAULTS.len() as u64) as usize];
+        simulation.faults[node] = Some(fault);
     }
-    (world.results(20_000), world.faults)
+    (simulation.results(20_000), simulation.faults)
 }
 
 fn seed() -> u64 {
@@ -219,7 +220,7 @@ fn a_hostile_tenth_of_a_thousand_nodes_is_named_and_no_other() {
         let (results, faults) = results(seed, 1000);
         let verdicts = judge(&results, TOLERANCE);
         for (index, (verdict, fault)) in verdicts.hosts.iter().zip(&faults).enumerate() {
-            let names: &[State] = fault.map_or(&[State::Ok], Fault::names);
+            let names: &[HostState] = fault.map_or(&[HostState::Ok], Fault::names);
             if fault.is_some_and(Fault::shows_with_others)
                 && !has_sound_team(&results, &faults, index)
             {
@@ -233,7 +234,7 @@ fn a_hostile_tenth_of_a_thousand_nodes_is_named_and_no_other() {
         }
         assert_eq!(verdicts.links, [], "seed {seed}");
     }
-    assert_eq!(seen.len(), State::ALL.len() - 1, "all but those that nothing decides");
+    assert_eq!(seen.len(), HostState::ALL.len() - 1, "all but those that nothing decides");
     println!("{WORLDS} x 1000 nodes in {:?}", start.elapsed());
 }
 
@@ -247,7 +248,7 @@ fn a_slow_link_between_sound_nodes_is_named_among_a_thousand() {
     let verdicts = judge(&results, TOLERANCE);
     assert_eq!(verdicts.links.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [slow]);
     for node in results.links[slow].nodes {
-        assert_eq!(verdicts.hosts[node].state, State::Ok, "{:?}", verdicts.hosts[node]);
+        assert_eq!(verdicts.hosts[node].state, HostState::Ok, "{:?}", verdicts.hosts[node]);
     }
 }
 
@@ -256,8 +257,9 @@ fn sound_nodes_are_silent_whatever_the_noise() {
     let first = seed();
     for seed in first..first + 200 {
         let nodes = 2 + (seed % 40) as usize;
-        let mut world = World { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
-        let verdicts = judge(&world.results(1000), TOLERANCE);
+        let mut simulation =
+            Simulation { dice: SplitMix64::seed_from_u64(seed), faults: vec![None; nodes] };
+        let verdicts = judge(&simulation.results(1000), TOLERANCE);
         assert!(verdicts.are_all_ok(), "seed {seed}: {verdicts:?}");
     }
 }

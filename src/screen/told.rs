@@ -10,7 +10,7 @@ use crate::hpl::comm::{Comm, CommError, Tag};
 /// The tag of messages to rank 0.
 const TAG_TOLD: Tag = 0x160;
 /// The tag of messages from rank 0.
-const TAG_ORDER: Tag = 0x161;
+const TAG_INSTRUCTION: Tag = 0x161;
 /// The longest message in bytes: a longer one is none of ours.
 const MOST_BYTES: u64 = 1 << 24;
 /// Between two looks for messages.
@@ -47,7 +47,7 @@ pub enum Told {
 
 /// What rank 0 says to all ranks before each part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Order {
+pub enum Instruction {
     /// Solve systems of this order.
     Solve {
         /// The order.
@@ -109,20 +109,20 @@ pub fn tell<C: Comm>(world: &C, told: &Told) -> Result<(), CommError> {
     send(world, told, 0, TAG_TOLD)
 }
 
-/// Sends an order to a rank.
+/// Sends an instruction to a rank.
 ///
 /// # Errors
 /// When the rank cannot be reached.
-pub fn order<C: Comm>(world: &C, order: &Order, to: usize) -> Result<(), CommError> {
-    send(world, order, to, TAG_ORDER)
+pub fn instruct<C: Comm>(world: &C, instruction: &Instruction, to: usize) -> Result<(), CommError> {
+    send(world, instruction, to, TAG_INSTRUCTION)
 }
 
-/// Waits for the next order of rank 0.
+/// Waits for the next instruction of rank 0.
 ///
 /// # Errors
 /// When it does not come in time.
-pub fn await_order<C: Comm>(world: &C) -> Result<Order, CommError> {
-    receive(world, 0, TAG_ORDER)
+pub fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
+    receive(world, 0, TAG_INSTRUCTION)
 }
 
 /// Waits for news of the ranks that `is_awaited` names, until none is or `until` has come. Calls
@@ -171,7 +171,7 @@ mod tests {
                 if world.rank() < 3 {
                     tell(&world, &Told::Failed(format!("of {}", world.rank()))).unwrap();
                 }
-                assert_eq!(await_order(&world).unwrap(), Order::End(1));
+                assert_eq!(await_instruction(&world).unwrap(), Instruction::End(1));
                 return Ok::<_, CommError>(Vec::new());
             }
             let until = Instant::now() + Duration::from_millis(200);
@@ -184,7 +184,7 @@ mod tests {
             said.sort_by_key(|(rank, _)| *rank);
             let words = |rank| (rank, Told::Failed(format!("of {rank}")));
             assert_eq!(said, [words(1), words(2)]);
-            (1..4).for_each(|rank| order(&world, &Order::End(1), rank).unwrap());
+            (1..4).for_each(|rank| instruct(&world, &Instruction::End(1), rank).unwrap());
             Ok(silent)
         });
         assert_eq!(silent[0], Ok(vec![3]));

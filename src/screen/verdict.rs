@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::results::{Joint, Kind, Link, Node, Results, Solve, sound_rate};
+use super::results::{Joint, Link, NodeKind, Results, ScreenedNode, Solve, sound_rate};
 use super::spread::{Spread, median};
 use crate::report::slow::blame::{NodeGroup, blame};
 
@@ -24,7 +24,7 @@ const WIDE_TOLERANCE: f64 = 0.5;
 /// The state of a host, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum HostState {
     /// Nothing was found.
     Ok,
     /// It computes, reads its memory or reaches the others more slowly than its kind.
@@ -37,7 +37,7 @@ pub enum State {
     Unreachable,
 }
 
-impl State {
+impl HostState {
     /// All states.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Slow, Self::Differ, Self::Wrong, Self::Unreachable];
 
@@ -55,9 +55,9 @@ impl State {
 
 /// What is said of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct HostVerdict {
     /// The worst of what was found.
-    pub state: State,
+    pub state: HostState,
     /// What was found, the worst first; empty if nothing was.
     pub reasons: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub struct Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdicts {
     /// One for each of [`Results::nodes`].
-    pub hosts: Vec<Verdict>,
+    pub hosts: Vec<HostVerdict>,
     /// Links that are slow while the nodes at both ends are not at fault, as indices into
     /// [`Results::links`], with the reason.
     pub links: Vec<(usize, String)>,
@@ -75,14 +75,14 @@ pub struct Verdicts {
 impl Verdicts {
     /// Whether no host and no link is bad.
     pub fn are_all_ok(&self) -> bool {
-        self.links.is_empty() && self.hosts.iter().all(|host| host.state == State::Ok)
+        self.links.is_empty() && self.hosts.iter().all(|host| host.state == HostState::Ok)
     }
 }
 
 /// What has been found so far, by node.
 struct Found<'a> {
     results: &'a Results,
-    by_node: Vec<Vec<(State, String)>>,
+    by_node: Vec<Vec<(HostState, String)>>,
 }
 
 /// Judges the results; `tolerance` is the least share by which a slow node is slower than its kind.
@@ -96,22 +96,22 @@ pub fn judge(results: &Results, tolerance: f64) -> Verdicts {
     let links = found.by_links(tolerance);
     let hosts = found.by_node.into_iter().map(|mut of_node| {
         of_node.sort_by_key(|(state, _)| std::cmp::Reverse(*state));
-        let state = of_node.first().map_or(State::Ok, |(state, _)| *state);
-        Verdict { state, reasons: of_node.into_iter().map(|(_, reason)| reason).collect() }
+        let state = of_node.first().map_or(HostState::Ok, |(state, _)| *state);
+        HostVerdict { state, reasons: of_node.into_iter().map(|(_, reason)| reason).collect() }
     });
     Verdicts { hosts: hosts.collect(), links }
 }
 
 impl Found<'_> {
-    fn tell(&mut self, node: usize, state: State, reason: String) {
+    fn tell(&mut self, node: usize, state: HostState, reason: String) {
         self.by_node[node].push((state, reason));
     }
 
-    fn is(&self, node: usize, state: State) -> bool {
+    fn is(&self, node: usize, state: HostState) -> bool {
         self.by_node[node].iter().any(|(found, _)| *found == state)
     }
 
-    fn nodes_that_are(&self, states: &[State]) -> BTreeSet<usize> {
+    fn nodes_that_are(&self, states: &[HostState]) -> BTreeSet<usize> {
         let is = |node: &usize| states.iter().any(|state| self.is(*node, *state));
         (0..self.by_node.len()).filter(is).collect()
     }
@@ -121,7 +121,7 @@ impl Found<'_> {
         let results = self.results;
         for (index, node) in results.nodes.iter().enumerate() {
             for reason in wrong_by_itself(node) {
-                self.tell(index, State::Wrong, reason);
+                self.tell(index, HostState::Wrong, reason);
             }
         }
     }
@@ -129,10 +129,10 @@ impl Found<'_> {
     /// x of the nodes of each kind, by majority.
     fn by_majority(&mut self) {
         let results = self.results;
-        let mut votes: BTreeMap<&Kind, Vec<(usize, &str)>> = BTreeMap::new();
+        let mut votes: BTreeMap<&NodeKind, Vec<(usize, &str)>> = BTreeMap::new();
         for (index, node) in results.nodes.iter().enumerate() {
             if let (Some(kind), Some(x), false) =
-                (&node.kind, x_of(&node.solves), self.is(index, State::Wrong))
+                (&node.kind, x_of(&node.solves), self.is(index, HostState::Wrong))
             {
                 votes.entry(kind).or_default().push((index, x));
             }
@@ -144,7 +144,7 @@ impl Found<'_> {
                     for index in against {
                         let all = votes.len();
                         let why = format!("its x differs from that of {count} of {all} like it");
-                        self.tell(index, State::Wrong, why);
+                        self.tell(index, HostState::Wrong, why);
                     }
                 }
                 Ballot::Open => {
@@ -154,7 +154,7 @@ impl Found<'_> {
                         let why = format!(
                             "its x differs from that of {other}: cannot say which is right"
                         );
-                        self.tell(index, State::Differ, why);
+                        self.tell(index, HostState::Differ, why);
                     }
                 }
             }
@@ -163,7 +163,7 @@ impl Found<'_> {
 
     /// Rates of the nodes of each kind: the systems, DGEMM where there is no system, the memory.
     fn by_rates(&mut self, tolerance: f64) {
-        type Rate = fn(&Node) -> Option<f64>;
+        type Rate = fn(&ScreenedNode) -> Option<f64>;
         let wide = tolerance.max(WIDE_TOLERANCE);
         let rates: [(Rate, f64, &str, &str); 3] = [
             (rate_of, tolerance, "Gflop/s", "Linpack"),
@@ -184,7 +184,7 @@ impl Found<'_> {
                     digits(spread.reference),
                     spread.count
                 );
-                self.tell(index, State::Slow, why);
+                self.tell(index, HostState::Slow, why);
             }
         }
     }
@@ -193,13 +193,13 @@ impl Found<'_> {
     /// wrong may tell wrong rates, too: it is no measure of others.
     fn slow_ones(
         &self,
-        rate: fn(&Node) -> Option<f64>,
+        rate: fn(&ScreenedNode) -> Option<f64>,
         tolerance: f64,
     ) -> Vec<(usize, f64, Spread)> {
-        let mut by_kind: BTreeMap<&Kind, Vec<(usize, f64)>> = BTreeMap::new();
+        let mut by_kind: BTreeMap<&NodeKind, Vec<(usize, f64)>> = BTreeMap::new();
         for (index, node) in self.results.nodes.iter().enumerate() {
             if let (Some(kind), Some(rate), false) =
-                (&node.kind, rate(node), self.is(index, State::Wrong))
+                (&node.kind, rate(node), self.is(index, HostState::Wrong))
             {
                 by_kind.entry(kind).or_default().push((index, rate));
             }
@@ -220,7 +220,11 @@ impl Found<'_> {
         let results = self.results;
         for (index, node) in results.nodes.iter().enumerate() {
             let Some(why) = &node.lost else { continue };
-            let state = if self.is(index, State::Slow) { State::Slow } else { State::Unreachable };
+            let state = if self.is(index, HostState::Slow) {
+                HostState::Slow
+            } else {
+                HostState::Unreachable
+            };
             self.tell(index, state, why.clone());
         }
     }
@@ -229,14 +233,14 @@ impl Found<'_> {
     /// in says nothing about its partners; each node that is named may decide a further vote.
     fn by_joints(&mut self) {
         let results = self.results;
-        let mut known = self.nodes_that_are(&[State::Wrong]);
+        let mut known = self.nodes_that_are(&[HostState::Wrong]);
         loop {
             let is_left = |joint: &&Joint| !joint.nodes.iter().any(|node| known.contains(node));
             let left: Vec<&Joint> = results.joints.iter().filter(is_left).collect();
             let found = wrong_joints(results, &left);
             let (named, unexplained) = explain(&left, &found);
             for (node, reason) in &named {
-                self.tell(*node, State::Wrong, reason.clone());
+                self.tell(*node, HostState::Wrong, reason.clone());
             }
             if named.is_empty() {
                 let open = found.open.iter().flatten();
@@ -257,7 +261,7 @@ impl Found<'_> {
         let names = names.join(", ");
         for &node in nodes {
             let why = format!("{names} together: {why}: cannot say which of them");
-            self.tell(node, State::Differ, why);
+            self.tell(node, HostState::Differ, why);
         }
     }
 
@@ -290,7 +294,7 @@ impl Found<'_> {
         let group =
             |(link, &is_bad): (&Link, &bool)| NodeGroup { nodes: link.nodes.to_vec(), is_bad };
         let groups: Vec<NodeGroup> = links.iter().zip(&slow).map(group).collect();
-        let blamed = blame(&groups, &self.nodes_that_are(&[State::Unreachable]));
+        let blamed = blame(&groups, &self.nodes_that_are(&[HostState::Unreachable]));
         for node in blamed.nodes {
             let is_bad = |(link, is_slow): &(&Link, &bool)| **is_slow && link.nodes.contains(&node);
             let mut bad = links.iter().zip(&slow).filter(is_bad).map(|(link, _)| link);
@@ -301,7 +305,7 @@ impl Found<'_> {
             let of = links.iter().filter(|link| link.nodes.contains(&node)).count();
             let words = words(first);
             let why = format!("{count} of its {of} links are slow; to {other}: {words}");
-            self.tell(node, State::Slow, why);
+            self.tell(node, HostState::Slow, why);
         }
         blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
     }
@@ -345,13 +349,13 @@ pub fn gigabytes(rate: f64) -> String {
 }
 
 /// The rate of a node's systems: the median.
-pub fn rate_of(node: &Node) -> Option<f64> {
+pub fn rate_of(node: &ScreenedNode) -> Option<f64> {
     let rates: Vec<f64> = node.solves.iter().filter_map(|solve| sound_rate(solve.gflops)).collect();
     (!rates.is_empty()).then(|| median(rates))
 }
 
 /// What is wrong with a node's results, whatever others have.
-fn wrong_by_itself(node: &Node) -> Vec<String> {
+fn wrong_by_itself(node: &ScreenedNode) -> Vec<String> {
     let mut reasons = Vec::new();
     let wrong = node.solves.iter().enumerate().find_map(|(round, solve)| {
         let why = solve.wrong.clone();
@@ -433,7 +437,7 @@ struct WrongJoints {
 /// the same kinds.
 fn wrong_joints(results: &Results, joints: &[&Joint]) -> WrongJoints {
     let mut found = WrongJoints::default();
-    let mut votes: BTreeMap<Vec<&Kind>, Vec<(usize, &str)>> = BTreeMap::new();
+    let mut votes: BTreeMap<Vec<&NodeKind>, Vec<(usize, &str)>> = BTreeMap::new();
     for (index, joint) in joints.iter().enumerate() {
         let Some(solve) = &joint.solve else {
             found.missing.insert(index);
@@ -443,7 +447,7 @@ fn wrong_joints(results: &Results, joints: &[&Joint]) -> WrongJoints {
             found.wrong.insert(index, why.clone());
             continue;
         }
-        let kinds: Option<Vec<&Kind>> =
+        let kinds: Option<Vec<&NodeKind>> =
             joint.nodes.iter().map(|&node| results.nodes[node].kind.as_ref()).collect();
         if let (Some(kinds), Some(x)) = (kinds, solve.x.as_deref()) {
             votes.entry(kinds).or_default().push((index, x));
@@ -500,8 +504,8 @@ mod tests {
 
     /// Sound nodes n1, n2, ...
     fn sound(nodes: usize) -> Results {
-        let kind = Kind { processor: "cpu".into(), blas: "b".into(), ranks: 1, threads: 4 };
-        let node = |index: usize| Node {
+        let kind = NodeKind { processor: "cpu".into(), blas: "b".into(), ranks: 1, threads: 4 };
+        let node = |index: usize| ScreenedNode {
             host: format!("n{}", index + 1),
             kind: Some(kind.clone()),
             dgemm_gflops: Some(120.0),

@@ -47,7 +47,7 @@ pub struct Past {
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
+pub enum AfterEnding {
     /// The job is done and reported; no data of the run is needed any more.
     Finished(Exit),
     /// More ranks are lost than the code can rebuild.
@@ -63,20 +63,20 @@ pub enum Next {
 }
 
 /// Decides what comes next after an ending.
-pub fn next(ending: &Ending) -> Next {
+pub fn next(ending: &Ending) -> AfterEnding {
     match ending.completion.map(Exit::from_code) {
         // The code that the job reports counts, not the launcher's.
-        Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => Next::Finished(exit),
-        Some(Exit::BadInput) if ending.is_reported => Next::Finished(Exit::BadInput),
+        Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => AfterEnding::Finished(exit),
+        Some(Exit::BadInput) if ending.is_reported => AfterEnding::Finished(Exit::BadInput),
         Some(Exit::BadInput) => match ending.refusal {
-            Some(RefusedResume::Lost) => Next::Lost,
-            Some(RefusedResume::Changed) if ending.stop_requested => Next::Stopped,
-            Some(RefusedResume::Changed) => Next::Restart,
-            None => Next::Declined,
+            Some(RefusedResume::Lost) => AfterEnding::Lost,
+            Some(RefusedResume::Changed) if ending.stop_requested => AfterEnding::Stopped,
+            Some(RefusedResume::Changed) => AfterEnding::Restart,
+            None => AfterEnding::Declined,
         },
-        Some(Exit::Interrupted) if ending.is_time_up => Next::Stopped,
-        Some(Exit::Interrupted) | None if ending.stop_requested => Next::Stopped,
-        Some(Exit::Interrupted | Exit::OfProgram(_)) | None => Next::Restart,
+        Some(Exit::Interrupted) if ending.is_time_up => AfterEnding::Stopped,
+        Some(Exit::Interrupted) | None if ending.stop_requested => AfterEnding::Stopped,
+        Some(Exit::Interrupted | Exit::OfProgram(_)) | None => AfterEnding::Restart,
     }
 }
 
@@ -136,27 +136,27 @@ mod tests {
 
     #[test]
     fn the_jobs_word_counts_and_not_the_launchers() {
-        assert_eq!(next(&ending(None)), Next::Restart, "exit code 0 alone is no success");
-        assert_eq!(next(&ending(Some(0))), Next::Finished(Exit::Passed));
-        assert_eq!(next(&ending(Some(1))), Next::Finished(Exit::ResidualFailed));
-        assert_eq!(next(&ending(Some(75))), Next::Restart);
+        assert_eq!(next(&ending(None)), AfterEnding::Restart, "exit code 0 alone is no success");
+        assert_eq!(next(&ending(Some(0))), AfterEnding::Finished(Exit::Passed));
+        assert_eq!(next(&ending(Some(1))), AfterEnding::Finished(Exit::ResidualFailed));
+        assert_eq!(next(&ending(Some(75))), AfterEnding::Restart);
         let stopped = |completion| next(&Ending { stop_requested: true, ..ending(completion) });
-        assert_eq!(stopped(None), Next::Stopped);
-        assert_eq!(stopped(Some(75)), Next::Stopped);
-        assert_eq!(stopped(Some(0)), Next::Finished(Exit::Passed), "it was faster");
+        assert_eq!(stopped(None), AfterEnding::Stopped);
+        assert_eq!(stopped(Some(75)), AfterEnding::Stopped);
+        assert_eq!(stopped(Some(0)), AfterEnding::Finished(Exit::Passed), "it was faster");
         let timed = |completion| next(&Ending { is_time_up: true, ..ending(completion) });
-        assert_eq!(timed(Some(75)), Next::Stopped);
-        assert_eq!(timed(None), Next::Restart, "it was lost on its way out");
+        assert_eq!(timed(Some(75)), AfterEnding::Stopped);
+        assert_eq!(timed(None), AfterEnding::Restart, "it was lost on its way out");
     }
 
     #[test]
     fn what_was_not_reported_is_not_finished() {
         let declined = |refusal| next(&Ending { refusal, ..ending(Some(2)) });
-        assert_eq!(declined(None), Next::Declined);
-        assert_eq!(declined(Some(RefusedResume::Lost)), Next::Lost);
-        assert_eq!(declined(Some(RefusedResume::Changed)), Next::Restart);
+        assert_eq!(declined(None), AfterEnding::Declined);
+        assert_eq!(declined(Some(RefusedResume::Lost)), AfterEnding::Lost);
+        assert_eq!(declined(Some(RefusedResume::Changed)), AfterEnding::Restart);
         let skipped = Ending { is_reported: true, ..ending(Some(2)) };
-        assert_eq!(next(&skipped), Next::Finished(Exit::BadInput));
+        assert_eq!(next(&skipped), AfterEnding::Finished(Exit::BadInput));
     }
 
     #[test]

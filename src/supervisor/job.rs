@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::SupervisorError;
 use super::follow::Follow;
 use super::process::{self, Process};
-use super::state::Folder;
+use super::state::StateFolder;
 
 /// How often disk space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
@@ -34,7 +34,7 @@ impl Job {
     /// # Errors
     /// A file cannot be opened.
     pub fn outputs(
-        folder: &Folder,
+        folder: &StateFolder,
         start: usize,
     ) -> Result<[(PathBuf, Follow); 2], SupervisorError> {
         let (out, err) = folder.outputs(start);
@@ -52,7 +52,7 @@ impl Job {
     }
 
     /// Reserves disk space for what start number `start` writes, every ten minutes.
-    pub fn reserve(&mut self, folder: &Folder, start: usize) {
+    pub fn reserve(&mut self, folder: &StateFolder, start: usize) {
         if self.reserved.is_none_or(|since| since.elapsed() > RESERVE_EVERY) {
             self.reserved = Some(Instant::now());
             folder.reserve(start);

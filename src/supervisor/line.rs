@@ -154,12 +154,12 @@ impl Drop for Line {
 
 /// Lines that wait for a question, by the names of their nodes.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct IdleLines {
     idle: BTreeMap<String, Line>,
     kept: Option<Instant>,
 }
 
-impl Lines {
+impl IdleLines {
     /// Takes the line to the node `name` out, if there is one.
     pub fn take(&mut self, name: &str) -> Option<Line> {
         self.idle.remove(name)
@@ -277,7 +277,7 @@ mod tests {
         ended.child.wait().unwrap();
         assert!(!ended.ask(Purpose::Look, &[]));
         assert!(!line("cat", false).ask(Purpose::Look, &[]));
-        let mut lines = Lines::default();
+        let mut lines = IdleLines::default();
         lines.keep("n1", ended);
         lines.keep("n2", line("cat", true));
         lines.keep("n3", line("cat", false));

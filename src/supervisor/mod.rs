@@ -53,7 +53,7 @@ use watch::Floors;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct LaunchOptions {
     /// The program that starts the ranks.
     pub launcher: Launcher,
     /// The launcher's program, if it is not the usual one.
@@ -179,7 +179,7 @@ pub enum SupervisorError {
 ///
 /// # Errors
 /// See [`SupervisorError`]. A failure of the job is not an error here: the exit code tells it.
-pub fn run(options: Options) -> Result<Exit, SupervisorError> {
+pub fn run(options: LaunchOptions) -> Result<Exit, SupervisorError> {
     stop::listen().map_err(SupervisorError::Signals)?;
     shell::Shell::new(options)?.run()
 }

@@ -279,7 +279,7 @@ impl Answer {
 pub(super) mod tests {
     use super::answer as answer_of;
     use super::*;
-    use crate::checkpoint::level::folder::{Folder, stored_images};
+    use crate::checkpoint::level::folder::{ImageFolder, stored_images};
     use crate::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
     use crate::checkpoint::record::StartId;
 
@@ -323,7 +323,7 @@ pub(super) mod tests {
         let generation = Generation { start: StartId::default(), epoch: 3 };
         let slot = Slot { rank: 1, ranks: SpacedRanks::alone(1), bytes: 100 };
         for run in ["r", "another"] {
-            let disk = Folder::open(folder.path(), run, 0, 0).unwrap();
+            let disk = ImageFolder::open(folder.path(), run, 0, 0).unwrap();
             disk.create(generation, &slot).unwrap();
         }
         let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
@@ -337,7 +337,7 @@ pub(super) mod tests {
         assert_eq!(left().collect::<Vec<_>>(), ["another"]);
         assert_eq!(ask(Purpose::Clean).images_stay, None, "there are none");
         // What cannot be removed is reported.
-        let path = Folder::path_of(folder.path(), "r");
+        let path = ImageFolder::path_of(folder.path(), "r");
         std::os::unix::fs::symlink(folder.path(), &path).unwrap();
         let why = ask(Purpose::Clean).images_stay.expect("told");
         assert!(why.contains(&path.display().to_string()), "{why}");

@@ -35,7 +35,7 @@ pub fn command(own_file: &Path, program: &Program, arguments: &[String]) -> Vec<
 /// How a rank has ended by itself, not since its launcher ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum ProcessEnd {
     /// With this exit code.
     Code(u8),
     /// By this signal.
@@ -54,7 +54,7 @@ pub struct RankEnd {
     /// Its node.
     pub host: String,
     /// How it has ended.
-    pub end: End,
+    pub end: ProcessEnd,
 }
 
 impl RankEnd {
@@ -74,9 +74,9 @@ impl RankEnd {
         let rank = self.rank.map_or("a rank".to_owned(), |rank| format!("rank {rank}"));
         let host = shown_message(&self.host);
         match &self.end {
-            End::Code(code) => format!("{rank} on {host} ended with code {code}"),
-            End::Signal(signal) => format!("{rank} on {host} was killed by signal {signal}"),
-            End::Unstarted(why) => {
+            ProcessEnd::Code(code) => format!("{rank} on {host} ended with code {code}"),
+            ProcessEnd::Signal(signal) => format!("{rank} on {host} was killed by signal {signal}"),
+            ProcessEnd::Unstarted(why) => {
                 format!("{rank} on {host} did not start: {}", shown_message(why))
             }
         }
@@ -111,7 +111,7 @@ pub struct JobEnd {
 
 /// What a job's end means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProgramVerdict {
     /// The program is done.
     Done,
     /// Something was lost, in these words if they are known: it starts again.
@@ -124,13 +124,15 @@ impl Ends {
     /// Notes the end of a rank.
     pub fn note(&mut self, end: RankEnd) {
         let place = match end.end {
-            End::Code(0) => {
+            ProcessEnd::Code(0) => {
                 self.done += 1;
                 return;
             }
-            End::Code(code) if Exit::from_code(code) == Exit::Interrupted => &mut self.interrupted,
-            End::Code(_) | End::Unstarted(_) => &mut self.refused,
-            End::Signal(_) => &mut self.killed,
+            ProcessEnd::Code(code) if Exit::from_code(code) == Exit::Interrupted => {
+                &mut self.interrupted
+            }
+            ProcessEnd::Code(_) | ProcessEnd::Unstarted(_) => &mut self.refused,
+            ProcessEnd::Signal(_) => &mut self.killed,
         };
         place.get_or_insert(end);
     }
@@ -143,22 +145,22 @@ impl Ends {
     /// What the end of the job means. One rank that says what has happened is enough, as the
     /// launcher ends the others then. A signal counts before a code, since ranks whose messages fail
     /// may end with any code.
-    pub fn verdict(&self, job: &JobEnd) -> Verdict {
+    pub fn verdict(&self, job: &JobEnd) -> ProgramVerdict {
         let words = |end: &Option<RankEnd>| end.as_ref().map(RankEnd::words);
         let lost = words(&self.killed).or_else(|| words(&self.interrupted));
         let all_say_done = self.done >= job.ranks || (self.done > 0 && job.launcher_succeeded);
         match &self.refused {
-            None if all_say_done && lost.is_none() => Verdict::Done,
+            None if all_say_done && lost.is_none() => ProgramVerdict::Done,
             // Nothing of the run is left to continue from.
-            None if job.is_reported => Verdict::Done,
+            None if job.is_reported => ProgramVerdict::Done,
             Some(end) if lost.is_none() && !job.was_killed && !job.is_changed => {
                 let code = match end.end {
-                    End::Code(code) => code,
-                    End::Signal(_) | End::Unstarted(_) => Exit::BadInput.code(),
+                    ProcessEnd::Code(code) => code,
+                    ProcessEnd::Signal(_) | ProcessEnd::Unstarted(_) => Exit::BadInput.code(),
                 };
-                Verdict::Refused(code, end.words())
+                ProgramVerdict::Refused(code, end.words())
             }
-            _ => Verdict::Lost(lost),
+            _ => ProgramVerdict::Lost(lost),
         }
     }
 }
@@ -167,23 +169,23 @@ impl Ends {
 mod tests {
     use super::*;
 
-    fn end(rank: usize, end: End) -> RankEnd {
+    fn end(rank: usize, end: ProcessEnd) -> RankEnd {
         RankEnd { token: "r.1.3".into(), rank: Some(rank), host: format!("n{rank}"), end }
     }
 
-    fn verdict(ends: &[RankEnd], job: JobEnd) -> Verdict {
+    fn verdict(ends: &[RankEnd], job: JobEnd) -> ProgramVerdict {
         let mut all = Ends::default();
         ends.iter().cloned().for_each(|end| all.note(end));
         all.verdict(&JobEnd { ranks: 3, ..job })
     }
 
     fn done(ranks: usize) -> Vec<RankEnd> {
-        (0..ranks).map(|rank| end(rank, End::Code(0))).collect()
+        (0..ranks).map(|rank| end(rank, ProcessEnd::Code(0))).collect()
     }
 
     #[test]
     fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
-        let known = end(2, End::Signal(9));
+        let known = end(2, ProcessEnd::Signal(9));
         let line = format!("12% {}", known.line());
         assert_eq!(RankEnd::find(&line, "r.1.3"), Some(("12% ", known)));
         assert_eq!(RankEnd::find(&line, "r.2.3"), None);
@@ -194,39 +196,42 @@ mod tests {
     fn a_program_is_done_when_its_ranks_say_so_and_not_when_its_launcher_does() {
         let nothing = JobEnd::default();
         let succeeded = JobEnd { launcher_succeeded: true, ..nothing };
-        assert_eq!(verdict(&done(3), nothing), Verdict::Done);
-        assert_eq!(verdict(&[], succeeded), Verdict::Lost(None));
-        assert_eq!(verdict(&done(2), nothing), Verdict::Lost(None));
-        assert_eq!(verdict(&done(2), succeeded), Verdict::Done, "a record may be lost");
+        assert_eq!(verdict(&done(3), nothing), ProgramVerdict::Done);
+        assert_eq!(verdict(&[], succeeded), ProgramVerdict::Lost(None));
+        assert_eq!(verdict(&done(2), nothing), ProgramVerdict::Lost(None));
+        assert_eq!(verdict(&done(2), succeeded), ProgramVerdict::Done, "a record may be lost");
     }
 
     #[test]
     fn a_code_is_the_programs_word_unless_a_signal_explains_it() {
         let nothing = JobEnd::default();
-        let refused = end(1, End::Code(3));
-        let word = || Verdict::Refused(3, "rank 1 on n1 ended with code 3".into());
+        let refused = end(1, ProcessEnd::Code(3));
+        let word = || ProgramVerdict::Refused(3, "rank 1 on n1 ended with code 3".into());
         assert_eq!(verdict(std::slice::from_ref(&refused), nothing), word());
         let reported = JobEnd { is_reported: true, ..nothing };
         assert_eq!(verdict(std::slice::from_ref(&refused), reported), word());
-        let killed = Verdict::Lost(Some("rank 2 on n2 was killed by signal 9".into()));
-        assert_eq!(verdict(&[refused.clone(), end(2, End::Signal(9))], nothing), killed);
-        let again = Verdict::Lost(Some("rank 0 on n0 ended with code 75".into()));
-        assert_eq!(verdict(&[end(0, End::Code(75)), refused.clone()], nothing), again);
+        let killed = ProgramVerdict::Lost(Some("rank 2 on n2 was killed by signal 9".into()));
+        assert_eq!(verdict(&[refused.clone(), end(2, ProcessEnd::Signal(9))], nothing), killed);
+        let again = ProgramVerdict::Lost(Some("rank 0 on n0 ended with code 75".into()));
+        assert_eq!(verdict(&[end(0, ProcessEnd::Code(75)), refused.clone()], nothing), again);
         for explained in
             [JobEnd { was_killed: true, ..nothing }, JobEnd { is_changed: true, ..nothing }]
         {
-            assert_eq!(verdict(std::slice::from_ref(&refused), explained), Verdict::Lost(None));
+            assert_eq!(
+                verdict(std::slice::from_ref(&refused), explained),
+                ProgramVerdict::Lost(None)
+            );
         }
-        let missing = verdict(&[end(0, End::Unstarted("no such file".into()))], nothing);
+        let missing = verdict(&[end(0, ProcessEnd::Unstarted("no such file".into()))], nothing);
         let words = "rank 0 on n0 did not start: no such file";
-        assert_eq!(missing, Verdict::Refused(2, words.into()));
+        assert_eq!(missing, ProgramVerdict::Refused(2, words.into()));
     }
 
     #[test]
     fn what_is_lost_once_all_is_reported_starts_nothing_again() {
         let reported = JobEnd { is_reported: true, ..JobEnd::default() };
-        assert_eq!(verdict(&[end(2, End::Signal(9))], reported), Verdict::Done);
-        assert_eq!(verdict(&[], JobEnd { was_killed: true, ..reported }), Verdict::Done);
+        assert_eq!(verdict(&[end(2, ProcessEnd::Signal(9))], reported), ProgramVerdict::Done);
+        assert_eq!(verdict(&[], JobEnd { was_killed: true, ..reported }), ProgramVerdict::Done);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use super::process::{self, PROGRAM_ENV, RANK_COMM};
-use super::program::{End, RankEnd};
+use super::program::{ProcessEnd, RankEnd};
 use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 
@@ -34,7 +34,7 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
     // Lists of processes should tell it from the program.
     let _ = prctl::set_name(RANK_COMM);
     if let Err(error) = listen() {
-        return tell(End::Unstarted(format!("signals: {error}")), UNSTARTED);
+        return tell(ProcessEnd::Unstarted(format!("signals: {error}")), UNSTARTED);
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PROGRAM_ENV, "1");
@@ -46,13 +46,13 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
         Ok(child) => child,
         Err(error) => {
             let why = format!("{}: {error}", program.display());
-            return tell(End::Unstarted(why), UNSTARTED);
+            return tell(ProcessEnd::Unstarted(why), UNSTARTED);
         }
     };
-    heartbeat::phase("start", 0, 0, 0.0);
+    heartbeat::begin_phase("start", 0, 0, 0.0);
     match child.wait() {
         Ok(status) => ended(status),
-        Err(error) => tell(End::Unstarted(format!("it is lost: {error}")), UNSTARTED),
+        Err(error) => tell(ProcessEnd::Unstarted(format!("it is lost: {error}")), UNSTARTED),
     }
 }
 
@@ -73,18 +73,18 @@ fn listen() -> nix::Result<()> {
 
 fn ended(status: ExitStatus) -> u8 {
     let (end, code) = match (status.code(), status.signal()) {
-        (Some(code), _) => (End::Code(code as u8), code as u8),
+        (Some(code), _) => (ProcessEnd::Code(code as u8), code as u8),
         (_, signal) => {
             let signal = signal.unwrap_or(0);
-            (End::Signal(signal), (SIGNALLED + signal) as u8)
+            (ProcessEnd::Signal(signal), (SIGNALLED + signal) as u8)
         }
     };
     // A program that was asked to end may end in any way, which is not its word.
-    if ASKED.load(Ordering::Relaxed) && end != End::Code(0) { code } else { tell(end, code) }
+    if ASKED.load(Ordering::Relaxed) && end != ProcessEnd::Code(0) { code } else { tell(end, code) }
 }
 
 /// Writes the record of this rank's end, in one write, and returns the exit code.
-fn tell(end: End, code: u8) -> u8 {
+fn tell(end: ProcessEnd, code: u8) -> u8 {
     let token = std::env::var(heartbeat::ENV).unwrap_or_default();
     let (rank, host) = (launcher_rank::rank(), process::this_host());
     let record = RankEnd { token, rank, host, end };

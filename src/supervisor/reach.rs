@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::hosts::Host;
 use super::links::{LinkState, Partner, connect};
-use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::finding::{Finding, FindingKind};
 use crate::doctor::names::{self, View};
 use crate::doctor::rules::names as rules;
 use crate::machine::child;
@@ -46,7 +46,7 @@ pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
 
 fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
     Finding {
-        kind: Kind::OutOfReach,
+        kind: FindingKind::OutOfReach,
         hosts: vec![host.to_owned()],
         what: format!("{host} cannot be reached: {what}"),
         measured: why.to_owned(),
@@ -182,7 +182,7 @@ mod tests {
             agent("[ $1 = 127.0.0.2 ] && echo Permission denied >&2 && exit 255; sh -c \"$2\"\n");
         let found = findings("here", &hosts(&["127.0.0.1", "127.0.0.2"]), &agent);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((found[0].kind, &found[0].hosts[0][..]), (Kind::OutOfReach, "127.0.0.2"));
+        assert_eq!((found[0].kind, &found[0].hosts[0][..]), (FindingKind::OutOfReach, "127.0.0.2"));
         assert!(found[0].measured.ends_with("Permission denied"), "{found:?}");
     }
 
@@ -200,6 +200,9 @@ mod tests {
         let (_folder, agent) = agent(&format!("{answer}; echo '= .'\n"));
         let found = findings("here", &hosts(&["127.0.0.1", "127.0.0.2"]), &agent);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((found[0].kind, &found[0].hosts[0][..]), (Kind::DifferentName, "127.0.0.2"));
+        assert_eq!(
+            (found[0].kind, &found[0].hosts[0][..]),
+            (FindingKind::DifferentName, "127.0.0.2")
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::hosts::Host;
 use super::launcher::{self, JobSpec, Launcher};
 use super::reach;
-use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::finding::{Finding, FindingKind};
 use crate::machine::child;
 use crate::report::heartbeat;
 use crate::report::output;
@@ -105,7 +105,7 @@ pub fn run(job: &Screening) -> Result<Results, ScreeningError> {
 fn take_unreachable(job: &Screening, left: &mut Vec<Host>) -> Vec<(String, String)> {
     let found = reach::findings(job.here, left, job.agent.unwrap_or(reach::AGENT));
     let (lost, others): (Vec<Finding>, Vec<Finding>) =
-        found.into_iter().partition(|finding| finding.kind == Kind::OutOfReach);
+        found.into_iter().partition(|finding| finding.kind == FindingKind::OutOfReach);
     for finding in others {
         output::say(format_args!("warning: {}: {}", finding.what, finding.measured));
     }
@@ -140,13 +140,13 @@ fn named_host(lines: &[String], hosts: &[Host]) -> Option<(String, String)> {
 }
 
 /// A start that has ended.
-struct Ended {
+struct EndedStart {
     out: Vec<u8>,
     lines: Vec<String>,
     how: String,
 }
 
-impl Ended {
+impl EndedStart {
     /// The results, if rank 0 has written some.
     fn results(&self) -> Result<Option<Results>, ScreeningError> {
         let line = self.out.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"{"));
@@ -157,7 +157,7 @@ impl Ended {
 }
 
 /// Starts the ranks on these hosts, and waits for the end of the launcher.
-fn start(job: &Screening, hosts: &[Host]) -> Result<Ended, ScreeningError> {
+fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> {
     let failed = |source| ScreeningError::Start { program: job.program.to_owned(), source };
     let hosts: Vec<Host> =
         hosts.iter().map(|host| Host { name: host.name.clone(), slots: 1 }).collect();
@@ -188,10 +188,10 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<Ended, ScreeningError> {
     );
     if status.is_none() {
         // Agents that hang may hold the pipes open, so they are not read to their end.
-        return Ok(Ended { out: Vec::new(), lines: Vec::new(), how });
+        return Ok(EndedStart { out: Vec::new(), lines: Vec::new(), how });
     }
     child::until(END_PATIENCE, || Ok(out.is_finished() && err.is_finished())).map_err(failed)?;
-    Ok(Ended { out: read_by(out), lines: read_by(err), how })
+    Ok(EndedStart { out: read_by(out), lines: read_by(err), how })
 }
 
 /// What a thread has read; nothing if it still reads.

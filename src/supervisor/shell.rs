@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
-use super::decisions::{Action, Decisions, Event, Inquiry, Rules, Start};
+use super::decisions::{Action, Decisions, Event, Inquiry, RunRules, Start};
 use super::job::{self, Job};
 use super::launcher::{self, Launcher, LauncherCommand};
-use super::line::Lines;
+use super::line::IdleLines;
 use super::probe::Purpose;
 use super::process::{self, Process};
 use super::program::{self, RankEnd};
-use super::state::{Folder, StateError, Status, SupervisorState};
+use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Limits};
 use super::terminal::Terminal;
-use super::watch::Watch;
-use super::{Options, SupervisorError, report, stop};
+use super::watch::HeartbeatWatch;
+use super::{LaunchOptions, SupervisorError, report, stop};
 use crate::report::clock::now_unix;
 use crate::report::heartbeat::Beat;
 use crate::report::outfile;
@@ -39,15 +39,15 @@ type Result<T> = std::result::Result<T, SupervisorError>;
 
 /// Supervises one run.
 pub struct Shell {
-    options: Options,
+    options: LaunchOptions,
     decisions: Decisions,
-    folder: Folder,
+    folder: StateFolder,
     /// The lock on the state folder, held until the supervisor ends.
     lock: Flock<File>,
     clock: Clock,
     terminal: Terminal,
     /// Idle lines to the nodes.
-    lines: Lines,
+    lines: IdleLines,
     job: Option<Job>,
     saved: Instant,
     /// The result of the supervisor, once it ends.
@@ -55,7 +55,7 @@ pub struct Shell {
 }
 
 /// The file of the program that the ranks run, if it is not the benchmark.
-fn program_name(options: &Options) -> Option<String> {
+fn program_name(options: &LaunchOptions) -> Option<String> {
     options.program_of_user.as_ref().map(|program| program.file.display().to_string())
 }
 
@@ -77,8 +77,8 @@ impl Shell {
     ///
     /// # Errors
     /// See [`SupervisorError`].
-    pub fn new(options: Options) -> Result<Self> {
-        let folder = Folder::new(&options.state);
+    pub fn new(options: LaunchOptions) -> Result<Self> {
+        let folder = StateFolder::new(&options.state);
         let lock = folder.lock()?;
         let me = Process::of(std::process::id() as i32).expect("this process runs");
         let state = match folder.load()?.filter(|state| state.status != Status::Finished) {
@@ -104,7 +104,7 @@ impl Shell {
         };
         // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);
-        let rules = Rules {
+        let rules = RunRules {
             ranks: options.ranks,
             is_of_program: options.program_of_user.is_some(),
             parities: options.parities,
@@ -119,8 +119,8 @@ impl Shell {
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };
         let watch = match options.program_of_user {
-            None => Watch::new(options.floors),
-            Some(_) => Watch::of_program(options.floors),
+            None => HeartbeatWatch::new(options.floors),
+            Some(_) => HeartbeatWatch::of_program(options.floors),
         };
         let decisions = Decisions::new(rules, state, watch);
         Ok(Self {
@@ -130,7 +130,7 @@ impl Shell {
             lock,
             clock: Clock { start: Instant::now(), start_unix },
             terminal: Terminal::default(),
-            lines: Lines::default(),
+            lines: IdleLines::default(),
             job: None,
             saved: Instant::now(),
             end: None,
@@ -189,7 +189,7 @@ impl Shell {
                     self.end = Some(Err(error));
                 }
             }
-            Action::CloseLines => self.lines = Lines::default(),
+            Action::CloseLines => self.lines = IdleLines::default(),
             Action::Ask(inquiry) => self.ask(&inquiry),
             Action::Launch(start) => self.launch(&start),
             Action::Terminate => self.launcher().signal(Signal::SIGTERM),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::fault;
 use super::hosts::{Health, Host, Pool};
-use super::line::{Heard, Line, Lines};
+use super::line::{Heard, IdleLines, Line};
 use super::links::from_here::FromHere;
 use super::links::{Partner, verdict};
 use super::probe::{Answer, Purpose};
@@ -106,7 +106,7 @@ struct Probe {
 /// them or on new ones, for which `reach` gives the command line of a node. When it
 /// `is_over` before there are answers enough, nothing is concluded from silence.
 pub fn survey(
-    lines: &mut Lines,
+    lines: &mut IdleLines,
     pool: &Pool,
     reach: &dyn Fn(&str) -> Vec<String>,
     limits: Limits,
@@ -157,7 +157,7 @@ struct Asking<'a> {
     held_bytes: u64,
     pool: &'a Pool,
     limits: Limits<'a>,
-    lines: &'a mut Lines,
+    lines: &'a mut IdleLines,
     reach: &'a dyn Fn(&str) -> Vec<String>,
     under_way: Vec<Probe>,
     /// When the last node was asked: of many nodes, some wait until others have answered.
@@ -174,7 +174,7 @@ struct Asking<'a> {
 
 impl<'a> Asking<'a> {
     fn new(
-        lines: &'a mut Lines,
+        lines: &'a mut IdleLines,
         pool: &'a Pool,
         reach: &'a dyn Fn(&str) -> Vec<String>,
         limits: Limits<'a>,
@@ -455,7 +455,7 @@ mod tests {
 
     /// By new lines to all.
     fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) -> Survey {
-        super::survey(&mut Lines::default(), pool, reach, limits, &mut || false)
+        super::survey(&mut IdleLines::default(), pool, reach, limits, &mut || false)
     }
 
     const LIMITS: Limits = Limits {
@@ -530,7 +530,7 @@ mod tests {
             }
             _ => sh(answers_all(&deaf)),
         };
-        let (mut lines, pool) = (Lines::default(), pool(&["n1", "n2"], &[]));
+        let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &[]));
         for purpose in [Purpose::Start, Purpose::Look, Purpose::Start, Purpose::Look] {
             let limits = Limits { purpose, each: Duration::from_secs(30), ..LIMITS };
             let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
@@ -560,7 +560,7 @@ mod tests {
     /// slowest after 100 s (a kept line) and 200 s (a new one), and the silent ones were asked
     /// `waited_seconds` ago.
     fn is_enough(pool: &Pool, well: &[&str], limits: Limits, waited_seconds: u64) -> bool {
-        let mut lines = Lines::default();
+        let mut lines = IdleLines::default();
         let mut asking = Asking::new(&mut lines, pool, &|_| unreachable!(), limits);
         asking.begun = Instant::now() - Duration::from_secs(waited_seconds);
         asking.slowest = Duration::from_secs(100);
@@ -626,7 +626,7 @@ mod tests {
                 }
             ))
         };
-        let (mut lines, pool) = (Lines::default(), pool(&["n1", "n2"], &["s1"]));
+        let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &["s1"]));
         let limits = Limits { each: Duration::from_secs(600), spare_losses: 0, ..LIMITS };
         let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
         assert_eq!(found.health("n2"), Health::Well);
@@ -647,7 +647,7 @@ mod tests {
             _ => sh(says(&answer())),
         };
         let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(600), ..LIMITS };
-        let (mut looks, mut lines) = (0, Lines::default());
+        let (mut looks, mut lines) = (0, IdleLines::default());
         let mut is_over = || {
             looks += 1;
             looks > 10

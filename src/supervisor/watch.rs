@@ -34,7 +34,7 @@ impl Floors {
 /// Watches the heartbeats of one run, over all its starts. Times are seconds on any clock that does
 /// not go back.
 #[derive(Debug)]
-pub struct Watch {
+pub struct HeartbeatWatch {
     floors: Floors,
     /// The last heartbeat of this start that was not of a wait.
     last: Option<Beat>,
@@ -141,7 +141,7 @@ impl StartPace {
     }
 }
 
-impl Watch {
+impl HeartbeatWatch {
     /// A watch that has seen nothing yet.
     pub fn new(floors: Floors) -> Self {
         Self {
@@ -361,8 +361,8 @@ mod tests {
         }
     }
 
-    fn watch() -> Watch {
-        Watch::new(Floors { columns_seconds: 5.0, phase_seconds: 60.0 })
+    fn watch() -> HeartbeatWatch {
+        HeartbeatWatch::new(Floors { columns_seconds: 5.0, phase_seconds: 60.0 })
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn nodes_are_looked_for_soon_where_the_pace_is_known() {
-        let mut watch = Watch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
         watch.beat(&beat("factor", 0), 1.0);
@@ -407,7 +407,7 @@ mod tests {
         watch.beat(&beat("encode", 150), 10.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
         // A phase that was measured before is probed as soon.
-        let mut watch = Watch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
         watch.start(0.0);
         watch.beat(&beat("factor", 0), 1.0);
         watch.beat(&beat("encode", 100), 3.0);
@@ -419,11 +419,11 @@ mod tests {
 
     #[test]
     fn a_start_without_a_sign_of_life_has_a_limit_that_is_learned() {
-        let mut watch = Watch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
         // A thousand nodes, the slowest of which took five seconds: eleven levels.
-        let mut watch = Watch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
         watch.reached(5.0, 1000);
         watch.start(0.0);
         assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (550.0, 10.0));
@@ -433,7 +433,7 @@ mod tests {
         watch.beat(&beat("start", 0), 670.0);
         watch.start(800.0);
         assert_eq!(watch.limit_seconds(), 700.0);
-        let mut quick = Watch::new(Floors::from_columns(30.0));
+        let mut quick = HeartbeatWatch::new(Floors::from_columns(30.0));
         quick.reached(0.1, 5);
         quick.start(0.0);
         assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (300.0, 2.0));
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn a_program_has_the_limit_that_its_own_checkpoints_give_it() {
-        let mut watch = Watch::of_program(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::of_program(Floors::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "a launcher that starts nothing hangs");
         watch.beat(&beat("start", 0), 1.0);
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn quick_checkpoints_leave_the_asked_patience() {
-        let mut watch = Watch::of_program(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::of_program(Floors::from_columns(30.0));
         watch.start(0.0);
         for number in 0..9 {
             watch.beat(&beat("compute", number), 1.0 + 0.5 * number as f64);

@@ -21,7 +21,7 @@ use skt_hpl::hpl::pgesv::abft::{
 use skt_hpl::hpl::pgesv::{CallLimit, Params, SolveError};
 use skt_hpl::machine::environment::blas::use_one_thread;
 use skt_hpl::machine::team::Team;
-use skt_sim::fibers::{Kill, Linger, Options, Outcome, Point, SimComm, run};
+use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
 
 use crate::base_spec::base;
 
@@ -174,7 +174,7 @@ impl MemoryHook for Dying {
 
 /// A start, with its outcome and the memory that it left.
 pub struct Start {
-    pub outcome: Outcome<Solution, AbftError>,
+    pub outcome: SimOutcome<Solution, AbftError>,
     pub memory: Memory,
     pub trails: Vec<Trail>,
 }
@@ -195,7 +195,7 @@ impl Job {
     }
 
     /// Starts the job on simulated ranks.
-    pub fn start(&self, memory: &Memory, options: &Options, start_id: u32) -> Start {
+    pub fn start(&self, memory: &Memory, options: &SimOptions, start_id: u32) -> Start {
         self.start_without(&[], memory, options, start_id)
     }
 
@@ -205,7 +205,7 @@ impl Job {
         &self,
         gone: &[usize],
         memory: &Memory,
-        options: &Options,
+        options: &SimOptions,
         start_id: u32,
     ) -> Start {
         self.start_each(gone, memory, options, |comm, rank, own, hook| match gone {
@@ -218,7 +218,7 @@ impl Job {
     pub fn start_watched<W: Watcher>(
         &self,
         memory: &Memory,
-        options: &Options,
+        options: &SimOptions,
         start_id: u32,
         watchers: &mut [W],
     ) -> Start {
@@ -233,7 +233,7 @@ impl Job {
         &self,
         gone: &[usize],
         memory: &Memory,
-        options: &Options,
+        options: &SimOptions,
         work: impl Fn(&SimComm, usize, &mut Vec<f64>, &dyn MemoryHook) -> Result<Solution, AbftError>,
     ) -> Start {
         static ONE_THREAD: Once = Once::new();
@@ -364,7 +364,7 @@ impl Job {
 
     /// Continues from `memory` to the end, and returns x.
     pub fn finish(&self, memory: &Memory, seed: u64, start_id: u32) -> Solution {
-        let start = self.start(memory, &Options::new(self.ranks(), seed), start_id);
+        let start = self.start(memory, &SimOptions::new(self.ranks(), seed), start_id);
         let results = start.outcome.results.into_iter();
         let mut solutions = results.map(|result| {
             result.unwrap_or_else(|error| panic!("{}, seed {seed}: {error}", self.name()))
@@ -385,6 +385,6 @@ pub fn fingerprint(memory: &Memory) -> u64 {
 }
 
 /// Options under which ranks die.
-pub fn deadly(ranks: usize, seed: u64, kills: Vec<Kill>, linger: Linger) -> Options {
-    Options { kills, linger, rendezvous: seed % 2 == 1, ..Options::new(ranks, seed) }
+pub fn deadly(ranks: usize, seed: u64, kills: Vec<Kill>, linger: Linger) -> SimOptions {
+    SimOptions { kills, linger, rendezvous: seed % 2 == 1, ..SimOptions::new(ranks, seed) }
 }

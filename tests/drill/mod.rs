@@ -30,7 +30,7 @@ use skt_hpl::machine::blas::MatRef;
 use skt_hpl::machine::team::Team;
 use skt_hpl::report::record::Protection;
 use skt_hpl::run::protect::{
-    self, Clock, Every, Opened, Overlap, RankInRun, Reading, Region, Settings, Surroundings,
+    self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, Region, Settings, Surroundings,
     TestSegments,
 };
 use skt_hpl::run::ptest::{self, Observer, Phase, check};
@@ -172,7 +172,7 @@ impl Cluster {
         let shm = std::path::Path::new("/dev/shm");
         let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let folder = TempDir::new_in(base).expect("a folder");
-        let clock = Arc::new(Reading::now);
+        let clock = Arc::new(ClockReading::now);
         let mut cluster = Self { folder, sysv: false, places: Vec::new(), nodes: 0, clock };
         for _ in 0..processes.div_ceil(per_node) {
             cluster.add_node();

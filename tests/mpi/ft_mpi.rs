@@ -210,14 +210,15 @@ fn a_kill_at_every_step() {
 /// Ranks die at any time from the launch to the end, by a signal from outside.
 #[test]
 fn kills_at_random_times() {
-    random_kills("random", "--n 2000 --depth 1", if is_soak() { 100 } else { 3 });
+    random_kills("random", "--n 2000 --depth 1", if is_soak() { 100 } else { 2 });
 }
 
 /// Ranks of a run of many short tests die at any time: in a test, or between two.
 #[test]
 fn kills_at_random_times_between_tests() {
-    let sizes = (0..10).map(|test| (200 + 80 * test).to_string()).collect::<Vec<_>>().join(",");
-    random_kills("tests", &format!("--n {sizes}"), if is_soak() { 100 } else { 4 });
+    let (tests, jobs) = if is_soak() { (10, 100) } else { (7, 2) };
+    let sizes = (0..tests).map(|test| (200 + 80 * test).to_string()).collect::<Vec<_>>().join(",");
+    random_kills("tests", &format!("--n {sizes}"), jobs);
 }
 
 /// Starts `jobs` jobs, kills each up to three times, and checks that the report of the last start

@@ -54,10 +54,8 @@ fn only_line(out: &str, rank: usize) -> (f64, usize) {
 #[test]
 fn a_slow_rank_is_named_everywhere() {
     for (ranks, slow, flags) in [
-        (2, 1, "--p 1 --q 2"),
-        (2, 0, "--p 2 --q 1 --depth 0"),
+        (2, 0, "--p 2 --q 1 --depth 0 --transport messages"),
         (2, 1, "--p 1 --q 2 --threads 2 --ft self"),
-        (2, 1, "--p 2 --q 1 --transport messages"),
         (3, 2, "--p 1 --q 2 --ft abft"),
     ] {
         println!("{flags}");

@@ -7,7 +7,7 @@ use crate::report_common::{
 use skt_hpl::config::{Output, RunSpec};
 use skt_hpl::report::clock::ctime;
 use skt_hpl::report::text::{self, variant};
-use skt_hpl::report::{Counts, Outcome, Report, TestRecord};
+use skt_hpl::report::{Counts, Outcome, TestRecord, TextReport};
 
 fn write(
     spec: &RunSpec,
@@ -17,7 +17,7 @@ fn write(
 ) -> (String, Counts) {
     let mut out = Vec::new();
     let notes = notes.iter().map(|note| (*note).to_string()).collect();
-    let mut report = Report::new(&mut out, spec).with_dgemm(dgemm).with_notes(notes);
+    let mut report = TextReport::new(&mut out, spec).with_dgemm(dgemm).with_notes(notes);
     report.header().unwrap();
     for record in records {
         report.test(record).unwrap();

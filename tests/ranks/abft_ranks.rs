@@ -21,7 +21,7 @@ use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_hpl::machine::team::Team;
 use skt_hpl::run::ptest::{self};
-use skt_sim::fibers::{Kill, Linger, Options};
+use skt_sim::fibers::{Kill, Linger, SimOptions};
 
 /// Checks at fixed panels, not by measured times: the same steps each time.
 const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));
@@ -170,21 +170,22 @@ fn die(
 
 #[test]
 fn a_death_at_any_step_loses_nothing() {
-    let small_seeds = if soak::is_soak() { 3 } else { 1 };
+    let (small_stride, small_seeds) = if soak::is_soak() { (1, 3) } else { (2, 1) };
     let (mut died, mut restarted) = (0, 0);
-    for job in small_jobs() {
+    for (number, job) in small_jobs().into_iter().enumerate() {
         assert_eq!(job.finish(&job.untouched(), 1, 1).x, job.matrix.x, "{}", job.name());
         let mut seen = HashSet::new();
-        // Of large jobs, only every few steps.
-        let (stride, seeds) = if job.ranks() > 6 { (17, 1) } else { (1, small_seeds) };
+        // Of large jobs, only every few steps; of small ones by default every other.
+        let (stride, seeds) = if job.ranks() > 6 { (17, 1) } else { (small_stride, small_seeds) };
         for seed in 1..=seeds {
-            let deaths = (1..=steps(&job, seed)).step_by(stride);
+            let first = 1 + (number % stride) as u64;
+            let deaths = (first..=steps(&job, seed)).step_by(stride);
             let (of_seed, restarts) = die(&job, seed, deaths, &mut seen);
             (died, restarted) = (died + of_seed, restarted + restarts);
         }
     }
     println!("{died} deaths, {restarted} restarts");
-    assert!(restarted > 5000);
+    assert!(restarted > 2500);
 }
 
 /// One call of the BLAS covers several parts of the product, with short calls while a panel must be
@@ -192,15 +193,16 @@ fn a_death_at_any_step_loses_nothing() {
 #[test]
 fn a_death_in_a_product_of_several_parts_loses_nothing() {
     let job = exact(TestSpec { depth: 1, ..spec(500, 100, 1, 2) }, 1);
-    let options = Options { trace: true, ..patient(job.ranks(), 1) };
+    let options = SimOptions { trace: true, ..patient(job.ranks(), 1) };
     let trace = job.start(&job.untouched(), &options, 1).outcome.trace;
     let count = |name: &str| trace.iter().filter(|line| line.contains(name)).count();
     assert!(count(": done 0 part") > count(": begin 0 part"), "a product of several parts");
     let at_part = |line: &str| line.contains(" part ");
     let deaths = (1..).zip(&trace).filter(|(_, line)| at_part(line)).map(|(step, _)| step);
+    let deaths = deaths.step_by(if soak::is_soak() { 1 } else { 3 });
     let (died, restarted) = die(&job, 1, deaths, &mut HashSet::new());
     println!("{died} deaths, {restarted} restarts");
-    assert!(restarted > 200);
+    assert!(restarted > 70);
 }
 
 /// Each rank dies at each step of a recovery in which some rank undoes a product, with its memory
@@ -221,7 +223,7 @@ fn a_death_at_any_step_of_a_recovery_loses_nothing() {
                 continue;
             }
             let left = left.memory;
-            let options = Options { trace: true, ..patient(ranks, seed) };
+            let options = SimOptions { trace: true, ..patient(ranks, seed) };
             let trace = job.start(&left, &options, 2).outcome.trace;
             let at = |name: &str| trace.iter().position(|line| line.contains(name));
             if here == most || at(": take back ").is_none() || !seen.insert(fingerprint(&left)) {
@@ -310,7 +312,7 @@ fn all_die_at_once() {
     let (mut went_on, mut refused) = (0, 0);
     for job in small_jobs() {
         let (ranks, m, width) = (job.ranks(), job.weights.checksums(), job.width());
-        for seed in 0..4 {
+        for seed in 0..if soak::is_soak() { 4 } else { 2 } {
             for step in (1..=steps(&job, seed)).step_by(if ranks > 6 { 3 } else { 1 }) {
                 let kills = (0..ranks).map(|rank| Kill { step, rank }).collect();
                 let options = deadly(ranks, seed, kills, Linger::Steps(0));
@@ -340,11 +342,11 @@ fn all_die_at_once() {
         }
     }
     println!("{went_on} went on, {refused} were refused");
-    assert!(went_on > 1000 && refused > 20);
+    assert!(went_on > 500 && refused > 10);
 }
 
 /// Options under which each rank comes to its own end, also when others have failed.
-fn patient(ranks: usize, seed: u64) -> Options {
+fn patient(ranks: usize, seed: u64) -> SimOptions {
     deadly(ranks, seed, Vec::new(), Linger::UntilBlocked)
 }
 
@@ -418,7 +420,7 @@ fn memory_of_an_older_start_is_not_believed() {
     for job in small_jobs() {
         let (ranks, seed) = (job.ranks(), 6);
         let all = steps(&job, seed);
-        let stride = if ranks > 6 { 193 } else { 29 };
+        let stride = if ranks > 6 { 193 } else { 41 };
         for (first, away) in
             (1..=all).step_by(stride).flat_map(|step| (0..ranks).map(move |rank| (step, rank)))
         {
@@ -443,7 +445,7 @@ fn memory_of_an_older_start_is_not_believed() {
         }
     }
     println!("{rebuilt} rebuilt");
-    assert!(rebuilt > 200);
+    assert!(rebuilt > 100);
 }
 
 /// Memory of another system is refused, not used.
@@ -455,7 +457,7 @@ fn memory_of_another_system_is_refused() {
     for other in [TestSpec { depth: 1, ..job.spec.clone() }, TestSpec { nb: 3, ..job.spec.clone() }]
     {
         let other = Job { spec: other, ..job.clone() };
-        let mut memory = other.start(&other.untouched(), &Options::new(3, 1), 1).memory;
+        let mut memory = other.start(&other.untouched(), &SimOptions::new(3, 1), 1).memory;
         let doubles = memory[0].len();
         memory[0] = left.memory[0].clone();
         memory[0].resize(doubles, 0.0);
@@ -654,7 +656,7 @@ fn no_group_keeps_the_checksums_that_the_elimination_made() {
         let (weights, matrix) = (Weights::new(q, 1), Matrix::random(n, 3));
         let job = Job { spec, weights, matrix, check: RARE };
         let (ranks, mut seen) = (job.ranks(), HashSet::new());
-        let undisturbed = job.start(&job.untouched(), &Options::new(ranks, 1), 1);
+        let undisturbed = job.start(&job.untouched(), &SimOptions::new(ranks, 1), 1);
         assert_sums(&job, &undisturbed.memory, &job.name());
         for (step, rank) in (1..=steps(&job, 1)).flat_map(|s| (0..ranks).map(move |r| (s, r))) {
             for linger in [Linger::Steps(0), Linger::UntilBlocked] {
@@ -664,7 +666,7 @@ fn no_group_keeps_the_checksums_that_the_elimination_made() {
                 if !seen.insert(fingerprint(&left)) {
                     continue;
                 }
-                let end = job.start(&left, &Options::new(ranks, 1), 2);
+                let end = job.start(&left, &SimOptions::new(ranks, 1), 2);
                 let is_rebuilt = |solved: &Result<abft::Solved, _>| {
                     solved.as_ref().is_ok_and(|solved| !solved.rebuilt.is_empty())
                 };
@@ -831,7 +833,7 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
     let healthy = job.finish(&without(&memory, &[1]), 1, 2);
     assert!(job.matrix.residual(&healthy.x) < 16.0, "it was lost itself");
     for lost in [0, 2, 3, 4] {
-        let start = job.start(&without(&memory, &[lost]), &Options::new(job.ranks(), 1), 2);
+        let start = job.start(&without(&memory, &[lost]), &SimOptions::new(job.ranks(), 1), 2);
         let ended = start.outcome.results;
         let is_told =
             ended.iter().any(|ended| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_)))));
@@ -851,7 +853,7 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
         watchers[1].flip = Some((cut, flip));
         // Without a death, each rank returns its own error.
         let linger = if kills.is_empty() { Linger::UntilBlocked } else { Linger::Steps(0) };
-        let options = Options { trace: true, ..deadly(job.ranks(), 1, kills, linger) };
+        let options = SimOptions { trace: true, ..deadly(job.ranks(), 1, kills, linger) };
         job.start_watched(&job.untouched(), &options, 1, &mut watchers)
     };
     let told = start(Vec::new());

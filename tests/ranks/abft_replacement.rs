@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use crate::abft::{self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, spec};
 use skt_hpl::config::{Swap, TestSpec};
 use skt_hpl::hpl::pgesv::abft::{AbftError, AbftRefusal, CheckEvery, Weights};
-use skt_sim::fibers::{Kill, Linger, Options};
+use skt_sim::fibers::{Kill, Linger, SimOptions};
 
 /// The bound of the residual.
 const THRESHOLD: f64 = 16.0;
@@ -57,7 +57,7 @@ fn lose(job: &Job, seed: u64, kills: Vec<Kill>, linger: Linger) -> Memory {
 /// Continues without the ranks of `gone`; returns x, if it was computed, and the column from which
 /// it was.
 fn replaced(job: &Job, gone: &[usize], memory: &Memory, seed: u64) -> (Vec<f64>, usize) {
-    let options = Options::new(job.ranks() - gone.len(), seed);
+    let options = SimOptions::new(job.ranks() - gone.len(), seed);
     let start = job.start_without(gone, memory, &options, 2);
     let mut solutions = start.outcome.results.into_iter().map(|result| {
         result.unwrap_or_else(|error| panic!("{} without {gone:?}: {error}", job.name()))
@@ -217,7 +217,8 @@ fn a_further_death_is_told_and_never_gives_a_wrong_x() {
             let first = (number + part as usize) % ranks;
             let kills = vec![Kill { step: steps * part / 4, rank: first }];
             let memory = lose(&job, seed, kills, Linger::Steps(0));
-            let undisturbed = job.start_without(&[first], &memory, &Options::new(ranks - 1, 1), 2);
+            let undisturbed =
+                job.start_without(&[first], &memory, &SimOptions::new(ranks - 1, 1), 2);
             let stride = 1 + undisturbed.outcome.steps as usize / 150;
             for step in (1..=undisturbed.outcome.steps).step_by(stride) {
                 let second = (step as usize / stride) % (ranks - 1);
@@ -273,7 +274,8 @@ fn ranks_without_a_part_are_not_needed() {
         (0..width).flat_map(|col| (1..steps(&job, 1)).step_by(97).map(move |s| (col, s)))
     {
         let memory = lose(&job, 1, vec![Kill { step, rank: col }], Linger::Steps(0));
-        let all = job.start_without(&[col], &memory, &Options::new(ranks - 1, 4), 2).outcome.steps;
+        let all =
+            job.start_without(&[col], &memory, &SimOptions::new(ranks - 1, 4), 2).outcome.steps;
         for later in (1..all).step_by(31) {
             // Ranks are numbered in the order of the remaining ones.
             let kills = vec![Kill { step: later, rank: col + width - 1 }];

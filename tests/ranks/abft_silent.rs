@@ -17,7 +17,7 @@ use skt_hpl::hpl::pgesv::abft::{
 use skt_hpl::hpl::pgesv::wrong::NotMended;
 use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
 use skt_hpl::run::ptest;
-use skt_sim::fibers::{Kill, Linger, Options};
+use skt_sim::fibers::{Kill, Linger, SimOptions};
 
 /// The order of the systems, and the number of columns of a panel.
 const N: usize = 96;
@@ -102,7 +102,7 @@ fn without(memory: &Memory, ranks: &[usize]) -> Memory {
     left
 }
 
-fn patient(job: &Job, seed: u64) -> Options {
+fn patient(job: &Job, seed: u64) -> SimOptions {
     deadly(job.ranks(), seed, Vec::new(), Linger::UntilBlocked)
 }
 
@@ -386,7 +386,7 @@ fn a_death_at_any_step_of_a_rebuilding_leaves_word_of_it() {
     let job = Job { spec, weights: Weights::new(2, 2), matrix, check: every(1000) };
     let flip = Flip { place: (0, 0), bit: 0 };
     let memory = without(&stopped(&job, 0, (1, flip), 4), &[0]);
-    let options = Options { trace: true, ..patient(&job, 2) };
+    let options = SimOptions { trace: true, ..patient(&job, 2) };
     let trace = job.start(&memory, &options, 2).outcome.trace;
     let steps_of = |name: &str| {
         let at = (1..).zip(&trace).filter(|(_, line)| line.ends_with(name)).map(|(step, _)| step);
@@ -532,7 +532,7 @@ struct Left {
 }
 
 impl Pair {
-    fn options(&mut self, kills: Vec<Kill>) -> Options {
+    fn options(&mut self, kills: Vec<Kill>) -> SimOptions {
         let random = &mut self.random;
         let linger = [Linger::Steps(0), Linger::Steps(25), Linger::UntilBlocked][random.below(3)];
         deadly(self.job.ranks(), random.below(1 << 20) as u64, kills, linger)
@@ -542,7 +542,7 @@ impl Pair {
     fn start(
         &mut self,
         memory: &Memory,
-        options: &Options,
+        options: &SimOptions,
         id: u32,
         flip: Option<(usize, Flip)>,
     ) -> (Fate, Start, Vec<Watch>) {

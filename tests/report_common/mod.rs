@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
-use skt_hpl::report::power::{METER, NodeWatts, Nodes, Reading};
+use skt_hpl::report::power::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_hpl::report::record::{
     DetailedTiming, Event, MemorySplit, Protection, Restart, Sample, Stall,
 };
@@ -169,8 +169,8 @@ pub fn record(spec: TestSpec) -> TestRecord {
 }
 
 /// What a source says of a test of 5 s at 92.125 Gflop/s: 921.25 W.
-pub fn power(source: &str, nodes: Option<Nodes>) -> Reading {
-    let reading = Reading {
+pub fn power(source: &str, nodes: Option<Nodes>) -> EnergyReading {
+    let reading = EnergyReading {
         source: source.to_string(),
         covers: "2 processor package(s)".to_string(),
         level: nodes.is_none().then_some(1),

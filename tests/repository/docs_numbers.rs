@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use skt_hpl::config::{Bcast, Swap};
-use skt_hpl::model::path::{Changes, Machine, Measured, Part, Run, fit, measured, predict};
+use skt_hpl::model::path::{
+    Changes, Machine, MeasuredTest, Part, RunParams, fit, measured, predict,
+};
 use skt_hpl::report::measured::read;
 
 const MODEL: &str = include_str!("../../docs/model.md");
@@ -34,7 +36,7 @@ fn raw_runs(file: &str) -> Vec<serde_json::Value> {
 
 /// The fastest measurement of each run, from all files of `folder` whose names start with
 /// `beginning`.
-fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
+fn runs_in(folder: &str, beginning: &str) -> Vec<MeasuredTest> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(measurements().join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -42,17 +44,18 @@ fn runs_in(folder: &str, beginning: &str) -> Vec<Measured> {
         .collect();
     files.sort();
     assert!(!files.is_empty(), "{beginning}");
-    let all: Vec<Measured> = files.iter().flat_map(|path| read(path).unwrap()).collect();
+    let all: Vec<MeasuredTest> = files.iter().flat_map(|path| read(path).unwrap()).collect();
     measured::fastest(&all)
 }
 
 /// The fastest measurements of the runs of 2026-11-20.
-fn runs(beginning: &str) -> Vec<Measured> {
+fn runs(beginning: &str) -> Vec<MeasuredTest> {
     runs_in("2026-11-20-path", beginning)
 }
 
-fn fit_to(runs: Vec<Measured>) -> Machine {
-    let tests: Vec<Measured> = runs.into_iter().filter(|measured| measured.run.n >= 2048).collect();
+fn fit_to(runs: Vec<MeasuredTest>) -> Machine {
+    let tests: Vec<MeasuredTest> =
+        runs.into_iter().filter(|measured| measured.run.n >= 2048).collect();
     fit::fit(&tests, &Machine::ZEN4_CORE).unwrap().machine
 }
 
@@ -182,7 +185,7 @@ fn runs_that_the_fit_has_not_seen() {
 #[test]
 fn the_machine_of_the_model_is_that_of_the_raw_runs() {
     let (found, kept) = (fitted(), Machine::ZEN4_CORE);
-    for Measured { run, .. } in runs("check-") {
+    for MeasuredTest { run, .. } in runs("check-") {
         let seconds = |machine| predict(&run, machine, &Changes::default()).unwrap().time_seconds;
         let (found, kept) = (seconds(&found), seconds(&kept));
         assert!((found / kept - 1.0).abs() < 3e-3, "{run:?}: {found} s, in the code {kept} s");
@@ -266,7 +269,7 @@ fn larger_machines_on_paper() {
         let (p, q, threads) = (next() as usize, next() as usize, next());
         let (nb, ring) = row[1].split_once(", ").unwrap();
         let nb: usize = nb.parse().unwrap();
-        let run = Run {
+        let run = RunParams {
             n: row[2].replace(',', "").parse().unwrap(),
             nb,
             p,
@@ -326,7 +329,7 @@ fn simulated_ranks_beside_the_model() {
         let ring = simulated["bcast"].as_str().unwrap();
         let bcast = *Bcast::ALL.iter().find(|bcast| bcast.name() == ring).unwrap();
         let halves = simulated["halves"].as_bool().unwrap();
-        let run = Run {
+        let run = RunParams {
             n,
             nb,
             p,
@@ -377,7 +380,7 @@ fn where_the_time_goes() {
     let columns = [("1x2", 160), ("1x2", 224), ("2x1", 160), ("2x1", 224)];
     for (column, (grid, nb)) in columns.into_iter().enumerate() {
         let runs = runs(&format!("shared-check-{grid}-"));
-        let is_shown = |m: &&Measured| m.run.n == 10_000 && m.run.nb == nb;
+        let is_shown = |m: &&MeasuredTest| m.run.n == 10_000 && m.run.nb == nb;
         let measured = runs.iter().find(is_shown).unwrap();
         for row in &rows {
             let named = measured.mean.named();
@@ -425,8 +428,9 @@ fn runs_with_and_without_checkpoints() {
 fn a_model_of_messages_against_shared_memory() {
     let machine = Machine::ZEN4_CORE;
     let (check, shared) = (runs("check-2x1-"), runs("shared-check-2x1-"));
-    let at =
-        |runs: &[Measured], nb| *runs.iter().find(|m| m.run.n == 10_000 && m.run.nb == nb).unwrap();
+    let at = |runs: &[MeasuredTest], nb| {
+        *runs.iter().find(|m| m.run.n == 10_000 && m.run.nb == nb).unwrap()
+    };
     let list = |of: &dyn Fn(usize) -> f64| {
         let [a, b, c] = [96, 160, 224].map(|nb| format!("{:.2}", of(nb)));
         format!("{a}, {b} and {c} s")

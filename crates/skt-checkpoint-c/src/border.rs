@@ -11,7 +11,7 @@ use crate::raw;
 use crate::session::Session;
 
 /// What this process has.
-pub enum State {
+pub enum RunState {
     /// No run is open.
     None,
     /// A run is open.
@@ -20,7 +20,7 @@ pub enum State {
     Over(Stop),
 }
 
-static STATE: Mutex<State> = Mutex::new(State::None);
+static STATE: Mutex<RunState> = Mutex::new(RunState::None);
 
 thread_local! {
     /// What the last call of this thread has to say.
@@ -48,7 +48,7 @@ fn keep_panics_quiet() {
 }
 
 /// Runs a call on the state of the process, and returns its code.
-pub fn call(body: impl FnOnce(&mut State) -> Result<Code>) -> c_int {
+pub fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
     keep_panics_quiet();
     IS_INSIDE.set(true);
     let done = panic::catch_unwind(AssertUnwindSafe(|| on_state(body)));
@@ -72,7 +72,7 @@ pub fn local(body: impl FnOnce() -> Result<()>) -> c_int {
     code as c_int
 }
 
-fn on_state(body: impl FnOnce(&mut State) -> Result<Code>) -> Code {
+fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
     let mut state = match STATE.try_lock() {
         Ok(state) => state,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -90,9 +90,9 @@ fn on_state(body: impl FnOnce(&mut State) -> Result<Code>) -> Code {
         Err(stop) => {
             say(&stop.text);
             let code = stop.code;
-            if stop.is_over && !matches!(*state, State::Over(_)) {
+            if stop.is_over && !matches!(*state, RunState::Over(_)) {
                 // Its memory may be in use by messages that others still send.
-                std::mem::forget(std::mem::replace(&mut *state, State::Over(stop)));
+                std::mem::forget(std::mem::replace(&mut *state, RunState::Over(stop)));
             }
             code
         }
@@ -100,14 +100,14 @@ fn on_state(body: impl FnOnce(&mut State) -> Result<Code>) -> Code {
 }
 
 /// Runs the body unless the run is over; a panic in it ends the run, and the other ranks are told.
-fn guarded(state: &mut State, body: impl FnOnce(&mut State) -> Result<Code>) -> Result<Code> {
-    if let State::Over(stop) = state {
+fn guarded(state: &mut RunState, body: impl FnOnce(&mut RunState) -> Result<Code>) -> Result<Code> {
+    if let RunState::Over(stop) = state {
         return Err(stop.clone());
     }
     panic::catch_unwind(AssertUnwindSafe(|| body(state))).unwrap_or_else(|payload| {
         std::mem::forget(payload);
         let stop = bug();
-        if let State::Open(session) = state {
+        if let RunState::Open(session) = state {
             session.tell_failed(&stop);
         }
         Err(stop)
@@ -139,7 +139,7 @@ mod tests {
     fn a_panic_is_a_bug_with_its_place_and_the_run_is_over() {
         keep_panics_quiet();
         IS_INSIDE.set(true);
-        let stop = guarded(&mut State::None, |_| panic!("on purpose")).expect_err("it panics");
+        let stop = guarded(&mut RunState::None, |_| panic!("on purpose")).expect_err("it panics");
         IS_INSIDE.set(false);
         assert_eq!((stop.code, stop.is_over), (Code::Internal, true));
         assert!(
@@ -147,7 +147,7 @@ mod tests {
             "{}",
             stop.text
         );
-        let over = guarded(&mut State::Over(stop.clone()), |_| unreachable!("the run is over"));
+        let over = guarded(&mut RunState::Over(stop.clone()), |_| unreachable!("the run is over"));
         assert_eq!(over, Err(stop));
     }
 }

@@ -104,7 +104,7 @@ impl Call {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum WordKind {
     Enter = 1,
     Roll = 2,
     GaveUp = 3,
@@ -112,14 +112,14 @@ enum Kind {
     Failed = 5,
 }
 
-impl Kind {
+impl WordKind {
     const ALL: [Self; 5] = [Self::Enter, Self::Roll, Self::GaveUp, Self::Stop, Self::Failed];
 }
 
 /// A message: which call it is about, and what is wrong if anything is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Word {
-    kind: Kind,
+    kind: WordKind,
     call: Call,
     /// The number of the agreement: what belongs to an earlier one comes too late.
     number: u32,
@@ -127,7 +127,7 @@ struct Word {
 }
 
 impl Word {
-    fn new(kind: Kind, call: Call, number: u32, stop: Option<&Stop>) -> Self {
+    fn new(kind: WordKind, call: Call, number: u32, stop: Option<&Stop>) -> Self {
         Self { kind, call, number, stop: stop.cloned() }
     }
 
@@ -148,7 +148,7 @@ impl Word {
     }
 
     fn decode(bytes: &[u8; WORD_BYTES]) -> Option<Self> {
-        let kind = Kind::ALL.into_iter().find(|&kind| kind as u8 == bytes[0])?;
+        let kind = WordKind::ALL.into_iter().find(|&kind| kind as u8 == bytes[0])?;
         let number = |at: usize| <[u8; 4]>::try_from(&bytes[at..at + 4]).expect("four bytes");
         let code = Code::of(i32::from_le_bytes(number(4)))?;
         let len = u32::from_le_bytes(number(8)) as usize;
@@ -203,7 +203,7 @@ impl Control {
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         self.number.set(self.number.get() + 1);
-        let mine = Word::new(Kind::Enter, call, self.number.get(), wrong);
+        let mine = Word::new(WordKind::Enter, call, self.number.get(), wrong);
         let number = mine.call as u64;
         let said = [u64::from(wrong.is_some()), number, !number];
         let mut roll = Roll::begins();
@@ -251,7 +251,7 @@ impl Control {
         while let Some(rank) = self.comm.probe_any(TAG_UP).map_err(|why| lost(&why))? {
             let word = self.take(rank, TAG_UP)?;
             match word.kind {
-                Kind::GaveUp => gave_up.push(rank),
+                WordKind::GaveUp => gave_up.push(rank),
                 _ if word.number == mine.number => entered.push((rank, word)),
                 _ => {}
             }
@@ -265,7 +265,7 @@ impl Control {
         let waited = roll.since.elapsed();
         if !roll.is_called && waited > self.timeout / 2 {
             roll.is_called = true;
-            self.send_all(&Word { kind: Kind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
+            self.send_all(&Word { kind: WordKind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
         }
         if waited > self.timeout {
             let is_absent = |rank: &usize| !roll.entered.contains_key(rank);
@@ -290,7 +290,7 @@ impl Control {
         }
         let patience = 2 * self.timeout;
         if roll.since.elapsed() > patience {
-            self.send(&Word { kind: Kind::GaveUp, stop: None, ..mine.clone() }, 0, TAG_UP)?;
+            self.send(&Word { kind: WordKind::GaveUp, stop: None, ..mine.clone() }, 0, TAG_UP)?;
             return Err(late(mine.call, &[0], patience).expect("a rank is late"));
         }
         Ok(())
@@ -310,13 +310,13 @@ impl Control {
                 None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
             };
             // It had given up before it saw that all had come.
-            if word.kind == Kind::GaveUp {
+            if word.kind == WordKind::GaveUp {
                 return Err(self.was_late(&all[0], &[rank])?);
             }
             all.push(word);
         }
         let stop = fault(&all).expect("a rank has said so");
-        let word = Word { kind: Kind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
+        let word = Word { kind: WordKind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
         self.send_all(&word, TAG_DOWN)?;
         Err(stop)
     }
@@ -341,7 +341,7 @@ impl Control {
 
     /// Ends the session of all ranks. Returns the error.
     fn fail_all(&self, mine: &Word, stop: Stop) -> Result<Stop> {
-        let word = Word { kind: Kind::Failed, stop: Some(stop.clone()), ..mine.clone() };
+        let word = Word { kind: WordKind::Failed, stop: Some(stop.clone()), ..mine.clone() };
         self.send_all(&word, TAG_FAILED)?;
         Ok(stop)
     }
@@ -408,7 +408,7 @@ impl Control {
     pub fn tell_failed(&self, call: Call, stop: &Stop) {
         let text = format!("rank {}: {}", self.comm.rank(), stop.text);
         let stop = Stop::over(stop.code, text);
-        let word = Word::new(Kind::Failed, call, self.number.get(), Some(&stop));
+        let word = Word::new(WordKind::Failed, call, self.number.get(), Some(&stop));
         for rank in self.others() {
             // A rank that cannot be reached does not keep the others from being told.
             let _ = self.send(&word, rank, TAG_FAILED);
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         for call in Call::ALL {
-            for kind in Kind::ALL {
+            for kind in WordKind::ALL {
                 let plain = Word::new(kind, call, 7, None);
                 assert_eq!(Word::decode(&plain.encode()), Some(plain));
                 let stop = Stop::over(Code::Space, "region 3, for instance");
@@ -513,7 +513,7 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters() {
         let stop = Stop::new(Code::System, "x".to_owned() + &"\u{fc}".repeat(WORD_BYTES));
-        let word = Word::decode(&Word::new(Kind::Stop, Call::Init, 1, Some(&stop)).encode());
+        let word = Word::decode(&Word::new(WordKind::Stop, Call::Init, 1, Some(&stop)).encode());
         let text = word.expect("a word").stop.expect("a reason").text;
         assert_eq!(text.len(), TEXT_BYTES - 1);
         assert!(stop.text.starts_with(&text));
@@ -521,9 +521,9 @@ mod tests {
 
     #[test]
     fn the_first_fault_counts_before_other_calls() {
-        let enter = |call| Word::new(Kind::Enter, call, 1, None);
+        let enter = |call| Word::new(WordKind::Enter, call, 1, None);
         let small = Stop::new(Code::Region, "too small");
-        let wrong = Word::new(Kind::Enter, Call::Due, 1, Some(&small));
+        let wrong = Word::new(WordKind::Enter, Call::Due, 1, Some(&small));
         assert_eq!(fault(&[enter(Call::Due), enter(Call::Due)]), None);
         let both = fault(&[enter(Call::Checkpoint), enter(Call::Done), wrong]).expect("two faults");
         assert_eq!((both.code, &*both.text), (Code::Region, "rank 2: too small"));

@@ -26,11 +26,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use mpi::ffi::MPI_Comm;
 
-use border::{State, call};
+use border::{RunState, call};
 use code::{Code, Result, Stop};
 use options::Options;
 use options_c::{SktOptions, read_struct};
-use session::{Begun, Session};
+use session::{InitOutcome, Session};
 use skt_checkpoint::client::Due;
 
 /// The version of the library, with a zero at its end.
@@ -41,9 +41,9 @@ const VERSION: &CStr =
     };
 
 /// The run that is open.
-fn open<'a>(state: &'a mut State, name: &str) -> Result<&'a mut Session> {
+fn open<'a>(state: &'a mut RunState, name: &str) -> Result<&'a mut Session> {
     match state {
-        State::Open(session) => Ok(session),
+        RunState::Open(session) => Ok(session),
         _ => Err(Stop::new(Code::Order, format!("{name}: no run is open; call skt_init first"))),
     }
 }
@@ -98,22 +98,22 @@ pub unsafe extern "C" fn skt_init(comm: MPI_Comm, bytes: usize, options: *const 
 
 /// Opens a run, if none is open. Collective.
 fn begin(
-    state: &mut State,
+    state: &mut RunState,
     name: &str,
     comm: MPI_Comm,
     bytes: usize,
     options: impl FnOnce() -> Result<Options>,
 ) -> Result<Code> {
-    if let State::Open(_) = state {
+    if let RunState::Open(_) = state {
         let text = format!("{name}: a run is open; call skt_finalize first");
         return Err(Stop::new(Code::Order, text));
     }
     match Session::begin(comm, bytes, options())? {
-        Begun::Run(session) => {
-            *state = State::Open(session);
+        InitOutcome::Run(session) => {
+            *state = RunState::Open(session);
             Ok(Code::Success)
         }
-        Begun::Ended => Ok(Code::Ended),
+        InitOutcome::Ended => Ok(Code::Ended),
     }
 }
 
@@ -383,7 +383,7 @@ pub extern "C" fn skt_images_wait() -> c_int {
 pub extern "C" fn skt_finalize(done: c_int) -> c_int {
     call(|state| {
         open(state, "skt_finalize")?.agree_on_end(done != 0)?;
-        if let State::Open(session) = std::mem::replace(state, State::None) {
+        if let RunState::Open(session) = std::mem::replace(state, RunState::None) {
             session.end(done != 0)?;
         }
         Ok(Code::Success)

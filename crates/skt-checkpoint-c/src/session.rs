@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use mpi::ffi;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
-use skt_checkpoint::comm::mpi::{Watch, WatchedComm};
+use skt_checkpoint::comm::mpi::{FailureWatch, WatchedComm};
 use skt_checkpoint::comm::{Comm as _, CommError, collect};
 use skt_checkpoint::time_limit::now_unix;
 use twox_hash::XxHash3_64;
@@ -24,7 +24,7 @@ const VERSION: u64 = 2;
 /// The state of a checkpoint.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct State {
+struct SavedState {
     version: u64,
     /// Seconds of the run so far, over all starts; they decide when images of a level are due.
     seconds: f64,
@@ -32,8 +32,8 @@ struct State {
 
 /// The seconds in a state, as the levels read them.
 pub fn seconds_of(state: &[u8]) -> f64 {
-    match bytemuck::try_pod_read_unaligned::<State>(state) {
-        Ok(State { version: VERSION, seconds }) => seconds,
+    match bytemuck::try_pod_read_unaligned::<SavedState>(state) {
+        Ok(SavedState { version: VERSION, seconds }) => seconds,
         _ => 0.0,
     }
 }
@@ -82,7 +82,7 @@ pub struct Session {
 unsafe impl Send for Session {}
 
 /// What `skt_init` finds.
-pub enum Begun {
+pub enum InitOutcome {
     /// A run to compute, from its beginning or from a checkpoint.
     Run(Box<Session>),
     /// A run that an earlier start has ended; nothing of it is left.
@@ -142,7 +142,7 @@ fn told<T>(
 
 /// The watch of a rank that waits within a checkpoint: it finds the failures of other ranks, each
 /// as the number of the code and a text.
-fn watch(control: &Arc<Mutex<Control>>) -> Watch {
+fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
     let control = control.clone();
     Arc::new(move || {
         // The control is locked while this rank agrees on a call, and looks for failures itself.
@@ -163,7 +163,11 @@ impl Session {
     ///
     /// # Errors
     /// Illegal arguments or options on any rank; a rank that does not call; what the run refuses.
-    pub fn begin(comm: ffi::MPI_Comm, bytes: usize, options: Result<Options>) -> Result<Begun> {
+    pub fn begin(
+        comm: ffi::MPI_Comm,
+        bytes: usize,
+        options: Result<Options>,
+    ) -> Result<InitOutcome> {
         let seconds = options.as_ref().map_or(60.0, |options| options.timeout_seconds);
         let timeout = Duration::from_secs_f64(seconds);
         let control = Control::new(raw::duplicate(comm, timeout)?, seconds);
@@ -186,7 +190,7 @@ impl Session {
         control: &Arc<Mutex<Control>>,
         bytes: usize,
         here: Result<(client::Options, Options)>,
-    ) -> Result<Begun> {
+    ) -> Result<InitOutcome> {
         let job = {
             let control = lock(control);
             control.agree(Call::Init, here.as_ref().err(), &mut || Ok(()))?;
@@ -205,7 +209,7 @@ impl Session {
         control: Arc<Mutex<Control>>,
         bytes: usize,
         mut options: client::Options,
-    ) -> Result<Begun> {
+    ) -> Result<InitOutcome> {
         // The clock of rank 0 and its environment tell when the job's time ends.
         let mut end_unix = [options.end_unix.unwrap_or(f64::INFINITY)];
         let told_end = collect::broadcast(&job, &mut end_unix, 0);
@@ -223,7 +227,7 @@ impl Session {
             Next::Compute(saved) => saved,
             Next::Report(ended) => {
                 told(&control, Call::Init, ended.clear())?;
-                return Ok(Begun::Ended);
+                return Ok(InitOutcome::Ended);
             }
         };
         let table = match saved.recovered() {
@@ -236,7 +240,7 @@ impl Session {
         let (found, yours, refused, begun) = (table.clone(), BTreeMap::new(), None, None);
         let before_seconds = saved.recovered().map_or(0.0, |found| seconds_of(&found.state));
         let before = (before_seconds, Instant::now());
-        Ok(Begun::Run(Box::new(Self {
+        Ok(InitOutcome::Run(Box::new(Self {
             saved,
             control,
             comm,
@@ -530,9 +534,9 @@ impl Session {
     }
 
     /// The state of a checkpoint that is taken now.
-    fn state(&self) -> State {
+    fn state(&self) -> SavedState {
         let (before_seconds, since) = self.before;
-        State { version: VERSION, seconds: before_seconds + since.elapsed().as_secs_f64() }
+        SavedState { version: VERSION, seconds: before_seconds + since.elapsed().as_secs_f64() }
     }
 
     /// Whether it is time for a checkpoint, the same on all ranks: never while one is under way.

@@ -44,7 +44,7 @@ use crate::comm::{Comm, CommError};
 use crate::sign::{self, Keeps, Signs, Supervised};
 use crate::time_limit::now_unix;
 pub use due::Due;
-use due::{Limits, Measured};
+use due::{Limits, MeasuredTimes};
 
 /// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;
@@ -168,7 +168,7 @@ fn find<'a, C: Comm>(
     match Checkpointer::open(comm, memory, config, &shapes, hook.clone())? {
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
-            let (regions, measured) = (regions.to_vec(), Measured::default());
+            let (regions, measured) = (regions.to_vec(), MeasuredTimes::default());
             let under_way = None;
             signs.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
             Ok(Next::Compute(Saved {
@@ -203,7 +203,7 @@ pub struct Saved<'a, C: Comm> {
     options: &'a Options,
     regions: Vec<Region>,
     recovered: Option<Recovered>,
-    measured: Measured,
+    measured: MeasuredTimes,
     /// The seconds so far of the checkpoint that has begun, if one has.
     under_way: Option<f64>,
     signs: Signs,

@@ -26,7 +26,7 @@ use skt_terms::layout::near_square;
 use super::chen::{Code, Network};
 use super::error::{at_least, fraction, non_negative, positive};
 use super::inmemory::{Expectation, InMemoryJob};
-use super::path::{self, Run};
+use super::path::{self, RunParams};
 use super::tang::memory::{MemorySplit, Protocol};
 use super::tang::volume::Saved;
 use super::{Group, ModelError, exact};
@@ -286,7 +286,7 @@ impl PlannedMachine {
                 let efficiency = match protocol {
                     // All rows of a step must be there before any of its products.
                     Protocol::Abft => {
-                        let run = Run { halves: false, ..self.run_on(n, grid) };
+                        let run = RunParams { halves: false, ..self.run_on(n, grid) };
                         self.walked_efficiency(&run)?
                     }
                     _ => curve.at(n),
@@ -470,13 +470,13 @@ impl PlannedMachine {
     }
 
     /// The run of order `n` in the planned configuration, with defaults for everything else.
-    pub fn run(&self, n: usize) -> Run {
+    pub fn run(&self, n: usize) -> RunParams {
         self.run_on(n, near_square(self.nodes * self.ranks_per_node))
     }
 
     /// The run of order `n` on a grid of `p` x `q` ranks with data.
-    fn run_on(&self, n: usize, (p, q): (usize, usize)) -> Run {
-        Run {
+    fn run_on(&self, n: usize, (p, q): (usize, usize)) -> RunParams {
+        RunParams {
             n,
             nb: self.nb,
             p,
@@ -491,7 +491,7 @@ impl PlannedMachine {
     }
 
     /// E(N) of a run on all nodes, by the model of the critical path.
-    fn walked_efficiency(&self, run: &Run) -> Result<f64, ModelError> {
+    fn walked_efficiency(&self, run: &RunParams) -> Result<f64, ModelError> {
         let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
         let rate = run.flops() / path::estimate_seconds(run, &core)?;
         Ok(self.rate_over_model * rate / (self.node_flops() * self.nodes as f64))
@@ -860,7 +860,7 @@ mod tests {
             let core = networked(&machine.core, &machine.network, 24, 2);
             for candidate in machine.plan().unwrap().candidates {
                 let halves = candidate.job.protocol != Protocol::Abft;
-                let run = Run { halves, ..machine.run_on(candidate.n, candidate.grid) };
+                let run = RunParams { halves, ..machine.run_on(candidate.n, candidate.grid) };
                 let (p, q) = candidate.grid;
                 let of_data = (p * q) as f64 / 48.0;
                 let walked =

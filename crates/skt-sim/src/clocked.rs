@@ -35,6 +35,8 @@ use nix::time::ClockId;
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
 use skt_checkpoint::comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
 
+use crate::SplitArgs;
+
 /// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
 /// depend on the order.
 pub type Ticks = u64;
@@ -73,28 +75,25 @@ pub struct Network {
 
 /// The parameters of a network in ticks.
 #[derive(Clone, Copy)]
-struct Costs {
+struct NetworkTicks {
     call: Ticks,
     wire: Ticks,
     byte: f64,
 }
 
 impl Network {
-    fn costs(&self) -> Costs {
+    fn costs(&self) -> NetworkTicks {
         let ticks = |seconds: f64| (seconds * TICKS_PER_SECOND).round() as Ticks;
         let times = [self.message_seconds, self.byte_seconds, self.call_seconds];
         assert!(times.iter().all(|time| time.is_finite() && *time >= 0.0), "{self:?}");
         let (call, message) = (ticks(self.call_seconds), ticks(self.message_seconds));
         let wire = message.checked_sub(2 * call).expect("two calls are a part of a message");
-        Costs { call, wire, byte: self.byte_seconds * TICKS_PER_SECOND }
+        NetworkTicks { call, wire, byte: self.byte_seconds * TICKS_PER_SECOND }
     }
 }
 
 /// Identifies a sequence of messages to a rank: group, world rank of the sender, tag.
 type Key = (u32, usize, Tag);
-
-/// The colour and key of a rank in a split.
-type Wish = (Option<u32>, u32);
 
 /// The state of a rank that does not run.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,7 +134,7 @@ struct Head {
 
 /// A barrier or a split that some members have entered.
 struct Meeting {
-    wishes: Vec<Option<Wish>>,
+    args: Vec<Option<SplitArgs>>,
     latest: Ticks,
     left: usize,
     /// The first of the group numbers that a split assigns.
@@ -155,7 +154,7 @@ struct State {
 }
 
 struct World {
-    costs: Costs,
+    costs: NetworkTicks,
     meter: Meter,
     /// The ticks that reading the meter adds to it.
     meter_ticks: Ticks,
@@ -309,7 +308,7 @@ impl Turn<'_> {
     /// Sends a message. Returns when all of its bytes will have left.
     fn post(&mut self, dest: usize, key: Key, data: &[u8]) -> Ticks {
         self.call();
-        let Costs { wire, byte, .. } = self.world.costs;
+        let NetworkTicks { wire, byte, .. } = self.world.costs;
         let length = (data.len() as f64 * byte).round() as Ticks;
         let rank = self.rank();
         let start = rank.clock.max(rank.out_free);
@@ -330,13 +329,13 @@ impl Drop for Turn<'_> {
 }
 
 /// Ends a rank, however its thread ends.
-struct End<'w> {
+struct EndRankOnDrop<'w> {
     world: &'w World,
     me: usize,
     failure: Option<String>,
 }
 
-impl Drop for End<'_> {
+impl Drop for EndRankOnDrop<'_> {
     fn drop(&mut self) {
         let mut state = self.world.lock();
         state.ranks[self.me].doing = Doing::Ended;
@@ -396,7 +395,7 @@ where
             let (world, members, body) = (world.clone(), members.clone(), &body);
             scope.spawn(move || {
                 let failure = Some(format!("rank {rank} panicked"));
-                let mut end = End { world: &world, me: rank, failure };
+                let mut end = EndRankOnDrop { world: &world, me: rank, failure };
                 world.wait_for_turn(rank, world.lock()).ranks[rank].metered = meter();
                 let comm =
                     ClockedComm { world: world.clone(), group: 0, members, rank, rounds: 0.into() };
@@ -466,7 +465,7 @@ impl ClockedComm {
 
     /// Waits until all members have called it. Returns the colours and keys of all, and the first
     /// of the numbers for new groups.
-    fn meet(&self, wish: Wish) -> Result<(Vec<Wish>, u32)> {
+    fn meet(&self, mine: SplitArgs) -> Result<(Vec<SplitArgs>, u32)> {
         let (size, id) = (self.size(), (self.group, self.rounds.get()));
         self.rounds.set(id.1 + 1);
         let mut turn = self.turn()?;
@@ -475,11 +474,11 @@ impl ClockedComm {
         let base = state.next_group;
         let meeting = state.meetings.entry(id).or_insert_with(|| {
             state.next_group += size as u32;
-            Meeting { wishes: vec![None; size], latest: 0, left: size, base }
+            Meeting { args: vec![None; size], latest: 0, left: size, base }
         });
-        meeting.wishes[self.rank] = Some(wish);
+        meeting.args[self.rank] = Some(mine);
         meeting.latest = meeting.latest.max(clock);
-        if meeting.wishes.iter().all(Option::is_some) {
+        if meeting.args.iter().all(Option::is_some) {
             let levels = Ticks::from(size.next_power_of_two().ilog2());
             meeting.latest += levels * (self.world.costs.wire + 2 * self.world.costs.call);
             let latest = meeting.latest;
@@ -491,12 +490,12 @@ impl ClockedComm {
         }
         let meeting = turn.state().meetings.get_mut(&id).expect("not all have left");
         let base = meeting.base;
-        let wishes = meeting.wishes.iter().map(|wish| wish.expect("all have come")).collect();
+        let args = meeting.args.iter().map(|args| args.expect("all have come")).collect();
         meeting.left -= 1;
         if meeting.left == 0 {
             turn.state().meetings.remove(&id);
         }
-        Ok((wishes, base))
+        Ok((args, base))
     }
 }
 
@@ -513,13 +512,13 @@ impl Comm for ClockedComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let (wishes, base) = self.meet((color, key))?;
+        let (args, base) = self.meet((color, key))?;
         if color.is_none() {
             return Ok(None);
         }
-        let like_me = |rank: usize| wishes[rank].0 == color;
+        let like_me = |rank: usize| args[rank].0 == color;
         let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| wishes[rank].1);
+            new_group(&self.members, self.rank, like_me, |rank| args[rank].1);
         let (world, group) = (self.world.clone(), base + first);
         Ok(Some(Self { world, group, members, rank, rounds: 0.into() }))
     }

@@ -1,7 +1,7 @@
 //! Simulated ranks: every rank is a fiber of one thread, and one runs at a time.
 //!
 //! At every call a seeded scheduler chooses which rank continues, so that a run is a function of
-//! its [`Options`] alone. Every call and every [`Point`] is a numbered step, and ranks can be
+//! its [`SimOptions`] alone. Every call and every [`Point`] is a numbered step, and ranks can be
 //! killed at any of them. A run of a few hundred steps takes well under a millisecond, so a test
 //! can stop a protocol at each of its steps in turn.
 //!
@@ -24,6 +24,8 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
 use skt_checkpoint::comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
+
+use crate::SplitArgs;
 
 /// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
@@ -48,7 +50,7 @@ pub enum Linger {
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SimOptions {
     /// The host of each rank, as [`Comm::host`] returns it; one per rank, at most 63.
     pub hosts: Vec<String>,
     /// Seed of the scheduler.
@@ -69,7 +71,7 @@ pub struct Options {
     pub trace: bool,
 }
 
-impl Options {
+impl SimOptions {
     /// Options for `ranks` ranks, each on its own host, none killed.
     pub fn new(ranks: usize, seed: u64) -> Self {
         Self {
@@ -120,7 +122,7 @@ pub trait Conductor: Send {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Outcome<T, E> {
+pub struct SimOutcome<T, E> {
     /// The result of each rank.
     pub results: Vec<std::result::Result<T, E>>,
     /// The number of steps done.
@@ -144,14 +146,11 @@ struct Message {
 /// A receive: the rank, the group, the source and the tag.
 type Receive = (usize, u32, usize, Tag);
 
-/// The colour and key of a rank in a split.
-type Wish = (Option<u32>, u32);
-
 /// A barrier or a split that some members have entered.
 struct Meeting {
     group: u32,
     round: u64,
-    wishes: Vec<Option<Wish>>,
+    args: Vec<Option<SplitArgs>>,
     left: usize,
     /// The first of the group numbers that a split assigns.
     base: u32,
@@ -449,7 +448,7 @@ fn keep_freed_memory() {
 ///
 /// # Panics
 /// When a rank panicked, after all have ended; with more than 63 ranks.
-pub fn run<T, E, F>(options: &Options, body: F) -> Outcome<T, E>
+pub fn run<T, E, F>(options: &SimOptions, body: F) -> SimOutcome<T, E>
 where
     E: Display,
     F: Fn(SimComm) -> std::result::Result<T, E>,
@@ -463,10 +462,10 @@ where
 /// When a rank panicked, after all have ended; with more than 63 ranks; when the conductor chooses
 /// a rank that cannot continue.
 pub fn run_conducted<T, E, F>(
-    options: &Options,
+    options: &SimOptions,
     conductor: Option<Arc<Mutex<dyn Conductor>>>,
     body: F,
-) -> Outcome<T, E>
+) -> SimOutcome<T, E>
 where
     E: Display,
     F: Fn(SimComm) -> std::result::Result<T, E>,
@@ -523,7 +522,7 @@ where
         resume_unwind(panic);
     }
     let results = results.into_inner().into_iter().map(|r| r.expect("ended without a panic"));
-    Outcome {
+    SimOutcome {
         results: results.collect(),
         steps: state.steps,
         killed: state.dead,
@@ -533,7 +532,7 @@ where
 }
 
 impl World {
-    fn new(options: &Options, conductor: Option<Arc<Mutex<dyn Conductor>>>) -> Self {
+    fn new(options: &SimOptions, conductor: Option<Arc<Mutex<dyn Conductor>>>) -> Self {
         let size = options.hosts.len();
         let state = State {
             steps: 0,
@@ -643,7 +642,7 @@ impl SimComm {
 
     /// Waits until all members have called it. Returns the colours and keys of all, and the first
     /// of the numbers for new groups.
-    fn meet(&self, what: &'static str, wish: Wish) -> Result<(Vec<Wish>, u32)> {
+    fn meet(&self, what: &'static str, mine: SplitArgs) -> Result<(Vec<SplitArgs>, u32)> {
         self.world.step(self.me(), &what)?;
         let round = self.rounds.get();
         self.rounds.set(round + 1);
@@ -654,12 +653,12 @@ impl SimComm {
             if !state.meetings.iter().any(is_this) {
                 let base = state.next_group;
                 state.next_group += size as u32;
-                let wishes = vec![None; size];
-                state.meetings.push(Meeting { group, round, wishes, left: 0, base });
+                let args = vec![None; size];
+                state.meetings.push(Meeting { group, round, args, left: 0, base });
             }
             let meeting = state.meetings.iter_mut().find(|m| is_this(m)).expect("just made");
-            meeting.wishes[self.rank] = Some(wish);
-            if meeting.wishes.iter().all(Option::is_some) {
+            meeting.args[self.rank] = Some(mine);
+            if meeting.args.iter().all(Option::is_some) {
                 state.blocked = 0;
             }
         }
@@ -669,14 +668,14 @@ impl SimComm {
             |state| {
                 let at = state.meetings.iter().position(is_this).expect("not all have left");
                 let meeting = &mut state.meetings[at];
-                let wishes: Option<Vec<_>> = meeting.wishes.iter().copied().collect();
-                let wishes = wishes?;
+                let args: Option<Vec<_>> = meeting.args.iter().copied().collect();
+                let args = args?;
                 let base = meeting.base;
                 meeting.left += 1;
                 if meeting.left == size {
                     state.meetings.swap_remove(at);
                 }
-                Some((wishes, base))
+                Some((args, base))
             },
         )
     }
@@ -712,16 +711,16 @@ impl SendRequest for Sending {
 }
 
 /// A receive in progress.
-pub struct Coming {
+pub struct PendingRecv {
     receiving: Receiving<SimComm>,
     /// Present until the message has arrived.
-    begun: Option<Begun>,
+    begun: Option<BegunReceive>,
 }
 
 /// Registers a begun receive until it is dropped.
-struct Begun(Arc<World>, Receive);
+struct BegunReceive(Arc<World>, Receive);
 
-impl Drop for Begun {
+impl Drop for BegunReceive {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         // A message to a rank that dies may have arrived before its death.
@@ -732,7 +731,7 @@ impl Drop for Begun {
     }
 }
 
-impl RecvRequest for Coming {
+impl RecvRequest for PendingRecv {
     fn test(&mut self) -> Result<bool> {
         let is_here = self.receiving.test()?;
         if is_here {
@@ -757,7 +756,7 @@ fn number(double: f64) -> f64 {
 
 impl Comm for SimComm {
     type Send = Sending;
-    type Recv = Coming;
+    type Recv = PendingRecv;
 
     fn rank(&self) -> usize {
         self.rank
@@ -768,13 +767,13 @@ impl Comm for SimComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let (wishes, base) = self.meet("split", (color, key))?;
+        let (args, base) = self.meet("split", (color, key))?;
         if color.is_none() {
             return Ok(None);
         }
-        let like_me = |rank: usize| wishes[rank].0 == color;
+        let like_me = |rank: usize| args[rank].0 == color;
         let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| wishes[rank].1);
+            new_group(&self.members, self.rank, like_me, |rank| args[rank].1);
         let (world, group) = (self.world.clone(), base + first);
         Ok(Some(Self { world, group, members, rank, rounds: Cell::new(0) }))
     }
@@ -832,16 +831,22 @@ impl Comm for SimComm {
         Ok(Sending { comm: self.again(), id, dest, tag, is_taken, _buf: buf })
     }
 
-    fn irecv(&self, buf: PageBuf, range: Range<usize>, source: usize, tag: Tag) -> Result<Coming> {
+    fn irecv(
+        &self,
+        buf: PageBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<PendingRecv> {
         let receive = (self.me(), self.group, self.members[source], tag);
         let mut state = self.world.lock();
         state.begun.push(receive);
         // The sender may wait for this receive.
         state.blocked = 0;
         drop(state);
-        let begun = Some(Begun(self.world.clone(), receive));
+        let begun = Some(BegunReceive(self.world.clone(), receive));
         let receiving = Receiving::new(self.again(), buf, range, source, tag);
-        Ok(Coming { receiving, begun })
+        Ok(PendingRecv { receiving, begun })
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -888,7 +893,7 @@ mod tests {
     #[test]
     fn collectives_work_under_every_schedule() {
         for seed in 0..200 {
-            let mut options = Options::new(1 + seed as usize % 9, seed);
+            let mut options = SimOptions::new(1 + seed as usize % 9, seed);
             options.rendezvous = seed % 2 == 0;
             let size = options.hosts.len();
             let outcome = run(&options, |comm| -> Result<()> {
@@ -909,7 +914,7 @@ mod tests {
         }
     }
 
-    fn ring(options: &Options) -> Outcome<u64, CommError> {
+    fn ring(options: &SimOptions) -> SimOutcome<u64, CommError> {
         run(options, |comm| {
             let (next, last) = ((comm.rank() + 1) % comm.size(), comm.rank() + comm.size() - 1);
             let mut sum = comm.rank() as u64;
@@ -927,7 +932,7 @@ mod tests {
 
     #[test]
     fn a_run_is_a_function_of_its_options() {
-        let mut options = Options::new(5, 7);
+        let mut options = SimOptions::new(5, 7);
         options.trace = true;
         let (a, b) = (ring(&options), ring(&options));
         assert_eq!(a.trace, b.trace);
@@ -965,7 +970,7 @@ mod tests {
     struct Nobody;
     impl Conductor for Nobody {}
 
-    fn conducted<C: Conductor + 'static>(options: &Options, conductor: C) -> (Vec<String>, C) {
+    fn conducted<C: Conductor + 'static>(options: &SimOptions, conductor: C) -> (Vec<String>, C) {
         let conductor = Arc::new(Mutex::new(conductor));
         let outcome = run_conducted(options, Some(conductor.clone()), |comm| {
             comm.barrier()?;
@@ -983,7 +988,7 @@ mod tests {
 
     #[test]
     fn a_conductor_holds_a_rank_back_until_all_others_are_stuck() {
-        let options = Options { trace: true, ..Options::new(3, 4) };
+        let options = SimOptions { trace: true, ..SimOptions::new(3, 4) };
         let (trace, seen) = conducted(&options, LastComesLast::default());
         let of_last = |line: &String| line.contains(" rank 2:");
         let first = trace.iter().position(of_last).expect("it comes to its turn");
@@ -1002,7 +1007,7 @@ mod tests {
     fn who_only_looks_on_changes_nothing() {
         for seed in 0..50 {
             let options =
-                Options { trace: true, rendezvous: seed % 2 == 0, ..Options::new(4, seed) };
+                SimOptions { trace: true, rendezvous: seed % 2 == 0, ..SimOptions::new(4, seed) };
             let nobody: Arc<Mutex<dyn Conductor>> = Arc::new(Mutex::new(Nobody));
             let body = |comm: SimComm| all_sum(&comm, &mut [comm.rank() as f64]);
             let (alone, seen) = (run(&options, body), run_conducted(&options, Some(nobody), body));
@@ -1013,16 +1018,16 @@ mod tests {
     #[test]
     #[should_panic(expected = "the conductor fell over")]
     fn a_panic_of_the_conductor_reaches_the_caller() {
-        conducted(&Options::new(3, 0), LastComesLast { panics: true, ..Default::default() });
+        conducted(&SimOptions::new(3, 0), LastComesLast { panics: true, ..Default::default() });
     }
 
     #[test]
     fn a_death_at_any_step_ends_all_ranks() {
-        let steps = ring(&Options::new(4, 1)).steps;
+        let steps = ring(&SimOptions::new(4, 1)).steps;
         for linger in [Linger::Steps(0), Linger::Steps(3), Linger::UntilBlocked] {
             for step in 1..=steps {
                 let kills = vec![Kill { step, rank: 2 }];
-                let outcome = ring(&Options { kills, linger, ..Options::new(4, 1) });
+                let outcome = ring(&SimOptions { kills, linger, ..SimOptions::new(4, 1) });
                 assert_eq!(outcome.deadlock, None);
                 let done = outcome.results[2].is_ok();
                 assert_eq!(done, outcome.killed == 0, "step {step}: {outcome:?}");
@@ -1033,9 +1038,9 @@ mod tests {
 
     #[test]
     fn a_deadlock_is_reported_not_waited_for() {
-        let outcome = run(&Options::new(3, 0), |comm| comm.recv(&mut [0u8], 0, 5));
+        let outcome = run(&SimOptions::new(3, 0), |comm| comm.recv(&mut [0u8], 0, 5));
         assert!(outcome.deadlock.expect("a deadlock").contains("tag 5 from rank 0"));
-        let mut options = Options::new(2, 0);
+        let mut options = SimOptions::new(2, 0);
         let head_on = |comm: SimComm| {
             comm.send(&[1u8], 1 - comm.rank(), 0)?;
             comm.recv(&mut [0u8], 1 - comm.rank(), 0)
@@ -1050,9 +1055,10 @@ mod tests {
         rendezvous: bool,
         kills: Vec<Kill>,
         receiver: impl Fn(&SimComm) -> Result<()>,
-    ) -> Outcome<bool, CommError> {
+    ) -> SimOutcome<bool, CommError> {
         let linger = Linger::UntilBlocked;
-        let options = Options { rendezvous, kills, linger, trace: true, ..Options::new(2, 0) };
+        let options =
+            SimOptions { rendezvous, kills, linger, trace: true, ..SimOptions::new(2, 0) };
         run(&options, |comm| {
             if comm.rank() == 1 {
                 receiver(&comm)?;
@@ -1116,7 +1122,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "rank 1 fell over")]
     fn a_panic_reaches_the_caller() {
-        run(&Options::new(3, 0), |comm| -> Result<()> {
+        run(&SimOptions::new(3, 0), |comm| -> Result<()> {
             comm.barrier()?;
             assert!(comm.rank() != 1, "rank 1 fell over");
             comm.barrier()

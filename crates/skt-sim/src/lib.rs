@@ -16,3 +16,6 @@ struct Readme;
 
 pub mod clocked;
 pub mod fibers;
+
+/// The colour and key of a rank in a split.
+type SplitArgs = (Option<u32>, u32);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Gain, Kind};
+use super::super::finding::{Finding, FindingKind, Gain};
 use super::{finding, list};
 
 /// Cores within this share of the fastest are of its kind: the best core of a processor may have a
@@ -53,7 +53,7 @@ fn mixed(host: &HostFacts) -> Option<Finding> {
         fast.len()
     );
     let what = "fast and slow cores work together, and all wait for the slow ones";
-    Some(finding(host, Kind::MixedCores, what, measured, remedy, Gain::computed(times)))
+    Some(finding(host, FindingKind::MixedCores, what, measured, remedy, Gain::computed(times)))
 }
 
 /// The share of the cores that a job has to use.
@@ -73,5 +73,12 @@ fn idle(host: &HostFacts) -> Option<Finding> {
         cores / host.ranks.len().max(1)
     );
     let gain = Gain::computed(cores as f64 / threads as f64);
-    Some(finding(host, Kind::IdleCores, "no rank uses some of the cores", measured, remedy, gain))
+    Some(finding(
+        host,
+        FindingKind::IdleCores,
+        "no rank uses some of the cores",
+        measured,
+        remedy,
+        gain,
+    ))
 }

@@ -1,9 +1,9 @@
 //! Clocks: who keeps them low, and what they do under load.
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Gain, Kind};
+use super::super::finding::{Finding, FindingKind, Gain};
 use super::finding;
-use crate::machine::counters::frequency::Clock;
+use crate::machine::counters::frequency::CpuClock;
 
 /// Clocks within this share are equal.
 const EQUAL: f64 = 0.95;
@@ -24,20 +24,20 @@ pub fn measured(host: &HostFacts) -> Vec<Finding> {
     [throttled(host), low(host), falling(host)].into_iter().flatten().collect()
 }
 
-fn used_clocks(host: &HostFacts) -> impl Iterator<Item = &Clock> {
+fn used_clocks(host: &HostFacts) -> impl Iterator<Item = &CpuClock> {
     let used = host.used_cpus();
     host.counters.frequencies.cpus.iter().filter(move |clock| used.contains(&clock.cpu))
 }
 
 fn governor(host: &HostFacts) -> Option<Finding> {
-    let keeps_low = |clock: &&Clock| {
+    let keeps_low = |clock: &&CpuClock| {
         if clock.is_self_governed() {
             clock.preference.as_deref() == Some("power")
         } else {
             ["powersave", "conservative"].contains(&clock.governor.as_str())
         }
     };
-    let found: Vec<&Clock> = used_clocks(host).filter(keeps_low).collect();
+    let found: Vec<&CpuClock> = used_clocks(host).filter(keeps_low).collect();
     let clock = *found.first()?;
     let (what, remedy) = if clock.is_self_governed() {
         (
@@ -61,11 +61,11 @@ fn governor(host: &HostFacts) -> Option<Finding> {
     let times = clock.most_khz as f64 / clock.least_khz.max(1) as f64;
     let is_lowest = clock.governor == "powersave" && !clock.is_self_governed() && times > 1.0;
     let gain = is_lowest.then(|| Gain::computed(times)).flatten();
-    Some(finding(host, Kind::Governor, what, measured, remedy, gain))
+    Some(finding(host, FindingKind::Governor, what, measured, remedy, gain))
 }
 
 fn cap(host: &HostFacts) -> Option<Finding> {
-    let is_capped = |clock: &&Clock| (clock.allowed_khz as f64) < EQUAL * clock.most_khz as f64;
+    let is_capped = |clock: &&CpuClock| (clock.allowed_khz as f64) < EQUAL * clock.most_khz as f64;
     // Without a boost the nominal clock is the highest.
     let boosts = host.counters.frequencies.boosts != Some(false);
     let clock = used_clocks(host).filter(is_capped).find(|_| boosts)?;
@@ -73,7 +73,7 @@ fn cap(host: &HostFacts) -> Option<Finding> {
         format!("at most {} of {}", gigahertz(clock.allowed_khz), gigahertz(clock.most_khz));
     let remedy = format!("cpupower frequency-set -u {}kHz (as root)", clock.most_khz);
     let gain = Gain::computed(clock.most_khz as f64 / clock.allowed_khz.max(1) as f64);
-    Some(finding(host, Kind::ClockCap, "a setting caps the clock", measured, remedy, gain))
+    Some(finding(host, FindingKind::ClockCap, "a setting caps the clock", measured, remedy, gain))
 }
 
 fn boost(host: &HostFacts) -> Option<Finding> {
@@ -91,7 +91,7 @@ fn boost(host: &HostFacts) -> Option<Finding> {
     let gain = base.and_then(|base| Gain::computed(clock.most_khz as f64 / base as f64));
     let what = "clocks above the nominal one are switched off";
     let remedy = format!("echo {value} > {file} (as root)");
-    Some(finding(host, Kind::NoBoost, what, measured, remedy, gain))
+    Some(finding(host, FindingKind::NoBoost, what, measured, remedy, gain))
 }
 
 fn firmware(host: &HostFacts) -> Option<Finding> {
@@ -100,7 +100,7 @@ fn firmware(host: &HostFacts) -> Option<Finding> {
     let what = format!("the firmware slows the processor down: {why}");
     let measured = format!("get_throttled says {:#x}", throttling.firmware.unwrap_or(0));
     let remedy = "a power supply of its maker, and a heat sink with a fan (vcgencmd get_throttled)";
-    Some(finding(host, Kind::Throttled, what, measured, remedy, None))
+    Some(finding(host, FindingKind::Throttled, what, measured, remedy, None))
 }
 
 fn throttled(host: &HostFacts) -> Option<Finding> {
@@ -112,7 +112,7 @@ fn throttled(host: &HostFacts) -> Option<Finding> {
     let remedy = "cooling: filters and fans of the host, and the temperature of the room (sensors, \
                   ipmitool sdr type temperature)";
     let what = "cores are slowed down because they are too hot";
-    Some(finding(host, Kind::Throttled, what, measured, remedy, None))
+    Some(finding(host, FindingKind::Throttled, what, measured, remedy, None))
 }
 
 fn low(host: &HostFacts) -> Option<Finding> {
@@ -126,7 +126,14 @@ fn low(host: &HostFacts) -> Option<Finding> {
     let remedy = "cpupower frequency-set -g performance; the power profile and the power limit in \
                   the BIOS; turbostat shows which limit binds";
     let what = "the clock is below the nominal one";
-    Some(finding(host, Kind::LowClock, what, measured, remedy, Gain::computed(nominal / clock)))
+    Some(finding(
+        host,
+        FindingKind::LowClock,
+        what,
+        measured,
+        remedy,
+        Gain::computed(nominal / clock),
+    ))
 }
 
 fn falling(host: &HostFacts) -> Option<Finding> {
@@ -140,5 +147,5 @@ fn falling(host: &HostFacts) -> Option<Finding> {
                   which limit binds); on old Xeons try OPENBLAS_CORETYPE=Haswell";
     let what = "the clock falls under the load of vector instructions";
     let gain = Gain::computed(light / vector);
-    Some(finding(host, Kind::FallingClock, what, measured, remedy, gain))
+    Some(finding(host, FindingKind::FallingClock, what, measured, remedy, gain))
 }

@@ -1,7 +1,7 @@
 //! A kernel of the BLAS that does not fit the processor.
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Gain, Kind};
+use super::super::finding::{Finding, FindingKind, Gain};
 use super::super::kernel::vectors_of;
 use super::finding;
 use crate::machine::counters::processor::Vectors;
@@ -46,5 +46,5 @@ pub fn old(host: &HostFacts) -> Option<Finding> {
     );
     let (name, value) = (&best.variable, &best.value);
     let remedy = format!("export {name}={value} (Open MPI: mpirun -x {name})");
-    Some(finding(host, Kind::BlasKernel, what, measured, remedy, Gain::measured(times)))
+    Some(finding(host, FindingKind::BlasKernel, what, measured, remedy, Gain::measured(times)))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::facts::{HostFacts, RankFacts};
-use super::super::finding::{Finding, Kind};
+use super::super::finding::{Finding, FindingKind};
 use super::{finding, list};
 
 /// Finds what is wrong with the memory.
@@ -36,7 +36,7 @@ fn policy(host: &HostFacts) -> Option<Finding> {
         list(nodes_of(host, rank)),
         list(rank.allowed_nodes.iter().copied())
     );
-    Some(finding(host, Kind::MemoryNode, WRONG_NODE, measured, LOCAL, None))
+    Some(finding(host, FindingKind::MemoryNode, WRONG_NODE, measured, LOCAL, None))
 }
 
 /// The largest share of a rank's memory on other nodes than those of its cores.
@@ -56,7 +56,7 @@ fn away(host: &HostFacts) -> Option<Finding> {
         return None;
     }
     let measured = format!("{:.0} % of the memory of a rank, by numa_maps", 100.0 * worst);
-    Some(finding(host, Kind::MemoryNode, WRONG_NODE, measured, LOCAL, None))
+    Some(finding(host, FindingKind::MemoryNode, WRONG_NODE, measured, LOCAL, None))
 }
 
 /// Ranks with more threads than a node has cores.
@@ -73,7 +73,7 @@ fn spread(host: &HostFacts) -> Option<Finding> {
         "one rank a node: mpirun --map-by ppr:{nodes}:node --bind-to none, with --threads {a_node}"
     );
     let what = "the threads of a rank are on several NUMA nodes, its memory on few of them";
-    Some(finding(host, Kind::SeveralNodes, what, measured, remedy, None))
+    Some(finding(host, FindingKind::SeveralNodes, what, measured, remedy, None))
 }
 
 fn huge_pages(host: &HostFacts) -> Option<Finding> {
@@ -82,7 +82,7 @@ fn huge_pages(host: &HostFacts) -> Option<Finding> {
     let what = "private memory gets no huge pages";
     let measured = format!("{file} says never");
     let remedy = format!("echo madvise > {file} (as root)");
-    Some(finding(host, Kind::HugePages, what, measured, remedy, None))
+    Some(finding(host, FindingKind::HugePages, what, measured, remedy, None))
 }
 
 fn errors(host: &HostFacts) -> Option<Finding> {
@@ -103,5 +103,5 @@ fn errors(host: &HostFacts) -> Option<Finding> {
     let what = "the memory has had errors since the host was started: it may be slow or wrong";
     let remedy = "ras-mc-ctl --errors, or dmesg, names the module: have it replaced, leave the host \
                   out until then";
-    Some(finding(host, Kind::MemoryErrors, what, words.join(", "), remedy, None))
+    Some(finding(host, FindingKind::MemoryErrors, what, words.join(", "), remedy, None))
 }

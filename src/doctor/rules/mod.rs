@@ -11,7 +11,7 @@ pub mod sharing;
 pub mod uneven;
 
 use super::facts::HostFacts;
-use super::finding::{Finding, Gain, Kind};
+use super::finding::{Finding, FindingKind, Gain};
 
 /// The findings on a host. Rules about an effect, such as a low rate, come last and see the causes
 /// that were found before.
@@ -37,7 +37,7 @@ pub fn of_settings(host: &HostFacts) -> Vec<Finding> {
 /// A finding on this host.
 fn finding(
     host: &HostFacts,
-    kind: Kind,
+    kind: FindingKind,
     what: impl Into<String>,
     measured: impl Into<String>,
     remedy: impl Into<String>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::super::finding::{Finding, Kind};
+use super::super::finding::{Finding, FindingKind};
 use super::super::names::View;
 
 /// Compares what hosts know of the names of all. With `is_listed` the names are those of a list for
@@ -30,7 +30,7 @@ fn of_name(name: &str, views: &[View], is_listed: bool) -> Vec<Finding> {
         && (is_listed || !known.is_empty())
     {
         found.push(Finding {
-            kind: Kind::UnknownName,
+            kind: FindingKind::UnknownName,
             hosts: vec![name.to_owned()],
             what: format!("the name of {name} is not known on {}", hosts(&unknown)),
             measured: format!("on {viewer}: {why}"),
@@ -56,7 +56,7 @@ fn differs(name: &str, known: &[(&str, &BTreeSet<IpAddr>)]) -> Option<Finding> {
         addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     let finding = |what: String, measured: String| Finding {
-        kind: Kind::DifferentName,
+        kind: FindingKind::DifferentName,
         hosts: vec![name.to_owned()],
         what,
         measured,
@@ -112,7 +112,7 @@ mod tests {
         for is_listed in [false, true] {
             let found = findings(&views, is_listed);
             assert_eq!(found.len(), 1);
-            assert_eq!(found[0].kind, Kind::UnknownName);
+            assert_eq!(found[0].kind, FindingKind::UnknownName);
             assert_eq!(found[0].what, "the name of n3 is not known on n2");
             assert!(found[0].measured.contains("Name or service not known"));
         }
@@ -124,7 +124,7 @@ mod tests {
     fn a_name_with_two_meanings() {
         let views = [view("n1", &[("n3", "10.0.0.3")]), view("n2", &[("n3", "10.9.0.3")])];
         let found = findings(&views, false);
-        assert_eq!(found[0].kind, Kind::DifferentName);
+        assert_eq!(found[0].kind, FindingKind::DifferentName);
         assert_eq!(found[0].what, "n3 has different addresses on n1 and n2");
         assert_eq!(found[0].measured, "on n1: 10.0.0.3; on n2: 10.9.0.3");
         let views = [view("n1", &[("n3", "10.0.0.3")]), view("n2", &[("n3", "127.0.1.1")])];

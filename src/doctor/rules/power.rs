@@ -1,7 +1,7 @@
 //! Counters of energy that cannot be read.
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Kind};
+use super::super::finding::{Finding, FindingKind};
 use super::finding;
 use crate::machine::counters::power::Found;
 
@@ -19,5 +19,5 @@ pub fn unreadable(host: &HostFacts) -> Option<Finding> {
     );
     let what = "runs report no energy: only root may read the counters";
     let measured = format!("{}, {} file(s)", source.name, files.len());
-    Some(finding(host, Kind::PowerCounters, what, measured, remedy, None))
+    Some(finding(host, FindingKind::PowerCounters, what, measured, remedy, None))
 }

@@ -1,7 +1,7 @@
 //! A low rate whose cause no other rule has found.
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Gain, Kind};
+use super::super::finding::{Finding, FindingKind, Gain};
 use super::finding;
 
 /// The least share of the time that threads have a core on a host that does nothing else.
@@ -12,17 +12,22 @@ const MOST_STOLEN: f64 = 0.05;
 const LEAST_OF_UNITS: f64 = 0.6;
 
 /// Kinds that explain why threads lack a core, or time.
-const CROWDED: [Kind; 4] = [Kind::SharedCores, Kind::SmtSiblings, Kind::TooFewCores, Kind::Quota];
+const CROWDED: [FindingKind; 4] = [
+    FindingKind::SharedCores,
+    FindingKind::SmtSiblings,
+    FindingKind::TooFewCores,
+    FindingKind::Quota,
+];
 
 /// Finds low rates beside the causes that are `known`.
 pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
-    let knows = |kinds: &[Kind]| known.iter().any(|finding| kinds.contains(&finding.kind));
+    let knows = |kinds: &[FindingKind]| known.iter().any(|finding| kinds.contains(&finding.kind));
     if knows(&CROWDED) {
         return Vec::new();
     }
     let others = others(host);
     // The best call of a crowded core tells nothing of the BLAS.
-    let below = below(host).filter(|_| others.is_none() && !knows(&[Kind::BlasKernel]));
+    let below = below(host).filter(|_| others.is_none() && !knows(&[FindingKind::BlasKernel]));
     others.into_iter().chain(below).collect()
 }
 
@@ -49,7 +54,14 @@ fn others(host: &HostFacts) -> Option<Finding> {
         100.0 * stolen
     );
     let left = (share * (1.0 - stolen)).max(1e-3);
-    Some(finding(host, Kind::OtherPrograms, what, measured, remedy, Gain::measured(1.0 / left)))
+    Some(finding(
+        host,
+        FindingKind::OtherPrograms,
+        what,
+        measured,
+        remedy,
+        Gain::measured(1.0 / left),
+    ))
 }
 
 fn below(host: &HostFacts) -> Option<Finding> {
@@ -65,5 +77,12 @@ fn below(host: &HostFacts) -> Option<Finding> {
     let what = "DGEMM is far below what the vector units do";
     let remedy = "a newer OpenBLAS, BLIS or the maker's library (docs/user-guide.md, Another BLAS); \
                   perf stat -e cycles,instructions shows whether the cores wait for memory";
-    Some(finding(host, Kind::BelowPeak, what, measured, remedy, Gain::computed(0.9 * units / best)))
+    Some(finding(
+        host,
+        FindingKind::BelowPeak,
+        what,
+        measured,
+        remedy,
+        Gain::computed(0.9 * units / best),
+    ))
 }

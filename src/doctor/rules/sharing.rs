@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Gain, Kind};
+use super::super::finding::{Finding, FindingKind, Gain};
 use super::{finding, list};
 
 /// Ranks whose cores overlap.
@@ -63,7 +63,7 @@ pub fn crowded(host: &HostFacts) -> Option<Finding> {
         let what = "a rank has more threads than the launcher gives it cores";
         let remedy = "Open MPI: mpirun --bind-to none; srun: --cpus-per-task with the threads of a \
                       rank; otherwise fewer --threads";
-        return Some(finding(host, Kind::TooFewCores, what, measured, remedy, gain));
+        return Some(finding(host, FindingKind::TooFewCores, what, measured, remedy, gain));
     }
     let fit = host.threads().min(usable);
     let ranks = (fit * host.ranks.len() / host.threads()).max(1);
@@ -73,12 +73,12 @@ pub fn crowded(host: &HostFacts) -> Option<Finding> {
     );
     let (kind, what) = if threads <= worst.cpus.len() {
         (
-            Kind::SmtSiblings,
+            FindingKind::SmtSiblings,
             "ranks run on both hardware threads of a core, which share its \
                                      vector units",
         )
     } else {
-        (Kind::SharedCores, "ranks share cores")
+        (FindingKind::SharedCores, "ranks share cores")
     };
     Some(finding(host, kind, what, measured, remedy, gain))
 }
@@ -110,5 +110,5 @@ pub fn quota(host: &HostFacts) -> Option<Finding> {
     );
     let gain = Gain::computed(used / quota.cores.max(1e-3));
     let what = "a control group limits the processor time";
-    Some(finding(host, Kind::Quota, what, measured, remedy, gain))
+    Some(finding(host, FindingKind::Quota, what, measured, remedy, gain))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::facts::HostFacts;
-use super::super::finding::{Finding, Gain, Kind};
+use super::super::finding::{Finding, FindingKind, Gain};
 use super::super::kernel;
 
 /// The least share of the median that a rank reaches.
@@ -26,7 +26,7 @@ pub fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        kind: Kind::SlowRank,
+        kind: FindingKind::SlowRank,
         hosts: slow,
         what: "some ranks are slower than the others, which wait for them".to_owned(),
         measured: format!(
@@ -92,7 +92,7 @@ fn mixed_among(hosts: &[&HostFacts]) -> Option<Finding> {
         None => "the same BLAS and the same environment for all ranks".to_owned(),
     };
     Some(Finding {
-        kind: Kind::BlasKernel,
+        kind: FindingKind::BlasKernel,
         hosts: behind,
         what: "ranks use different kernels of the BLAS on one processor".to_owned(),
         measured: users.iter().map(words).collect::<Vec<_>>().join(", "),

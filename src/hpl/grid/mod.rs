@@ -1,7 +1,7 @@
 //! The P x Q process grid: this rank's row and column, and its groups of ranks.
 
 use crate::config::Pmap;
-use crate::hpl::comm::node::Kept;
+use crate::hpl::comm::node::KeptMemory;
 use crate::hpl::comm::{Comm, Result};
 
 pub use skt_terms::layout::Cyclic;
@@ -25,9 +25,9 @@ pub struct Grid<C: Comm> {
     /// The ranks of this process column; a rank's number there is its process row.
     pub col: C,
     /// Memory that the ranks of the process row share.
-    pub row_memory: Kept,
+    pub row_memory: KeptMemory,
     /// Memory that the ranks of the process column share.
-    pub col_memory: Kept,
+    pub col_memory: KeptMemory,
 }
 
 impl<C: Comm> Grid<C> {
@@ -84,7 +84,7 @@ impl<C: Comm> Grid<C> {
     ) -> Result<Self> {
         let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
         let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
-        let (row_memory, col_memory) = (Kept::default(), Kept::default());
+        let (row_memory, col_memory) = (KeptMemory::default(), KeptMemory::default());
         Ok(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory })
     }
 

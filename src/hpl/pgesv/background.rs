@@ -35,7 +35,7 @@ const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
 const TAG_OF_NO_MESSAGE: Tag = 0x126;
 
 /// The state that the two threads share.
-struct Shared {
+struct SharedState {
     token: Mutex<()>,
     /// Whether the solver waits for the token.
     is_wanted: AtomicBool,
@@ -58,15 +58,15 @@ fn pause(since: Duration) -> Duration {
 /// The solver's right to speak to other ranks.
 pub(super) struct Token<'c> {
     /// The state shared with the second thread, if there is one.
-    shared: Option<(&'c Shared, Thread)>,
+    shared: Option<(&'c SharedState, Thread)>,
     held: Option<MutexGuard<'c, ()>>,
     waited_seconds: f64,
 }
 
 /// Ends the second thread when dropped, whatever way the solver's part ends.
-struct End<'c>(&'c AtomicBool, Thread);
+struct EndThreadOnDrop<'c>(&'c AtomicBool, Thread);
 
-impl Drop for End<'_> {
+impl Drop for EndThreadOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
         self.1.unpark();
@@ -89,7 +89,7 @@ unsafe impl<C> Send for Lent<'_, C> {}
 impl<C: Comm> Lent<'_, C> {
     /// Calls the background once, if anything runs there, and the transport once, which progresses
     /// all messages.
-    fn progress_once(&mut self, shared: &Shared) -> Result<Remaining, SolveError> {
+    fn progress_once(&mut self, shared: &SharedState) -> Result<Remaining, SolveError> {
         let _token = shared.acquire();
         let mut remaining = Remaining::Nothing;
         if self.background.is_active() {
@@ -102,7 +102,7 @@ impl<C: Comm> Lent<'_, C> {
         Ok(remaining)
     }
 
-    fn progress(&mut self, shared: &Shared) -> Result<(), SolveError> {
+    fn progress(&mut self, shared: &SharedState) -> Result<(), SolveError> {
         while !shared.is_over.load(Ordering::Relaxed) {
             let remaining = self.progress_once(shared)?;
             match remaining {
@@ -121,7 +121,7 @@ impl<C: Comm> Lent<'_, C> {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn acquire(&self) -> MutexGuard<'_, ()> {
         // The mutex protects no data that a panic could leave half changed.
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
@@ -194,7 +194,7 @@ impl Token<'_> {
 }
 
 /// What runs in the background up to the next cut, and how it learns of the steps.
-pub(super) struct Watch<'b> {
+pub(super) struct BackgroundWork<'b> {
     pub background: &'b mut dyn Background,
     pub stretch: Stretch,
     /// The CPU that is kept for the second thread, if any; else the thread runs where the solver's
@@ -202,7 +202,7 @@ pub(super) struct Watch<'b> {
     pub helper_cpu: Option<usize>,
 }
 
-impl Watch<'_> {
+impl BackgroundWork<'_> {
     /// Progresses the background, if anything runs there, until `is_over`. The factorization has
     /// come to `reached`.
     ///
@@ -244,7 +244,7 @@ impl Watch<'_> {
             return body(&mut Token::alone());
         }
         let done = self.stretch.final_part(reached);
-        let shared = Shared {
+        let shared = SharedState {
             token: Mutex::new(()),
             is_wanted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -268,7 +268,7 @@ impl Watch<'_> {
             let mut token =
                 Token { shared: Some((&shared, thread.clone())), held, waited_seconds: 0.0 };
             let result = {
-                let _end = End(&shared.is_over, thread);
+                let _end = EndThreadOnDrop(&shared.is_over, thread);
                 body(&mut token)
             };
             let start = Instant::now();

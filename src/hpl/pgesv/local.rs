@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::Params;
-use super::background::{Token, Watch};
+use super::background::{BackgroundWork, Token};
 use super::final_part::Stretch;
 use super::guard::Background;
 use super::panel;
@@ -90,12 +90,16 @@ impl<C: Comm> Local<'_, C> {
     }
 
     /// What runs in the `background` on this rank until the cut before panel `end`.
-    pub fn watch<'b>(&self, background: &'b mut dyn Background, end: usize) -> Watch<'b> {
+    pub fn background_work<'b>(
+        &self,
+        background: &'b mut dyn Background,
+        end: usize,
+    ) -> BackgroundWork<'b> {
         let Self { grid, params, rows, cols, .. } = *self;
         let Params { n, nb, .. } = params;
         let (myrow, mycol) = (grid.myrow, grid.layout_col());
         let stretch = Stretch { n, nb, rows, cols, myrow, mycol, end };
-        Watch { background, stretch, helper_cpu: self.team.helper_cpu() }
+        BackgroundWork { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
     /// Releases the token where the next calls speak only to the process column, and this rank is

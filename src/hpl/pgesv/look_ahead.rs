@@ -7,7 +7,7 @@ use std::ops::Range;
 use skt_terms::phases::{PanelParts, Phases};
 
 use super::SolveError;
-use super::background::{Token, Watch};
+use super::background::{BackgroundWork, Token};
 use super::exchange::RowExchange;
 use super::final_part::Reached;
 use super::local::Local;
@@ -94,7 +94,7 @@ impl<C: Comm> LookAhead<C> {
         &mut self,
         local: &Local<C>,
         start: usize,
-        watch: &mut Watch,
+        background: &mut BackgroundWork,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         if !self.panels.is_empty() {
@@ -107,7 +107,7 @@ impl<C: Comm> LookAhead<C> {
                 self.update_columns_of(local, newest, None, phases)?;
             }
             self.factor_and_broadcast(local, newest, &mut Token::alone(), phases)?;
-            self.wait_for_newest(local, watch, Reached::Begun, phases)?;
+            self.wait_for_newest(local, background, Reached::Begun, phases)?;
         }
         Ok(())
     }
@@ -120,12 +120,12 @@ impl<C: Comm> LookAhead<C> {
         &mut self,
         local: &Local<C>,
         k: usize,
-        watch: &mut Watch,
+        background: &mut BackgroundWork,
         phases: &mut Phases,
     ) -> Result<Panel<C>, SolveError> {
         if local.params.depth == 0 {
             self.factor_and_broadcast(local, k, &mut Token::alone(), phases)?;
-            self.wait_for_newest(local, watch, Reached::Factoring { k }, phases)?;
+            self.wait_for_newest(local, background, Reached::Factoring { k }, phases)?;
         }
         let panel = self.panels.pop_front().expect("panel k is in the look-ahead");
         assert_eq!(panel.k, k, "panels are applied in order");
@@ -273,13 +273,13 @@ impl<C: Comm> LookAhead<C> {
     pub fn wait_for_newest(
         &mut self,
         local: &Local<C>,
-        watch: &mut Watch,
+        background: &mut BackgroundWork,
         reached: Reached,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         let start = local.grid.all.now();
         let newest = self.panels.back_mut().expect("a panel that has just been factored");
-        watch.progress_until(reached, || newest.has_arrived(local.grid))?;
+        background.progress_until(reached, || newest.has_arrived(local.grid))?;
         newest.wait(local.grid)?;
         phases.bcast += local.seconds_since(start);
         Ok(())

@@ -365,23 +365,23 @@ impl<'m, C: Comm> Solver<'m, C> {
     ) -> Result<(), SolveError> {
         let (local, work, end) = (&self.local, &mut *self.work, range.end);
         let Params { nb, depth, .. } = local.params;
-        let watch = &mut local.watch(background, end);
-        work.look_ahead.begin(local, range.start, watch, &mut work.phases)?;
+        let background = &mut local.background_work(background, end);
+        work.look_ahead.begin(local, range.start, background, &mut work.phases)?;
         for k in range {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
-            let panel = work.look_ahead.take(local, k, watch, &mut work.phases)?;
+            let panel = work.look_ahead.take(local, k, background, &mut work.phases)?;
             let newest = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
             local.store_u1(k, panel.operands().l1);
             let is_helped =
                 work.has_helper && local.grid.all.needs_calls() && work.has_messages(local);
             let transport = is_helped.then_some(&local.grid.all);
-            watch.run_beside(Reached::Applying { k }, transport, |token| {
+            background.run_beside(Reached::Applying { k }, transport, |token| {
                 work.apply(local, &panel, newest, k + 1 == end, token)
             })?;
             work.look_ahead.give_back(panel)?;
             if newest.is_some() {
                 let step = Reached::Applied { k };
-                work.look_ahead.wait_for_newest(local, watch, step, &mut work.phases)?;
+                work.look_ahead.wait_for_newest(local, background, step, &mut work.phases)?;
             }
             on_progress((k + 1) * nb, &work.rates)?;
         }

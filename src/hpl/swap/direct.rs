@@ -25,13 +25,13 @@ pub struct DirectExchange<C: Comm> {
     own: [Arc<PageBuf>; 2],
     sends: Vec<C::Send>,
     /// For each rank in order: its rows of U, and its displaced rows that come to this rank.
-    coming: Vec<Coming<C>>,
+    coming: Vec<Incoming<C>>,
     /// The unused end of the buffer.
     rest: PageBuf,
 }
 
 /// A message to this rank.
-enum Coming<C: Comm> {
+enum Incoming<C: Comm> {
     UnderWay(C::Recv),
     /// A message without rows, or from this rank to itself.
     Nothing(PageBuf),
@@ -73,8 +73,8 @@ impl<C: Comm> DirectExchange<C> {
         for (rank, tag) in ranks.clone().flat_map(|rank| [(rank, TAG_U), (rank, TAG_DISPLACED)]) {
             let part = part();
             coming.push(match part.len() {
-                0 => Coming::Nothing(part),
-                len => Coming::UnderWay(col.irecv(part, 0..len, rank, tag)?),
+                0 => Incoming::Nothing(part),
+                len => Incoming::UnderWay(col.irecv(part, 0..len, rank, tag)?),
             });
         }
         let rest = part();
@@ -111,7 +111,7 @@ impl<C: Comm> DirectExchange<C> {
     /// When a rank cannot be reached.
     pub fn progress(&mut self) -> Result<()> {
         for coming in &mut self.coming {
-            if let Coming::UnderWay(message) = coming {
+            if let Incoming::UnderWay(message) = coming {
                 message.test()?;
             }
         }
@@ -126,7 +126,7 @@ impl<C: Comm> DirectExchange<C> {
     pub fn finish(self, mut a: MatMut) -> Result<ReceivedRows<C>> {
         let Self { plan, width, own, sends, coming, rest } = self;
         assert_eq!(a.cols(), width, "the columns that were exchanged");
-        let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Coming::wait).collect();
+        let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Incoming::wait).collect();
         let coming = coming?;
         plan.move_staying(&mut a);
         for (rank, rows) in coming.iter().skip(1).step_by(2).enumerate() {
@@ -139,7 +139,7 @@ impl<C: Comm> DirectExchange<C> {
     }
 }
 
-impl<C: Comm> Coming<C> {
+impl<C: Comm> Incoming<C> {
     fn wait(self) -> Result<PageBuf> {
         match self {
             Self::UnderWay(message) => message.wait(),

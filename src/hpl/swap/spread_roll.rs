@@ -31,8 +31,8 @@ const TAG_ROLL: Tag = 0x122;
 const TAG_DEAL: Tag = 0x123;
 
 /// A message to another rank: its bytes, that rank, the tag.
-type Leaving<'r> = (&'r [u8], usize, Tag);
-type Coming<'r> = (&'r mut [u8], usize, Tag);
+type Outgoing<'r> = (&'r [u8], usize, Tag);
+type Incoming<'r> = (&'r mut [u8], usize, Tag);
 
 /// Which rank rolls which rows of U: all roll the same number, or one more.
 struct Deal {
@@ -82,7 +82,7 @@ impl Deal {
         plan: &Plan,
         rolling: &'r mut [f64],
         width: usize,
-    ) -> (Vec<Leaving<'r>>, Vec<Coming<'r>>) {
+    ) -> (Vec<Outgoing<'r>>, Vec<Incoming<'r>>) {
         let (me, own) = (plan.me, self.of(plan.me));
         let (below, rest) = rolling.split_at_mut(own.start * width);
         let (mut gap, above) = rest.split_at_mut(own.len() * width);

@@ -34,18 +34,18 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
         let (n, width, lda) = (a.rows(), a.cols(), a.ld());
         let a = a.as_mut_ptr();
         let from = from.map(|from| (from.rows, from.cols.start));
-        let system = System { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
+        let operands = SolveOperands { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
         match Vectors::here() {
-            // SAFETY: the processor has these instructions; the views cover what the system names.
+            // SAFETY: the processor has these instructions; the views cover what the operands name.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => unsafe { avx512::solve(&system) },
-            // SAFETY: the processor has these instructions; the views cover what the system names.
+            Vectors::Avx512 => unsafe { avx512::solve(&operands) },
+            // SAFETY: the processor has these instructions; the views cover what the operands name.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => unsafe { avx2::solve(&system) },
-            // SAFETY: every processor of the architecture has NEON; the views cover what the system
-            // names.
+            Vectors::Avx2 => unsafe { avx2::solve(&operands) },
+            // SAFETY: every processor of the architecture has NEON; the views cover what the operands
+            // name.
             #[cfg(target_arch = "aarch64")]
-            Vectors::Neon => unsafe { neon::solve(&system) },
+            Vectors::Neon => unsafe { neon::solve(&operands) },
             Vectors::Baseline => return false,
         }
         true
@@ -59,7 +59,7 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
 
 /// The operands of a solve: L, column by column, and A, row by row.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-struct System<'o> {
+struct SolveOperands<'o> {
     l: *const f64,
     ldl: usize,
     /// The order of L, and the rows of A.
@@ -73,7 +73,7 @@ struct System<'o> {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-impl System<'_> {
+impl SolveOperands<'_> {
     /// Row `i` of the right side.
     ///
     /// # Safety
@@ -99,43 +99,43 @@ macro_rules! kernel {
         mod $module {
             #[cfg(target_arch = "aarch64")]
             use super::super::vectors::neon::{fnmadd, zero};
-            use super::System;
+            use super::SolveOperands;
             use std::arch::$arch::*;
 
             /// Solves the system in A.
             ///
             /// # Safety
-            /// The CPU has the features, `system` names valid memory, and no other reference to
+            /// The CPU has the features, `operands` name valid memory, and no other reference to
             /// that of A is in use.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn solve(system: &System) {
+            pub(super) unsafe fn solve(operands: &SolveOperands) {
                 let mut at = 0;
-                while at + $wide * $lanes <= system.width {
+                while at + $wide * $lanes <= operands.width {
                     // SAFETY: the strip is within A.
-                    unsafe { strip::<$wide>(system, at) };
+                    unsafe { strip::<$wide>(operands, at) };
                     at += $wide * $lanes;
                 }
-                while at + $lanes <= system.width {
+                while at + $lanes <= operands.width {
                     // SAFETY: the strip is within A.
-                    unsafe { strip::<1>(system, at) };
+                    unsafe { strip::<1>(operands, at) };
                     at += $lanes;
                 }
-                for column in at..system.width {
+                for column in at..operands.width {
                     // SAFETY: the column is within A.
-                    unsafe { single(system, column) };
+                    unsafe { single(operands, column) };
                 }
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn strip<const WIDE: usize>(system: &System, at: usize) {
-                let whole = system.n - system.n % $rows;
+            unsafe fn strip<const WIDE: usize>(operands: &SolveOperands, at: usize) {
+                let whole = operands.n - operands.n % $rows;
                 for i in (0..whole).step_by($rows) {
                     // SAFETY: these are rows of A and L.
-                    unsafe { block::<$rows, WIDE>(system, at, i) };
+                    unsafe { block::<$rows, WIDE>(operands, at, i) };
                 }
-                for i in whole..system.n {
+                for i in whole..operands.n {
                     // SAFETY: these are rows of A and L.
-                    unsafe { block::<1, WIDE>(system, at, i) };
+                    unsafe { block::<1, WIDE>(operands, at, i) };
                 }
             }
 
@@ -145,17 +145,17 @@ macro_rules! kernel {
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn block<const ROWS: usize, const WIDE: usize>(
-                system: &System,
+                operands: &SolveOperands,
                 at: usize,
                 i: usize,
             ) {
-                let System { l, ldl, a, lda, .. } = *system;
+                let SolveOperands { l, ldl, a, lda, .. } = *operands;
                 let mut sums = [[$zero(); WIDE]; ROWS];
                 let place = |row: usize, v: usize| row * lda + at + v * $lanes;
                 // SAFETY: `strip` stays within L and A.
                 unsafe {
                     for r in 0..ROWS {
-                        let row = system.right_side(i + r).add(at);
+                        let row = operands.right_side(i + r).add(at);
                         for v in 0..WIDE {
                             sums[r][v] = $load(row.add(v * $lanes));
                         }
@@ -191,12 +191,12 @@ macro_rules! kernel {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn single(system: &System, column: usize) {
-                let System { l, ldl, a, lda, n, .. } = *system;
+            unsafe fn single(operands: &SolveOperands, column: usize) {
+                let SolveOperands { l, ldl, a, lda, n, .. } = *operands;
                 for i in 0..n {
                     // SAFETY: these are elements of L and A.
                     unsafe {
-                        let mut sum = *system.right_side(i).add(column);
+                        let mut sum = *operands.right_side(i).add(column);
                         for k in 0..i {
                             sum = (-*l.add(k * ldl + i)).mul_add(*a.add(k * lda + column), sum);
                         }
@@ -258,15 +258,15 @@ mod tests {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn system(
+    fn operands(
         l: &[f64],
         ldl: usize,
         n: usize,
         a: &mut [f64],
         lda: usize,
         width: usize,
-    ) -> System<'static> {
-        System { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width, from: None }
+    ) -> SolveOperands<'static> {
+        SolveOperands { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width, from: None }
     }
 
     proptest! {
@@ -283,8 +283,8 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             {
                 if Vectors::here() >= Vectors::Avx2 {
-                    // SAFETY: the CPU was asked; the arrays have the sizes that the system names.
-                    unsafe { avx2::solve(&system(&l, ldl, n, &mut ways[1], lda, width)) };
+                    // SAFETY: the CPU was asked; the arrays have the sizes that the operands name.
+                    unsafe { avx2::solve(&operands(&l, ldl, n, &mut ways[1], lda, width)) };
                     // All instruction sets sum in the same order.
                     prop_assert_eq!(&ways[0], &ways[1]);
                 }

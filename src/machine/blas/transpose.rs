@@ -58,7 +58,7 @@ macro_rules! block_of_squares {
         /// Copies a block.
         ///
         /// # Safety
-        /// The conditions of [`Job::block`], and the CPU has the features.
+        /// The conditions of [`Transposition::block`], and the CPU has the features.
         #[target_feature(enable = $features)]
         unsafe fn $name(&self, lines: Range<usize>, places: Range<usize>) {
             let whole = |r: &Range<usize>| r.start..r.start + r.len() / 8 * 8;
@@ -102,7 +102,7 @@ impl Transposition {
     /// Copies a block element by element.
     ///
     /// # Safety
-    /// The conditions of [`Job::block`].
+    /// The conditions of [`Transposition::block`].
     unsafe fn block_plain(&self, lines: Range<usize>, places: Range<usize>) {
         for at in places {
             for line in lines.clone() {
@@ -124,7 +124,7 @@ impl Transposition {
     /// Copies a square of 8 x 8.
     ///
     /// # Safety
-    /// The conditions of [`Job::block_avx512`].
+    /// The conditions of [`Transposition::block_avx512`].
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -159,7 +159,7 @@ impl Transposition {
     /// Copies a square of 8 x 8 as squares of 4 x 4.
     ///
     /// # Safety
-    /// The conditions of [`Job::block_avx2`].
+    /// The conditions of [`Transposition::block_avx2`].
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -190,7 +190,7 @@ impl Transposition {
     /// unrolled.
     ///
     /// # Safety
-    /// The conditions of [`Job::block_neon`].
+    /// The conditions of [`Transposition::block_neon`].
     #[cfg(target_arch = "aarch64")]
     #[inline]
     #[target_feature(enable = "neon")]

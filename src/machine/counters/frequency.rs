@@ -11,14 +11,14 @@ const FOLDER: &str = "sys/devices/system/cpu";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frequencies {
     /// The clocks of each CPU that has any.
-    pub cpus: Vec<Clock>,
+    pub cpus: Vec<CpuClock>,
     /// Whether clocks above the nominal one are allowed (`no_turbo`, `boost`).
     pub boosts: Option<bool>,
 }
 
 /// The clocks of a CPU, in kHz.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clock {
+pub struct CpuClock {
     /// The kernel's number of the CPU.
     pub cpu: usize,
     /// The governor, which chooses the clock.
@@ -37,7 +37,7 @@ pub struct Clock {
     pub base_khz: Option<u64>,
 }
 
-impl Clock {
+impl CpuClock {
     /// Whether the processor itself chooses the clock: then `powersave` is the ordinary governor.
     pub fn is_self_governed(&self) -> bool {
         const SELF_GOVERNED: [&str; 3] = ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"];
@@ -52,7 +52,7 @@ pub fn read(root: &Root, ids: &[usize]) -> Frequencies {
     let clock = |&cpu: &usize| {
         let path = |name: &str| format!("{FOLDER}/cpu{cpu}/cpufreq/{name}");
         let most_khz = root.number(&path("cpuinfo_max_freq"))?;
-        Some(Clock {
+        Some(CpuClock {
             cpu,
             governor: root.text(&path("scaling_governor"))?,
             driver: root.text(&path("scaling_driver")).unwrap_or_default(),

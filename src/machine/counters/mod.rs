@@ -26,7 +26,7 @@ pub use root::{Root, parse_cpu_list};
 
 use frequency::Frequencies;
 use memory_errors::MemoryErrors;
-use numa::Node;
+use numa::NumaNode;
 use processor::Processor;
 use quota::Quota;
 use throttling::Throttling;
@@ -43,7 +43,7 @@ pub struct Counters {
     /// processor has cores of several kinds.
     pub speeds: Vec<f64>,
     /// The nodes of the memory; one on a machine that tells of none.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NumaNode>,
     /// The clocks and who sets them.
     pub frequencies: Frequencies,
     /// How often a core was slowed down because it was too hot, or had too little power.

@@ -10,7 +10,7 @@ const FOLDER: &str = "sys/devices/system/node";
 
 /// A node of the memory, with the CPUs that are next to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
+pub struct NumaNode {
     /// The kernel's number of the node.
     pub id: usize,
     /// The CPUs next to it; none if it is memory alone.
@@ -18,14 +18,14 @@ pub struct Node {
 }
 
 /// All nodes. A machine that tells of none has one, with the CPUs `ids`.
-pub fn nodes(root: &Root, ids: &[usize]) -> Vec<Node> {
+pub fn nodes(root: &Root, ids: &[usize]) -> Vec<NumaNode> {
     let online = root.list(&format!("{FOLDER}/online")).unwrap_or_default();
-    let node = |id: usize| Node {
+    let node = |id: usize| NumaNode {
         id,
         cpus: root.list(&format!("{FOLDER}/node{id}/cpulist")).unwrap_or_default(),
     };
     if online.is_empty() {
-        vec![Node { id: 0, cpus: ids.to_vec() }]
+        vec![NumaNode { id: 0, cpus: ids.to_vec() }]
     } else {
         online.into_iter().map(node).collect()
     }
@@ -64,11 +64,11 @@ mod tests {
     #[test]
     fn a_machine_that_tells_of_no_node_has_one() {
         let tree = Tree::new();
-        assert_eq!(nodes(&tree.root(), &[0, 1]), [Node { id: 0, cpus: vec![0, 1] }]);
+        assert_eq!(nodes(&tree.root(), &[0, 1]), [NumaNode { id: 0, cpus: vec![0, 1] }]);
         tree.file("sys/devices/system/node/online", "0-1");
         tree.file("sys/devices/system/node/node0/cpulist", "0-1");
         tree.file("sys/devices/system/node/node1/cpulist", "\n");
-        let want = [Node { id: 0, cpus: vec![0, 1] }, Node { id: 1, cpus: vec![] }];
+        let want = [NumaNode { id: 0, cpus: vec![0, 1] }, NumaNode { id: 1, cpus: vec![] }];
         assert_eq!(nodes(&tree.root(), &[0, 1]), want);
     }
 

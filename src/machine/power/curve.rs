@@ -5,7 +5,7 @@ const MOST_PIECES: usize = 1 << 16;
 
 /// Power between two moments, which changes evenly from one to the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Piece {
+pub struct PowerPiece {
     /// The begin, in seconds.
     pub from: f64,
     /// The end, in seconds.
@@ -26,9 +26,9 @@ pub struct Energy {
 /// Power over time in pieces that do not overlap, in their order. Between two of them power may be
 /// unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Curve(Vec<Piece>);
+pub struct Curve(Vec<PowerPiece>);
 
-impl Piece {
+impl PowerPiece {
     fn watts_at(&self, seconds: f64) -> f64 {
         let [first, last] = self.watts;
         first + (last - first) * (seconds - self.from) / (self.to - self.from)
@@ -54,7 +54,7 @@ impl Piece {
 
 impl Curve {
     /// Adds a piece. One that is empty, or begins before the end of the last one, is left out.
-    pub fn push(&mut self, piece: Piece) {
+    pub fn push(&mut self, piece: PowerPiece) {
         let begins_late = self.end().is_none_or(|end| piece.from >= end);
         if piece.to > piece.from && begins_late {
             self.0.push(piece);
@@ -94,7 +94,7 @@ impl Curve {
 
     /// Joins each second piece with its neighbour, if nothing is unknown between them.
     fn thin(&mut self) {
-        let mut kept: Vec<Piece> = Vec::with_capacity(self.0.len() / 2 + 1);
+        let mut kept: Vec<PowerPiece> = Vec::with_capacity(self.0.len() / 2 + 1);
         let mut may_join = false;
         for piece in &self.0 {
             match kept.last_mut().filter(|last| may_join && last.to == piece.from) {
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    fn ramp(from: f64, to: f64, first: f64, last: f64) -> Piece {
-        Piece { from, to, watts: [first, last] }
+    fn ramp(from: f64, to: f64, first: f64, last: f64) -> PowerPiece {
+        PowerPiece { from, to, watts: [first, last] }
     }
 
     #[test]

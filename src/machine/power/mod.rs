@@ -4,5 +4,5 @@ pub mod curve;
 pub mod sampler;
 pub mod tracker;
 
-pub use curve::{Curve, Energy, Piece};
+pub use curve::{Curve, Energy, PowerPiece};
 pub use sampler::Sampler;

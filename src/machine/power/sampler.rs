@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::curve::Energy;
 use super::tracker::Tracker;
 use crate::machine::counters::Root;
-use crate::machine::counters::power::Source;
+use crate::machine::counters::power::EnergySource;
 
 /// The time between two samples. A counter of Intel begins again within minutes; a sample takes
 /// some microseconds a file.
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The energy of a time, and how power went.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct MeasuredPower {
     /// The energy, as far as it is known.
     pub energy: Energy,
     /// Mean watts of equal parts of the time.
@@ -35,7 +35,7 @@ pub struct Sampler {
 #[derive(Debug)]
 struct Shared {
     root: Root,
-    source: Source,
+    source: EnergySource,
     since: Instant,
     state: Mutex<SamplerState>,
     ends: Condvar,
@@ -77,7 +77,7 @@ impl Sampler {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(root: Root, source: Source) -> io::Result<Self> {
+    pub fn start(root: Root, source: EnergySource) -> io::Result<Self> {
         let state =
             Mutex::new(SamplerState { tracker: Tracker::new(source.clone()), is_over: false });
         let (since, ends) = (Instant::now(), Condvar::new());
@@ -89,7 +89,7 @@ impl Sampler {
     }
 
     /// The source that is sampled.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &EnergySource {
         &self.shared.source
     }
 
@@ -101,7 +101,7 @@ impl Sampler {
     /// The energy between two times, in seconds before or after `origin`, and power in `parts`
     /// equal parts. If the end has passed just now, this waits for a sample after it, three seconds
     /// at most.
-    pub fn over(&self, origin: Instant, (from, to): (f64, f64), parts: usize) -> Measured {
+    pub fn over(&self, origin: Instant, (from, to): (f64, f64), parts: usize) -> MeasuredPower {
         const PAUSE: Duration = Duration::from_millis(20);
         let origin = self.shared.seconds(origin);
         let (from, to) = (origin + from, origin + to);
@@ -113,7 +113,7 @@ impl Sampler {
             let is_behind = curve.end().is_some_and(|end| end >= to);
             if is_behind || asked.elapsed() > PATIENCE {
                 let watts = curve.watts(from, to, parts);
-                return Measured { energy: curve.over(from, to), watts };
+                return MeasuredPower { energy: curve.over(from, to), watts };
             }
             drop(state);
             thread::sleep(PAUSE);

@@ -1,7 +1,7 @@
 //! From readings of counters and sensors to power over time.
 
-use super::curve::{Curve, Piece};
-use crate::machine::counters::power::{Channel, Quantity, Reading, Source};
+use super::curve::{Curve, PowerPiece};
+use crate::machine::counters::power::{Channel, CounterReading, EnergySource, Quantity};
 
 /// The longest time between two readings of a sensor that power is interpolated over, in seconds.
 const LONGEST_BETWEEN: f64 = 60.0;
@@ -9,21 +9,21 @@ const LONGEST_BETWEEN: f64 = 60.0;
 /// The readings of a source, one after the other.
 #[derive(Debug, Clone)]
 pub struct Tracker {
-    source: Source,
-    last: Option<(f64, Reading)>,
+    source: EnergySource,
+    last: Option<(f64, CounterReading)>,
     curve: Curve,
 }
 
 impl Tracker {
     /// No reading yet.
-    pub fn new(source: Source) -> Self {
+    pub fn new(source: EnergySource) -> Self {
         Self { source, last: None, curve: Curve::default() }
     }
 
     /// Adds a reading at `seconds`, or `None` if the source did not answer. Power since the reading
     /// before stays unknown where it cannot be told: a counter may have begun again more than once,
     /// or was reset.
-    pub fn add(&mut self, seconds: f64, reading: Option<Reading>) {
+    pub fn add(&mut self, seconds: f64, reading: Option<CounterReading>) {
         let Some(reading) = reading else { return };
         let Some((before, earlier)) = &self.last else {
             self.last = Some((seconds, reading));
@@ -39,7 +39,7 @@ impl Tracker {
             .collect();
         if let Some(watts) = watts {
             let sum = |end: usize| watts.iter().map(|watts| watts[end]).sum();
-            self.curve.push(Piece { from: *before, to: seconds, watts: [sum(0), sum(1)] });
+            self.curve.push(PowerPiece { from: *before, to: seconds, watts: [sum(0), sum(1)] });
         }
         self.last = Some((seconds, reading));
     }
@@ -50,7 +50,7 @@ impl Tracker {
     }
 
     /// The source that is read.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &EnergySource {
         &self.source
     }
 }
@@ -91,15 +91,15 @@ mod tests {
 
     fn tracker(channels: Vec<Channel>) -> Tracker {
         let (name, covers) = ("test".to_owned(), "all".to_owned());
-        Tracker::new(Source { name, covers, channels, freshness: None })
+        Tracker::new(EnergySource { name, covers, channels, freshness: None })
     }
 
-    fn reading(values: &[f64]) -> Option<Reading> {
-        Some(Reading { values: values.to_vec(), freshness: None })
+    fn reading(values: &[f64]) -> Option<CounterReading> {
+        Some(CounterReading { values: values.to_vec(), freshness: None })
     }
 
-    fn fresh(value: f64, freshness: &str) -> Option<Reading> {
-        Some(Reading { values: vec![value], freshness: Some(freshness.to_owned()) })
+    fn fresh(value: f64, freshness: &str) -> Option<CounterReading> {
+        Some(CounterReading { values: vec![value], freshness: Some(freshness.to_owned()) })
     }
 
     #[test]

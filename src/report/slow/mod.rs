@@ -2,8 +2,8 @@
 //!
 //! Each rank measures the rate of its own products: the operations of the trailing update by the
 //! seconds inside the BLAS. No wait is in it, so that a rank that waits for a slow one is not slow
-//! itself. [`judge`] compares the ranks, window by window of the panels. [`links`] compares the links
-//! between their hosts.
+//! itself. [`judge()`] compares the ranks, window by window of the panels. [`links`] compares the
+//! links between their hosts.
 
 pub mod blame;
 mod judge;

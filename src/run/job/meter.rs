@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::report::output;
-use crate::report::power::Reading;
+use crate::report::power::EnergyReading;
 use crate::report::power_log::{PowerLog, parse_line};
 
 /// How long the first reading is waited for.
@@ -86,7 +86,7 @@ impl Meter {
 
     /// The energy of a test of `seconds` that ended at `end_unix`; `None` if nothing is known of
     /// it. Waits for the first reading after its end, ten seconds at most.
-    pub fn over(&self, end_unix: f64, seconds: f64) -> Option<Reading> {
+    pub fn over(&self, end_unix: f64, seconds: f64) -> Option<EnergyReading> {
         const PAUSE: Duration = Duration::from_millis(20);
         let asked = Instant::now();
         loop {
@@ -94,7 +94,7 @@ impl Meter {
             let is_behind = heard.log.end().is_some_and(|end| end >= end_unix);
             if is_behind || heard.has_ended || asked.elapsed() > LAST {
                 let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
-                return reading.map(|reading| Reading { level: self.level, ..reading });
+                return reading.map(|reading| EnergyReading { level: self.level, ..reading });
             }
             drop(heard);
             thread::sleep(PAUSE);

@@ -18,7 +18,7 @@ mod watcher;
 
 pub use error::JobError;
 use meter::Meter;
-pub use options::Options;
+pub use options::JobOptions;
 use power::JobPower;
 use reports::Reports;
 use series::{Ran, Tests, remove_images};
@@ -69,7 +69,7 @@ pub fn run<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,
-    options: &Options,
+    options: &JobOptions,
 ) -> Result<Finished, JobError> {
     let first = world.rank() == 0;
     if settings.is_on() {
@@ -83,7 +83,7 @@ pub fn run<C: Comm>(
     progress.clear();
     if let Some(Refused { why, passes }) = &setup.refusal {
         if *passes {
-            heartbeat::step(heartbeat::CHANGED);
+            heartbeat::enter_phase(heartbeat::CHANGED);
         }
         return Ok(refused(world, why, Exit::BadInput));
     }
@@ -116,7 +116,7 @@ pub fn run<C: Comm>(
             let is_final = why.is_time_up() || matches!(why, JobError::Wrong(_));
             let counts = options.lost_at.is_none() || is_final;
             if let Some(sign) = why.sign().filter(|_| counts) {
-                heartbeat::step(sign);
+                heartbeat::enter_phase(sign);
             }
             tests.progress.clear();
             tests.remove_void_ledger()?;
@@ -183,7 +183,7 @@ fn open_reports<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,
-    options: &Options,
+    options: &JobOptions,
     setup: &Setup,
     start_unix_seconds: i64,
 ) -> Result<(bool, Option<Reports>), CommError> {
@@ -210,7 +210,7 @@ fn open_reports<C: Comm>(
 /// Collective.
 fn start_meter<C: Comm>(
     world: &C,
-    options: &Options,
+    options: &JobOptions,
 ) -> Result<(Option<Meter>, Option<String>), CommError> {
     let Some(command) = &options.power_command else { return Ok((None, None)) };
     let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));

@@ -9,7 +9,7 @@ use crate::run::protect::RankInRun;
 
 /// The options of a job that are not part of the run.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct JobOptions {
     /// The path of the JSON report.
     pub json: Option<PathBuf>,
     /// The text of the configuration, if the run has one.

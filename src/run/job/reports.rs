@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use skt_terms::exit::Exit;
 
-use super::options::Options;
+use super::options::JobOptions;
 use crate::config::{Output, RunSpec, TestSpec};
 use crate::machine::environment::Environment;
 use crate::machine::tuning::TUNING;
@@ -12,11 +12,11 @@ use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::output;
 use crate::report::record::TestRecord;
-use crate::report::text::{self, Counts, Report};
+use crate::report::text::{self, Counts, TextReport};
 
 /// The reports of a run, on rank 0.
 pub(super) struct Reports {
-    pub text: Report<'static, Copied>,
+    pub text: TextReport<'static, Copied>,
     json: Option<JsonReport>,
     /// Where each panel gets a line, if that is asked for.
     pub column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
@@ -65,7 +65,7 @@ impl Reports {
     pub fn open(
         spec: &RunSpec,
         facts: RunFacts,
-        options: &Options,
+        options: &JobOptions,
         of_setup: Vec<String>,
     ) -> Result<Self, ReportError> {
         let mut notes = facts.environment.notes();
@@ -96,7 +96,7 @@ impl Reports {
         let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
         // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
-        let mut text = Report::new(out, spec)
+        let mut text = TextReport::new(out, spec)
             .with_dgemm(self_test.map(|test| test.gflops_per_core))
             .with_detailed_timing(options.detailed_timing)
             .with_notes(notes);

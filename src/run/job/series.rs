@@ -28,7 +28,7 @@ use crate::report::samples::Samples;
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
-    self, Beginning, Done, LevelSettings, Outlook, RankInRun, Reading, Settings, Surroundings,
+    self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, Settings, Surroundings,
     TestSegments,
 };
 
@@ -507,7 +507,7 @@ impl<'a> Tests<'a> {
     ) -> Result<Reported<'a, C>, JobError> {
         let setup = self.setup;
         let is_protected = self.is_protected(turn.index, turn.resume);
-        let (team, target) = (&setup.team, setup.target.clone());
+        let (team, injector) = (&setup.team, setup.injector.clone());
         let Turn { index, tests, resume, nothing_hidden } = turn;
         let mut watcher = Watcher {
             progress: &mut self.progress,
@@ -517,7 +517,7 @@ impl<'a> Tests<'a> {
             index,
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             announced,
-            target: &target,
+            injector: &injector,
             samples: Samples::default(),
             power: TestPower::new(&self.power),
             slow: None,
@@ -540,15 +540,15 @@ impl<'a> Tests<'a> {
                 .under(setup.lock.clone()),
             nothing_hidden,
             host: ranks.host(),
-            hook: target.clone(),
+            hook: injector.clone(),
             guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
             lost_at: self.lost_at,
             rank_in_run: self.rank_in_run.clone(),
-            clock: Arc::new(Reading::now),
+            clock: Arc::new(ClockReading::now),
             end_unix: self.settings.time_limit.end(),
             beginning: self.ledger.clone().map(|ledger| Beginning::new(ledger, index)),
         };
-        heartbeat::phase("open", 0, test.n, 0.0);
+        heartbeat::begin_phase("open", 0, test.n, 0.0);
         interrupt::keep(true);
         watcher.say("looking for data of an earlier start, and reserving memory");
         let (done, is_found) = match settings.method {

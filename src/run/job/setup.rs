@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::JobError;
-use super::options::Options;
+use super::options::JobOptions;
 use super::outlook;
 use super::pinning::Pinning;
 use super::places::{self, RankLocation};
@@ -13,7 +13,7 @@ use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::host::ending_processes;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
-use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::finding::{Finding, FindingKind};
 use crate::doctor::{self, at_start};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::affinity;
@@ -22,7 +22,7 @@ use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory
 use crate::machine::team::Team;
 use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
-use crate::run::protect::{self, Inject, Outlook, Settings, Target};
+use crate::run::protect::{self, FaultInjector, Inject, Outlook, Settings};
 
 /// Seconds of the DGEMM self-test, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
@@ -61,7 +61,7 @@ pub struct Setup<'a> {
     /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
     /// Faults to inject into this process.
-    pub target: Arc<Target>,
+    pub injector: Arc<FaultInjector>,
     /// The lock that keeps other jobs of the same run away.
     pub lock: Option<Arc<RunLock>>,
     /// Whether each protected test will have checkpoints; the same on all ranks.
@@ -115,7 +115,7 @@ fn all_places<C: Comm>(
     Ok(places::gather(world, mask, id, held_bytes)?)
 }
 
-fn environment(options: &Options, places: &[RankLocation], pinning: &Pinning) -> Environment {
+fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning) -> Environment {
     Environment {
         host: host::this_host(),
         memory: memory::this_process(),
@@ -224,7 +224,7 @@ fn warn_of_one_store(places: &[RankLocation], rank: usize) {
 /// Refuses a fault to be injected into a rank that does not exist: a user who tests what a run
 /// survives would believe that it has survived the fault. A job that continues after a loss may
 /// have fewer ranks.
-fn fault_of_no_rank(settings: &Settings, options: &Options, ranks: usize) -> Option<String> {
+fn fault_of_no_rank(settings: &Settings, options: &JobOptions, ranks: usize) -> Option<String> {
     let is_of_none = |fault: &&Inject| fault.process >= ranks && options.lost_at.is_none();
     let fault = settings.inject.iter().find(is_of_none)?;
     let (rank, last) = (fault.process, ranks - 1);
@@ -253,13 +253,14 @@ impl<'a> Setup<'a> {
         world: &C,
         spec: &RunSpec,
         settings: &Settings,
-        options: &Options,
+        options: &JobOptions,
         store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
         let mut watch = StopWatch::start();
         let kind: StoreKind = settings.store.parse()?;
-        let target = Target::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
-        let target = Arc::new(target);
+        let injector =
+            FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
+        let injector = Arc::new(injector);
         // Our own threads call the BLAS, each for itself.
         blas::use_one_thread();
         let mut places = all_places(world, settings, store)?;
@@ -312,7 +313,7 @@ impl<'a> Setup<'a> {
             memory_note: memory_note(spec, settings, &places),
             store,
             is_first_on_host: index_on_host == 0,
-            target,
+            injector,
             lock,
             outlooks,
             part_times: watch.words(),
@@ -351,7 +352,7 @@ fn findings<C: Comm>(
         0 => at_start::findings(&world.host(), &masks, threads),
         _ => Vec::new(),
     };
-    own.retain(|finding| !is_told || finding.kind != Kind::SmtSiblings);
+    own.retain(|finding| !is_told || finding.kind != FindingKind::SmtSiblings);
     let bytes = serde_json::to_vec(&own).expect("plain data");
     let all = collect::all_gather_bytes(world, &bytes)?;
     let of_rank = |bytes: &Vec<u8>| -> Vec<Finding> {
@@ -362,7 +363,8 @@ fn findings<C: Comm>(
 
 /// Puts causes in the place of warnings about a slow DGEMM, which they explain.
 fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
-    let is_cause = |finding: &Finding| [Kind::Quota, Kind::SmtSiblings].contains(&finding.kind);
+    let is_cause =
+        |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
     if let Some(why) = lack {
         *warnings = vec![why];
     } else if found.iter().any(is_cause) {
@@ -473,7 +475,7 @@ mod tests {
     use super::*;
     use crate::doctor::finding::Gain;
 
-    fn finding(kind: Kind) -> Finding {
+    fn finding(kind: FindingKind) -> Finding {
         let words = |text: &str| text.to_owned();
         let (what, measured, remedy) = (words("a limit"), words("half"), words("raise it"));
         let gain = Gain::computed(2.0);
@@ -492,8 +494,8 @@ mod tests {
         assert_eq!(explained(None, &[]), [kernel.clone(), rate.clone()]);
         let line = "on n1, n2: a limit: half. Remedy: raise it. It would bring up to 2.0 times the \
                     rate. (skt-hpl doctor)";
-        assert_eq!(explained(None, &[finding(Kind::Quota)]), [kernel.as_str(), line]);
-        let governor = explained(None, &[finding(Kind::Governor)]);
+        assert_eq!(explained(None, &[finding(FindingKind::Quota)]), [kernel.as_str(), line]);
+        let governor = explained(None, &[finding(FindingKind::Governor)]);
         assert_eq!(governor, [kernel.as_str(), rate.as_str(), line]);
         assert_eq!(explained(Some("lack"), &[]), ["lack"]);
     }

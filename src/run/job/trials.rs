@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::error::JobError;
-use super::options::Options;
+use super::options::JobOptions;
 use super::outlook;
 use super::series::{Ranks, Tests, Turn};
 use super::setup::{Refused, Setup};
@@ -38,7 +38,7 @@ impl<'a, C: Comm> Trials<'a, C> {
         world: &'a C,
         spec: &'a RunSpec,
         settings: &'a Settings,
-        options: &Options,
+        options: &JobOptions,
         store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
         let setup = Setup::new(world, spec, settings, options, store)?;

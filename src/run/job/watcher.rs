@@ -12,7 +12,7 @@ use crate::report::progress::{Progress, generating_line};
 use crate::report::record::Restart;
 use crate::report::samples::Samples;
 use crate::report::slow::{Named, SlowReport};
-use crate::run::protect::{self, Target};
+use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
 
@@ -33,7 +33,7 @@ pub(super) struct Watcher<'a> {
     pub guessed_rate: f64,
     pub announced: &'a mut Instant,
     /// Faults to inject into this rank.
-    pub target: &'a Target,
+    pub injector: &'a FaultInjector,
     /// Samples of the progress, for the report.
     pub samples: Samples,
     /// The energy that is measured here.
@@ -62,12 +62,12 @@ impl Observer for Watcher<'_> {
         let expected_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
         comm::expect_pause(expected_seconds);
         let column = if phase.is_after_columns() { n } else { 0 };
-        heartbeat::phase(phase.name(), column, n, expected_seconds);
+        heartbeat::begin_phase(phase.name(), column, n, expected_seconds);
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();
         }
         if phase == Phase::BackSubstitute {
-            self.target.back();
+            self.injector.back();
         }
         if n < SMALL_N && self.announced.elapsed() < SMALL_INTERVAL {
             return;
@@ -91,7 +91,7 @@ impl Observer for Watcher<'_> {
 
     fn columns(&mut self, done: usize, elapsed_seconds: f64) {
         heartbeat::columns(done, self.test.n, self.step_seconds(done));
-        self.target.columns(done);
+        self.injector.columns(done);
         self.samples.push(elapsed_seconds, done);
         if let Some(lines) = &mut self.column_lines {
             self.progress.clear();
@@ -127,6 +127,6 @@ impl Observer for Watcher<'_> {
     }
 
     fn flips(&mut self, done: usize) -> bool {
-        self.target.flips(done)
+        self.injector.flips(done)
     }
 }

@@ -18,11 +18,11 @@ use std::time::Instant;
 use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::app::NodeCheckpointer;
-use super::clock::Reading;
+use super::clock::ClockReading;
 use super::deadline::{self, Ahead};
 use super::guard::{Done, Opened, Surroundings, config, guessed_schedule, solve_error};
 use super::interval::CheckpointSchedule;
-use super::recorder::{Kept, Known, Recorder};
+use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::settings::Settings;
 use super::split::{
@@ -52,8 +52,8 @@ use crate::report::record::{
 };
 use crate::run::ptest::{self, Observer, Phase, RateWatch};
 
-/// Increased when [`Kept`], or the order of the data in a segment, changes: a program reads only
-/// its own format.
+/// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
+/// only its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 8);
 
 /// Why a test with checksums was not completed.
@@ -246,7 +246,7 @@ fn system<'s, C: Comm>(
     System { grid, team, params, weights, entries, entries_id, check, relay_messages, calls }
 }
 
-fn read_state(bytes: &[u8]) -> Kept {
+fn read_state(bytes: &[u8]) -> KeptClock {
     serde_json::from_slice(bytes).expect("a state that this program wrote")
 }
 
@@ -476,7 +476,7 @@ struct GraceHook;
 impl abft::MemoryHook for GraceHook {
     fn at(&self, at: abft::At) -> Result<(), SolveError> {
         if at.is_restoring() {
-            heartbeat::step("restore");
+            heartbeat::enter_phase("restore");
         }
         Ok(())
     }
@@ -547,7 +547,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     ) -> Self {
         match test.recovered {
             // The phase `generate` would say that there is nothing to go back to yet.
-            Some(_) => heartbeat::step("restore"),
+            Some(_) => heartbeat::enter_phase("restore"),
             None => observer.phase(ptest::generating(spec)),
         }
         test.recorder.begin_own_clock();
@@ -608,7 +608,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         beginning: &Beginning,
         epoch: u64,
         known_seconds: f64,
-        reading: &Reading,
+        reading: &ClockReading,
     ) -> Result<(), CheckpointError> {
         if !beginning.is_solved {
             // A run that resumes from a cut has not replaced a process column, even if an earlier

@@ -21,7 +21,7 @@ const STEP_LEAST_SECONDS: f64 = 1.0;
 
 /// The clocks of a node at one instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reading {
+pub struct ClockReading {
     /// Identifies the boot of a kernel (and the time namespace) from which `uptime_seconds` counts.
     pub boot: u64,
     /// Seconds since the boot, including time asleep.
@@ -31,9 +31,9 @@ pub struct Reading {
 }
 
 /// A function that reads the clocks of this node.
-pub type Clock = Arc<dyn Fn() -> Reading + Send + Sync>;
+pub type Clock = Arc<dyn Fn() -> ClockReading + Send + Sync>;
 
-impl Reading {
+impl ClockReading {
     /// The clocks of the system.
     pub fn now() -> Self {
         let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
@@ -70,7 +70,7 @@ pub(super) fn state_seconds(state: &[u8]) -> f64 {
 pub(super) struct Origin {
     /// The wall clock of rank 0, in seconds since 1970.
     unix_seconds: f64,
-    /// The boots of nodes, and their uptimes in seconds ([`Reading`]).
+    /// The boots of nodes, and their uptimes in seconds ([`ClockReading`]).
     uptimes: Vec<(u64, f64)>,
 }
 
@@ -90,7 +90,7 @@ impl Origin {
     /// Collective.
     pub fn new<C: Comm>(
         comm: &C,
-        reading: &Reading,
+        reading: &ClockReading,
         elapsed_seconds: f64,
     ) -> Result<Self, CommError> {
         let mine = [reading.boot, (reading.uptime_seconds - elapsed_seconds).to_bits()];
@@ -120,7 +120,7 @@ impl Origin {
     pub fn resume<C: Comm>(
         &mut self,
         comm: &C,
-        reading: &Reading,
+        reading: &ClockReading,
         least_seconds: f64,
     ) -> Result<Resumed, CommError> {
         let since_origin = |&(_, uptime): &(u64, f64)| reading.uptime_seconds - uptime;
@@ -156,8 +156,8 @@ mod tests {
 
     /// The clocks of node `node` with kernel `boot`, up for about 1000 s when the run is
     /// `run_seconds` old, and a wall clock that is wrong by `off` seconds.
-    fn at(node: usize, boot: u64, run_seconds: f64, off: f64) -> Reading {
-        Reading {
+    fn at(node: usize, boot: u64, run_seconds: f64, off: f64) -> ClockReading {
+        ClockReading {
             boot,
             uptime_seconds: 1000.0 * (node + 1) as f64 + run_seconds,
             unix_seconds: 1.7e9 + run_seconds + off,
@@ -166,7 +166,7 @@ mod tests {
 
     /// A run whose nodes' clocks read `first` 2 s after it began and `then` 20 s after it, with a
     /// checkpoint after 10 s.
-    fn resumed(first: &[Reading], then: &[Reading]) -> Resumed {
+    fn resumed(first: &[ClockReading], then: &[ClockReading]) -> Resumed {
         let ran = threads::run(first.len(), |comm| {
             let mut origin = Origin::new(&comm, &first[comm.rank()], 2.5)?;
             origin.put_off(0.5);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_clocks_of_the_system_go_on() {
-        let (a, b) = (Reading::now(), Reading::now());
+        let (a, b) = (ClockReading::now(), ClockReading::now());
         assert_eq!(a.boot, b.boot);
         assert!(b.uptime_seconds >= a.uptime_seconds && a.uptime_seconds > 0.0);
     }

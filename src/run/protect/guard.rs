@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::Region;
 use super::app::NodeCheckpointer;
 use super::beginning::{Beginning, Begun};
-use super::clock::{Clock, Origin, Reading, state_seconds};
+use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{History, Taken, remember};
 use super::interval::CheckpointSchedule;
-use super::recorder::{Kept, Known, Recorder};
+use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::segments::TestSegments;
 use super::settings::Settings;
@@ -63,13 +63,13 @@ struct TestState {
     /// The clocks when the timed part began.
     origin: Origin,
     #[serde(flatten)]
-    costs: Costs,
+    costs: CheckpointCosts,
     restarts: Vec<Restart>,
 }
 
 /// The checkpoints of a run so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Costs {
+struct CheckpointCosts {
     checkpoints: u64,
     checkpoint_seconds: f64,
     stall_seconds: f64,
@@ -95,7 +95,7 @@ pub struct Protected<'a, C: Comm> {
     recorder: Recorder,
     /// Panels that were factored and applied when the last checkpoint was taken.
     saved_panel: usize,
-    costs: Costs,
+    costs: CheckpointCosts,
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
@@ -163,7 +163,7 @@ pub struct Surroundings<'a> {
     pub lost_at: Option<Instant>,
     /// The rank that this process had before a loss, if any; `open` sets its rank.
     pub rank_in_run: RankInRun,
-    /// Reads the clocks of this node, as [`Reading::now`] does.
+    /// Reads the clocks of this node, as [`ClockReading::now`] does.
     pub clock: Clock,
     /// The end of the job's time, in seconds since 1970; rank 0's counts.
     pub end_unix: Option<f64>,
@@ -218,7 +218,7 @@ pub fn open<'a, C: Comm>(
         is_resumed: recovered.is_some(),
         recorder: Recorder::new(started, clock, end_unix),
         saved_panel: 0,
-        costs: Costs::default(),
+        costs: CheckpointCosts::default(),
         cut_at: started,
         cut_panel: 0,
         schedule,
@@ -291,7 +291,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
     /// time.
     fn state(&self) -> TestState {
-        let Kept { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
+        let KeptClock { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
         let (panel, costs) = (self.saved_panel, self.costs.clone());
         TestState { panel, elapsed_seconds, origin, costs, restarts }
     }
@@ -300,7 +300,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn take_state(&mut self, state: TestState) {
         let TestState { panel, elapsed_seconds, origin, costs, restarts } = state;
         (self.saved_panel, self.costs) = (panel, costs);
-        self.recorder.kept = Kept { elapsed_seconds, origin, restarts };
+        self.recorder.kept = KeptClock { elapsed_seconds, origin, restarts };
     }
 
     /// Notes that this start resumes from a checkpoint, or begins with only the clock of earlier
@@ -310,7 +310,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         recovered: Option<&Recovered>,
         known: Option<Begun>,
         load: Option<&Load>,
-        reading: &Reading,
+        reading: &ClockReading,
     ) -> Result<(), CheckpointError> {
         let kept = &mut self.recorder.kept;
         let taken_seconds = kept.elapsed_seconds;
@@ -610,7 +610,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Writes the note about the beginning of the test, once in a start.
     fn note_beginning(&mut self) -> Result<(), CheckpointError> {
         let Some(beginning) = self.beginning.take() else { return Ok(()) };
-        let Kept { origin, restarts, .. } = self.recorder.kept.clone();
+        let KeptClock { origin, restarts, .. } = self.recorder.kept.clone();
         let begun = Begun::new(&self.spec, origin, restarts);
         let (comm, mut bytes) = (self.comm(), serde_json::to_vec(&begun).expect("plain data"));
         collect::broadcast_bytes(comm, &mut bytes, 0)?;

@@ -76,7 +76,7 @@ mod tests {
 
     use super::super::Levels;
     use super::*;
-    use crate::checkpoint::level::folder::Folder;
+    use crate::checkpoint::level::folder::ImageFolder;
     use crate::checkpoint::level::{ImageCost, ImagesEvery};
     use crate::model::levels::Level as Planned;
 
@@ -133,7 +133,7 @@ mod tests {
         };
         let nowhere = above.path().join("nowhere");
         fails(&nowhere, &nowhere);
-        let link = Folder::path_of(above.path(), "fails");
+        let link = ImageFolder::path_of(above.path(), "fails");
         std::os::unix::fs::symlink(&nowhere, &link).expect("a link");
         fails(above.path(), &link);
     }

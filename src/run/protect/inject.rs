@@ -117,7 +117,7 @@ struct Fault {
 /// The faults of this process. Each happens once a run: it leaves a mark in the store before it
 /// happens, so that the same command, started again, continues without it. What happens to each is
 /// printed.
-pub struct Target {
+pub struct FaultInjector {
     faults: Vec<Fault>,
     store: Box<dyn Store + Send + Sync>,
     run: String,
@@ -125,7 +125,7 @@ pub struct Target {
     started: std::sync::OnceLock<Instant>,
 }
 
-impl Target {
+impl FaultInjector {
     /// The faults of `process` among `all`, of run `run`.
     pub fn new(
         all: &[Inject],
@@ -196,7 +196,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for FaultInjector {
     /// Warns of faults that did not happen: such a drill has tested nothing.
     fn drop(&mut self) {
         for fault in self.faults.iter().filter(|fault| !fault.has_struck.load(Ordering::Relaxed)) {
@@ -215,9 +215,9 @@ fn mark(before: &[Inject], inject: &Inject) -> String {
     format!("struck{:016x}", checksum(format!("{}#{number}", inject.text).as_bytes()))
 }
 
-impl Hook for Target {
+impl Hook for FaultInjector {
     fn at(&self, step: &Step) -> Result<()> {
-        heartbeat::step(step.name.name());
+        heartbeat::enter_phase(step.name.name());
         self.strike(|what| matches!(what, What::Step(pattern) if pattern.matches(step)));
         Ok(())
     }

@@ -35,13 +35,13 @@ pub use crate::checkpoint::segments::role::is_mark;
 pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use app::NodeCheckpointer;
 pub use beginning::Beginning;
-pub use clock::{Clock, Reading};
+pub use clock::{Clock, ClockReading};
 pub use every::Every;
 pub use guard::{
     Done, Opened, Protected, RankInRun, Surroundings, guessed_schedule, header_layout, open,
 };
 pub use history::History;
-pub use inject::{Inject, Target, What};
+pub use inject::{FaultInjector, Inject, What};
 pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::app::NodeCheckpointer;
-use super::clock::{Clock, Origin, Reading};
+use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{self, Ahead, Deadline};
 use super::history::{History, Taken, remember_restart};
 use super::result;
@@ -18,7 +18,7 @@ use crate::report::record::{LevelFacts, Protection, Restart, Sample, TestRecord}
 
 /// What checkpoints keep of a run's clock; the same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct KeptClock {
     /// Seconds of the timed part, over all starts, when this was kept.
     pub elapsed_seconds: f64,
     /// The clocks when the timed part began.
@@ -28,7 +28,7 @@ pub(super) struct Kept {
 
 /// Records a run, on one rank in one start.
 pub(super) struct Recorder {
-    pub kept: Kept,
+    pub kept: KeptClock,
     /// When this start began to open the test.
     opened: Instant,
     /// Seconds it took to open the test.
@@ -58,7 +58,7 @@ impl Recorder {
     /// the end of the job's time, in seconds since 1970.
     pub fn new(opened: Instant, clock: Clock, end_unix: Option<f64>) -> Self {
         Self {
-            kept: Kept::default(),
+            kept: KeptClock::default(),
             opened,
             open_seconds: opened.elapsed().as_secs_f64(),
             start: opened,
@@ -71,8 +71,8 @@ impl Recorder {
 
     /// Begins the clock of this start on all ranks together, and reads the clocks of their nodes.
     /// Collective.
-    pub fn begin_clock<C: Comm>(&mut self, comm: &C) -> Result<Reading, CommError> {
-        let (at, reading) = Reading::together(comm, &self.clock)?;
+    pub fn begin_clock<C: Comm>(&mut self, comm: &C) -> Result<ClockReading, CommError> {
+        let (at, reading) = ClockReading::together(comm, &self.clock)?;
         self.start = at;
         Ok(reading)
     }
@@ -84,7 +84,11 @@ impl Recorder {
 
     /// Begins the run: its clock has no seconds yet when all ranks take their `reading`.
     /// Collective.
-    pub fn begin_run<C: Comm>(&mut self, comm: &C, reading: &Reading) -> Result<(), CommError> {
+    pub fn begin_run<C: Comm>(
+        &mut self,
+        comm: &C,
+        reading: &ClockReading,
+    ) -> Result<(), CommError> {
         self.kept.origin = Origin::new(comm, reading, 0.0)?;
         Ok(())
     }
@@ -94,7 +98,7 @@ impl Recorder {
     pub fn resume<C: Comm>(
         &mut self,
         comm: &C,
-        reading: &Reading,
+        reading: &ClockReading,
         known: Known,
         restart: Restart,
     ) -> Result<(), CommError> {

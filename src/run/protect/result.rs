@@ -112,7 +112,7 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::power::{MOST_PARTS, NodeWatts, Nodes, Reading};
+    use crate::report::power::{EnergyReading, MOST_PARTS, NodeWatts, Nodes};
     use crate::report::record::{
         DetailedTiming, MemorySplit, Mended, Protection, Stall, Unverified,
     };
@@ -123,9 +123,9 @@ mod tests {
     const MANY: usize = 1 << 60;
 
     /// The largest reading of a source.
-    fn reading() -> Reading {
+    fn reading() -> EnergyReading {
         let node = |watts| NodeWatts { host: "h".repeat(64), watts };
-        Reading {
+        EnergyReading {
             source: "s".repeat(100),
             covers: "c".repeat(250),
             level: Some(3),

@@ -4,7 +4,7 @@ use super::OnLoss;
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
-use crate::checkpoint::layout::{BANDS, CELL_BYTES, Geometry, Part, RegionShape, SegmentLayout};
+use crate::checkpoint::layout::{Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout};
 use crate::checkpoint::methods::Method;
 use crate::config::{Pmap, TestSpec};
 use crate::hpl::grid::Cyclic;
@@ -131,8 +131,8 @@ pub fn memory_split(
         return MemorySplit { matrix: u64::MAX, work_space, ..MemorySplit::default() };
     }
     let (_, layout) = segment_layout(spec, settings, geometry);
-    let bytes = |parts: &[Part]| -> u64 {
-        parts.iter().map(|part| (part.rows * part.pitch_bytes) as u64).sum()
+    let bytes = |areas: &[Area]| -> u64 {
+        areas.iter().map(|area| (area.rows * area.pitch_bytes) as u64).sum()
     };
     let region = &layout.regions[0];
     if settings.method == Method::Abft {
@@ -173,13 +173,13 @@ pub fn segment_layout(
         _ => geometry,
     };
     let header = HeaderLayout::new(&settings.run_id, ranks, state_bytes(ranks));
-    let (shapes, parts) = ([region_shape(spec, settings)], settings.method.parts());
+    let (shapes, areas) = ([region_shape(spec, settings)], settings.method.areas());
     let layout = SegmentLayout::new(
         header.bytes(),
         &shapes,
         geometry,
         BANDS,
-        parts,
+        areas,
         CELL_BYTES,
         ALIGN_BYTES,
     );

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use skt_terms::median::median;
 
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::report::power::{self, LEAST_SECONDS, NodeWatts, Nodes, Reading};
+use crate::report::power::{self, EnergyReading, LEAST_SECONDS, NodeWatts, Nodes};
 
 /// What the counters of a node say of the timed part of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct RankEnergy {
     /// On the first rank of each node: what it knows of its node.
     pub node: Option<NodeEnergy>,
     /// On rank 0: what the meter of the site says.
-    pub meter: Option<Reading>,
+    pub meter: Option<EnergyReading>,
 }
 
 /// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
@@ -41,7 +41,7 @@ pub fn gather<C: Comm>(
     comm: &C,
     seconds: f64,
     measure: impl FnOnce() -> RankEnergy,
-) -> Result<Vec<Reading>, CommError> {
+) -> Result<Vec<EnergyReading>, CommError> {
     if seconds < LEAST_SECONDS {
         return Ok(Vec::new());
     }
@@ -56,7 +56,7 @@ pub fn gather<C: Comm>(
     Ok(serde_json::from_slice(&readings).expect("what rank 0 sent"))
 }
 
-fn of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<Reading> {
+fn of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<EnergyReading> {
     let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("what a rank sent");
     let all: Vec<RankEnergy> = all.iter().filter(|bytes| !bytes.is_empty()).map(read).collect();
     let meter = all.iter().find_map(|rank| rank.meter.clone());
@@ -65,7 +65,7 @@ fn of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<Reading> {
 }
 
 /// The reading of a job with these nodes; `None` if none of them has measured anything.
-fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<Reading> {
+fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<EnergyReading> {
     let mut measured: Vec<&NodeEnergy> =
         nodes.iter().copied().filter(|node| node.seconds > 0.0).collect();
     let watts = |node: &NodeEnergy| node.joules / node.seconds;
@@ -75,7 +75,7 @@ fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<Reading> {
     let of = |node: &NodeEnergy| NodeWatts { host: node.host.clone(), watts: watts(node) };
     let (least, largest) = (of(least), of(largest));
     let seconds_of = |node: &&NodeEnergy| node.seconds;
-    Some(Reading {
+    Some(EnergyReading {
         source: words(&measured, |node| &node.source),
         covers: words(&measured, |node| &node.covers),
         level: None,
@@ -121,7 +121,7 @@ mod tests {
         ranks: usize,
         seconds: f64,
         of: impl Fn(usize) -> RankEnergy + Sync,
-    ) -> Vec<Vec<Reading>> {
+    ) -> Vec<Vec<EnergyReading>> {
         let found = run(ranks, |world| gather(&world, seconds, || of(world.rank())));
         found.into_iter().map(|found| found.expect("no rank is lost")).collect()
     }
@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn all_ranks_have_the_power_of_all_nodes() {
-        let meter = Reading { source: "meter".into(), mean_watts: 900.0, ..Reading::default() };
+        let meter =
+            EnergyReading { source: "meter".into(), mean_watts: 900.0, ..EnergyReading::default() };
         let found = gathered(6, 10.0, |rank| match rank {
             0 => RankEnergy { node: Some(node("a", 300.0, 10.0)), meter: Some(meter.clone()) },
             2 => RankEnergy { node: Some(node("b", 100.0, 9.0)), meter: None },

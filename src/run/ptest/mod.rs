@@ -22,7 +22,7 @@ use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace
 use crate::machine::blas::MatMut;
 use crate::machine::team::Team;
 use crate::report::clock::now_unix;
-use crate::report::power::Reading;
+use crate::report::power::EnergyReading;
 use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
 use crate::report::slow::{Named, SlowReport};
 
@@ -182,7 +182,7 @@ pub struct Solution {
     /// The data that went by messages on any rank: `panels`, and `rows` or rows in halves.
     pub by_messages: Vec<String>,
     /// The energy that it took, by each source that measured it.
-    pub power: Vec<Reading>,
+    pub power: Vec<EnergyReading>,
 }
 
 /// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Collective
@@ -336,7 +336,7 @@ pub fn conclude<C: Comm>(
             record.phases = phase_table(grid, &solution.phases)?;
             record.detailed = Some(detailed_timing(grid, &solution.phases)?);
             record.by_messages = solution.by_messages;
-            let rated = |reading: Reading| reading.rated(record.gflops, record.time_seconds);
+            let rated = |reading: EnergyReading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();
             record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
             observer.phase(Phase::Check);

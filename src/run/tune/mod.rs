@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use bench::OnRanks;
 use parameter::{Parameter, with_values};
-use search::{Comparison, LEAST_PAIRS, Race, Search, Verdict};
+use search::{Comparison, LEAST_PAIRS, Race, RaceVerdict, Search};
 
-use super::job::{JobError, Options, Trials};
+use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
 use crate::checkpoint::store::StoreKind;
 use crate::config::{RunSpec, TestSpec};
@@ -135,23 +135,23 @@ const THRESHOLD: f64 = 16.0;
 /// On all ranks when the job is refused or a rank is lost; on rank 0 when a trial is wrong.
 pub fn tune<C: Comm>(
     world: &C,
-    plan: &TuningTask,
+    task: &TuningTask,
     settings: &Settings,
-    options: &Options,
+    options: &JobOptions,
 ) -> Result<Option<Tuning>, TuneError> {
     let began = Instant::now();
     let store = settings.store.parse::<StoreKind>().map_err(JobError::from)?.open();
-    let spec = first_trial(&plan.base, world.size());
+    let spec = first_trial(&task.base, world.size());
     let trials = Trials::open(world, &spec, settings, options, &*store)?;
     if world.rank() != 0 {
         return Ok(trials.follow().map(|()| None)?);
     }
     let progress = Progress::stderr(options.progress);
-    let bench = OnRanks::new(trials, began, plan.budget_seconds, progress);
-    let mut search = Search::new(bench, plan.budget_seconds, 0.0);
+    let bench = OnRanks::new(trials, began, task.budget_seconds, progress);
+    let mut search = Search::new(bench, task.budget_seconds, 0.0);
     let default = spec.tests().remove(0);
-    let done = size(&mut search, plan, &default, world.size())
-        .and_then(|default| race_all(&mut search, plan, default, world.size()));
+    let done = size(&mut search, task, &default, world.size())
+        .and_then(|default| race_all(&mut search, task, default, world.size()));
     match done {
         // The other ranks wait for this rank, or for one that is lost.
         Err(TuneError::Job(error)) if error.is_known_here_alone() => Err(error.into()),
@@ -180,21 +180,21 @@ fn order_for(operations: f64) -> usize {
 /// caches, frequencies and connections.
 fn size<C: Comm>(
     search: &mut Search<OnRanks<C>>,
-    plan: &TuningTask,
+    task: &TuningTask,
     default: &TestSpec,
     ranks: usize,
 ) -> Result<TestSpec, TuneError> {
     let rate = search.bench.guessed_rate(default);
     search.bench.now("finding N");
-    if let Some(n) = plan.n {
+    if let Some(n) = task.n {
         let default = TestSpec { n, ..default.clone() };
         let seconds = 2.0 / 3.0 * (n as f64).powi(3) / rate;
         let trials = DUEL_TRIALS + 1;
         let least_seconds = (trials as f64 * seconds).ceil();
-        if least_seconds > plan.budget_seconds {
+        if least_seconds > task.budget_seconds {
             return Err(TuneError::TooLong { n, seconds, trials, least_seconds });
         }
-        let fits = search.bench.fits(&most_memory(plan, &default, ranks));
+        let fits = search.bench.fits(&most_memory(task, &default, ranks));
         fits.map_err(|why| JobError::Refused(why.to_string()))?;
         return match search.warm_up(&default)? {
             Some(_) => Ok(default),
@@ -202,11 +202,11 @@ fn size<C: Comm>(
         };
     }
     let (least, most) = TRIAL_SECONDS;
-    let target_seconds = (plan.budget_seconds / TRIALS_IN_BUDGET).clamp(least, most);
+    let target_seconds = (task.budget_seconds / TRIALS_IN_BUDGET).clamp(least, most);
     // Half of the time, as the matrix is also generated, twice.
     let mut test = TestSpec { n: order_for(rate * target_seconds / 2.0), ..default.clone() };
     for sizing in 1..=SIZING_TRIALS {
-        if let Err(why) = search.bench.fits(&most_memory(plan, &test, ranks)) {
+        if let Err(why) = search.bench.fits(&most_memory(task, &test, ranks)) {
             test.n = why.largest_n.ok_or_else(|| JobError::Refused(why.to_string()))?;
         }
         let took_seconds = match search.warm_up(&test)? {
@@ -224,10 +224,10 @@ fn size<C: Comm>(
 }
 
 /// A run of tests at the order of `test` that need at least as much memory as any trial.
-fn most_memory(plan: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
-    let of = |parameter: Parameter| parameter.candidates(test, &plan.base, ranks);
-    let is_tuned = |parameter: &Parameter| plan.parameters.contains(parameter);
-    let mut spec = RunSpec { n: vec![test.n], ..with_values(&plan.base, test) };
+fn most_memory(task: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
+    let of = |parameter: Parameter| parameter.candidates(test, &task.base, ranks);
+    let is_tuned = |parameter: &Parameter| task.parameters.contains(parameter);
+    let mut spec = RunSpec { n: vec![test.n], ..with_values(&task.base, test) };
     if is_tuned(&Parameter::Grid) {
         spec.grids = of(Parameter::Grid).iter().map(|test| (test.p, test.q)).collect();
     }
@@ -243,15 +243,15 @@ fn most_memory(plan: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
 /// Races one parameter after the other.
 fn race_all<C: Comm>(
     search: &mut Search<OnRanks<C>>,
-    plan: &TuningTask,
+    task: &TuningTask,
     default: TestSpec,
     ranks: usize,
 ) -> Result<Tuning, TuneError> {
     let (mut chosen, mut parameters, mut changed) = (default.clone(), Vec::new(), 0);
-    for &parameter in &plan.parameters {
+    for &parameter in &task.parameters {
         // Reserves time to compare all chosen values with the defaults in the end.
         search.reserve(if changed > 0 { DUEL_TRIALS } else { 0 });
-        let candidates = parameter.candidates(&chosen, &plan.base, ranks);
+        let candidates = parameter.candidates(&chosen, &task.base, ranks);
         let idle = parameter.is_idle(&chosen, search.bench.by_messages(&chosen));
         let outcome = match idle {
             Some(why) => ParameterOutcome::Idle(why),
@@ -259,7 +259,7 @@ fn race_all<C: Comm>(
             None => {
                 search.bench.now(parameter.name());
                 let race = search.race(&candidates)?;
-                changed += usize::from(race.verdict == Verdict::Better);
+                changed += usize::from(race.verdict == RaceVerdict::Better);
                 chosen = candidates[race.chosen].clone();
                 if race.gflops[0].is_empty() {
                     ParameterOutcome::NotReached

@@ -80,7 +80,7 @@ fn quantile(measurements: usize) -> f64 {
 
 /// The outcome of a race.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RaceVerdict {
     /// The default stays: it is the fastest, or none is faster beyond the noise.
     Kept,
     /// Another candidate is faster.
@@ -97,15 +97,15 @@ pub struct Race {
     /// The chosen candidate; 0 is the default.
     pub chosen: usize,
     /// Why it is chosen.
-    pub verdict: Verdict,
+    pub verdict: RaceVerdict,
     /// The winner of the heats, and its comparison with the default.
     pub challenger: Option<(usize, Comparison)>,
 }
 
 /// The decision of a [`Race`].
-struct Decision {
+struct RaceDecision {
     chosen: usize,
-    verdict: Verdict,
+    verdict: RaceVerdict,
     challenger: Option<(usize, Comparison)>,
 }
 
@@ -123,7 +123,7 @@ pub struct Search<B> {
 
 /// The trials of a candidate.
 #[derive(Debug, Clone, Default)]
-struct Trials {
+struct CandidateTrials {
     gflops: Vec<f64>,
     longest_seconds: f64,
 }
@@ -148,7 +148,7 @@ impl<B> Search<B> {
     where
         B: Bench<T>,
     {
-        let mut trials = Trials::default();
+        let mut trials = CandidateTrials::default();
         if !self.trial(candidate, &mut trials)? {
             return Ok(None);
         }
@@ -164,8 +164,8 @@ impl<B> Search<B> {
     where
         B: Bench<T>,
     {
-        let mut trials = vec![Trials::default(); candidates.len()];
-        let Decision { chosen, verdict, challenger } = self.decide(candidates, &mut trials)?;
+        let mut trials = vec![CandidateTrials::default(); candidates.len()];
+        let RaceDecision { chosen, verdict, challenger } = self.decide(candidates, &mut trials)?;
         if !trials[chosen].gflops.is_empty() {
             self.usual_seconds = trials[chosen].longest_seconds;
         }
@@ -174,27 +174,31 @@ impl<B> Search<B> {
     }
 
     /// Decides a race.
-    fn decide<T>(&mut self, candidates: &[T], trials: &mut [Trials]) -> Result<Decision, B::Error>
+    fn decide<T>(
+        &mut self,
+        candidates: &[T],
+        trials: &mut [CandidateTrials],
+    ) -> Result<RaceDecision, B::Error>
     where
         B: Bench<T>,
     {
-        let kept = |verdict| Decision { chosen: 0, verdict, challenger: None };
+        let kept = |verdict| RaceDecision { chosen: 0, verdict, challenger: None };
         let winner = match self.heats(candidates, trials)? {
-            None => return Ok(kept(Verdict::Unfinished)),
-            Some(0) => return Ok(kept(Verdict::Kept)),
+            None => return Ok(kept(RaceVerdict::Unfinished)),
+            Some(0) => return Ok(kept(RaceVerdict::Kept)),
             Some(winner) => winner,
         };
         let (comparison, is_whole) = self.duel(candidates, winner, trials)?;
         let (chosen, verdict) = match (comparison.is_better(), is_whole) {
-            (true, _) => (winner, Verdict::Better),
-            (false, true) => (0, Verdict::Kept),
-            (false, false) => (0, Verdict::Unfinished),
+            (true, _) => (winner, RaceVerdict::Better),
+            (false, true) => (0, RaceVerdict::Kept),
+            (false, false) => (0, RaceVerdict::Unfinished),
         };
-        Ok(Decision { chosen, verdict, challenger: Some((winner, comparison)) })
+        Ok(RaceDecision { chosen, verdict, challenger: Some((winner, comparison)) })
     }
 
     /// Runs a trial, unless the budget might not suffice. Returns whether it ran.
-    fn trial<T>(&mut self, candidate: &T, trials: &mut Trials) -> Result<bool, B::Error>
+    fn trial<T>(&mut self, candidate: &T, trials: &mut CandidateTrials) -> Result<bool, B::Error>
     where
         B: Bench<T>,
     {
@@ -216,7 +220,7 @@ impl<B> Search<B> {
         &mut self,
         candidates: &[T],
         index: usize,
-        trials: &mut [Trials],
+        trials: &mut [CandidateTrials],
     ) -> Result<Option<f64>, B::Error>
     where
         B: Bench<T>,
@@ -230,7 +234,7 @@ impl<B> Search<B> {
     fn heats<T>(
         &mut self,
         candidates: &[T],
-        trials: &mut [Trials],
+        trials: &mut [CandidateTrials],
     ) -> Result<Option<usize>, B::Error>
     where
         B: Bench<T>,
@@ -275,7 +279,7 @@ impl<B> Search<B> {
         &mut self,
         candidates: &[T],
         challenger: usize,
-        trials: &mut [Trials],
+        trials: &mut [CandidateTrials],
     ) -> Result<(Comparison, bool), B::Error>
     where
         B: Bench<T>,
@@ -439,7 +443,11 @@ mod tests {
             assert_eq!(race.gflops.iter().map(Vec::len).sum::<usize>(), machine.trials);
             // The heats alone take longer.
             if end_seconds < 10.0 {
-                assert_eq!((race.chosen, race.verdict), (0, Verdict::Unfinished), "seed {seed}");
+                assert_eq!(
+                    (race.chosen, race.verdict),
+                    (0, RaceVerdict::Unfinished),
+                    "seed {seed}"
+                );
             }
         }
     }
@@ -448,7 +456,7 @@ mod tests {
     #[test]
     fn a_slow_candidate_costs_its_own_trials_alone() {
         let mut search = Search::new(Simulated::new(1), 60.0, 1.0);
-        assert_eq!(search.race(&[0.0, -0.9]).unwrap().verdict, Verdict::Kept);
+        assert_eq!(search.race(&[0.0, -0.9]).unwrap().verdict, RaceVerdict::Kept);
         assert!(search.bench.elapsed_seconds() < 25.0);
         assert_eq!(search.race(&GAINS).unwrap().chosen, 3);
         let trials = search.bench.trials;
@@ -460,17 +468,17 @@ mod tests {
     fn time_is_left_for_what_is_reserved() {
         let mut search = Search::new(Simulated::new(1), 20.0, 1.0);
         search.reserve(8);
-        assert_eq!(search.race(&GAINS).unwrap().verdict, Verdict::Unfinished);
+        assert_eq!(search.race(&GAINS).unwrap().verdict, RaceVerdict::Unfinished);
         assert!(search.bench.elapsed_seconds() < 12.0);
         search.reserve(0);
-        assert_eq!(search.race(&[0.0, 0.05]).unwrap().verdict, Verdict::Better);
+        assert_eq!(search.race(&[0.0, 0.05]).unwrap().verdict, RaceVerdict::Better);
     }
 
     #[test]
     fn a_search_that_is_over_measures_nothing() {
         let mut search = Search::new(Simulated::new(1), 2.0, 2.0);
         let race = search.race(&GAINS).unwrap();
-        assert_eq!((race.verdict, search.bench.trials), (Verdict::Unfinished, 0));
+        assert_eq!((race.verdict, search.bench.trials), (RaceVerdict::Unfinished, 0));
         assert_eq!(race.challenger, None);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use skt_terms::median::median;
 
 use super::parameter::Parameter;
-use super::search::{Comparison, LEAST_PAIRS, Race, Verdict};
+use super::search::{Comparison, LEAST_PAIRS, Race, RaceVerdict};
 use super::{ParameterOutcome, Tuned, Tuning};
 
 const HEAD: &str =
@@ -41,7 +41,7 @@ fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
             for index in 0..tuned.candidates.len() {
                 rows += &row(tuned, race, index);
             }
-            if race.verdict == Verdict::Unfinished {
+            if race.verdict == RaceVerdict::Unfinished {
                 let _ =
                     writeln!(rows, "# {name}: {kept} stays, as time ended before it was decided");
             }
@@ -129,7 +129,7 @@ mod tests {
         let race = Race {
             gflops: vec![vec![10.0, 11.0], vec![12.0], vec![]],
             chosen: 1,
-            verdict: Verdict::Better,
+            verdict: RaceVerdict::Better,
             challenger: Some((1, Comparison { gain: 0.1, noise: 0.0234, pairs: 4 })),
         };
         let nb = Tuned {
@@ -179,7 +179,7 @@ exchanges and broadcasts weigh less; --n chooses another
         let ParameterOutcome::Raced(race) = &mut tuning.parameters[0].outcome else {
             unreachable!()
         };
-        (race.chosen, race.verdict) = (0, Verdict::Unfinished);
+        (race.chosen, race.verdict) = (0, RaceVerdict::Unfinished);
         race.challenger = Some((1, Comparison { gain: 0.1, noise: f64::INFINITY, pairs: 2 }));
         tuning.chosen = tuning.default.clone();
         let text = text(&tuning);

@@ -9,7 +9,7 @@ const WHY: &str = "is left out on trial: no start with it has given a sign of li
 
 /// The trials after a start without a heartbeat.
 #[derive(Debug)]
-pub(super) struct Trials {
+pub(super) struct ExclusionTrials {
     /// The nodes in use before the first trial, in the order of their ranks.
     active: Vec<Host>,
     /// The spares that were well at that time.
@@ -21,7 +21,7 @@ pub(super) struct Trials {
     done: usize,
 }
 
-impl Trials {
+impl ExclusionTrials {
     /// Trials that leave out at most `most` nodes at a time, because their data has to be rebuilt;
     /// half of the nodes at most, and no more than there are spares.
     fn new(active: Vec<Host>, spares: Vec<Host>, doubted: &[String], most: usize) -> Self {
@@ -96,7 +96,7 @@ impl Decisions {
             usize::MAX
         };
         let pool = &self.state.pool;
-        let new = || Trials::new(pool.active.clone(), spares, &self.suspects, most);
+        let new = || ExclusionTrials::new(pool.active.clone(), spares, &self.suspects, most);
         let trials = self.trials.get_or_insert_with(new);
         let Some(swaps) = trials.next() else {
             self.trials = None;
@@ -129,7 +129,7 @@ mod tests {
 
     /// The number of trials until a start has none of the nodes `bad`.
     fn trials_until(nodes: usize, spares: usize, most: usize, bad: &[&str]) -> Option<usize> {
-        let mut trials = Trials::new(hosts("n", nodes), hosts("s", spares), &[], most);
+        let mut trials = ExclusionTrials::new(hosts("n", nodes), hosts("s", spares), &[], most);
         loop {
             let swaps = trials.next()?;
             let mut active = trials.active.clone();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_the_launcher_has_named_is_left_out_first() {
-        let mut trials = Trials::new(hosts("n", 4), hosts("s", 1), &["n3".into()], 1);
+        let mut trials = ExclusionTrials::new(hosts("n", 4), hosts("s", 1), &["n3".into()], 1);
         assert_eq!(trials.next().unwrap()[0].0, 2);
     }
 }

@@ -49,7 +49,7 @@ impl Decisions {
             let told = self.links.addresses.get(&host.name).map_or(&[][..], |told| told);
             (host.name.clone(), self.rules.networks.choose(told))
         };
-        let nodes: Vec<plan::Node> = hosts.iter().map(addresses).collect();
+        let nodes: Vec<plan::NodeAddresses> = hosts.iter().map(addresses).collect();
         self.asked = Purpose::Links;
         self.act(Action::Ask(Inquiry {
             purpose: Purpose::Links,

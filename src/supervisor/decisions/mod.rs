@@ -29,24 +29,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 pub use event::{Action, Event, Inquiry, Start};
-use exclusion::Trials;
+use exclusion::ExclusionTrials;
 use running::Running;
 
 use super::SupervisorError;
-use super::after_ending::{self, Ending, Next, Past, RefusedResume};
+use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
 use super::hosts::{Health, Host, Pool, Replacement, SparesSpent};
 use super::links::addresses::Networks;
 use super::probe::Purpose;
 use super::process::Process;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
-use super::watch::Watch;
+use super::watch::HeartbeatWatch;
 use crate::report::heartbeat::{CHANGED, DONE};
 use skt_terms::exit::Exit;
 
 /// What the user wants of a run.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub struct RunRules {
     /// Ranks.
     pub ranks: usize,
     /// Whether the ranks run a program of the user.
@@ -73,7 +73,7 @@ pub struct Rules {
     pub listed: BTreeSet<String>,
 }
 
-impl Rules {
+impl RunRules {
     /// What the numbers in heartbeats count.
     fn place(&self) -> &'static str {
         if self.is_of_program { "checkpoint" } else { "column" }
@@ -116,10 +116,10 @@ enum Then {
 /// does not go back.
 #[derive(Debug)]
 pub struct Decisions {
-    rules: Rules,
+    rules: RunRules,
     /// What must not be forgotten.
     pub state: SupervisorState,
-    watch: Watch,
+    watch: HeartbeatWatch,
     phase: Phase,
     /// Of the present launcher, or the last one.
     running: Running,
@@ -132,7 +132,7 @@ pub struct Decisions {
     health: BTreeMap<String, Health>,
     links: links::Known,
     /// Nodes are left out on trial.
-    trials: Option<Trials>,
+    trials: Option<ExclusionTrials>,
     /// The code with which the user's program has refused, and words about it, until it is seen
     /// whether a lost node explains it.
     word: Option<(u8, String)>,
@@ -156,7 +156,7 @@ struct AlreadyTold {
 
 impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
-    pub fn new(rules: Rules, state: SupervisorState, watch: Watch) -> Self {
+    pub fn new(rules: RunRules, state: SupervisorState, watch: HeartbeatWatch) -> Self {
         Self {
             rules,
             state,
@@ -576,18 +576,18 @@ impl Decisions {
             stop_requested: self.running.terminated_unix.is_some(),
         };
         match after_ending::next(&ending) {
-            Next::Lost if self.rules.starts_over() => {
+            AfterEnding::Lost if self.rules.starts_over() => {
                 state.has_checkpoint = false;
                 self.say("over", "more is lost than can be rebuilt: starting over from the seed");
                 self.prepare();
             }
-            Next::Lost => {
+            AfterEnding::Lost => {
                 let why = "more is lost than the checkpoint can rebuild, see the message above; \
                            --start-over would begin from the seed";
                 self.give_up(why, Exit::BadInput);
             }
-            Next::Declined => self.declined(),
-            Next::Finished(exit) => {
+            AfterEnding::Declined => self.declined(),
+            AfterEnding::Finished(exit) => {
                 if lost_lines > 0 {
                     let text = format!(
                         "warning: the last {lost_lines} lines of the report did not come, and the \
@@ -597,8 +597,8 @@ impl Decisions {
                 }
                 self.clean(exit);
             }
-            Next::Stopped => self.ask_then(Then::Stop),
-            Next::Restart => {
+            AfterEnding::Stopped => self.ask_then(Then::Stop),
+            AfterEnding::Restart => {
                 self.note_failure(now_unix, how);
                 self.restart();
             }

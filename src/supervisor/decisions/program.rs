@@ -5,7 +5,7 @@ use super::running::END_PATIENCE_SECONDS;
 use super::{Decisions, Then};
 use crate::report::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, OPEN, REPORTED, TIME_UP};
 use crate::supervisor::hosts::Health;
-use crate::supervisor::program::{JobEnd, Verdict};
+use crate::supervisor::program::{JobEnd, ProgramVerdict};
 use skt_terms::exit::Exit;
 
 impl Decisions {
@@ -55,14 +55,16 @@ impl Decisions {
         // unless it has said that all is reported.
         let is_open = state.keeps.is_some() && !state.is_reported;
         match verdict {
-            _ if is_stopped && (verdict != Verdict::Done || is_open) => self.ask_then(Then::Stop),
-            Verdict::Done => self.clean(Exit::Passed),
-            Verdict::Lost(words) => {
+            _ if is_stopped && (verdict != ProgramVerdict::Done || is_open) => {
+                self.ask_then(Then::Stop)
+            }
+            ProgramVerdict::Done => self.clean(Exit::Passed),
+            ProgramVerdict::Lost(words) => {
                 let how = words.map_or(how.clone(), |words| format!("{words}; {how}"));
                 self.note_failure(now_unix, how);
                 self.restart();
             }
-            Verdict::Refused(code, words) => {
+            ProgramVerdict::Refused(code, words) => {
                 self.note_failure(now_unix, format!("{words}; {how}"));
                 // Ranks whose messages fail may end with any code: the nodes are asked first.
                 self.word = Some((code, words));

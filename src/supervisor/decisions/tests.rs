@@ -8,14 +8,14 @@ use crate::report::heartbeat::{Beat, Charge, Keeps};
 use crate::supervisor::hosts::Host;
 use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;
-use crate::supervisor::program::{End, RankEnd};
+use crate::supervisor::program::{ProcessEnd, RankEnd};
 use crate::supervisor::state::Status;
 use crate::supervisor::watch::Floors;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> RunRules {
+    RunRules {
         ranks: 3,
         is_of_program: false,
         parities: 1,
@@ -123,10 +123,13 @@ struct Play {
 }
 
 impl Play {
-    fn new(rules: Rules, state: SupervisorState) -> Self {
+    fn new(rules: RunRules, state: SupervisorState) -> Self {
         let floors = Floors::from_columns(30.0);
-        let watch =
-            if rules.is_of_program { Watch::of_program(floors) } else { Watch::new(floors) };
+        let watch = if rules.is_of_program {
+            HeartbeatWatch::of_program(floors)
+        } else {
+            HeartbeatWatch::new(floors)
+        };
         let decisions = Decisions::new(rules, state, watch);
         Self { decisions, now: 1000.0, is_full: false, asked: None }
     }
@@ -211,7 +214,7 @@ impl Play {
     }
 
     /// A supervisor that has just started the job.
-    fn running(rules: Rules, spares: &[&str]) -> Self {
+    fn running(rules: RunRules, spares: &[&str]) -> Self {
         let mut play = Play::new(rules, state(spares));
         assert_eq!(play.on(Event::Begin), ["FindJob"]);
         let asked = format!("ask start n1 n2 n3 + {}", spares.join(" "));
@@ -222,7 +225,7 @@ impl Play {
     }
 
     /// A supervisor whose job has a checkpoint at column 512.
-    fn computing(rules: Rules, spares: &[&str]) -> Self {
+    fn computing(rules: RunRules, spares: &[&str]) -> Self {
         let mut play = Play::running(rules, spares);
         let past = [("generate", 0), ("factor", 0), ("factor", 64), ("commit", 512)];
         play.beats(&past);
@@ -335,7 +338,7 @@ fn a_node_lost_before_the_first_checkpoint_costs_what_was_computed() {
 
 #[test]
 fn a_second_node_lost_in_recovery_is_replaced_too() {
-    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
     play.launches(0.0, "n1 s1 n3 --resume require");
@@ -355,7 +358,7 @@ fn a_second_node_lost_in_recovery_is_replaced_too() {
 
 #[test]
 fn two_nodes_lost_at_once_are_replaced() {
-    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 1");
     assert_eq!(play.answers_but(&["n1", "n3"]).len(), 2);
     play.launches(0.0, "s1 n2 s2 --resume require");
@@ -468,7 +471,7 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
-    let mut next = Play::new(Rules { readmit: true, ..rules() }, play.decisions.state.clone());
+    let mut next = Play::new(RunRules { readmit: true, ..rules() }, play.decisions.state.clone());
     assert_eq!(next.on(Event::Begin), ["readmit: in again as spares: n2", "FindJob"]);
     let lines = next.on(Event::NoJob { swept: 2 });
     assert_eq!(lines[0], "ended: 2 process(es) that an earlier supervisor had started");
@@ -489,7 +492,7 @@ fn charging(host: &str, checks: u64, rows: u64) -> Event {
 
 #[test]
 fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
-    let wanted = Rules { replace_suspects: true, ..rules() };
+    let wanted = RunRules { replace_suspects: true, ..rules() };
     let said = |checks, rows| {
         format!(
             "wrong: n2 rank 1 has computed wrong numbers: {rows} row(s) in {checks} check(s), \
@@ -524,11 +527,12 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
     let charged = &play.decisions.state.charged;
     assert_eq!((charged["n1"].checks, charged["n2"].rows, charged["n2"].checks), (2, 4, 2));
     // In again, it begins anew.
-    let mut next = Play::new(Rules { readmit: true, ..wanted.clone() }, play.decisions.state);
+    let mut next = Play::new(RunRules { readmit: true, ..wanted.clone() }, play.decisions.state);
     next.on(Event::Begin);
     assert!(!next.decisions.state.charged.contains_key("n2"));
 
-    let mut play = Play::computing(Rules { losable: vec![true, false, true], ..wanted }, &["s1"]);
+    let mut play =
+        Play::computing(RunRules { losable: vec![true, false, true], ..wanted }, &["s1"]);
     let lines = play.on(charging("n2", 2, 2));
     assert!(lines[1].ends_with("of one process row than the parities can rebuild"), "{lines:?}");
 }
@@ -536,7 +540,7 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
 /// What the job says of a number that it cannot mend must come before its end.
 #[test]
 fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
-    let mut play = Play::computing(Rules { replace_suspects: true, ..rules() }, &["s1"]);
+    let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
     play.on(charging("n2", 1, 3));
     let Event::Beat(mut last) = charging("n2", 2, 4) else { unreachable!("a heartbeat") };
     last.charges[0].ends_job = true;
@@ -551,7 +555,7 @@ fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
 
 #[test]
 fn a_suspect_stays_when_its_spare_is_lost_meanwhile() {
-    let mut play = Play::computing(Rules { replace_suspects: true, ..rules() }, &["s1"]);
+    let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
     play.on(charging("n2", 2, 2));
     play.ended("killed");
     let lines = play.answers_but(&["s1"]);
@@ -562,7 +566,7 @@ fn a_suspect_stays_when_its_spare_is_lost_meanwhile() {
 #[test]
 fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
     let lost = |start_over| {
-        let mut play = Play::computing(Rules { start_over, ..rules() }, &["s1"]);
+        let mut play = Play::computing(RunRules { start_over, ..rules() }, &["s1"]);
         play.on(beat("refused", 0, Some(2)));
         (play.ended("the launcher ended with code 2"), play)
     };
@@ -581,7 +585,7 @@ fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
 /// Where the flags of the run say how it begins, nothing is added to them.
 #[test]
 fn a_run_that_says_how_it_begins_is_not_started_over() {
-    let rules = Rules { start_over: true, says_resume: true, ..rules() };
+    let rules = RunRules { start_over: true, says_resume: true, ..rules() };
     let mut play = Play::computing(rules, &[]);
     play.on(beat("refused", 0, None));
     let lines = play.ended("the launcher ended with code 137");
@@ -682,7 +686,7 @@ fn a_job_that_cannot_start_is_given_up() {
 
 #[test]
 fn a_job_that_fails_too_often_is_given_up() {
-    let mut play = Play::computing(Rules { restarts_max: 2, ..rules() }, &[]);
+    let mut play = Play::computing(RunRules { restarts_max: 2, ..rules() }, &[]);
     for (column, pause) in [(600, 1.0), (700, 2.0)] {
         play.beats(&[("factor", column)]);
         play.ended("the launcher ended with code 1");
@@ -953,14 +957,18 @@ enum Launcher {
 
 impl World {
     /// A supervisor begins; if `is_second`, an earlier one has started a launcher.
-    fn new(rules: Rules, is_second: bool) -> Self {
+    fn new(rules: RunRules, is_second: bool) -> Self {
         let mut state = state(&["s1", "s2"]);
         if is_second {
             (state.start, state.launcher) = (1, Some(state.supervisor.clone()));
         }
         let starts = usize::from(is_second);
         let mut world = World {
-            decisions: Decisions::new(rules, state, Watch::new(Floors::from_columns(30.0))),
+            decisions: Decisions::new(
+                rules,
+                state,
+                HeartbeatWatch::new(Floors::from_columns(30.0)),
+            ),
             now: 1000.0,
             stops: 0,
             is_full: false,
@@ -1190,7 +1198,7 @@ proptest! {
         says_resume in any::<bool>(),
         is_second in any::<bool>(),
     ) {
-        let rules = Rules { restarts_max, start_over, says_resume, ..rules() };
+        let rules = RunRules { restarts_max, start_over, says_resume, ..rules() };
         let mut world = World::new(rules, is_second);
         for (what, how) in script {
             if world.end.is_some() {
@@ -1230,7 +1238,7 @@ fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
 
 #[test]
 fn two_dead_links_are_replaced_at_once() {
-    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     assert_eq!(play.links_dead(&["n1", "n3"]).len(), 2);
     play.launches(0.0, "s1 n2 s2 --resume require");
@@ -1238,7 +1246,7 @@ fn two_dead_links_are_replaced_at_once() {
 
 #[test]
 fn spares_that_were_not_waited_for_are_asked_again_when_links_turn_out_to_be_dead() {
-    let mut play = Play::computing(Rules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     let asked = play.asked.take().expect("nodes are asked");
     let mut survey = survey(&asked.pool, &[], 4096);
@@ -1359,13 +1367,13 @@ fn a_rank_that_is_stopped_is_a_reason_and_a_job_that_is_suspended_is_none() {
     assert!(look(3).starts_with("ask links "));
 }
 
-fn rules_of_program() -> Rules {
-    Rules { is_of_program: true, losable: vec![false; 3], ..rules() }
+fn rules_of_program() -> RunRules {
+    RunRules { is_of_program: true, losable: vec![false; 3], ..rules() }
 }
 
 impl Play {
     /// Rank `rank` that runs the user's program tells of its end.
-    fn rank_ends(&mut self, rank: usize, end: End) {
+    fn rank_ends(&mut self, rank: usize, end: ProcessEnd) {
         let host = NODES[rank].to_owned();
         let end = RankEnd { token: String::new(), rank: Some(rank), host, end };
         assert_eq!(self.on(Event::RankEnded(end)), [""; 0]);
@@ -1383,7 +1391,7 @@ impl Play {
 #[test]
 fn a_program_is_done_when_all_its_ranks_are() {
     let mut play = Play::of_program(&["s1"]);
-    (0..3).for_each(|rank| play.rank_ends(rank, End::Code(0)));
+    (0..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
     assert_eq!(play.ended("the launcher ended with code 1"), ["ask clean n1 n2 n3 s1 + "]);
     // A launcher that returns 0 says nothing of a program.
     let mut play = Play::of_program(&["s1"]);
@@ -1396,7 +1404,7 @@ fn a_program_is_done_when_all_its_ranks_are() {
 fn a_program_that_refuses_is_not_started_again() {
     let mut play = Play::running(rules_of_program(), &["s1"]);
     play.beats(&[("start", 0)]);
-    play.rank_ends(0, End::Code(3));
+    play.rank_ends(0, ProcessEnd::Code(3));
     let lines = play.ended("the launcher ended with code 3").join("|");
     assert!(lines.contains("rank 0 on n1 ended with code 3; the launcher ended with"), "{lines}");
     assert!(lines.ends_with("ask start n1 n2 n3 + s1, 1 may be silent"), "{lines}");
@@ -1408,7 +1416,7 @@ fn a_program_that_refuses_is_not_started_again() {
 
 #[test]
 fn a_launcher_that_lets_the_other_ranks_run_on_is_ended() {
-    for (end, last) in [(End::Code(3), "end 3"), (End::Signal(9), "next start")] {
+    for (end, last) in [(ProcessEnd::Code(3), "end 3"), (ProcessEnd::Signal(9), "next start")] {
         let mut play = Play::of_program(&["s1"]);
         play.rank_ends(0, end);
         assert_eq!(play.tick_after(0.5), [""; 0]);
@@ -1424,7 +1432,7 @@ fn a_launcher_that_lets_the_other_ranks_run_on_is_ended() {
 #[test]
 fn a_lost_node_explains_any_code_of_a_program() {
     let mut play = Play::of_program(&["s1"]);
-    play.rank_ends(0, End::Code(14));
+    play.rank_ends(0, ProcessEnd::Code(14));
     play.ended("the launcher ended with code 14");
     assert_eq!(play.answers_but(&["n2"]), ["replaced: n2 no answer; s1 takes its place"]);
     play.launches(0.0, "n1 s1 n3");
@@ -1436,10 +1444,10 @@ fn a_lost_node_explains_any_code_of_a_program() {
 
 #[test]
 fn a_program_whose_rank_was_killed_or_that_asks_for_it_is_started_again() {
-    for end in [End::Signal(9), End::Code(75)] {
+    for end in [ProcessEnd::Signal(9), ProcessEnd::Code(75)] {
         let mut play = Play::of_program(&["s1"]);
         play.rank_ends(1, end);
-        play.rank_ends(2, End::Code(3));
+        play.rank_ends(2, ProcessEnd::Code(3));
         play.ended("the launcher ended with code 137");
         assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
         play.launches(1.0, "n1 n2 n3");
@@ -1456,7 +1464,7 @@ fn a_program_whose_rank_was_killed_or_that_asks_for_it_is_started_again() {
 fn a_program_that_makes_no_checkpoint_between_failures_is_given_up() {
     let mut play = Play::of_program(&[]);
     for (start, pause_seconds) in [(1, 1.0), (2, 2.0), (3, 4.0)] {
-        play.rank_ends(1, End::Signal(11));
+        play.rank_ends(1, ProcessEnd::Signal(11));
         let lines = play.ended("the launcher ended with code 139").join("|");
         if start == 3 {
             let why = "giving up: the job failed 3 times at checkpoint 5, with all nodes well";
@@ -1473,7 +1481,7 @@ fn a_program_that_makes_no_checkpoint_between_failures_is_given_up() {
 fn a_program_whose_data_is_gone_as_all_is_reported_is_done_whatever_is_lost() {
     let mut play = Play::of_program(&["s1"]);
     play.beats(&[("reported", 9)]);
-    play.rank_ends(2, End::Signal(9));
+    play.rank_ends(2, ProcessEnd::Signal(9));
     let lines = play.ended("the launcher ended with code 137").join("|");
     assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
 }
@@ -1482,7 +1490,7 @@ fn a_program_whose_data_is_gone_as_all_is_reported_is_done_whatever_is_lost() {
 fn a_program_whose_time_is_up_is_left_to_the_next_command() {
     let mut play = Play::of_program(&["s1"]);
     play.beats(&[("time-up", 5)]);
-    play.rank_ends(0, End::Code(75));
+    play.rank_ends(0, ProcessEnd::Code(75));
     assert_eq!(play.ended("it ended"), ["ask start n1 n2 n3 + s1, 1 may be silent"]);
     let lines = play.answers_but(&[]).join("|");
     assert!(lines.contains("stopped: stopped; start the same command again"), "{lines}");
@@ -1501,7 +1509,7 @@ fn a_program_that_ends_with_0_since_it_is_told_to_stop_keeps_its_data() {
         } else {
             play.decisions.state.is_time_up = true;
         }
-        (0..3).for_each(|rank| play.rank_ends(rank, End::Code(0)));
+        (0..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
         play.ended("the launcher ended with code 0").join("|")
     };
     for is_stop in [false, true] {
@@ -1516,7 +1524,7 @@ fn a_program_that_ends_with_0_since_it_is_told_to_stop_keeps_its_data() {
 #[test]
 fn a_program_whose_time_ends_between_two_starts_is_not_started_again() {
     let mut play = Play::of_program(&["s1"]);
-    play.rank_ends(1, End::Signal(9));
+    play.rank_ends(1, ProcessEnd::Signal(9));
     play.ended("the launcher ended with code 137");
     assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
     play.decisions.state.is_time_up = true;

@@ -12,19 +12,19 @@ const ALL_TO_ALL: usize = 9;
 const SHIFTS: usize = 4;
 
 /// A node, with its addresses in the networks of the job, if it has reported some.
-pub type Node = (String, Vec<IpAddr>);
+pub type NodeAddresses = (String, Vec<IpAddr>);
 
 /// The partners of each node. Among many nodes each has four, shifted by 1, n/9 + 1, 2n/9 + 1 and
 /// 3n/9 + 1 in the list, so that not all are on one switch; since each shift is less than half of
 /// n, no two nodes try each other.
-pub fn partners(nodes: &[Node]) -> BTreeMap<String, Vec<Partner>> {
+pub fn partners(nodes: &[NodeAddresses]) -> BTreeMap<String, Vec<Partner>> {
     let n = nodes.len();
     let shifts: Vec<usize> = if n <= ALL_TO_ALL {
         (1..n).collect()
     } else {
         (0..SHIFTS).map(|i| 1 + i * n / (2 * SHIFTS + 1)).collect()
     };
-    let to = |(name, addresses): &Node| -> Vec<Partner> {
+    let to = |(name, addresses): &NodeAddresses| -> Vec<Partner> {
         let partner = |address| Partner { name: name.clone(), address };
         if addresses.is_empty() {
             vec![partner(None)]
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    fn nodes(n: usize) -> Vec<Node> {
+    fn nodes(n: usize) -> Vec<NodeAddresses> {
         (0..n).map(|index| (format!("n{index}"), Vec::new())).collect()
     }
 

@@ -72,9 +72,9 @@ pub enum StateError {
 
 /// The folder that keeps the state.
 #[derive(Debug, Clone)]
-pub struct Folder(PathBuf);
+pub struct StateFolder(PathBuf);
 
-impl Folder {
+impl StateFolder {
     /// The folder with this path.
     pub fn new(path: &Path) -> Self {
         Self(path.to_owned())
@@ -107,7 +107,7 @@ impl Folder {
         }
     }
 
-    /// Frees the space that [`Folder::reserve`] reserved, once the start has ended.
+    /// Frees the space that [`StateFolder::reserve`] reserved, once the start has ended.
     pub fn release(&self, start: usize) {
         let (out, err) = self.outputs(start);
         for path in [err, out] {
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_state_comes_back_as_it_was_saved() {
         let folder = tempfile::tempdir().unwrap();
-        let folder = Folder::new(&folder.path().join("made"));
+        let folder = StateFolder::new(&folder.path().join("made"));
         assert!(!folder.is_locked());
         let lock = folder.lock().unwrap();
         assert!(folder.is_locked());
@@ -296,7 +296,7 @@ mod tests {
     fn a_folder_that_others_can_write_is_not_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("made");
-        let of_path = Folder::new(&path);
+        let of_path = StateFolder::new(&path);
         drop(of_path.lock().unwrap());
         of_path.save(&mut state()).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn room_is_set_aside_for_a_start_and_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let folder = Folder::new(folder.path());
+        let folder = StateFolder::new(folder.path());
         let (out, err) = folder.outputs(1);
         let mut writer = File::create(&out).unwrap();
         File::create(&err).unwrap();
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn host_names_of_a_state_are_checked() {
         let folder = tempfile::tempdir().unwrap();
-        let folder = Folder::new(folder.path());
+        let folder = StateFolder::new(folder.path());
         let good = serde_json::to_string(&state()).unwrap();
         for bad in ["-oProxyCommand=x", "n1;reboot", ""] {
             let text = good.replace(r#""name":"n1""#, &format!(r#""name":"{bad}""#));
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn what_a_state_holds_instead_is_told_in_a_short_line() {
         let folder = tempfile::tempdir().unwrap();
-        let folder = Folder::new(folder.path());
+        let folder = StateFolder::new(folder.path());
         let other = format!(r#""status":"\u001b[31m\n{}""#, "x".repeat(1 << 20));
         let text = serde_json::to_string(&state()).unwrap();
         let text = text.replace(r#""status":"running""#, &other);

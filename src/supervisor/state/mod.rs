@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use folder::{Folder, StateError};
+pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;

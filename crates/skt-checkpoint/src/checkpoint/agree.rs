@@ -39,7 +39,7 @@ pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
 use resume::{resume, this_start};
 
 use super::group;
-use super::level::Source;
+use super::level::EpochSource;
 use super::level::choose;
 use super::methods::Method;
 use super::record::{Holds, StartId};
@@ -64,7 +64,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
             return Ok(Decision::Finished(finished));
         }
     }
-    let memory = match rules.rotten(Source::Memory) {
+    let memory = match rules.rotten(EpochSource::Memory) {
         Some(refusal) => Err(refusal.clone()),
         None => plan(offers, rules),
     };

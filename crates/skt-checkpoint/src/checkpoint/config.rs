@@ -71,7 +71,7 @@ pub struct Config {
     /// Approximate bytes of messages in transit at once in a group that encodes while the
     /// application computes; one message has a sixteenth of them at most.
     pub in_flight_bytes: usize,
-    /// Parts of a segment begin on a multiple of this, in bytes, which is a multiple of 8.
+    /// Areas of a segment begin on a multiple of this, in bytes, which is a multiple of 8.
     pub align_bytes: usize,
     /// B, C, D and the header are written in chunks of this many bytes.
     pub chunk_bytes: usize,

@@ -163,7 +163,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         } else if config.message_bytes.is_none() {
             let cost = MessageCost::measure(&self.group, &self.code)?;
             // The bytes that pass through the pipeline before it runs empty: a band's parity.
-            let bands = segment.layout().regions.iter().map(|parts| parts.stripes);
+            let bands = segment.layout().regions.iter().map(|areas| areas.stripes);
             let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
             let bytes = parity.max().unwrap_or_default();
             self.message_bytes = cost.message_bytes(bytes, self.group.size());
@@ -283,12 +283,12 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         segment: &'a mut OwnSegment<M>,
         region: usize,
     ) -> RegionView<'a, C, M> {
-        let (vault, parts) = segment.encoded_region(region);
+        let (vault, areas) = segment.encoded_region(region);
         RegionView {
             comm: &self.group,
             code: &self.code,
             vault,
-            parts,
+            areas,
             message_bytes: self.message_bytes,
             scratch: &mut self.scratch,
             peers: &self.peers,

@@ -190,9 +190,9 @@ impl Stripes {
     }
 }
 
-/// One part of a segment.
+/// One area of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct Area {
     /// First byte within the segment.
     pub offset: usize,
     /// Bytes from one row to the next.
@@ -201,63 +201,63 @@ pub struct Part {
     pub rows: usize,
 }
 
-impl Part {
+impl Area {
     /// Bytes `bytes` of row `row`, as bytes of the segment.
     ///
     /// # Panics
-    /// When the part has no such row or bytes.
+    /// When the area has no such row or bytes.
     pub fn at(&self, row: usize, bytes: Range<usize>) -> Range<usize> {
         assert!(row < self.rows && bytes.start <= bytes.end && bytes.end <= self.pitch_bytes);
         let start = self.offset + row * self.pitch_bytes;
         start + bytes.start..start + bytes.end
     }
 
-    /// All bytes of the part, as bytes of the segment.
+    /// All bytes of the area, as bytes of the segment.
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.rows * self.pitch_bytes
     }
 }
 
-/// The parts of one region within a segment; parts that the method does not have are missing from
+/// The areas of one region within a segment; areas that the method does not have are missing from
 /// the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegionParts {
+pub struct RegionAreas {
     /// Blocks and bands.
     pub stripes: Stripes,
     /// A, the live workspace.
-    pub a: Part,
+    pub a: Area,
     /// B, the copies of A.
-    pub b: Vec<Part>,
+    pub b: Vec<Area>,
     /// C and D, the sets of parities.
-    pub parity: Vec<Part>,
+    pub parity: Vec<Area>,
     /// Checksums of the cells of an epoch's data, row by row, followed by those of its parities;
     /// one set for each set of parities, with which they alternate.
-    pub sums: Vec<Part>,
+    pub sums: Vec<Area>,
     /// Bytes of a cell, a part of a row; the last cell of a row may be shorter.
     pub cell_bytes: usize,
 }
 
-impl RegionParts {
-    /// The data of an epoch, in `part` (A or a copy), with checksum set `set`.
-    pub fn data(&self, part: Part, set: usize) -> Summed {
-        Summed { part, sums: self.sums[set], first: 0, cell_bytes: self.cell_bytes }
+impl RegionAreas {
+    /// The data of an epoch, in `area` (A or a copy), with checksum set `set`.
+    pub fn data(&self, area: Area, set: usize) -> Summed {
+        Summed { area, sums: self.sums[set], first: 0, cell_bytes: self.cell_bytes }
     }
 
     /// Parity set `set` with its checksums.
     pub fn parities(&self, set: usize) -> Summed {
-        let (part, sums) = (self.parity[set], self.sums[set]);
-        Summed { part, sums, first: self.a.rows, cell_bytes: self.cell_bytes }
+        let (area, sums) = (self.parity[set], self.sums[set]);
+        Summed { area, sums, first: self.a.rows, cell_bytes: self.cell_bytes }
     }
 }
 
-/// A part of a segment whose cells have checksums.
+/// An area of a segment whose cells have checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summed {
-    /// The part.
-    pub part: Part,
-    /// The checksums, one row for each row of the part.
-    sums: Part,
-    /// The row of `sums` for the first row of the part.
+    /// The area.
+    pub area: Area,
+    /// The checksums, one row for each row of the area.
+    sums: Area,
+    /// The row of `sums` for the first row of the area.
     first: usize,
     /// Bytes of a cell.
     pub cell_bytes: usize,
@@ -279,7 +279,7 @@ impl Summed {
     /// The bytes of a cell within its row.
     pub fn bytes_of(&self, cell: usize) -> Range<usize> {
         let start = cell * self.cell_bytes;
-        start..(start + self.cell_bytes).min(self.part.pitch_bytes)
+        start..(start + self.cell_bytes).min(self.area.pitch_bytes)
     }
 
     /// The checksums of these cells of a row, as bytes of the segment.
@@ -295,7 +295,7 @@ pub struct SegmentLayout {
     /// Bytes of the header.
     pub header_bytes: usize,
     /// The regions.
-    pub regions: Vec<RegionParts>,
+    pub regions: Vec<RegionAreas>,
     /// Size of the segment.
     pub bytes: usize,
 }
@@ -303,7 +303,7 @@ pub struct SegmentLayout {
 impl SegmentLayout {
     /// Lays out each region after a header of `header_bytes`: A, `copies` copies, `parity_sets`
     /// sets of parities, and as many sets of checksums, one for each cell of `cell_bytes`. Each
-    /// part begins on a multiple of `align_bytes`.
+    /// area begins on a multiple of `align_bytes`.
     pub fn new(
         header_bytes: usize,
         shapes: &[RegionShape],
@@ -314,10 +314,10 @@ impl SegmentLayout {
         align_bytes: usize,
     ) -> Self {
         let mut end = header_bytes;
-        let mut part = |rows: usize, pitch_bytes: usize| {
+        let mut area = |rows: usize, pitch_bytes: usize| {
             let offset = end.next_multiple_of(align_bytes);
             end = offset + rows * pitch_bytes;
-            Part { offset, pitch_bytes, rows }
+            Area { offset, pitch_bytes, rows }
         };
         let regions = shapes
             .iter()
@@ -325,15 +325,15 @@ impl SegmentLayout {
                 let stripes = Stripes::with_bands(geometry, shape, bands);
                 let parity_rows = stripes.parity_rows();
                 let sums_pitch_bytes = shape.pitch_bytes.div_ceil(cell_bytes) * Summed::SUM_BYTES;
-                let mut parts = |count: usize, rows, pitch_bytes| -> Vec<Part> {
-                    (0..count).map(|_| part(rows, pitch_bytes)).collect()
+                let mut areas = |count: usize, rows, pitch_bytes| -> Vec<Area> {
+                    (0..count).map(|_| area(rows, pitch_bytes)).collect()
                 };
-                RegionParts {
+                RegionAreas {
                     stripes,
-                    a: parts(1, shape.rows, shape.pitch_bytes)[0],
-                    b: parts(copies, shape.rows, shape.pitch_bytes),
-                    parity: parts(parity_sets, parity_rows, shape.pitch_bytes),
-                    sums: parts(parity_sets, shape.rows + parity_rows, sums_pitch_bytes),
+                    a: areas(1, shape.rows, shape.pitch_bytes)[0],
+                    b: areas(copies, shape.rows, shape.pitch_bytes),
+                    parity: areas(parity_sets, parity_rows, shape.pitch_bytes),
+                    sums: areas(parity_sets, shape.rows + parity_rows, sums_pitch_bytes),
                     cell_bytes,
                 }
             })
@@ -417,7 +417,7 @@ mod tests {
         }
 
         #[test]
-        fn parts_do_not_overlap(
+        fn areas_do_not_overlap(
             g in geometries(), copies in 0usize..3, sets in 0usize..3, cell in 1usize..5,
             shapes in prop::collection::vec((0usize..50, 1usize..9), 0..4),
         ) {
@@ -429,10 +429,10 @@ mod tests {
                 SegmentLayout::new(100, &shapes, g, 8, (copies, sets), 8 * cell, 64);
             let mut end = layout.header_bytes;
             for region in &layout.regions {
-                let parts = [&region.a].into_iter().chain(&region.b).chain(&region.parity);
-                for part in parts.chain(&region.sums) {
-                    prop_assert!(part.offset >= end && part.offset % 64 == 0);
-                    end = part.range().end;
+                let areas = [&region.a].into_iter().chain(&region.b).chain(&region.parity);
+                for area in areas.chain(&region.sums) {
+                    prop_assert!(area.offset >= end && area.offset % 64 == 0);
+                    end = area.range().end;
                 }
                 prop_assert_eq!((region.b.len(), region.parity.len()), (copies, sets));
             }
@@ -446,18 +446,18 @@ mod tests {
             let g = Geometry { members: 3, parities: 1 };
             let shape = RegionShape { rows, pitch_bytes: 8 * words };
             let layout = SegmentLayout::new(0, &[shape], g, 8, (1, 2), 8 * cell, 8);
-            let parts = &layout.regions[0];
+            let areas = &layout.regions[0];
             let mut taken = std::collections::BTreeSet::new();
             for set in 0..2 {
-                for summed in [parts.data(parts.a, set), parts.parities(set)] {
+                for summed in [areas.data(areas.a, set), areas.parities(set)] {
                     let cells = summed.cells(&(0..shape.pitch_bytes));
                     let covered: usize = cells.clone().map(|c| summed.bytes_of(c).len()).sum();
                     prop_assert_eq!(covered, shape.pitch_bytes);
-                    for row in 0..summed.part.rows {
+                    for row in 0..summed.area.rows {
                         for cell in cells.clone() {
                             let at = summed.sums_at(row, &(cell..cell + 1));
                             prop_assert_eq!(at.len(), 8);
-                            prop_assert!(parts.sums[set].range().contains(&at.start));
+                            prop_assert!(areas.sums[set].range().contains(&at.start));
                             prop_assert!(taken.insert(at.start));
                         }
                     }

@@ -28,7 +28,7 @@ pub enum Method {
 
 impl Method {
     /// The numbers of copies of A and of sets of parities that a rank keeps.
-    pub fn parts(self) -> (usize, usize) {
+    pub fn areas(self) -> (usize, usize) {
         match self {
             Self::SelfCheckpoint => (1, 2),
             Self::Double => (2, 2),
@@ -39,7 +39,7 @@ impl Method {
 
     /// Whether it has parities.
     pub(super) fn encodes(self) -> bool {
-        self.parts().1 > 0
+        self.areas().1 > 0
     }
 
     /// Whether the copy is updated after the commit, from the workspace.
@@ -89,7 +89,7 @@ impl Method {
     /// abft    (n-m) / n        of the memory of a group: n-m ranks have data
     /// ```
     pub fn available(self, geometry: Geometry) -> f64 {
-        let (copies, parity_sets) = self.parts();
+        let (copies, parity_sets) = self.areas();
         let (data, parities) = (geometry.data() as f64, geometry.parities as f64);
         if self == Self::Abft {
             return data / (data + parities);

@@ -20,7 +20,7 @@ pub struct Damage {
     /// The rank.
     pub rank: usize,
     /// `data` or `parities`.
-    pub part: String,
+    pub area: String,
     /// Region of the first damaged cell that cannot be rebuilt.
     pub region: usize,
     /// Row of that cell.
@@ -229,10 +229,10 @@ fn beyond_repair(
     lost: &[usize],
     parities: usize,
 ) -> String {
-    let one = |Damage { rank, part, region, row, byte, cells }: &Damage| {
+    let one = |Damage { rank, area, region, row, byte, cells }: &Damage| {
         format!(
             "rank {rank} has {cells} damaged cell(s), the first in row {row}, byte {byte} of \
-             region {region} of its {part}"
+             region {region} of its {area}"
         )
     };
     let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");

@@ -15,7 +15,7 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::layout::{Active, RegionParts, SegmentLayout, Summed};
+use super::layout::{Active, RegionAreas, SegmentLayout, Summed};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
@@ -121,7 +121,7 @@ impl<M: Memory> OwnSegment<M> {
         &self.header
     }
 
-    /// The offsets of the segment's parts.
+    /// The offsets of the segment's areas.
     pub fn layout(&self) -> &SegmentLayout {
         &self.layout
     }
@@ -158,8 +158,8 @@ impl<M: Memory> OwnSegment<M> {
         self.vault.order();
     }
 
-    /// The memory of the segment and the parts of a region in it, for encoding and rebuilding.
-    pub fn encoded_region(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionParts) {
+    /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
+    pub fn encoded_region(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionAreas) {
         (&mut self.vault, &self.layout.regions[region])
     }
 
@@ -217,8 +217,8 @@ impl<M: Memory> OwnSegment<M> {
         let mut rest = self.vault.bytes_mut(0..bytes);
         let mut at = 0;
         let mut regions = Vec::with_capacity(self.layout.regions.len());
-        for parts in &self.layout.regions {
-            let a = parts.a.range();
+        for areas in &self.layout.regions {
+            let a = areas.a.range();
             let (_, tail) = rest.split_at_mut(a.start - at);
             let (region, tail) = tail.split_at_mut(a.len());
             regions.push(region);

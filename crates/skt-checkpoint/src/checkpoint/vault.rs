@@ -1,4 +1,4 @@
-//! The segment of a rank, and the only way to write its parts that count.
+//! The segment of a rank, and the only way to write its areas that count.
 
 use std::ops::{DerefMut, Range};
 use std::ptr::NonNull;
@@ -26,7 +26,7 @@ pub enum Backing<S> {
 /// test can kill the rank) before each.
 ///
 /// All of it is accessed through one pointer, piece by piece: the application may write to its
-/// part, A, while this code writes to the others.
+/// area, A, while this code writes to the others.
 pub struct Vault<S> {
     /// From a `Box`; used again only to be dropped or given back.
     backing: NonNull<Backing<S>>,
@@ -47,15 +47,15 @@ impl<S> Drop for Vault<S> {
     }
 }
 
-/// Parts of a segment that a writer of images reads while the rank continues.
+/// Ranges of a segment that a writer of images reads while the rank continues.
 pub struct Lent(Vec<(NonNull<u8>, usize)>);
 
 // SAFETY: it is only read, and whoever lends it ensures that nobody writes meanwhile.
 unsafe impl Send for Lent {}
 
 impl Lent {
-    /// Part `number`; `None` after the last.
-    pub fn part(&self, number: usize) -> Option<&[u8]> {
+    /// Range `number`; `None` after the last.
+    pub fn range(&self, number: usize) -> Option<&[u8]> {
         let &(start, len) = self.0.get(number)?;
         // SAFETY: within the segment, which exists and does not change, as `lend` requires.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
@@ -68,11 +68,11 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     /// # Safety
     /// While they are lent, nobody writes to them, and the vault exists.
     pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
-        let part = |range: &Range<usize>| {
+        let lent = |range: &Range<usize>| {
             let start = NonNull::new(self.pointer(range.clone()));
             (start.expect("a segment is not at address 0"), range.len())
         };
-        Lent(ranges.iter().map(part).collect())
+        Lent(ranges.iter().map(lent).collect())
     }
 
     pub fn new(backing: Backing<S>, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
@@ -194,12 +194,12 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         for (i, chunk) in source.chunks(at_once).enumerate() {
             self.step(step.chunk(i))?;
             let bytes = at..at + chunk.len();
-            let (data, sums) = (into.part.at(row, bytes.clone()), into.cells(&bytes));
+            let (data, sums) = (into.area.at(row, bytes.clone()), into.cells(&bytes));
             let sums = into.sums_at(row, &sums);
             let data = self.pointer(data);
             let mut sums = self.bytes_mut(sums).chunks_exact_mut(Summed::SUM_BYTES);
             // SAFETY: within the segment, as `pointer` has checked; data and checksums are
-            // different parts of a layout and do not overlap.
+            // different areas of a layout and do not overlap.
             let data = unsafe { std::slice::from_raw_parts_mut(data, chunk.len()) };
             codec::copy_summed(chunk, data, into.cell_bytes, |sum| {
                 let place = sums.next().expect("one checksum a cell");

@@ -36,7 +36,7 @@ impl Due {
 
 /// What a start has measured of its steps and checkpoints.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct MeasuredTimes {
     /// When the last checkpoint of this start was complete, and the seconds that it took.
     taken: Option<(Instant, f64)>,
     /// When the last step began: when the application was last told what is due, or has taken a
@@ -46,7 +46,7 @@ pub(super) struct Measured {
     step_seconds: f64,
 }
 
-/// The limits that [`Measured::due`] respects.
+/// The limits that [`MeasuredTimes::due`] respects.
 pub(super) struct Limits {
     /// Mean time between failures of the whole job.
     pub mtbf_seconds: f64,
@@ -56,7 +56,7 @@ pub(super) struct Limits {
     pub image_seconds: f64,
 }
 
-impl Measured {
+impl MeasuredTimes {
     /// Whether a checkpoint has been taken in this start.
     pub fn has_taken(&self) -> bool {
         self.taken.is_some()
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_due_at_once_and_then_at_youngs_interval() {
         assert_eq!(young_seconds(5000.0, 1.0), 100.0);
-        let (mut measured, begin) = (Measured::default(), Instant::now());
+        let (mut measured, begin) = (MeasuredTimes::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let endless = limits(5000.0, f64::INFINITY);
         assert_eq!(measured.due(at(0), &endless), Due::Now);
@@ -121,7 +121,7 @@ mod tests {
         for (step, checkpoint, image) in
             [(1.0, 0.1, 0.0), (0.01, 2.0, 30.0), (60.0, 5.0, 0.0), (3.0, 1.0, 100.0)]
         {
-            let (mut measured, begin, end) = (Measured::default(), Instant::now(), 3600.0);
+            let (mut measured, begin, end) = (MeasuredTimes::default(), Instant::now(), 3600.0);
             let at = |seconds| begin + Duration::from_secs_f64(seconds);
             let (mut now, mut learned) = (0.0, 0.0);
             loop {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn without_time_the_first_checkpoint_is_the_last() {
-        assert_eq!(Measured::default().due(Instant::now(), &limits(1.0, -5.0)), Due::Last);
-        assert_eq!(Measured::default().due(Instant::now(), &limits(1.0, 5.0)), Due::Now);
+        assert_eq!(MeasuredTimes::default().due(Instant::now(), &limits(1.0, -5.0)), Due::Last);
+        assert_eq!(MeasuredTimes::default().due(Instant::now(), &limits(1.0, 5.0)), Due::Now);
     }
 }

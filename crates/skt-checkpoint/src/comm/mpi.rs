@@ -25,7 +25,7 @@ mod watched;
 pub use maxima::MpiMaxima;
 use subgroup::Subgroup;
 pub use ulfm::{NoUlfm, Ulfm};
-pub use watched::{Watch, WatchedComm};
+pub use watched::{FailureWatch, WatchedComm};
 
 /// MPI counts are C ints: longer messages are sent in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;

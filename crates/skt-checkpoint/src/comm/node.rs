@@ -72,9 +72,9 @@ struct PartInfo {
 
 /// The memory of one group, kept from one use to the next if it is small.
 #[derive(Debug, Default)]
-pub struct Kept(RefCell<Option<Arc<Group>>>);
+pub struct KeptMemory(RefCell<Option<Arc<Group>>>);
 
-impl Kept {
+impl KeptMemory {
     /// Memory as of [`NodeMemory::new`], but with unspecified contents: only its flags are 0.
     /// Collective over `comm`, which must always be the same group, whose ranks have all dropped
     /// the memory that they took before, if any.
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn small_memory_is_kept_and_its_flags_begin_anew() {
         run(3, |comm| {
-            let (kept, mut first) = (Kept::default(), Vec::new());
+            let (kept, mut first) = (KeptMemory::default(), Vec::new());
             let large = TUNING.kept_bytes / size_of::<f64>();
             // Ranks ask for different amounts; in one round the last rank asks for too much.
             for (round, doubles) in [100, 90, 100, 5000, 4000, large, 10].iter().enumerate() {

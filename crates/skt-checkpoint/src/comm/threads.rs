@@ -159,7 +159,7 @@ impl ThreadComm {
 /// What a rank gives to a split.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Wish {
+struct SplitArgs {
     /// `u32::MAX`: none.
     color: u32,
     key: u32,
@@ -178,9 +178,10 @@ impl Comm for ThreadComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let wish = Wish { color: color.unwrap_or(u32::MAX), key };
-        let all = all_gather_bytes(self, bytemuck::bytes_of(&wish))?;
-        let wishes: Vec<Wish> = all.iter().map(|w| bytemuck::pod_read_unaligned(w)).collect();
+        let mine = SplitArgs { color: color.unwrap_or(u32::MAX), key };
+        let all = all_gather_bytes(self, bytemuck::bytes_of(&mine))?;
+        let args: Vec<SplitArgs> =
+            all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
         // One new number per possible colour, the same on all ranks.
         let mut base = [self.world.next_group.load(Ordering::SeqCst)];
         if self.rank == 0 {
@@ -188,9 +189,9 @@ impl Comm for ThreadComm {
         }
         broadcast(self, &mut base, 0)?;
         let Some(color) = color else { return Ok(None) };
-        let like_me = |rank: usize| wishes[rank].color == color;
+        let like_me = |rank: usize| args[rank].color == color;
         let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| wishes[rank].key);
+            new_group(&self.members, self.rank, like_me, |rank| args[rank].key);
         Ok(Some(Self { world: self.world.clone(), group: base[0] + first, members, rank }))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{log_steps, sample, steps};
 use crate::bosilca::{Application, Platform, Scenario, WasteModel};
-use crate::plot::{Axis, Body, Figure, Lines, Series};
+use crate::plot::{Axis, Body, Figure, LineChart, Series};
 use crate::{ModelError, YEAR_SECONDS};
 
 pub(super) fn current() -> Result<Figure, ModelError> {
@@ -68,7 +68,7 @@ fn waste(
     })
 }
 
-fn waste_panel(platform: &Platform, application: Application) -> Result<Lines, ModelError> {
+fn waste_panel(platform: &Platform, application: Application) -> Result<LineChart, ModelError> {
     let series = application
         .scenarios()
         .iter()
@@ -80,7 +80,7 @@ fn waste_panel(platform: &Platform, application: Application) -> Result<Lines, M
             Ok(Series::line(scenario.name(), points))
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    Ok(Lines {
+    Ok(LineChart {
         title: format!("{}, {}", platform.name, application.name()),
         x: Axis::log("processor MTBF (years)", "processor_mtbf_years").between(1.0, 100.0),
         y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.05),
@@ -181,7 +181,7 @@ fn parameters(
             let name = format!("{}, {}", application.name(), scenario.name());
             series.push(Series::line(name, points));
         }
-        panels.push(Lines {
+        panels.push(LineChart {
             title: String::new(),
             x: knob.axis,
             y: Axis::linear("waste saved (%)", "waste_saved_percent").between(-105.0, 105.0),

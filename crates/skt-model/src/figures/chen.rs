@@ -3,7 +3,7 @@
 use super::{log_steps, sample};
 use crate::bautista::Costs;
 use crate::chen::{Code, Network};
-use crate::plot::{Axis, Body, Figure, Lines, Series};
+use crate::plot::{Axis, Body, Figure, LineChart, Series};
 use crate::{ModelError, optimum};
 
 /// A present network: 2 us, 10 GB/s, sums at 20 GB/s.
@@ -47,7 +47,7 @@ pub(super) fn over_processes() -> Result<Figure, ModelError> {
             "Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process. k is the number of \
              simultaneous failures borne."
         ),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("processes p", "processes"),
             y: Axis::log("time of one encoding (s)", "encoding_seconds"),
@@ -81,7 +81,7 @@ pub(super) fn over_failures() -> Result<Figure, ModelError> {
         id: "chen-encoding-failures",
         title: "Encoding one checkpoint, over the failures borne".into(),
         caption: format!("Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process."),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::linear("simultaneous failures borne, k", "failures_borne"),
             y: Axis::log("time of one encoding (s)", "encoding_seconds"),
@@ -120,7 +120,7 @@ pub(super) fn over_segment() -> Result<Figure, ModelError> {
             "Chen and Dongarra, section 3.3: (p-2+m/s)(alpha+(beta+2 gamma)s), least at \
              s = sqrt(m alpha/((p-2)(beta+2 gamma))). {WITH}, 1 GB a process."
         ),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("segment (bytes)", "segment_bytes"),
             y: Axis::log("time of one encoding (s)", "encoding_seconds").between(0.1, 100.0),
@@ -150,7 +150,7 @@ pub(super) fn over_size() -> Result<Figure, ModelError> {
         id: "chen-checkpoint-size",
         title: "Encoding one checkpoint, over its size".into(),
         caption: format!("Chen and Dongarra, eq. 2 and 6 to 9. {WITH}."),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("checkpoint of a process, m (bytes)", "checkpoint_bytes"),
             y: Axis::log("time of one encoding (s)", "encoding_seconds"),
@@ -186,7 +186,7 @@ pub(super) fn hybrid() -> Result<Figure, ModelError> {
              cheaper below an interval of {:.0} s (N (t_enc - t_cpy)).",
             crossing_seconds.unwrap_or(f64::NAN)
         ),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("checkpoint interval (s)", "interval_seconds"),
             y: Axis::log("overhead (%)", "overhead_percent"),

@@ -4,7 +4,7 @@ use super::{log_steps, sample};
 use crate::bosilca::{Platform, WasteModel};
 use crate::chen::{Code, Network};
 use crate::inmemory::{Expectation, InMemoryJob};
-use crate::plot::{Axis, Body, Figure, Lines, Series};
+use crate::plot::{Axis, Body, Figure, LineChart, Series};
 use crate::sim::coordinated::Protection;
 use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use crate::tang::memory::Protocol;
@@ -28,7 +28,7 @@ pub(super) fn memory_of_parities() -> Result<Figure, ModelError> {
         id: "self-memory-parities",
         title: "Memory left by the self-checkpoint with m parities".into(),
         caption: "(n-m)/(2n): Tang et al., eq. 6, for m parities.".into(),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::linear("group size n (members)", "group_size_members"),
             y: Axis::linear("available memory (%)", "available_memory_percent").between(20.0, 50.0),
@@ -87,7 +87,7 @@ pub(super) fn scale_efficiency() -> Result<Figure, ModelError> {
         caption: format!(
             "Expected work over expected time, exact for exponential failures. {DAY_JOB}."
         ),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("nodes", "nodes"),
             y: Axis::linear("efficiency (%)", "efficiency_percent").between(0.0, 100.0),
@@ -116,7 +116,7 @@ pub(super) fn scale_probability() -> Result<Figure, ModelError> {
         id: "self-scale-probability",
         title: "Probability that data are lost".into(),
         caption: format!("For none: that anything fails. {DAY_JOB}."),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("nodes", "nodes"),
             y: Axis::log("probability of loss (fraction)", "loses_data_fraction")
@@ -146,7 +146,7 @@ pub(super) fn spares() -> Result<Figure, ModelError> {
         id: "self-spares",
         title: "Probability that the spares suffice".into(),
         caption: format!("Self-checkpoint with two parities. {DAY_JOB}."),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("spare nodes", "spare_nodes"),
             y: Axis::linear("probability (%)", "spares_suffice_percent").between(0.0, 105.0),
@@ -164,7 +164,7 @@ pub(super) fn platforms() -> Result<Figure, ModelError> {
                 let points = self_waste(platform, Group::new(16, parities)?)?;
                 series.push(Series::line(format!("self, groups of 16, m = {parities}"), points));
             }
-            Ok(Lines {
+            Ok(LineChart {
                 title: platform.name.into(),
                 x: Axis::log("processor MTBF (years)", "processor_mtbf_years").between(1.0, 100.0),
                 y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.05),
@@ -244,7 +244,7 @@ fn stable(model: &WasteModel, period_seconds: f64, periods: f64) -> CoordinatedJ
 }
 
 fn waste_over_period(series: Vec<Series>) -> Body {
-    Body::Lines(Lines {
+    Body::Lines(LineChart {
         title: String::new(),
         x: Axis::log("period T (hours)", "period_hours"),
         y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0),
@@ -448,7 +448,7 @@ pub(super) fn simulated_loss() -> Result<Figure, ModelError> {
             "64 nodes, platform MTBF 5000 s, 50,000 s of work: far worse than any machine, so \
                   that losses can be counted. Bars: 99 % confidence, 4000 runs."
                 .into(),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("outage after a failure (s)", "outage_seconds"),
             y: Axis::linear("probability (fraction)", "keeps_data_fraction").between(0.0, 1.05),

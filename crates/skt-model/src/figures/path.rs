@@ -3,8 +3,8 @@
 use skt_terms::choice::{Bcast, Swap};
 
 use crate::ModelError;
-use crate::path::{Changes, Machine, Part, Run, predict};
-use crate::plot::{Axis, Bars, Body, Figure, Lines, Series};
+use crate::path::{Changes, Machine, Part, RunParams, predict};
+use crate::plot::{Axis, Bars, Body, Figure, LineChart, Series};
 
 const GIB: f64 = (1u32 << 30) as f64;
 
@@ -21,8 +21,8 @@ fn machine() -> Machine {
     Machine { message_seconds: 1.5e-6, message_byte_seconds: 1.0 / 5.75e9, ..Machine::ZEN4_CORE }
 }
 
-fn run(n: usize, (p, q): (usize, usize)) -> Run {
-    Run {
+fn run(n: usize, (p, q): (usize, usize)) -> RunParams {
+    RunParams {
         n,
         nb: 384,
         p,
@@ -43,13 +43,13 @@ fn order(gib: f64, (p, q): (usize, usize)) -> usize {
 
 /// The solver as it is, with the change that would help most, and with the rows of all columns
 /// exchanged at once.
-fn variants(run: Run) -> [(&'static str, Run, Changes); 3] {
+fn variants(run: RunParams) -> [(&'static str, RunParams, Changes); 3] {
     let none = Changes::default();
     let team = Changes { team_without_loss: true, ..none };
     [
         ("as it is", run, none),
         ("teams that lose nothing at panels", run, team),
-        ("rows not in halves", Run { halves: false, ..run }, none),
+        ("rows not in halves", RunParams { halves: false, ..run }, none),
     ]
 }
 
@@ -73,7 +73,7 @@ fn over_ranks(
         id,
         title: title.into(),
         caption,
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::log("ranks (processes)", "ranks_processes"),
             y: Axis::linear("of DGEMM on all cores (%)", "efficiency_percent"),

@@ -1,7 +1,7 @@
 //! Figures of Tang et al., TPDS 2018.
 
 use super::{log_steps, sample, steps};
-use crate::plot::{Axis, Bars, Body, Figure, Lines, Series};
+use crate::plot::{Axis, Bars, Body, Figure, LineChart, Series};
 use crate::tang::memory::Protocol;
 use crate::tang::reliability::Run;
 use crate::tang::volume::Saved;
@@ -26,7 +26,7 @@ pub(super) fn efficiency_fit() -> Result<Figure, ModelError> {
             fit.limit(),
             fit.half_of_limit()
         ),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::linear("order N of the matrix (rows)", "n_rows"),
             y: Axis::linear("performance (Gflop/s)", "performance_gflops"),
@@ -128,7 +128,7 @@ pub(super) fn failures() -> Result<Figure, ModelError> {
         body: Body::Panels {
             columns: 2,
             panels: vec![
-                Lines {
+                LineChart {
                     title: "efficiency".into(),
                     x: mtbf_axis(),
                     y: Axis::linear("of a run without failures (%)", "efficiency_percent")
@@ -139,7 +139,7 @@ pub(super) fn failures() -> Result<Figure, ModelError> {
                         Series::line("redundant execution", [(0.1, 50.0), (10.0, 50.0)]),
                     ],
                 },
-                Lines {
+                LineChart {
                     title: "probability of loss, self-checkpoint".into(),
                     x: mtbf_axis(),
                     y: Axis::log("probability (fraction)", "loss_fraction"),
@@ -166,7 +166,7 @@ pub(super) fn reliability() -> Result<Figure, ModelError> {
                   checkpoints of 20 s every 13.6 min, recovery in 20 s. At 100 h: self over 99 %, \
                   single 61 % (it fails in 39 %)."
             .into(),
-        body: Body::Lines(Lines {
+        body: Body::Lines(LineChart {
             title: String::new(),
             x: Axis::linear("length of the run (hours)", "run_hours"),
             y: Axis::linear("probability to complete (%)", "success_percent").between(0.0, 105.0),
@@ -189,7 +189,7 @@ pub(super) fn volumes() -> Result<Figure, ModelError> {
         100.0 * saved.elements(N, (N as f64 * left).round() as u64) as f64
             / Saved::Whole.elements(N, N) as f64
     };
-    let panel = |title: &str, x: Axis, left: fn(f64) -> f64| Lines {
+    let panel = |title: &str, x: Axis, left: fn(f64) -> f64| LineChart {
         title: title.into(),
         x,
         y: Axis::linear("saved by one checkpoint (%)", "saved_percent").between(0.0, 105.0),

@@ -2,7 +2,7 @@
 
 use skt_terms::layout::Cyclic;
 
-use super::Run;
+use super::RunParams;
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Unit};
 use super::walk::{Walk, most_from};
@@ -15,7 +15,7 @@ const DOUBLE: f64 = 8.0;
 /// block.
 pub(super) fn substitute(walk: &mut Walk) {
     let start = walk.clocks.clone();
-    let Run { n, nb, p, q, .. } = *walk.run;
+    let RunParams { n, nb, p, q, .. } = *walk.run;
     let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
     let machine = *walk.machine;
     let message = |bytes: f64| machine.message_seconds + bytes * machine.message_byte_seconds;

@@ -1,6 +1,6 @@
 //! The reference's own formula for the same machine, in which no communication is hidden.
 
-use super::{Machine, Run};
+use super::{Machine, RunParams};
 
 /// How often a row of U crosses a rank's link in the row exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum RowTraffic {
 ///
 /// where c is 3 for the reference. The formula has no look-ahead, counts only the first hop of a
 /// panel, and has one rate of DGEMM for all shapes.
-pub fn seconds(run: &Run, machine: &Machine, rows: RowTraffic) -> f64 {
+pub fn seconds(run: &RunParams, machine: &Machine, rows: RowTraffic) -> f64 {
     let (n, nb) = (run.n as f64, run.nb as f64);
     let (p, q) = (run.p as f64, run.q as f64);
     let times = match rows {

@@ -12,7 +12,7 @@
 //! right from the latency and the bandwidth that pivots and row exchanges show.
 
 use super::machine::{Counts, Machine, UNITS, Unit};
-use super::{Changes, Measured, PhaseCounts, Prediction, predict};
+use super::{Changes, MeasuredTest, PhaseCounts, Prediction, predict};
 use crate::ModelError;
 
 /// Number of rounds of walk and solve.
@@ -40,13 +40,13 @@ pub struct Fit {
 ///
 /// # Errors
 /// [`ModelError::Fit`] if the runs are too few or too similar.
-pub fn fit(runs: &[Measured], start: &Machine) -> Result<Fit, ModelError> {
-    let runs: Vec<&Measured> =
+pub fn fit(runs: &[MeasuredTest], start: &Machine) -> Result<Fit, ModelError> {
+    let runs: Vec<&MeasuredTest> =
         runs.iter().filter(|measured| measured.run.threads == 1 && !measured.shared).collect();
     let mut machine = *start;
     let mut unseen = Vec::new();
     for _ in 0..ROUNDS {
-        let mut system = System::default();
+        let mut system = LeastSquares::default();
         for measured in &runs {
             let predicted = predict(&measured.run, &machine, &Changes::default())?;
             system.add(measured, &predicted, &machine);
@@ -64,7 +64,7 @@ pub fn fit(runs: &[Measured], start: &Machine) -> Result<Fit, ModelError> {
 }
 
 /// The seconds, waits and counts of the phases that are fitted.
-fn phases(measured: &Measured, predicted: &Prediction) -> [(f64, f64, Counts); 4] {
+fn phases(measured: &MeasuredTest, predicted: &Prediction) -> [(f64, f64, Counts); 4] {
     let PhaseCounts { panel, swap, update, back } = predicted.counts;
     let (seconds, model) = (&measured.mean, &predicted.mean);
     [
@@ -76,13 +76,13 @@ fn phases(measured: &Measured, predicted: &Prediction) -> [(f64, f64, Counts); 4
 }
 
 #[derive(Default)]
-struct System {
+struct LeastSquares {
     rows: Vec<[f64; UNITS]>,
     wanted: Vec<f64>,
 }
 
-impl System {
-    fn add(&mut self, measured: &Measured, predicted: &Prediction, machine: &Machine) {
+impl LeastSquares {
+    fn add(&mut self, measured: &MeasuredTest, predicted: &Prediction, machine: &Machine) {
         for (seconds, model, counts) in phases(measured, predicted) {
             let waited = model - machine.seconds(&counts);
             let weight = 1.0 / seconds.max(NOISE_FRACTION * measured.time_seconds);

@@ -2,13 +2,13 @@
 
 use skt_terms::phases::Phases;
 
-use super::Run;
+use super::RunParams;
 
 /// A test that ran to its end, with its time by phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct MeasuredTest {
     /// The parameters of the run.
-    pub run: Run,
+    pub run: RunParams,
     /// Seconds of the timed part.
     pub time_seconds: f64,
     /// The mean over ranks of each phase, in seconds.
@@ -19,10 +19,10 @@ pub struct Measured {
 
 /// The fastest of all tests of each run, in the order in which the runs first appear: other load on
 /// a machine can only add to a time.
-pub fn fastest(tests: &[Measured]) -> Vec<Measured> {
-    let mut best: Vec<Measured> = Vec::new();
+pub fn fastest(tests: &[MeasuredTest]) -> Vec<MeasuredTest> {
+    let mut best: Vec<MeasuredTest> = Vec::new();
     for test in tests {
-        let same = |other: &&mut Measured| other.run == test.run && other.shared == test.shared;
+        let same = |other: &&mut MeasuredTest| other.run == test.run && other.shared == test.shared;
         match best.iter_mut().find(same) {
             Some(other) if other.time_seconds <= test.time_seconds => {}
             Some(other) => *other = *test,
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn the_fastest_test_of_each_run_counts() {
-        let run = Run {
+        let run = RunParams {
             n: 100,
             nb: 10,
             p: 2,
@@ -53,9 +53,9 @@ mod tests {
             halves: false,
         };
         let mean = Phases::default();
-        let slow = Measured { run, time_seconds: 1.5, mean, shared: false };
-        let fast = Measured { time_seconds: 1.0, ..slow };
-        let other = Measured { run: Run { depth: 0, ..slow.run }, ..slow };
+        let slow = MeasuredTest { run, time_seconds: 1.5, mean, shared: false };
+        let fast = MeasuredTest { time_seconds: 1.0, ..slow };
+        let other = MeasuredTest { run: RunParams { depth: 0, ..slow.run }, ..slow };
         assert_eq!(fastest(&[slow, other, fast, slow]), [fast, other]);
     }
 }

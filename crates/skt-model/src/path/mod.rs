@@ -41,11 +41,11 @@ use super::error::within;
 
 pub use clock::{PARTS, Part, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
-pub use measured::Measured;
+pub use measured::MeasuredTest;
 
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct RunParams {
     /// Order of the matrix.
     pub n: usize,
     /// Blocking factor.
@@ -79,7 +79,7 @@ const MOST_STEPS: usize = 30_000_000;
 /// Number of steps of an estimate, which takes some tenths of a second.
 const ESTIMATE_STEPS: usize = 600_000;
 
-impl Run {
+impl RunParams {
     /// Checks the parameters.
     ///
     /// # Errors
@@ -192,7 +192,11 @@ pub struct PhaseCounts {
 ///
 /// # Errors
 /// A parameter is outside of its range.
-pub fn predict(run: &Run, machine: &Machine, changes: &Changes) -> Result<Prediction, ModelError> {
+pub fn predict(
+    run: &RunParams,
+    machine: &Machine,
+    changes: &Changes,
+) -> Result<Prediction, ModelError> {
     run.validate()?;
     machine.validate()?;
     Ok(walked(walk::Walk::new(run, machine, changes, 1)))
@@ -204,7 +208,7 @@ pub fn predict(run: &Run, machine: &Machine, changes: &Changes) -> Result<Predic
 ///
 /// # Errors
 /// A parameter is outside of its range.
-pub fn estimate_seconds(run: &Run, machine: &Machine) -> Result<f64, ModelError> {
+pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, ModelError> {
     machine.validate()?;
     run.validate_numbers()?;
     let wanted = (ESTIMATE_STEPS / (run.p + run.q)).max(4 * run.q);

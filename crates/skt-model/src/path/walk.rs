@@ -8,7 +8,7 @@ use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Machine};
 use super::work::{self, RowExchange};
-use super::{Changes, PARTS, PhaseCounts, Prediction, Run, Unit};
+use super::{Changes, PARTS, PhaseCounts, Prediction, RunParams, Unit};
 use std::collections::VecDeque;
 
 /// Number of columns below which exchange and solve are not divided among a team.
@@ -52,7 +52,7 @@ struct Below {
 }
 
 pub(super) struct Walk<'a> {
-    pub(super) run: &'a Run,
+    pub(super) run: &'a RunParams,
     /// Number of panels that one step represents: the first of them is walked, on a machine that is
     /// slower by this factor.
     pub(super) stride: usize,
@@ -74,7 +74,7 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
-        run: &'a Run,
+        run: &'a RunParams,
         machine: &'a Machine,
         changes: &'a Changes,
         stride: usize,
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
     /// When the owner of panel `next`, which is ready at `ready`, has sent its copies of the panel
     /// before it waits itself, in seconds from the start of the run.
     fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
-        let Run { bcast, q, .. } = *self.run;
+        let RunParams { bcast, q, .. } = *self.run;
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let copies = bcast::root_copies(bcast, q);
         ready.at_seconds + copies * bytes * self.machine.message_byte_seconds
@@ -369,7 +369,7 @@ impl<'a> Walk<'a> {
     }
 
     fn below(&self, k: usize) -> Below {
-        let Run { n, nb, p, .. } = *self.run;
+        let RunParams { n, nb, p, .. } = *self.run;
         let first = ((self.panel(k) + 1) * nb).min(n);
         Below {
             most: most_from(Cyclic::rows(nb, p), first, n),
@@ -380,7 +380,7 @@ impl<'a> Walk<'a> {
     /// Number of local columns of process column `column` right of the look-ahead in step `k`,
     /// including b.
     fn columns_right_of(&self, column: usize, k: usize) -> f64 {
-        let Run { n, nb, q, depth, .. } = *self.run;
+        let RunParams { n, nb, q, depth, .. } = *self.run;
         let first = ((self.panel(k) + 1 + depth) * nb).min(n);
         let map = Cyclic::cols(nb, q);
         (map.count_before(n + 1, column) - map.count_before(first, column)) as f64
@@ -450,8 +450,8 @@ mod tests {
         Machine { message_byte_seconds: 1.0, ..Machine::from_seconds([0.0; UNITS]) }
     }
 
-    fn two_panels(p: usize, q: usize) -> Run {
-        Run {
+    fn two_panels(p: usize, q: usize) -> RunParams {
+        RunParams {
             n: 128,
             nb: 64,
             p,

@@ -5,7 +5,7 @@ use skt_terms::choice::Swap;
 use skt_terms::layout::leading_dimension;
 
 use super::machine::{Counts, Unit};
-use super::{Changes, Run};
+use super::{Changes, RunParams};
 
 /// Bytes of a double.
 const DOUBLE: f64 = 8.0;
@@ -78,7 +78,7 @@ pub(super) fn team_panel_loss(threads: usize, changes: &Changes) -> f64 {
 
 /// Whether the next panel, `jb` columns wide, is advanced before the product on `cols` columns and
 /// not during it, see `pgesv::product`.
-pub(super) fn advances_first(run: &Run, jb: f64, cols: f64) -> bool {
+pub(super) fn advances_first(run: &RunParams, jb: f64, cols: f64) -> bool {
     let width = if run.is_in_halves(cols) { cols / 2.0 } else { cols };
     let late = ADVANCE_COST * jb;
     let threads = run.threads as f64;

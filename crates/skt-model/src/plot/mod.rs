@@ -92,7 +92,7 @@ impl Series {
 
 /// A chart of lines and markers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lines {
+pub struct LineChart {
     /// The title above the chart.
     pub title: String,
     /// The horizontal axis.
@@ -122,7 +122,7 @@ pub struct Bars {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// One chart of lines.
-    Lines(Lines),
+    Lines(LineChart),
     /// One chart of bars.
     Bars(Bars),
     /// Charts of lines that share one legend, row by row; series of the same name look alike in all
@@ -131,7 +131,7 @@ pub enum Body {
         /// Number of charts per row.
         columns: usize,
         /// All charts.
-        panels: Vec<Lines>,
+        panels: Vec<LineChart>,
     },
 }
 
@@ -167,11 +167,11 @@ impl Figure {
     }
 }
 
-fn has_errors(lines: &Lines) -> bool {
+fn has_errors(lines: &LineChart) -> bool {
     lines.series.iter().any(|s| s.points.iter().any(|p| p.error.is_some()))
 }
 
-fn header_with_error(header: String, lines: &Lines) -> String {
+fn header_with_error(header: String, lines: &LineChart) -> String {
     if has_errors(lines) {
         format!("{},{}_half_width\n", header.trim_end(), lines.y.column)
     } else {
@@ -179,7 +179,7 @@ fn header_with_error(header: String, lines: &Lines) -> String {
     }
 }
 
-fn lines_csv(panel: Option<&str>, lines: &Lines) -> String {
+fn lines_csv(panel: Option<&str>, lines: &LineChart) -> String {
     let with_error = has_errors(lines);
     let mut rows = String::new();
     for series in &lines.series {
@@ -198,7 +198,7 @@ fn lines_csv(panel: Option<&str>, lines: &Lines) -> String {
 }
 
 /// The CSV of panels. If panels differ in their axes, every row names both axes.
-fn panels_csv(panels: &[Lines]) -> String {
+fn panels_csv(panels: &[LineChart]) -> String {
     let Some(first) = panels.first() else { return String::new() };
     let columns = (first.x.column, first.y.column);
     if panels.iter().all(|panel| (panel.x.column, panel.y.column) == columns) {
@@ -239,8 +239,8 @@ fn bars_csv(bars: &Bars) -> String {
 mod tests {
     use super::*;
 
-    fn chart() -> Lines {
-        Lines {
+    fn chart() -> LineChart {
+        LineChart {
             title: "a < b".into(),
             x: Axis::log("time (s)", "time_seconds"),
             y: Axis::linear("waste", "waste_fraction").between(0.0, 1.0),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::scale::Ruler;
 use super::text::{escape, tick_label};
-use super::{Axis, Bars, Body, Figure, Lines, Series, Style};
+use super::{Axis, Bars, Body, Figure, LineChart, Series, Style};
 
 /// The palette of Okabe and Ito without its yellow, which is too pale for lines on white.
 const COLOURS: [&str; 7] =
@@ -55,7 +55,7 @@ pub(super) fn document(figure: &Figure) -> String {
     )
 }
 
-fn one_chart(page: &mut String, lines: &Lines) -> (f64, f64) {
+fn one_chart(page: &mut String, lines: &LineChart) -> (f64, f64) {
     let heading = if lines.title.is_empty() { 6.0 } else { 24.0 };
     let area = Area {
         left: 76.0,
@@ -72,7 +72,7 @@ fn one_chart(page: &mut String, lines: &Lines) -> (f64, f64) {
     (CHART_WIDTH, top + legend)
 }
 
-fn panel_grid(page: &mut String, columns: usize, panels: &[Lines]) -> (f64, f64) {
+fn panel_grid(page: &mut String, columns: usize, panels: &[LineChart]) -> (f64, f64) {
     let columns = columns.max(1);
     let mut names: Vec<&str> = Vec::new();
     for series in panels.iter().flat_map(|p| &p.series) {
@@ -101,7 +101,7 @@ fn panel_grid(page: &mut String, columns: usize, panels: &[Lines]) -> (f64, f64)
 }
 
 /// Draws one chart of lines with its frame; `names` gives each series its look.
-fn draw_lines(page: &mut String, lines: &Lines, area: Area, names: &[&str], id: usize) {
+fn draw_lines(page: &mut String, lines: &LineChart, area: Area, names: &[&str], id: usize) {
     let points = || lines.series.iter().flat_map(|s| &s.points);
     let x = ruler(&lines.x, points().map(|p| p.x));
     let y = ruler(

@@ -6,7 +6,7 @@ use std::thread;
 use super::failure::{Ages, Law};
 use super::random::Stream;
 use super::stats::{Estimate, Proportion};
-use super::{End, Job, Outcome};
+use super::{Job, RunEnd, RunOutcome};
 use crate::ModelError;
 use crate::error::at_least;
 
@@ -50,13 +50,13 @@ impl Batch {
         &self,
         job: &impl Job,
         progress: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<Outcome>, ModelError> {
+    ) -> Result<Vec<RunOutcome>, ModelError> {
         at_least("runs", self.runs, 1, "1 or more")?;
         at_least("nodes", self.nodes, 1, "1 or more")?;
         let streams = Stream::streams(self.seed, self.runs);
         let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);
-        let work = || -> Result<Vec<(usize, Outcome)>, ModelError> {
+        let work = || -> Result<Vec<(usize, RunOutcome)>, ModelError> {
             let mut outcomes = Vec::new();
             loop {
                 // Relaxed suffices: the counter only decides which thread takes which run; results
@@ -111,20 +111,20 @@ pub struct Summary {
 
 impl Summary {
     /// Summarizes `outcomes`, of which there must be at least one.
-    pub fn of(outcomes: &[Outcome]) -> Self {
-        let share = |test: &dyn Fn(&Outcome) -> bool| Proportion {
+    pub fn of(outcomes: &[RunOutcome]) -> Self {
+        let share = |test: &dyn Fn(&RunOutcome) -> bool| Proportion {
             hits: outcomes.iter().filter(|o| test(o)).count(),
             count: outcomes.len(),
         };
         Self {
-            waste: Estimate::of(outcomes.iter().map(Outcome::waste)),
+            waste: Estimate::of(outcomes.iter().map(RunOutcome::waste)),
             finished_time_seconds: Estimate::of(
-                outcomes.iter().filter(|o| o.end == End::Finished).map(|o| o.time_seconds),
+                outcomes.iter().filter(|o| o.end == RunEnd::Finished).map(|o| o.time_seconds),
             ),
-            finished: share(&|o| o.end == End::Finished),
+            finished: share(&|o| o.end == RunEnd::Finished),
             lost_data: share(&|o| o.data_losses > 0),
-            out_of_spares: share(&|o| o.end == End::OutOfSpares),
-            timed_out: share(&|o| o.end == End::TimedOut),
+            out_of_spares: share(&|o| o.end == RunEnd::OutOfSpares),
+            timed_out: share(&|o| o.end == RunEnd::TimedOut),
             failures: Estimate::of(outcomes.iter().map(|o| o.failures as f64)),
             outage_fraction: Estimate::of(
                 outcomes.iter().map(|o| o.outage_seconds / o.time_seconds.max(f64::MIN_POSITIVE)),

@@ -6,9 +6,9 @@
 //! at any time, costs the downtime and the recovery, which start over when another failure strikes;
 //! then work continues from the last completed checkpoint. (Bosilca et al., RR-7950, section 3.2.)
 
-use super::failure::Source;
+use super::failure::FailureSource;
 use super::trace::Failure;
-use super::{End, Job, Outcome};
+use super::{Job, RunEnd, RunOutcome};
 use crate::error::{fraction, non_negative, positive};
 use crate::{Group, ModelError};
 
@@ -79,15 +79,15 @@ impl CoordinatedJob {
 }
 
 impl Job for CoordinatedJob {
-    fn run(&self, failures: &mut Source) -> Outcome {
-        Run::new(self, failures).run()
+    fn run(&self, failures: &mut FailureSource) -> RunOutcome {
+        CoordinatedRun::new(self, failures).run()
     }
 }
 
 /// The state of one run.
-struct Run<'a> {
+struct CoordinatedRun<'a> {
     job: &'a CoordinatedJob,
-    failures: &'a mut Source,
+    failures: &'a mut FailureSource,
     now: f64,
     /// Work done by the present state, in seconds.
     work: f64,
@@ -96,15 +96,15 @@ struct Run<'a> {
     /// Work at which the next checkpoint starts, in seconds.
     next_checkpoint: f64,
     spares: Option<usize>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
 /// Why the run cannot continue.
-struct Over(End);
+struct Over(RunEnd);
 
-impl<'a> Run<'a> {
-    fn new(job: &'a CoordinatedJob, failures: &'a mut Source) -> Self {
-        let outcome = Outcome::begun();
+impl<'a> CoordinatedRun<'a> {
+    fn new(job: &'a CoordinatedJob, failures: &'a mut FailureSource) -> Self {
+        let outcome = RunOutcome::begun();
         Self {
             job,
             failures,
@@ -117,11 +117,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> RunOutcome {
         let end = loop {
             match self.step() {
                 Ok(false) => {}
-                Ok(true) => break End::Finished,
+                Ok(true) => break RunEnd::Finished,
                 Err(Over(end)) => break end,
             }
         };
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
     /// work is done.
     fn step(&mut self) -> Result<bool, Over> {
         if self.now > self.job.limit_seconds {
-            return Err(Over(End::TimedOut));
+            return Err(Over(RunEnd::TimedOut));
         }
         let target = self.next_checkpoint.min(self.job.work_seconds);
         if let Err(failure) = self.pass(target - self.work) {
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         loop {
             // If outages outlast the MTBF, the job would stay here almost for ever.
             if self.now > self.job.limit_seconds {
-                return Err(Over(End::TimedOut));
+                return Err(Over(RunEnd::TimedOut));
             }
             self.outcome.failures += 1;
             self.take_spare()?;
@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
     fn take_spare(&mut self) -> Result<(), Over> {
         match &mut self.spares {
             None => Ok(()),
-            Some(0) => Err(Over(End::OutOfSpares)),
+            Some(0) => Err(Over(RunEnd::OutOfSpares)),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -223,6 +223,6 @@ impl<'a> Run<'a> {
         self.outcome.data_losses += 1;
         (self.work, self.saved) = (0.0, 0.0);
         self.next_checkpoint = self.job.interval_seconds;
-        if self.job.stop_at_loss { Err(Over(End::DataLost)) } else { Ok(()) }
+        if self.job.stop_at_loss { Err(Over(RunEnd::DataLost)) } else { Ok(()) }
     }
 }

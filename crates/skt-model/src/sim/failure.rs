@@ -71,22 +71,27 @@ impl Law {
     ///
     /// # Errors
     /// See [`Law::validate`]; also, there is no node, or a trace names a node beyond `nodes`.
-    pub fn source(&self, nodes: usize, ages: Ages, stream: Stream) -> Result<Source, ModelError> {
+    pub fn source(
+        &self,
+        nodes: usize,
+        ages: Ages,
+        stream: Stream,
+    ) -> Result<FailureSource, ModelError> {
         self.validate()?;
         at_least("nodes", nodes, 1, "1 or more")?;
         let kind = match self {
             Self::Exponential { mtbf_seconds } => {
-                Kind::Superposed { mtbf_seconds: mtbf_seconds / nodes as f64, nodes }
+                FailureProcess::Superposed { mtbf_seconds: mtbf_seconds / nodes as f64, nodes }
             }
             Self::Weibull { .. } | Self::LogNormal { .. } => {
-                Kind::Renewal { life: Life::of(self), heap: BinaryHeap::new() }
+                FailureProcess::Renewal { life: Life::of(self), heap: BinaryHeap::new() }
             }
             Self::Trace(trace) => {
                 trace.check_nodes(nodes)?;
-                Kind::Replay { trace: trace.clone(), next: 0, offset_seconds: 0.0 }
+                FailureProcess::Replay { trace: trace.clone(), next: 0, offset_seconds: 0.0 }
             }
         };
-        let mut source = Source { stream, kind, next: Failure { at_seconds: 0.0, node: 0 } };
+        let mut source = FailureSource { stream, kind, next: Failure { at_seconds: 0.0, node: 0 } };
         source.start(nodes, ages);
         Ok(source)
     }
@@ -96,14 +101,14 @@ impl Law {
 ///
 /// A new node replaces a failed one at once: its life starts at the failure.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct FailureSource {
     stream: Stream,
-    kind: Kind,
+    kind: FailureProcess,
     next: Failure,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum FailureProcess {
     /// n memoryless nodes act as one memoryless platform.
     Superposed { mtbf_seconds: f64, nodes: usize },
     /// A heap with the next failure of every node.
@@ -112,7 +117,7 @@ enum Kind {
     Replay { trace: Trace, next: usize, offset_seconds: f64 },
 }
 
-impl Source {
+impl FailureSource {
     /// The next failure, which stays the next one.
     pub fn peek(&self) -> Failure {
         self.next
@@ -134,17 +139,19 @@ impl Source {
     pub fn pop(&mut self) -> Failure {
         let failure = self.next;
         self.next = match &mut self.kind {
-            Kind::Superposed { mtbf_seconds, nodes } => Failure {
+            FailureProcess::Superposed { mtbf_seconds, nodes } => Failure {
                 at_seconds: failure.at_seconds + *mtbf_seconds * self.stream.exponential(),
                 node: self.stream.below(*nodes),
             },
-            Kind::Renewal { life, heap } => {
+            FailureProcess::Renewal { life, heap } => {
                 heap.pop();
                 let at_seconds = failure.at_seconds + life.draw(&mut self.stream);
                 heap.push(Failure { at_seconds, node: failure.node });
                 *heap.peek().expect("one entry a node")
             }
-            Kind::Replay { trace, next, offset_seconds } => trace.step(next, offset_seconds),
+            FailureProcess::Replay { trace, next, offset_seconds } => {
+                trace.step(next, offset_seconds)
+            }
         };
         failure
     }
@@ -154,17 +161,17 @@ impl Source {
     pub(super) fn replayed(trace: Trace) -> Self {
         let (mut next, mut offset_seconds) = trace.enter(0.0);
         let first = trace.step(&mut next, &mut offset_seconds);
-        let kind = Kind::Replay { trace, next, offset_seconds };
+        let kind = FailureProcess::Replay { trace, next, offset_seconds };
         Self { stream: Stream::streams(0, 1).remove(0), kind, next: first }
     }
 
     fn start(&mut self, nodes: usize, ages: Ages) {
         self.next = match &mut self.kind {
-            Kind::Superposed { mtbf_seconds, .. } => Failure {
+            FailureProcess::Superposed { mtbf_seconds, .. } => Failure {
                 at_seconds: *mtbf_seconds * self.stream.exponential(),
                 node: self.stream.below(nodes),
             },
-            Kind::Renewal { life, heap } => {
+            FailureProcess::Renewal { life, heap } => {
                 let mut first = Vec::with_capacity(nodes);
                 for node in 0..nodes {
                     let at_seconds = match ages {
@@ -176,7 +183,7 @@ impl Source {
                 *heap = BinaryHeap::from(first);
                 *heap.peek().expect("one entry a node")
             }
-            Kind::Replay { trace, next, offset_seconds } => {
+            FailureProcess::Replay { trace, next, offset_seconds } => {
                 let entered_seconds = self.stream.uniform() * trace.span_seconds();
                 (*next, *offset_seconds) = trace.enter(entered_seconds);
                 trace.step(next, offset_seconds)

@@ -14,9 +14,9 @@
 //! it recovers starts over; another group that is struck meanwhile recovers at the same time, and
 //! all wait for the last.
 
-use super::failure::Source;
+use super::failure::FailureSource;
 use super::trace::Failure;
-use super::{End, Job, Outcome};
+use super::{Job, RunEnd, RunOutcome};
 use crate::ModelError;
 use crate::bosilca::WasteModel;
 use crate::error::{at_least, positive};
@@ -60,14 +60,14 @@ impl HierarchicalJob {
 }
 
 impl Job for HierarchicalJob {
-    fn run(&self, failures: &mut Source) -> Outcome {
-        Run::new(self, failures).run()
+    fn run(&self, failures: &mut FailureSource) -> RunOutcome {
+        HierarchicalRun::new(self, failures).run()
     }
 }
 
-struct Run<'a> {
+struct HierarchicalRun<'a> {
     job: &'a HierarchicalJob,
-    failures: &'a mut Source,
+    failures: &'a mut FailureSource,
     checkpoint_seconds: f64,
     recovery_seconds: f64,
     now: f64,
@@ -81,15 +81,15 @@ struct Run<'a> {
     done: usize,
     /// `work_end` of the previous period; `None` in the first period.
     previous_work_end: Option<f64>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
 /// The time limit has passed.
 struct TimedOut;
 
-impl<'a> Run<'a> {
-    fn new(job: &'a HierarchicalJob, failures: &'a mut Source) -> Self {
-        let outcome = Outcome::begun();
+impl<'a> HierarchicalRun<'a> {
+    fn new(job: &'a HierarchicalJob, failures: &'a mut FailureSource) -> Self {
+        let outcome = RunOutcome::begun();
         let checkpoint_seconds = job.model.grown_checkpoint_seconds(job.period_seconds);
         Self {
             job,
@@ -106,10 +106,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> RunOutcome {
         for _ in 0..self.job.periods {
             if self.work_phase().and_then(|()| self.checkpoint_phase()).is_err() {
-                self.outcome.end = End::TimedOut;
+                self.outcome.end = RunEnd::TimedOut;
                 break;
             }
         }

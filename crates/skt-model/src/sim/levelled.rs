@@ -9,9 +9,9 @@
 //! above, or from its start if there is none. The outage starts over when another failure strikes
 //! during it, which may need a higher level.
 
-use super::failure::{Law, Source};
+use super::failure::{FailureSource, Law};
 use super::trace::Failure;
-use super::{End, Job, Outcome};
+use super::{Job, RunEnd, RunOutcome};
 use crate::ModelError;
 use crate::error::{at_least, non_negative, positive};
 use crate::levels::{Level, Levels, Schedule};
@@ -144,8 +144,8 @@ impl LevelledJob {
 }
 
 impl Job for LevelledJob {
-    fn run(&self, failures: &mut Source) -> Outcome {
-        Run::new(self, failures).run()
+    fn run(&self, failures: &mut FailureSource) -> RunOutcome {
+        LevelledRun::new(self, failures).run()
     }
 }
 
@@ -161,29 +161,29 @@ struct Shelf {
 }
 
 /// The state of one run.
-struct Run<'a> {
+struct LevelledRun<'a> {
     job: &'a LevelledJob,
-    failures: &'a mut Source,
+    failures: &'a mut FailureSource,
     now: f64,
     /// Seconds of work done by the present state.
     work: f64,
     /// Seconds of work held by the checkpoint in memory.
     saved: f64,
     shelves: Vec<Shelf>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
-impl<'a> Run<'a> {
-    fn new(job: &'a LevelledJob, failures: &'a mut Source) -> Self {
-        let outcome = Outcome::begun();
+impl<'a> LevelledRun<'a> {
+    fn new(job: &'a LevelledJob, failures: &'a mut FailureSource) -> Self {
+        let outcome = RunOutcome::begun();
         let shelves = vec![Shelf::default(); job.images.len()];
         Self { job, failures, now: 0.0, work: 0.0, saved: 0.0, shelves, outcome }
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> RunOutcome {
         while self.work < self.job.work_seconds {
             if self.is_over() {
-                self.outcome.end = End::TimedOut;
+                self.outcome.end = RunEnd::TimedOut;
                 break;
             }
             if let Err(failure) = self.step() {
@@ -314,12 +314,12 @@ mod tests {
     }
 
     /// The outcome of the job with failures at these times, of these nodes.
-    fn against(failures: &str) -> Outcome {
+    fn against(failures: &str) -> RunOutcome {
         let job = job();
         job.validate().unwrap();
         // The run ends before the end of the trace.
         let failures = format!("{failures}\n1e9 0");
-        job.run(&mut Source::replayed(Trace::parse(&failures, None).unwrap()))
+        job.run(&mut FailureSource::replayed(Trace::parse(&failures, None).unwrap()))
     }
 
     #[test]
@@ -336,8 +336,8 @@ mod tests {
         for limit_seconds in [60.0, 124.0] {
             let job = LevelledJob { limit_seconds, ..job() };
             let failures = Trace::parse("55 0\n1e9 0", None).unwrap();
-            let outcome = job.run(&mut Source::replayed(failures));
-            assert_eq!(outcome.end, End::TimedOut);
+            let outcome = job.run(&mut FailureSource::replayed(failures));
+            assert_eq!(outcome.end, RunEnd::TimedOut);
             assert!(outcome.time_seconds > limit_seconds && outcome.work_seconds < 100.0);
         }
         // An outage in which something always fails.
@@ -345,7 +345,7 @@ mod tests {
         let often = Law::Exponential { mtbf_seconds: 0.04 };
         let stream = crate::sim::random::Stream::streams(1, 1).remove(0);
         let mut source = often.source(job.all_nodes(), crate::sim::Ages::Steady, stream).unwrap();
-        assert_eq!(job.run(&mut source).end, End::TimedOut);
+        assert_eq!(job.run(&mut source).end, RunEnd::TimedOut);
     }
 
     /// Without failures there are 9 checkpoints, with images of the 1st, 3rd, 5th, 7th and 9th on

@@ -16,14 +16,14 @@ pub mod trace;
 
 pub use batch::{Batch, Summary};
 pub use coordinated::CoordinatedJob;
-pub use failure::{Ages, Law, Source};
+pub use failure::{Ages, FailureSource, Law};
 pub use hierarchical::HierarchicalJob;
 pub use levelled::{ImageLevel, LevelledJob};
 pub use stats::{Estimate, Proportion};
 
 /// How one simulated run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// All work was done.
     Finished,
     /// Data were lost and the job was told to stop then.
@@ -36,9 +36,9 @@ pub enum End {
 
 /// The outcome of one simulated run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// How the run ended.
-    pub end: End,
+    pub end: RunEnd,
     /// Seconds from start to end.
     pub time_seconds: f64,
     /// Useful work done, in seconds of full speed.
@@ -57,11 +57,11 @@ pub struct Outcome {
     pub outage_seconds: f64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// The outcome of a run in which nothing has happened yet.
     fn begun() -> Self {
         Self {
-            end: End::Finished,
+            end: RunEnd::Finished,
             time_seconds: 0.0,
             work_seconds: 0.0,
             failures: 0,
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-impl Outcome {
+impl RunOutcome {
     /// The share of the time that was not useful work.
     pub fn waste(&self) -> f64 {
         if self.time_seconds == 0.0 { 0.0 } else { 1.0 - self.work_seconds / self.time_seconds }
@@ -84,5 +84,5 @@ impl Outcome {
 /// A job that can be simulated.
 pub trait Job: Sync {
     /// Simulates one run with the failures of one source.
-    fn run(&self, failures: &mut Source) -> Outcome;
+    fn run(&self, failures: &mut FailureSource) -> RunOutcome;
 }

@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use skt_model::path::{
-    Changes, Machine, Measured, Part, Prediction, Run, Unit, closed, estimate_seconds, fit, predict,
+    Changes, Machine, MeasuredTest, Part, Prediction, RunParams, Unit, closed, estimate_seconds,
+    fit, predict,
 };
 use skt_terms::choice::{Bcast, Swap};
 
@@ -32,8 +33,8 @@ fn networked(latency_us: f64, bandwidth_gbs: f64) -> Machine {
     }
 }
 
-fn run(n: usize, nb: usize, p: usize, q: usize) -> Run {
-    Run {
+fn run(n: usize, nb: usize, p: usize, q: usize) -> RunParams {
+    RunParams {
         n,
         nb,
         p,
@@ -47,7 +48,7 @@ fn run(n: usize, nb: usize, p: usize, q: usize) -> Run {
     }
 }
 
-fn plain(run: &Run, machine: &Machine) -> Prediction {
+fn plain(run: &RunParams, machine: &Machine) -> Prediction {
     predict(run, machine, &Changes::default()).unwrap()
 }
 
@@ -65,7 +66,7 @@ const MESSAGES: [Part; 3] = [Part::Pivots, Part::Bcast, Part::RowMessages];
 #[test]
 fn one_rank_has_no_communication_and_does_all_operations() {
     for depth in [0, 1, 2, 5] {
-        let run = Run { depth, ..run(6144, 128, 1, 1) };
+        let run = RunParams { depth, ..run(6144, 128, 1, 1) };
         let prediction = plain(&run, &networked(1e6, 1e-9));
         assert_eq!(on_path(&prediction, &MESSAGES), 0.0);
         // The LU of N x N, with one more column, b, in each step: 2 N^3 / 3 + 2 N^2, of which N^2
@@ -100,7 +101,8 @@ fn the_path_sums_up_to_the_time() {
     for bcast in Bcast::ALL {
         for swap in Swap::ALL {
             for (depth, threads) in [(0, 1), (1, 1), (2, 1), (0, 4), (1, 4), (3, 4)] {
-                let run = Run { bcast: *bcast, swap: *swap, depth, threads, ..run(5000, 96, 3, 5) };
+                let run =
+                    RunParams { bcast: *bcast, swap: *swap, depth, threads, ..run(5000, 96, 3, 5) };
                 let prediction = plain(&run, &Machine::ZEN4_CORE);
                 assert_close(prediction.path.iter().sum(), prediction.time_seconds, 1e-9);
                 // The ranks of a column share its clock: the phases and the idle time of the faster
@@ -127,14 +129,14 @@ fn without_look_ahead_it_is_the_formula_of_the_reference() {
     // The formula holds where products dwarf panels and blocks are small relative to local parts;
     // the walk's panels and solves are of lower order.
     let changes = Changes { prompt_forwarding: true, ..Changes::default() };
-    let communicating = |run: &Run, machine: &Machine| {
+    let communicating = |run: &RunParams, machine: &Machine| {
         let busy = predict(run, machine, &changes).unwrap().time_seconds;
         busy - predict(run, &COMPUTE_ONLY, &changes).unwrap().time_seconds
     };
     // Latency only: N log2 P exchanges of pivots, and N/NB P of rows.
     let latency = networked(10.0, f64::INFINITY);
     for (p, q) in [(1, 4), (4, 1), (4, 4), (8, 4), (16, 8)] {
-        let run = Run { depth: 0, ..run(65_536, 64, p, q) };
+        let run = RunParams { depth: 0, ..run(65_536, 64, p, q) };
         let closed = closed::seconds(&run, &latency, closed::RowTraffic::Ours)
             - closed::seconds(&run, &COMPUTE_ONLY, closed::RowTraffic::Ours);
         let got = communicating(&run, &latency);
@@ -151,7 +153,7 @@ fn without_look_ahead_it_is_the_formula_of_the_reference() {
     // the largest share of pivots is near the mean.
     let (slow, nb) = (networked(0.0, 1.0), 512);
     for (p, q) in [(4, 4), (8, 8), (16, 4), (16, 16)] {
-        let run = Run { depth: 0, bcast: Bcast::OneRingM, ..run(262_144, nb, p, q) };
+        let run = RunParams { depth: 0, bcast: Bcast::OneRingM, ..run(262_144, nb, p, q) };
         let (n, nb, p, q) = (run.n as f64, nb as f64, p as f64, q as f64);
         let rows = n * n / 2.0 * (1.0 / p + (1.0 - 1.0 / p) * (1.0 + 1.0 / p) / q);
         // Two rows and four more numbers per column and step.
@@ -182,7 +184,7 @@ fn the_formula_by_hand() {
 #[test]
 fn look_ahead_hides_broadcasts() {
     let machine = networked(5.0, 1.0);
-    let run_at = |depth| plain(&Run { depth, ..run(16_384, 128, 1, 4) }, &machine);
+    let run_at = |depth| plain(&RunParams { depth, ..run(16_384, 128, 1, 4) }, &machine);
     let (without, with) = (run_at(0), run_at(1));
     assert!(with.path[Part::Bcast as usize] < 0.3 * without.path[Part::Bcast as usize]);
     assert!(with.time_seconds < 0.97 * without.time_seconds);
@@ -192,10 +194,11 @@ fn look_ahead_hides_broadcasts() {
 #[test]
 fn deeper_look_ahead_brings_nothing_while_the_newest_panel_is_waited_for() {
     let machine = networked(5.0, 1.0);
-    let run_at = |depth| plain(&Run { depth, ..run(16_384, 128, 2, 8) }, &machine).time_seconds;
+    let run_at =
+        |depth| plain(&RunParams { depth, ..run(16_384, 128, 2, 8) }, &machine).time_seconds;
     assert!(run_at(2) > 0.97 * run_at(1));
     let patient = Changes { wait_for_oldest: true, ..Changes::default() };
-    let deeper = Run { depth: 2, ..run(16_384, 128, 2, 8) };
+    let deeper = RunParams { depth: 2, ..run(16_384, 128, 2, 8) };
     assert!(predict(&deeper, &machine, &patient).unwrap().time_seconds < run_at(2));
 }
 
@@ -211,8 +214,8 @@ fn an_estimate_is_the_walk_or_close_to_it() {
     assert_eq!(estimate_seconds(&few, &at(1.0)).unwrap(), walked);
     // One panel in three, and one in seven, is walked.
     let many = [
-        Run { threads: 8, ..run(256 * 12_000, 256, 60, 100) },
-        Run { swap: Swap::Mix, bcast: Bcast::TwoRingM, ..run(32 * 35_000, 32, 64, 64) },
+        RunParams { threads: 8, ..run(256 * 12_000, 256, 60, 100) },
+        RunParams { swap: Swap::Mix, bcast: Bcast::TwoRingM, ..run(32 * 35_000, 32, 64, 64) },
     ];
     for run in many {
         for bandwidth_gbs in [0.01, 0.3, 10.0] {
@@ -246,8 +249,8 @@ const GOLDEN: Machine = Machine {
     message_seconds: 0.0,
     message_byte_seconds: 0.0,
 };
-const GOLDEN_SMALL: (Run, f64) = (
-    Run {
+const GOLDEN_SMALL: (RunParams, f64) = (
+    RunParams {
         n: 4000,
         nb: 96,
         p: 2,
@@ -261,8 +264,8 @@ const GOLDEN_SMALL: (Run, f64) = (
     },
     0.2514944,
 );
-const GOLDEN_RINGS: (Run, f64) = (
-    Run {
+const GOLDEN_RINGS: (RunParams, f64) = (
+    RunParams {
         n: 20_000,
         nb: 128,
         p: 6,
@@ -276,8 +279,8 @@ const GOLDEN_RINGS: (Run, f64) = (
     },
     2.480104108,
 );
-const GOLDEN_TEAM: (Run, f64) = (
-    Run {
+const GOLDEN_TEAM: (RunParams, f64) = (
+    RunParams {
         n: 30_000,
         nb: 256,
         p: 4,
@@ -293,12 +296,12 @@ const GOLDEN_TEAM: (Run, f64) = (
 );
 
 /// Reports of a machine that the fit does not know, with noise of `noise`.
-fn reports(machine: &Machine, noise: f64) -> Vec<Measured> {
+fn reports(machine: &Machine, noise: f64) -> Vec<MeasuredTest> {
     let mut reports = Vec::new();
     for (index, n) in [1024, 2048, 3000, 4096, 8192].into_iter().enumerate() {
         for nb in [48, 64, 128, 192, 256] {
             for (p, q) in [(1, 1), (1, 2), (2, 1), (3, 1)] {
-                let run = Run { swap: Swap::Mix, ..run(n, nb, p, q) };
+                let run = RunParams { swap: Swap::Mix, ..run(n, nb, p, q) };
                 let said = plain(&run, machine);
                 // The signs follow no unit of work.
                 let sign =
@@ -309,7 +312,7 @@ fn reports(machine: &Machine, noise: f64) -> Vec<Measured> {
                 mean.update *= 1.0 + noise * sign(2);
                 mean.back *= 1.0 + noise * sign(3);
                 let time_seconds = said.time_seconds;
-                reports.push(Measured { run, time_seconds, mean, shared: false });
+                reports.push(MeasuredTest { run, time_seconds, mean, shared: false });
             }
         }
     }
@@ -341,7 +344,7 @@ fn noise_in_reports_moves_predictions_little() {
 #[test]
 fn a_fit_keeps_what_no_report_tells_and_says_so() {
     let machine = GOLDEN;
-    let alone: Vec<Measured> =
+    let alone: Vec<MeasuredTest> =
         reports(&machine, 0.0).into_iter().filter(|m| m.run.p * m.run.q == 1).collect();
     let start = Machine { message_seconds: 7e-6, ..Machine::ZEN4_CORE };
     let found = fit::fit(&alone, &start).unwrap();
@@ -349,16 +352,19 @@ fn a_fit_keeps_what_no_report_tells_and_says_so() {
     assert_eq!(found.unseen, [Unit::Message, Unit::MessageByte]);
     let error = fit::fit(&[], &start).unwrap_err().to_string();
     assert!(error.contains("one thread a rank"), "{error}");
-    let teams: Vec<Measured> =
-        alone.iter().map(|m| Measured { run: Run { threads: 4, ..m.run }, ..*m }).collect();
+    let teams: Vec<MeasuredTest> = alone
+        .iter()
+        .map(|m| MeasuredTest { run: RunParams { threads: 4, ..m.run }, ..*m })
+        .collect();
     assert!(fit::fit(&teams, &start).is_err(), "teams say nothing of one core");
-    let shared: Vec<Measured> = alone.iter().map(|m| Measured { shared: true, ..*m }).collect();
+    let shared: Vec<MeasuredTest> =
+        alone.iter().map(|m| MeasuredTest { shared: true, ..*m }).collect();
     assert!(fit::fit(&shared, &start).is_err(), "shared memory says nothing of messages");
 }
 
 #[test]
 fn what_no_formula_can_take_is_refused() {
-    let zero = Run { nb: 0, ..run(1000, 64, 1, 1) };
+    let zero = RunParams { nb: 0, ..run(1000, 64, 1, 1) };
     let error = predict(&zero, &COMPUTE_ONLY, &Changes::default()).unwrap_err();
     assert!(error.to_string().contains("nb = 0"), "{error}");
     let machine = Machine { message_seconds: -1.0, ..COMPUTE_ONLY };
@@ -366,7 +372,7 @@ fn what_no_formula_can_take_is_refused() {
     assert!(error.to_string().contains("message_seconds = -1"), "{error}");
 }
 
-fn runs() -> impl Strategy<Value = Run> {
+fn runs() -> impl Strategy<Value = RunParams> {
     let shape = (1usize..4000, 1usize..200, 1usize..7, 1usize..7, 1usize..5);
     let talk = (
         0usize..4,
@@ -374,17 +380,8 @@ fn runs() -> impl Strategy<Value = Run> {
         prop::sample::select(Swap::ALL.to_vec()),
         0usize..300,
     );
-    (shape, talk).prop_map(|((n, nb, p, q, threads), (depth, bcast, swap, swap_threshold))| Run {
-        n,
-        nb,
-        p,
-        q,
-        threads,
-        depth,
-        bcast,
-        swap,
-        swap_threshold,
-        halves: false,
+    (shape, talk).prop_map(|((n, nb, p, q, threads), (depth, bcast, swap, swap_threshold))| {
+        RunParams { n, nb, p, q, threads, depth, bcast, swap, swap_threshold, halves: false }
     })
 }
 
@@ -421,7 +418,7 @@ proptest! {
     #[test]
     fn no_change_to_the_solver_makes_it_slower(run in runs()) {
         let before = plain(&run, &Machine::ZEN4_CORE).time_seconds;
-        let in_halves = plain(&Run { halves: true, ..run }, &Machine::ZEN4_CORE).time_seconds;
+        let in_halves = plain(&RunParams { halves: true, ..run }, &Machine::ZEN4_CORE).time_seconds;
         prop_assert!(in_halves <= before * 1.02 + 1e-4, "halves: {in_halves} after {before}");
         let changes = Changes { wait_for_oldest: true, ..Changes::default() };
         // A window that shifts moves the calls in it, by up to a product.

@@ -6,7 +6,7 @@ use skt_model::bosilca::WasteModel;
 use skt_model::inmemory::InMemoryJob;
 use skt_model::sim::coordinated::Protection;
 use skt_model::sim::trace::Trace;
-use skt_model::sim::{Ages, Batch, CoordinatedJob, End, HierarchicalJob, Job, Law, Summary};
+use skt_model::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Job, Law, RunEnd, Summary};
 use skt_model::tang::memory::Protocol;
 use skt_model::tang::reliability;
 use skt_model::{Group, exact};
@@ -175,7 +175,7 @@ fn one_group_of_the_hierarchy_is_the_coordinated_protocol() {
         .filter(|(a, b)| (a.time_seconds - b.time_seconds).abs() < 1.0)
         .count();
     assert!(equal > 3 * one.len() / 10, "{equal} of {} runs equal", one.len());
-    let mean = |outcomes: &[skt_model::sim::Outcome]| Summary::of(outcomes).waste;
+    let mean = |outcomes: &[skt_model::sim::RunOutcome]| Summary::of(outcomes).waste;
     let (a, b) = (mean(&one), mean(&other));
     assert!((a.mean - b.mean).abs() < a.half_width(CONFIDENCE) + b.half_width(CONFIDENCE));
 }
@@ -373,13 +373,13 @@ fn a_hand_made_trace_gives_a_hand_made_schedule() {
         };
         batch.outcomes(&job, &|_| {}).unwrap()
     };
-    assert!(run("500000 0\n500010 1").iter().all(|o| o.end == End::DataLost));
+    assert!(run("500000 0\n500010 1").iter().all(|o| o.end == RunEnd::DataLost));
     let apart = run("500000 0\n500010 2");
-    assert!(apart.iter().all(|o| o.end == End::Finished && o.failures >= 4));
+    assert!(apart.iter().all(|o| o.end == RunEnd::Finished && o.failures >= 4));
     // Each pass costs 40 s of outage and at most 1000 s of lost work.
     assert!(apart.iter().all(|o| o.time_seconds <= 2e6 + 3.0 * 1_040.0));
     // Two failures of the same node are one loss.
-    assert!(run("500000 0\n500010 0").iter().all(|o| o.end == End::Finished));
+    assert!(run("500000 0\n500010 0").iter().all(|o| o.end == RunEnd::Finished));
 }
 
 #[test]

@@ -24,7 +24,9 @@ use skt_checkpoint::checkpoint::protocol::{
 };
 use skt_checkpoint::checkpoint::record::Record;
 use skt_checkpoint::comm::{Comm, CommError};
-use skt_sim::fibers::{Conductor, Kill, Linger, Options, Outcome, Point, SimComm, run_conducted};
+use skt_sim::fibers::{
+    Conductor, Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run_conducted,
+};
 use twox_hash::XxHash3_64;
 
 use super::camera::{Camera, Staged, Witness};
@@ -341,8 +343,8 @@ impl Setup {
     /// The layout of the segments of a job with one group.
     pub fn layout(&self) -> SegmentLayout {
         let geometry = Geometry { members: self.ranks, parities: self.parities };
-        let (parts, header) = (self.method.parts(), self.header().bytes());
-        SegmentLayout::new(header, &self.shapes, geometry, self.bands, parts, self.cell_bytes, 8)
+        let (areas, header) = (self.method.areas(), self.header().bytes());
+        SegmentLayout::new(header, &self.shapes, geometry, self.bands, areas, self.cell_bytes, 8)
     }
 
     /// The part of a region that rank `rank` changes before epoch `epoch`.
@@ -863,7 +865,7 @@ pub struct Ended {
     pub lost: Vec<usize>,
 }
 
-pub type Ran = Outcome<Ended, CheckpointError>;
+pub type Ran = SimOutcome<Ended, CheckpointError>;
 
 /// Starts the job once, disturbed by `how`, and checks every process on the way.
 pub fn start(setup: &Setup, cluster: &mut Cluster, how: &Disturbance) -> Ran {
@@ -892,7 +894,7 @@ pub fn start_before<W: Witness>(
     let nodes: Vec<Arc<Mutex<Node>>> =
         cluster.nodes.drain(..).map(|node| Arc::new(Mutex::new(node))).collect();
     let (placement, domains) = (&cluster.placement, &cluster.domains);
-    let options = Options {
+    let options = SimOptions {
         hosts: placement.iter().map(|&node| format!("host{node}")).collect(),
         seed: how.seed,
         switches_of_256: how.switches_of_256,

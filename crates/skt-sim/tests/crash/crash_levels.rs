@@ -152,9 +152,10 @@ fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
                 // The first images are removed at the fourth epoch.
                 let steps = match (setup.ranks, keep) {
                     _ if is_soak() => 1,
-                    (4, _) => 5,
-                    (_, 2) => 7,
-                    _ => 2,
+                    (4, _) => 13,
+                    (_, 2) => 11,
+                    (2, _) => 3,
+                    _ => 7,
                 };
                 let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
@@ -182,7 +183,7 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
             scope.spawn(move || {
                 let (mut count, method) = (Count::default(), setup.method);
                 let world = on_shared_files(setup, WhenBusy::Wait);
-                let (steps, killed) = if is_soak() { (1, 211) } else { (5, 1009) };
+                let (steps, killed) = if is_soak() { (1, 211) } else { (5, 4001) };
                 let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
@@ -572,7 +573,7 @@ fn rot_that_a_start_has_found_is_known_to_the_next() {
         let until = before.epoch + 3;
         let ran = world.clone().start(&How::none(2, until));
         let mut from_memory = 0;
-        for step in 1..=ran.steps {
+        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 7 }) {
             let mut dead = world.clone();
             dead.start(&How::killed(step, until, step, (step % 3) as usize));
             let ran = dead.start(&How::none(step, until + 3));
@@ -699,11 +700,11 @@ fn what_has_rotted_beyond_repair_is_passed_over() {
         let Came::Resumed(state, Some((number, _))) = &came else { panic!("{came:?}") };
         let expected = (newest - local.min(global), left);
         assert_eq!((state.len(), *number), expected);
-        for step in (1..=ran.steps).step_by(5) {
+        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 11 }) {
             let mut dead = rotten.clone();
             dead.start(&How::killed(step, 5, step, (step % 3) as usize));
             let mut lost = dead.clone();
-            lost.power_off(0..3, CUTS[(step / 5 % CUTS.len() as u64) as usize]);
+            lost.power_off(0..3, CUTS[(step % CUTS.len() as u64) as usize]);
             ran = lost.start(&How::none(step, 6));
             let came = check_kept(&ran, None, true);
             let Came::Resumed(state, _) = &came else { panic!("step {step}: {came:?}") };
@@ -826,7 +827,7 @@ fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) 
         let again = check_kept(&undisturbed.start(&How::none(3, 6)), promise, true);
         let Came::Resumed(state, Some(_)) = &again else { panic!("{fault:?} {nodes}: {again:?}") };
         assert!(state.len() >= expected);
-        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 7 }) {
+        for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 13 }) {
             let mut dead = world.clone();
             dead.start(&How::killed(step, 5, step, step as usize % n));
             let is_gone = step % 2 == 0;
@@ -869,10 +870,11 @@ fn rot_is_mended_or_an_older_image_is_taken_and_is_never_used() {
     world.power_off(0..3, Cut::All);
     let mut count = Count::default();
     let images = world.disks[0][0].images();
+    let distance = if is_soak() { 7 } else { 29 };
     for lost in [None, Some(1), Some(0)] {
         for (which, &id) in images.iter().enumerate() {
             for at in 0..world.clone().disks[0][0].bytes_mut(id).len() {
-                if at % 7 != which && !(4096..4096 + 400).contains(&at) && at > 64 {
+                if at % distance != which && !(4096..4096 + 400).contains(&at) && at > 64 {
                     continue;
                 }
                 let mut rotten = world.clone();

@@ -1,24 +1,24 @@
 //! States that differ only in what no restart may look at.
 //!
-//! The protocol says of each part of each segment whether a restart relies on it. Here everything
+//! The protocol says of each area of each segment whether a restart relies on it. Here everything
 //! else is replaced by garbage, so that all states that differ in nothing else become one, their
 //! *essence*. If a restart from the essence comes to what is predicted, down to the last byte of
 //! each region, and survives the next losses, it has taken no byte of the garbage for data. So it
 //! represents a restart from each of these states. It is also harder to pass, because in a state
-//! that a death leaves the stale parts look much like the valid ones.
+//! that a death leaves the stale areas look much like the valid ones.
 //!
 //! For groups of 2 and 3 `crash_exhaustive` also makes the restart from every unchanged state.
 
 use std::ops::Range;
 
 use skt_checkpoint::checkpoint::header::HeaderLayout;
-use skt_checkpoint::checkpoint::layout::{RegionParts, SegmentLayout};
+use skt_checkpoint::checkpoint::layout::{RegionAreas, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::record::Record;
 
 use super::cluster::{Cluster, Foretold, Setup};
 
-/// Replaces parts of a segment by garbage.
+/// Replaces areas of a segment by garbage.
 struct Eraser<'a> {
     segment: &'a mut [u8],
     rank: usize,
@@ -37,7 +37,7 @@ impl Eraser<'_> {
 
 /// The state, with garbage in everything that a restart must not rely on.
 pub fn essence(setup: &Setup, state: &Cluster, foretold: &Foretold) -> Cluster {
-    assert_eq!(setup.method, Method::SelfCheckpoint, "others rely on other parts");
+    assert_eq!(setup.method, Method::SelfCheckpoint, "others rely on other areas");
     let epoch = match foretold {
         Foretold::Recovered(epoch, _) => Some(*epoch),
         // No data is looked at.
@@ -86,18 +86,18 @@ fn reduce(
     }
 }
 
-fn reduce_region(eraser: &mut Eraser, parts: &RegionParts, record: &Record, epoch: u64) {
+fn reduce_region(eraser: &mut Eraser, areas: &RegionAreas, record: &Record, epoch: u64) {
     let other = (epoch + 1) as usize % 2;
     let copy = if record.stamped() == epoch {
         // A restart reads (B, C).
-        parts.a
+        areas.a
     } else if record.stamped() + 1 == epoch {
         // A restart reads (A, D).
-        parts.b[0]
+        areas.b[0]
     } else {
         return;
     };
-    for part in [copy, parts.parity[other], parts.sums[other]] {
-        eraser.erase(part.range());
+    for area in [copy, areas.parity[other], areas.sums[other]] {
+        eraser.erase(area.range());
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use skt_checkpoint::comm::ibarrier::IBarrier;
 use skt_checkpoint::comm::{Comm, CommError};
-use skt_sim::fibers::{Options, run};
+use skt_sim::fibers::{SimOptions, run};
 
 /// No rank leaves barrier b before all have entered it, under many schedules, and all know then
 /// whether any rank has made a request.
@@ -12,7 +12,7 @@ use skt_sim::fibers::{Options, run};
 fn nobody_leaves_before_all_have_come() {
     for seed in 0..300 {
         let size = 1 + seed as usize % 9;
-        let mut options = Options::new(size, seed);
+        let mut options = SimOptions::new(size, seed);
         options.rendezvous = seed % 2 == 0;
         let entered = RefCell::new(vec![0; size]);
         let outcome = run(&options, |comm| {
@@ -42,7 +42,7 @@ fn nobody_leaves_before_all_have_come() {
 /// It is not complete while a rank has not entered, however often it is polled.
 #[test]
 fn it_waits_for_the_last() {
-    let outcome = run(&Options::new(3, 1), |comm| {
+    let outcome = run(&SimOptions::new(3, 1), |comm| {
         let mut barrier = IBarrier::new()?;
         if comm.rank() < 2 {
             barrier.enter(&comm, false)?;
@@ -63,7 +63,7 @@ fn it_waits_for_the_last() {
 /// has received another one.
 #[test]
 fn progress_does_not_wait_for_its_own_messages() {
-    let options = Options { rendezvous: true, ..Options::new(3, 1) };
+    let options = SimOptions { rendezvous: true, ..SimOptions::new(3, 1) };
     let outcome = run(&options, |comm| {
         let mut barrier = IBarrier::new()?;
         barrier.enter(&comm, false)?;

@@ -22,7 +22,7 @@ use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config
 use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_checkpoint::comm::collect::all_reduce;
 use skt_checkpoint::comm::{Comm, CommError};
-use skt_sim::fibers::{Kill, Options, Outcome, Point, SimComm, run};
+use skt_sim::fibers::{Kill, Point, SimComm, SimOptions, SimOutcome, run};
 use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
@@ -119,7 +119,7 @@ pub enum Came {
     Finished,
 }
 
-pub type Ran = Outcome<Came, CheckpointError>;
+pub type Ran = SimOutcome<Came, CheckpointError>;
 
 /// The hook of a process, which tells its disks when it loads its image.
 struct Steps(Point, Arc<AtomicBool>);
@@ -280,11 +280,11 @@ impl World {
         let reported = Arc::new(Mutex::new(self.is_reported));
         let (judged, stay) = (Mutex::new(false), Mutex::new(0));
         let fail = Mutex::new(BTreeSet::new());
-        let options = Options {
+        let options = SimOptions {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
             as_numbers: false,
-            ..Options::new(self.setup.ranks, how.seed)
+            ..SimOptions::new(self.setup.ranks, how.seed)
         };
         let outcome = run(&options, |comm| {
             let node = comm.rank() / self.ranks_a_node;

@@ -11,7 +11,7 @@
 //!
 //! A finished column is no longer part of the sums. A number that was wrong when its column was
 //! finished shows below the diagonal in the checksums, which are checked when their group is
-//! finished (`Run::finish_group`).
+//! finished (`Elimination::finish_group`).
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroUsize, ParseIntError};

@@ -126,11 +126,11 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let local = self.local;
         let panels = local.params.panels();
         let mut nothing = Nothing;
-        let watch = &mut local.watch(&mut nothing, panels);
+        let background = &mut local.background_work(&mut nothing, panels);
         self.arrive(from, false, watcher)?;
-        self.look_ahead.begin(local, from, watch, &mut self.phases)?;
+        self.look_ahead.begin(local, from, background, &mut self.phases)?;
         for k in from..panels {
-            let panel = self.look_ahead.take(local, k, watch, &mut self.phases)?;
+            let panel = self.look_ahead.take(local, k, background, &mut self.phases)?;
             // SAFETY: the next panel uses the other buffer, and the one after it uses this buffer
             // when this panel has been given back.
             let step = unsafe { Step::new(local, self.places, k) };
@@ -140,7 +140,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             self.multiply(&panel, &step, next, wants_image)?;
             if next.is_some() {
                 let applied = Reached::Applied { k };
-                self.look_ahead.wait_for_newest(local, watch, applied, &mut self.phases)?;
+                self.look_ahead.wait_for_newest(local, background, applied, &mut self.phases)?;
             }
             // Until all ranks have exchanged their rows, some rank may have to go back. T also says
             // whether any rank wants an image or has noticed wrong numbers.

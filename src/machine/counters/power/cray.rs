@@ -1,17 +1,17 @@
 //! The counters of Cray's nodes.
 
-use super::{Channel, Quantity, Source};
+use super::{Channel, EnergySource, Quantity};
 use crate::machine::counters::Root;
 
 /// More than a node with accelerators takes.
 const MOST_WATTS: f64 = 100e3;
 
 /// The energy of the node, in joules, updated ten times a second.
-pub(super) fn source(root: &Root) -> Option<Source> {
+pub(super) fn source(root: &Root) -> Option<EnergySource> {
     const FOLDER: &str = "sys/cray/pm_counters";
     let names = root.names(FOLDER);
     let has = |name: &str| names.iter().any(|other| other == name);
-    has("energy").then(|| Source {
+    has("energy").then(|| EnergySource {
         name: "Cray pm_counters".to_owned(),
         covers: "the node, without what nodes share".to_owned(),
         channels: vec![Channel {

@@ -1,7 +1,7 @@
 //! Sensors of power and energy in hwmon. Only those of known chips count: of others it is not known
 //! which part of the node they cover, nor whether one contains another.
 
-use super::{Channel, Quantity, Source};
+use super::{Channel, EnergySource, Quantity};
 use crate::machine::counters::Root;
 
 const FOLDER: &str = "sys/class/hwmon";
@@ -42,7 +42,7 @@ fn channel(file: String, is_energy: bool) -> Channel {
 }
 
 /// A power meter of ACPI: of the whole node, or of Grace.
-pub(super) fn of_node(root: &Root) -> Option<Source> {
+pub(super) fn of_node(root: &Root) -> Option<EnergySource> {
     let meters: Vec<(String, String)> = chips(root, "power_meter")
         .into_iter()
         .filter(|folder| root.names(folder).iter().any(|name| name == "power1_average"))
@@ -62,11 +62,11 @@ pub(super) fn of_node(root: &Root) -> Option<Source> {
         None => return None,
     };
     let (name, covers) = ("ACPI power meter".to_owned(), covers.to_owned());
-    Some(Source { name, covers, channels, freshness: None })
+    Some(EnergySource { name, covers, channels, freshness: None })
 }
 
 /// Sensors of processors.
-pub(super) fn of_processors(root: &Root) -> Option<Source> {
+pub(super) fn of_processors(root: &Root) -> Option<EnergySource> {
     PROCESSORS.iter().find_map(|&(chip, labels, what, covers)| {
         let sensors = |folder: String| {
             let name = |name: String| {
@@ -79,7 +79,7 @@ pub(super) fn of_processors(root: &Root) -> Option<Source> {
         };
         let channels: Vec<Channel> = chips(root, chip).into_iter().flat_map(sensors).collect();
         let (name, covers) = (format!("hwmon {chip}"), covers.to_owned());
-        (!channels.is_empty()).then_some(Source { name, covers, channels, freshness: None })
+        (!channels.is_empty()).then_some(EnergySource { name, covers, channels, freshness: None })
     })
 }
 

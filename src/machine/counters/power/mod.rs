@@ -1,8 +1,8 @@
 //! Counters of a node's energy, and sensors of its power: which there are, what they cover, and
 //! what they say now.
 //!
-//! A node has one [`Source`], so that nothing is counted twice: of the kinds that answer, the one
-//! that covers most. A sensor of which it is not known what it covers is left out.
+//! A node has one [`EnergySource`], so that nothing is counted twice: of the kinds that answer, the
+//! one that covers most. A sensor of which it is not known what it covers is left out.
 
 mod cray;
 mod hwmon;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Root;
 
 /// The kinds of sources, those that cover more first.
-const KINDS: [fn(&Root) -> Option<Source>; 4] =
+const KINDS: [fn(&Root) -> Option<EnergySource>; 4] =
     [cray::source, hwmon::of_node, rapl::source, hwmon::of_processors];
 
 /// What is counted by a file.
@@ -45,7 +45,7 @@ pub struct Channel {
 
 /// All that counts the energy of a node, or of a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct EnergySource {
     /// Its name.
     pub name: String,
     /// The part of the node that it covers, in words.
@@ -58,7 +58,7 @@ pub struct Source {
 
 /// What the files of a source say at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct CounterReading {
     /// Joules or watts of each channel.
     pub values: Vec<f64>,
     /// The content of the source's file of freshness.
@@ -72,14 +72,14 @@ pub enum Found {
     #[default]
     Nothing,
     /// Counters that this user may not read.
-    Forbidden(Source),
+    Forbidden(EnergySource),
     /// Counters that answer.
-    Readable(Source),
+    Readable(EnergySource),
 }
 
 impl Found {
     /// The source, if it can be read.
-    pub fn readable(self) -> Option<Source> {
+    pub fn readable(self) -> Option<EnergySource> {
         match self {
             Self::Readable(source) => Some(source),
             Self::Nothing | Self::Forbidden(_) => None,
@@ -102,16 +102,16 @@ pub fn find(root: &Root) -> Found {
     found
 }
 
-impl Source {
+impl EnergySource {
     /// What the files say now; `None` if one of them does not answer.
-    pub fn read(&self, root: &Root) -> Option<Reading> {
+    pub fn read(&self, root: &Root) -> Option<CounterReading> {
         let value = |channel: &Channel| Some(channel.unit * number(&root.text(&channel.file)?)?);
         let values: Option<Vec<f64>> = self.channels.iter().map(value).collect();
         let freshness = match &self.freshness {
             Some(file) => Some(root.text(file)?),
             None => None,
         };
-        Some(Reading { values: values?, freshness })
+        Some(CounterReading { values: values?, freshness })
     }
 
     /// Whether all files answer, or else why not.

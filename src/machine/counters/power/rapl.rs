@@ -1,6 +1,6 @@
 //! The counters of processors (RAPL), of Intel and AMD, as the kernel shows them in powercap.
 
-use super::{Channel, Quantity, Source};
+use super::{Channel, EnergySource, Quantity};
 use crate::machine::counters::Root;
 
 /// More than a package, its memory or a platform takes.
@@ -9,7 +9,7 @@ const MOST_WATTS: f64 = 2e3;
 /// The packages and their memory. A package contains its zones `core` and `uncore`, and the zones
 /// of `intel-rapl-mmio` are the packages once more. `psys` contains the packages and is wired on
 /// few boards: it counts only where there are no packages.
-pub(super) fn source(root: &Root) -> Option<Source> {
+pub(super) fn source(root: &Root) -> Option<EnergySource> {
     const FOLDER: &str = "sys/class/powercap";
     let zones = root.names(FOLDER).into_iter().filter(|zone| zone.starts_with("intel-rapl:"));
     let named: Vec<(String, String)> = zones
@@ -37,7 +37,7 @@ pub(super) fn source(root: &Root) -> Option<Source> {
     };
     let channels: Vec<Channel> = folders.into_iter().map(|folder| channel(root, folder)).collect();
     let name = "RAPL".to_owned();
-    (!channels.is_empty()).then_some(Source { name, covers, channels, freshness: None })
+    (!channels.is_empty()).then_some(EnergySource { name, covers, channels, freshness: None })
 }
 
 fn channel(root: &Root, folder: &str) -> Channel {

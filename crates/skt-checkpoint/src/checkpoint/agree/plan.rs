@@ -5,7 +5,7 @@ use skt_terms::named;
 
 use super::offer::Holder;
 use crate::checkpoint::header::SegmentId;
-use crate::checkpoint::level::{Generation, Load, Rotten, Source};
+use crate::checkpoint::level::{EpochSource, Generation, Load, Rotten};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::Refusal;
@@ -84,7 +84,7 @@ impl Rules {
     }
 
     /// Why a source cannot be used, if it is known to be rotten.
-    pub(in super::super) fn rotten(&self, source: Source) -> Option<&Refusal> {
+    pub(in super::super) fn rotten(&self, source: EpochSource) -> Option<&Refusal> {
         self.rotten.iter().find(|rotten| rotten.source == source).map(|rotten| &rotten.refusal)
     }
 }

@@ -19,7 +19,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         step: Step,
     ) -> Result<()> {
         for (p, chain) in self.own_parities(band).into_iter().enumerate() {
-            let target = (self.parts.parities(set), self.stripes().parity(band, p));
+            let target = (self.areas.parities(set), self.stripes().parity(band, p));
             // The checksums are needed once, so only the first parity gathers them.
             self.pull(&chain, target, tiles, p == 0, step)?;
         }
@@ -37,7 +37,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
             let term = |(i, block)| {
                 (
                     geometry.data_member(stripe, i),
-                    (self.parts.a, block),
+                    (self.areas.a, block),
                     self.code.encode_coef(p, i),
                 )
             };

@@ -28,8 +28,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         step: Step,
     ) -> Result<()> {
         let (stripes, other) = (self.stripes(), 1 - self.comm.rank());
-        let (a, parities) = (self.parts.a, self.parts.parities(set));
-        let d = parities.part;
+        let (a, parities) = (self.areas.a, self.areas.parities(set));
+        let d = parities.area;
         let rows = stripes.block(band, 0).zip(stripes.parity(band, 0));
         let rows: Vec<(usize, usize)> = rows.collect();
         let whole = bytes == (0..stripes.shape.pitch_bytes);

@@ -32,7 +32,7 @@ use skt_terms::named;
 use super::codec::{self, Codec, Coef, checksum};
 use super::gathered::Gathered;
 use super::hook::Step;
-use super::layout::{Part, RegionParts, Stripes, Summed};
+use super::layout::{Area, RegionAreas, Stripes, Summed};
 use super::memory::{Memory, Peer};
 use super::vault::Vault;
 use crate::comm::{Comm, PageBuf, Result, SendRequest, Tag};
@@ -86,8 +86,8 @@ pub struct RegionView<'a, C, M: Memory> {
     pub code: &'a Codec,
     /// This member's segment.
     pub vault: &'a mut Vault<M::Segment>,
-    /// The parts of the region within the segment.
-    pub parts: &'a RegionParts,
+    /// The areas of the region within the segment.
+    pub areas: &'a RegionAreas,
     /// Approximate bytes of a message.
     pub message_bytes: usize,
     /// Buffers for messages.
@@ -98,8 +98,8 @@ pub struct RegionView<'a, C, M: Memory> {
     pub gathered: &'a mut Gathered,
 }
 
-/// Rows of a part of one member's segment.
-type Held = (Part, Range<usize>);
+/// Rows of an area of one member's segment.
+type Held = (Area, Range<usize>);
 
 /// A term of a sum: a member, its block of the stripe, and the factor of the block.
 type Term = (usize, Held, Coef);
@@ -115,11 +115,11 @@ enum Sums {
 
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     pub(super) fn stripes(&self) -> Stripes {
-        self.parts.stripes
+        self.areas.stripes
     }
 
     fn tiles(&self, height: usize, bytes: Range<usize>, message_bytes: usize) -> Vec<Tile> {
-        tiles(height, bytes, message_bytes, self.parts.cell_bytes)
+        tiles(height, bytes, message_bytes, self.areas.cell_bytes)
     }
 
     /// Encodes one band of A, bytes `bytes` of each row, into parity set `set`, without a pause.
@@ -152,7 +152,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Where to store the checksums of this member's own blocks while it encodes `parity`: they are
     /// computed once, with the first parity.
     pub(super) fn own_sums(&self, set: usize, parity: usize) -> Option<Summed> {
-        (parity == 0).then(|| self.parts.data(self.parts.a, set))
+        (parity == 0).then(|| self.areas.data(self.areas.a, set))
     }
 
     /// `buffer += coef * block`, for the tile's part of a block of this member. With `sums`, also
@@ -197,7 +197,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         tile: &Tile,
         buffer: &mut [u8],
     ) {
-        let cell_bytes = self.parts.cell_bytes;
+        let cell_bytes = self.areas.cell_bytes;
         for (row, at) in tile.rows_of(rows.clone()) {
             let outs = buffer[at].chunks_mut(cell_bytes);
             for (byte, out) in tile.bytes.clone().step_by(cell_bytes).zip(outs) {

@@ -61,8 +61,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         place: &CellPosition,
         step: Step,
     ) -> Result<usize> {
-        let start = place.cell * self.parts.cell_bytes;
-        let end = (start + self.parts.cell_bytes).min(self.stripes().shape.pitch_bytes);
+        let start = place.cell * self.areas.cell_bytes;
+        let end = (start + self.areas.cell_bytes).min(self.stripes().shape.pitch_bytes);
         let tile = Tile { rows: place.row..place.row + 1, bytes: start..end };
         self.rebuild_stripe(lost, settled, (place.band, place.stripe), &[tile], step)
     }
@@ -77,11 +77,11 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     ) -> Result<usize> {
         let stripes = self.stripes();
         let geometry = stripes.geometry;
-        let copy = self.parts.data(self.parts.b[copy], set);
-        let parities = self.parts.parities(set);
+        let copy = self.areas.data(self.areas.b[copy], set);
+        let parities = self.areas.parities(set);
         // A member holds either data block i of a stripe or parity p.
-        let data = |i: usize| (copy.part, stripes.block(band, i));
-        let parity = |p: usize| (parities.part, stripes.parity(band, p));
+        let data = |i: usize| (copy.area, stripes.block(band, i));
+        let parity = |p: usize| (parities.area, stripes.parity(band, p));
         let holder = |i: usize| geometry.data_member(stripe, i);
         let keeper = |p: usize| geometry.parity_member(stripe, p);
         let exists = |i: &usize| !stripes.block(band, *i).is_empty();

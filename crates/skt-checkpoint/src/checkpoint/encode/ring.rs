@@ -129,7 +129,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
             self.add_and_pass(&mut round, set)?;
             return Ok(Some(round));
         }
-        let (into, stripes) = (self.parts.parities(set), self.stripes());
+        let (into, stripes) = (self.areas.parities(set), self.stripes());
         for (p, parity) in round.sums.into_iter().enumerate() {
             let bytes = bytes_of(&parity, round.tile.size());
             self.put(into, stripes.parity(round.band, p), &round.tile, bytes, step)?;
@@ -155,7 +155,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         for (p, sum) in round.sums.iter_mut().enumerate() {
             let coef = self.code.encode_coef(p, i);
             let sum = bytes_of_mut(sum, round.tile.size());
-            let (held, own) = ((self.parts.a, block.clone()), self.own_sums(set, p));
+            let (held, own) = ((self.areas.a, block.clone()), self.own_sums(set, p));
             match round.turn {
                 0 => self.start(coef, held, own, &round.tile, sum),
                 _ => self.add(coef, held, own, &round.tile, sum),

@@ -67,7 +67,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
                 let Some(place) = places.iter().position(|&member| member == me) else { continue };
                 if place > 0 {
                     let coef = self.code.encode_coef(p, place - 1);
-                    let held = (self.parts.a, stripes.block(band, place - 1));
+                    let held = (self.areas.a, stripes.block(band, place - 1));
                     self.start(coef, held, self.own_sums(set, p), tile, sum);
                 } else {
                     sum.fill(0);
@@ -80,7 +80,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
                 match parent {
                     Some(parent) => self.comm.send_bytes(sum, places[parent], TAG_TREE)?,
                     None => {
-                        let into = self.parts.parities(set);
+                        let into = self.areas.parities(set);
                         self.put(into, stripes.parity(band, p), tile, sum, step)?;
                     }
                 }

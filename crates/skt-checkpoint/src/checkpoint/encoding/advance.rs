@@ -147,9 +147,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         while schedule.begun < end {
             let Unit { region, band, bytes } = schedule.units[schedule.begun].clone();
             let step = Step::new(StepName::Encode, epoch).band(region, band);
-            let parts = &segment.layout().regions[region];
-            let cells = parts.parities(set).cells(&bytes);
-            self.gathered.open(&parts.stripes, self.group.rank(), band, cells);
+            let areas = &segment.layout().regions[region];
+            let cells = areas.parities(set).cells(&bytes);
+            self.gathered.open(&areas.stripes, self.group.rank(), band, cells);
             self.view(segment, region).encode(encoder, set, band, bytes, step)?;
             schedule.begun += 1;
         }
@@ -193,8 +193,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             let mut rest = &sums[..];
             for unit in &schedule.units {
                 let (rows, cells) = self.rows_and_cells(segment, unit, keeper, schedule.epoch);
-                let parts = &segment.layout().regions[unit.region];
-                let data = parts.data(parts.a, self.method.encoded(schedule.epoch));
+                let areas = &segment.layout().regions[unit.region];
+                let data = areas.data(areas.a, self.method.encoded(schedule.epoch));
                 for row in rows {
                     let (of_row, tail) = rest.split_at(cells.len());
                     segment.set_sums(&data, row, cells.start, of_row);
@@ -213,10 +213,10 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         keeper: usize,
         epoch: u64,
     ) -> (Range<usize>, Range<usize>) {
-        let parts = &segment.layout().regions[unit.region];
-        let block = shared_block(parts.stripes.geometry, self.group.rank(), keeper);
-        let rows = block.map_or(0..0, |block| parts.stripes.block(unit.band, block));
-        let cells = parts.parities(self.method.encoded(epoch)).cells(&unit.bytes);
+        let areas = &segment.layout().regions[unit.region];
+        let block = shared_block(areas.stripes.geometry, self.group.rank(), keeper);
+        let rows = block.map_or(0..0, |block| areas.stripes.block(unit.band, block));
+        let cells = areas.parities(self.method.encoded(epoch)).cells(&unit.bytes);
         (rows, cells)
     }
 

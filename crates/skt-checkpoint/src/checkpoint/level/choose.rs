@@ -15,7 +15,7 @@ use super::super::header::SegmentId;
 use super::super::record::Holds;
 use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
-use super::source::{FoundImage, Load, Source};
+use super::source::{EpochSource, FoundImage, Load};
 
 /// For each level, the generations that can be restored, newest first, without those known to be
 /// rotten; and whether the newest lacks images, and so survives fewer losses than a complete one.
@@ -23,7 +23,7 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> (Vec<Vec<Generation>>, Vec
     let all = |level| {
         let (mut restorable, mut is_lacking) = (Vec::new(), false);
         for generation in generations(offers, level) {
-            let is_rotten = rules.rotten(Source::Images { level, generation }).is_some();
+            let is_rotten = rules.rotten(EpochSource::Images { level, generation }).is_some();
             let plan = restore(offers, rules, level, generation).ok().filter(|_| !is_rotten);
             if let Some(plan) = plan {
                 restorable.push(generation);

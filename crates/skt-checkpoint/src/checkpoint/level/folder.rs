@@ -47,7 +47,7 @@ const PREFIX: &str = "skt-hpl-images";
 const ELSEWHERE: char = '~';
 /// The folder of a run, as a level's disk.
 #[derive(Debug)]
-pub struct Folder {
+pub struct ImageFolder {
     path: PathBuf,
     run: OwnedFd,
     test: usize,
@@ -88,7 +88,7 @@ fn folder_name(run: &str) -> String {
     format!("{PREFIX}.{}.{run}", Uid::effective())
 }
 
-impl Folder {
+impl ImageFolder {
     /// The path of the folder for the images of `run` in `parent`, unless another user has taken
     /// its name.
     pub fn path_of(parent: &Path, run: &str) -> PathBuf {
@@ -234,7 +234,9 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
     for (name, run) in runs_in(parent)? {
-        let Some(folder) = Folder::enter(&above, parent.join(&name), &name, 0)? else { continue };
+        let Some(folder) = ImageFolder::enter(&above, parent.join(&name), &name, 0)? else {
+            continue;
+        };
         for name in folder.names().map_err(at(&folder.path))? {
             let Some((test, FileId { generation, ranks })) = parse_name(&name) else { continue };
             let meta = match folder.file(&name, OFlag::O_RDONLY) {
@@ -277,14 +279,14 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
 /// The folders of a run in `parent`, which is open as `above`. There is one, unless another user
 /// took its name and released it between two ranks. Other names are searched only if the plain name
 /// has no folder of this user.
-fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result<Vec<Folder>> {
+fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result<Vec<ImageFolder>> {
     let plain = folder_name(run);
-    if let Some(folder) = Folder::enter(above, parent.join(&plain), &plain, test)? {
+    if let Some(folder) = ImageFolder::enter(above, parent.join(&plain), &plain, test)? {
         return Ok(vec![folder]);
     }
     let others = runs_in(parent)?.into_iter().filter(|(_, of)| of == run);
-    let entered =
-        others.map(|(name, _)| Folder::enter(above, parent.join(&name), &name, test).transpose());
+    let entered = others
+        .map(|(name, _)| ImageFolder::enter(above, parent.join(&name), &name, test).transpose());
     entered.flatten().collect()
 }
 
@@ -332,7 +334,7 @@ fn remove_empty(path: &Path) -> io::Result<()> {
     }
 }
 
-impl Folder {
+impl ImageFolder {
     /// Removes the images of tests for which `is_meant` holds. Returns their number and their
     /// bytes.
     fn remove_images(&self, is_meant: &impl Fn(usize) -> bool) -> io::Result<(usize, u64)> {
@@ -355,7 +357,7 @@ impl Folder {
     }
 }
 
-impl Disk for Folder {
+impl Disk for ImageFolder {
     fn list(&self) -> io::Result<Vec<FileId>> {
         let names = self.names().map_err(at(&self.path))?;
         let files = names.iter().filter_map(|name| parse_name(name));

@@ -28,14 +28,14 @@ const MAGIC: [u8; 8] = *b"SKTIMAG2";
 const FIXED_BYTES: usize = 40;
 /// The longest text of a seal that is read: no group and no state makes a longer one.
 const MOST_TEXT_BYTES: usize = 1 << 24;
-/// Parts of an image begin on a multiple of this many bytes.
+/// Areas in an image begin on a multiple of this many bytes.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
 
 /// The bytes of a segment that an image has, and their offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct ImageLayout {
     /// Byte ranges of the segment, each with its offset in the body.
-    pub parts: Vec<(Range<usize>, u64)>,
+    pub ranges: Vec<(Range<usize>, u64)>,
     /// Bytes of the body.
     pub body_bytes: u64,
 }
@@ -45,23 +45,23 @@ impl ImageLayout {
     /// first `abft_bytes` of each region.
     pub fn new(segment: &SegmentLayout, method: Method, epoch: u64, abft_bytes: usize) -> Self {
         let (copy, set) = method.settled(epoch);
-        let (mut parts, mut end) = (Vec::new(), 0u64);
+        let (mut ranges, mut end) = (Vec::new(), 0u64);
         for region in &segment.regions {
             let a = region.a.range();
             let head = a.start..a.start + a.len().min(abft_bytes);
             let of_region = match method {
                 Method::Abft => vec![head],
                 _ => [region.b[copy], region.parity[set], region.sums[set]]
-                    .map(|part| part.range())
+                    .map(|area| area.range())
                     .to_vec(),
             };
             for bytes in of_region {
                 let next = end + bytes.len() as u64;
-                parts.push((bytes, end));
+                ranges.push((bytes, end));
                 end = next.next_multiple_of(IMAGE_PAGE_BYTES as u64);
             }
         }
-        Self { parts, body_bytes: end }
+        Self { ranges, body_bytes: end }
     }
 
     /// Bytes of an image of a segment with a header of `header_bytes`, including its seal.

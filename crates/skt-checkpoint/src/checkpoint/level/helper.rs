@@ -255,7 +255,7 @@ mod tests {
     use super::super::super::vault::{Backing, Vault};
     use super::super::disk::{Disk, FileId, ImageFile, Slot};
     use super::super::ranks::SpacedRanks;
-    use super::super::writing::{End, NewImage, Sealed};
+    use super::super::writing::{ImageEnd, NewImage, Sealed};
     use super::super::{Generation, IMAGE_PAGE_BYTES};
     use super::*;
 
@@ -371,13 +371,13 @@ mod tests {
         let begun = Instant::now();
         let (mut waits, counter, vault) = helper(rate);
         let (written, _) = waits.take_back(WhenBusy::Wait, &NoHook);
-        assert!(matches!(written[0].end, End::Sealed(_)), "{written:?}");
+        assert!(matches!(written[0].end, ImageEnd::Sealed(_)), "{written:?}");
         assert_eq!(counter.0.load(Ordering::SeqCst), (BODY_BYTES + IMAGE_PAGE_BYTES) as u64);
         drop((waits, vault));
 
         let (mut gives_up, _, vault) = helper(rate);
         let (written, _) = gives_up.take_back(WhenBusy::Skip, &NoHook);
-        assert!(matches!(written[0].end, End::GivenUp), "{written:?}");
+        assert!(matches!(written[0].end, ImageEnd::GivenUp), "{written:?}");
         drop((gives_up, vault));
 
         let (goes, counter, vault) = helper(rate);

@@ -179,8 +179,8 @@ impl Images {
         let free = self.take_back(&*segment.hook());
         let layout = segment.image_layout(epoch);
         let body_sum = if due == 0 { 0 } else { segment.body_sum(&layout) };
-        let ImageLayout { parts, body_bytes } = layout;
-        let (ranges, places): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let ImageLayout { ranges, body_bytes } = layout;
+        let (ranges, places): (Vec<_>, Vec<_>) = ranges.into_iter().unzip();
         let sealed = || {
             let seal = segment.seal(body_bytes, body_sum);
             Sealed { seal, places: places.clone(), body_bytes }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use skt_terms::units::{self, parse_seconds};
 
-use super::folder::{Folder, close_folders};
+use super::folder::{ImageFolder, close_folders};
 use super::{Disk, ImageCost, ImagesEvery, Level, MOST_LEVELS, Reach, Unopened, WhenBusy};
 
 /// The default mean time between events that memory does not survive: a power failure, or more
@@ -92,10 +92,10 @@ impl LevelSettings {
 
     /// Opens the level for test `test` of `run`, on a rank of `threads` threads. `shares` says
     /// whether the writer of images uses the cores of these threads. For `number` see
-    /// [`Folder::open`]. A folder that cannot be opened is a disk that fails: what a start does
-    /// about it is decided when all ranks know.
+    /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
+    /// does about it is decided when all ranks know.
     pub fn open(&self, run: &str, test: usize, number: u64, threads: usize, shares: bool) -> Level {
-        let disk: Arc<dyn Disk> = match Folder::open(&self.folder, run, test, number) {
+        let disk: Arc<dyn Disk> = match ImageFolder::open(&self.folder, run, test, number) {
             Ok(disk) => Arc::new(disk),
             Err(source) => Arc::new(Unopened(source)),
         };

@@ -7,7 +7,7 @@ use super::super::record::StartId;
 use super::disk::Generation;
 use super::disk::{FileId, Slot};
 use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
-use super::writing::{End, NewImage, Sealed, Written};
+use super::writing::{ImageEnd, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
 /// The largest number of generations that are written and not known to be complete: the one that is
@@ -269,20 +269,20 @@ impl Shelf {
         let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
         self.told.cpu_seconds += cpu_seconds;
         match end {
-            End::Sealed(bytes) => {
+            ImageEnd::Sealed(bytes) => {
                 self.told.images += 1;
                 self.told.bytes += bytes;
                 self.told.seconds += seconds;
                 self.sealed.insert(epoch);
                 self.next.end(Some(cost));
             }
-            End::Removed => self.told.seconds += seconds,
-            End::GivenUp => {
+            ImageEnd::Removed => self.told.seconds += seconds,
+            ImageEnd::GivenUp => {
                 self.told.given_up += 1;
                 // It would have taken longer, by an unknown time.
                 self.next.end((seconds > 0.0).then_some(cost));
             }
-            End::Failed(why) => {
+            ImageEnd::Failed(why) => {
                 self.told.seconds += seconds;
                 self.told.failure.get_or_insert(why);
             }

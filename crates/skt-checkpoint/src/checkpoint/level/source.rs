@@ -8,7 +8,7 @@ use super::disk::{Generation, ImageId};
 
 /// A source of the data of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum EpochSource {
     /// The segments in memory.
     Memory,
     /// The images of a generation on one level.
@@ -24,7 +24,7 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotten {
     /// The source.
-    pub source: Source,
+    pub source: EpochSource,
     /// What is wrong with it.
     pub refusal: Refusal,
 }

@@ -32,7 +32,7 @@ pub struct NewImage {
 pub struct Sealed {
     /// Its seal, in whole pages.
     pub seal: Vec<u8>,
-    /// Offsets of the lent parts in the body.
+    /// Offsets of the lent ranges in the body.
     pub places: Vec<u64>,
     /// Bytes of the body.
     pub body_bytes: u64,
@@ -44,7 +44,7 @@ pub struct Written {
     /// The index of its level.
     pub level: usize,
     pub epoch: u64,
-    pub end: End,
+    pub end: ImageEnd,
     /// Seconds from its first operation to its last, including the pauses of the caller; 0 for one
     /// that was given up before it was begun.
     pub seconds: f64,
@@ -54,7 +54,7 @@ pub struct Written {
 
 /// How an image ended.
 #[derive(Debug)]
-pub enum End {
+pub enum ImageEnd {
     /// It is complete and survives a power cut; its bytes.
     Sealed(u64),
     /// There was no image to write, only files to remove.
@@ -67,13 +67,13 @@ pub enum End {
 
 /// The next operation on an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextOperation {
     Remove(usize),
     Create,
     SyncNames,
-    /// Writes the body from byte `at` of part `part` on.
+    /// Writes the body from byte `at` of lent range `range` on.
     Body {
-        part: usize,
+        range: usize,
         at: usize,
     },
     SyncBody,
@@ -89,7 +89,7 @@ pub struct Writing {
     piece_bytes: usize,
     /// The index of the image that is being written; `next` is its next operation.
     image: usize,
-    next: Next,
+    next: NextOperation,
     file: Option<Box<dyn ImageFile>>,
     begun: Instant,
     cpu_seconds: f64,
@@ -103,7 +103,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Starts writing `images` from the `lent` parts, in pieces of `piece_bytes`, with at most
+    /// Starts writing `images` from the `lent` ranges, in pieces of `piece_bytes`, with at most
     /// `rates` bytes of a body per second, by level.
     pub fn new(
         lent: Lent,
@@ -117,7 +117,7 @@ impl Writing {
             images,
             piece_bytes,
             image: 0,
-            next: Next::Remove(0),
+            next: NextOperation::Remove(0),
             file: None,
             begun: Instant::now(),
             cpu_seconds: 0.0,
@@ -144,7 +144,7 @@ impl Writing {
     /// most what the body has written so far; for other operations 0, unknown.
     pub fn progress(&self) -> (u64, f64) {
         let expected_seconds = match (self.next, self.body) {
-            (Next::SyncBody, Some((begun, _))) => begun.elapsed().as_secs_f64(),
+            (NextOperation::SyncBody, Some((begun, _))) => begun.elapsed().as_secs_f64(),
             _ => 0.0,
         };
         (self.operations, expected_seconds)
@@ -159,9 +159,9 @@ impl Writing {
         let operated = self.operate();
         self.cpu_seconds += thread_cpu_seconds() - cpu_before;
         let end = match operated {
-            Ok(Next::Done) => match &self.images[self.image].sealed {
-                Some(sealed) => End::Sealed(sealed.seal.len() as u64 + sealed.body_bytes),
-                None => End::Removed,
+            Ok(NextOperation::Done) => match &self.images[self.image].sealed {
+                Some(sealed) => ImageEnd::Sealed(sealed.seal.len() as u64 + sealed.body_bytes),
+                None => ImageEnd::Removed,
             },
             Ok(next) => {
                 self.next = next;
@@ -169,13 +169,14 @@ impl Writing {
             }
             Err(error) => {
                 self.discard_unsealed();
-                End::Failed(error.to_string())
+                ImageEnd::Failed(error.to_string())
             }
         };
         let seconds = self.begun.elapsed().as_secs_f64();
         let cpu_seconds = std::mem::take(&mut self.cpu_seconds);
         self.written.push(Written { level, epoch, end, seconds, cpu_seconds });
-        (self.image, self.next, self.begun) = (self.image + 1, Next::Remove(0), Instant::now());
+        (self.image, self.next, self.begun) =
+            (self.image + 1, NextOperation::Remove(0), Instant::now());
         (self.file, self.body) = (None, None);
         self.image < self.images.len()
     }
@@ -189,7 +190,13 @@ impl Writing {
             let NewImage { level, generation: Generation { epoch, .. }, .. } = image;
             let (seconds, cpu_seconds) =
                 (std::mem::take(&mut seconds), std::mem::take(&mut self.cpu_seconds));
-            self.written.push(Written { level, epoch, end: End::GivenUp, seconds, cpu_seconds });
+            self.written.push(Written {
+                level,
+                epoch,
+                end: ImageEnd::GivenUp,
+                seconds,
+                cpu_seconds,
+            });
         }
     }
 
@@ -198,28 +205,32 @@ impl Writing {
         self.written
     }
 
-    fn operate(&mut self) -> io::Result<Next> {
+    fn operate(&mut self) -> io::Result<NextOperation> {
         let image = &self.images[self.image];
         let file = self.file.as_mut();
         let opened = "opened before it is written";
         match (self.next, &image.sealed) {
-            (Next::Remove(at), _) if at < image.remove.len() => {
+            (NextOperation::Remove(at), _) if at < image.remove.len() => {
                 image.disk.remove(image.remove[at])?;
-                return Ok(Next::Remove(at + 1));
+                return Ok(NextOperation::Remove(at + 1));
             }
-            (Next::Remove(_), None) | (Next::Done, _) => return Ok(Next::Done),
-            (Next::Remove(_), Some(_)) => return Ok(Next::Create),
+            (NextOperation::Remove(_), None) | (NextOperation::Done, _) => {
+                return Ok(NextOperation::Done);
+            }
+            (NextOperation::Remove(_), Some(_)) => return Ok(NextOperation::Create),
             (_, None) => unreachable!("nothing is written without an image"),
-            (Next::Create, Some(sealed)) => {
+            (NextOperation::Create, Some(sealed)) => {
                 let bytes = sealed.seal.len() as u64 + sealed.body_bytes;
                 assert!(bytes <= image.slot.bytes, "slots are made for the largest image");
                 self.file = Some(image.disk.create(image.generation, &image.slot)?);
-                return Ok(Next::SyncNames);
+                return Ok(NextOperation::SyncNames);
             }
-            (Next::SyncNames, _) => image.disk.sync_names()?,
-            (Next::Body { part, at }, Some(sealed)) => {
-                let Some(bytes) = self.lent.part(part) else { return Ok(Next::SyncBody) };
-                let place = sealed.seal.len() as u64 + sealed.places[part] + at as u64;
+            (NextOperation::SyncNames, _) => image.disk.sync_names()?,
+            (NextOperation::Body { range, at }, Some(sealed)) => {
+                let Some(bytes) = self.lent.range(range) else {
+                    return Ok(NextOperation::SyncBody);
+                };
+                let place = sealed.seal.len() as u64 + sealed.places[range] + at as u64;
                 // File systems handle whole pieces best.
                 let piece_bytes = self.piece_bytes - (place % self.piece_bytes as u64) as usize;
                 let piece = &bytes[at..bytes.len().min(at + piece_bytes)];
@@ -227,20 +238,20 @@ impl Writing {
                 *written += piece.len() as u64;
                 file.expect(opened).write_at(place, piece)?;
                 return Ok(if at + piece.len() < bytes.len() {
-                    Next::Body { part, at: at + piece.len() }
+                    NextOperation::Body { range, at: at + piece.len() }
                 } else {
-                    Next::Body { part: part + 1, at: 0 }
+                    NextOperation::Body { range: range + 1, at: 0 }
                 });
             }
-            (Next::SyncBody, _) => file.expect(opened).sync()?,
-            (Next::Seal, Some(sealed)) => file.expect(opened).write_at(0, &sealed.seal)?,
-            (Next::SyncSeal, _) => file.expect(opened).sync()?,
+            (NextOperation::SyncBody, _) => file.expect(opened).sync()?,
+            (NextOperation::Seal, Some(sealed)) => file.expect(opened).write_at(0, &sealed.seal)?,
+            (NextOperation::SyncSeal, _) => file.expect(opened).sync()?,
         }
         Ok(match self.next {
-            Next::SyncNames => Next::Body { part: 0, at: 0 },
-            Next::SyncBody => Next::Seal,
-            Next::Seal => Next::SyncSeal,
-            _ => Next::Done,
+            NextOperation::SyncNames => NextOperation::Body { range: 0, at: 0 },
+            NextOperation::SyncBody => NextOperation::Seal,
+            NextOperation::Seal => NextOperation::SyncSeal,
+            _ => NextOperation::Done,
         })
     }
 
@@ -248,7 +259,7 @@ impl Writing {
     /// with the file. An image that has a seal, or part of one, is left as it is: a whole seal must
     /// never stand before a body with a hole.
     fn discard_unsealed(&mut self) {
-        let is_sealing = matches!(self.next, Next::Seal | Next::SyncSeal);
+        let is_sealing = matches!(self.next, NextOperation::Seal | NextOperation::SyncSeal);
         if let (false, Some(mut file)) = (is_sealing, self.file.take()) {
             let _ = file.discard();
         }

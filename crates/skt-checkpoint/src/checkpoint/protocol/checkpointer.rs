@@ -153,7 +153,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// what is left to do before [`Checkpointer::complete`].
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`](crate::checkpoint::error::CheckpointError::Comm) when a rank died.
+    /// [`CheckpointError::Comm`] when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
         self.images.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };

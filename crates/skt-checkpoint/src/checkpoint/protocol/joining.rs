@@ -61,8 +61,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 /// changed yet.
 ///
 /// # Errors
-/// [`Refusal::NoRoom`] on all processes, if there is nothing to resume from and the level may
-/// have images.
+/// [`Refusal::NoRoom`](crate::checkpoint::refusal::Refusal::NoRoom) on all processes, if there is
+/// nothing to resume from and the level may have images.
 pub(super) fn slots_of_levels<C: Comm, M: Memory>(
     comm: &C,
     opening: &Opening<M>,
@@ -102,9 +102,9 @@ pub(super) fn laid_out(
 ) -> Result<(SegmentLayout, Codec)> {
     let (geometry, code) = shaped(config, members)?;
     let &Config { method, bands, cell_bytes, align_bytes: align, .. } = config;
-    let parts = method.parts();
+    let areas = method.areas();
     let layout =
-        SegmentLayout::new(header_bytes, shapes, geometry, bands, parts, cell_bytes, align);
+        SegmentLayout::new(header_bytes, shapes, geometry, bands, areas, cell_bytes, align);
     Ok((layout, code))
 }
 

@@ -5,7 +5,7 @@ use super::checkpointer::Checkpointer;
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::layout::RegionShape;
-use crate::checkpoint::level::{Generation, ImageId, Load, Rotten, Source};
+use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::opening::Earlier;
 use crate::checkpoint::segment::SegmentParts;
@@ -55,12 +55,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// `refusal`, if there is no other source; nothing has changed then.
     pub(super) fn open_without(self, refusal: Refusal) -> Result<Box<Self>> {
         let source = match self.plan.load.as_deref() {
-            None => Source::Memory,
-            Some(&Load { level, generation, .. }) => Source::Images { level, generation },
+            None => EpochSource::Memory,
+            Some(&Load { level, generation, .. }) => EpochSource::Images { level, generation },
         };
         let Self { job, mut rotten, config, images, mut encoding, segment, .. } = self;
         let shapes: Vec<RegionShape> =
-            segment.layout().regions.iter().map(|parts| parts.stripes.shape).collect();
+            segment.layout().regions.iter().map(|areas| areas.stripes.shape).collect();
         drop(images);
         encoding.forget_peers();
         let SegmentParts { memory, held, lock, hook } = segment.into_parts();
@@ -79,7 +79,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         for (level, restorable) in self.plan.restorable.iter().enumerate() {
             if restorable.contains(&images) {
                 let (source, refusal) =
-                    (Source::Images { level, generation: images }, refusal.clone());
+                    (EpochSource::Images { level, generation: images }, refusal.clone());
                 self.rotten.push(Rotten { source, refusal });
             }
         }

@@ -68,7 +68,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         };
         let damage = first.map(|first| Damage {
             rank: self.job.rank(),
-            part: first.part.to_owned(),
+            area: first.area.to_owned(),
             region: first.place.region,
             row: first.row,
             byte: first.place.cell * self.config.cell_bytes,

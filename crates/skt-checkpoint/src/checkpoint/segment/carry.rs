@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::{Active, Part};
+use crate::checkpoint::layout::{Active, Area};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
 
@@ -42,10 +42,10 @@ impl<M: Memory> OwnSegment<M> {
         step: Step,
     ) -> Result<usize> {
         let method = self.method;
-        let parts = &self.layout.regions[region];
+        let areas = &self.layout.regions[region];
         let (_, old) = method.settled(step.epoch - 1);
-        let (from, to) = (parts.parity[old], parts.parity[method.encoded(step.epoch)]);
-        let rows = parts.stripes.parities(band);
+        let (from, to) = (areas.parity[old], areas.parity[method.encoded(step.epoch)]);
+        let rows = areas.stripes.parities(band);
         let bytes = bytes.start..bytes.end.min(from.pitch_bytes);
         if bytes.is_empty() {
             return Ok(0);
@@ -57,9 +57,9 @@ impl<M: Memory> OwnSegment<M> {
     /// Asserts that A equals its copy outside of `active`.
     pub fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.method.settled(self.record.stamped());
-        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
+        for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
-                self.first_difference(parts.a, parts.b[copy], active.row, active.byte)
+                self.first_difference(areas.a, areas.b[copy], active.row, active.byte)
             {
                 panic!("row {row} of region {index} has changed outside of {active:?}");
             }
@@ -69,23 +69,23 @@ impl<M: Memory> OwnSegment<M> {
     /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
     /// that were encoded.
     pub fn assert_carried(&self, active: &[Active]) {
-        for (index, (parts, active)) in self.layout.regions.iter().zip(active).enumerate() {
-            let bands = parts.stripes.bands_from(active.row);
+        for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {
+            let bands = areas.stripes.bands_from(active.row);
             let first = if bands.is_empty() {
-                parts.stripes.parity_rows()
+                areas.stripes.parity_rows()
             } else {
-                parts.stripes.parities(bands.start).start
+                areas.stripes.parities(bands.start).start
             };
-            let [one, two] = parts.parity[..] else { unreachable!("method self has two sets") };
+            let [one, two] = areas.parity[..] else { unreachable!("method self has two sets") };
             if let Some(row) = self.first_difference(one, two, first, active.byte) {
                 panic!("parity row {row} of region {index} has thawed outside of {active:?}");
             }
         }
     }
 
-    /// The first row in which two parts differ, compared whole before `row` and up to `byte` from
+    /// The first row in which two areas differ, compared whole before `row` and up to `byte` from
     /// there on.
-    fn first_difference(&self, one: Part, two: Part, row: usize, byte: usize) -> Option<usize> {
+    fn first_difference(&self, one: Area, two: Area, row: usize, byte: usize) -> Option<usize> {
         let pitch = one.pitch_bytes;
         (0..one.rows).find(|&r| {
             let kept = 0..if r < row { pitch } else { byte.min(pitch) };

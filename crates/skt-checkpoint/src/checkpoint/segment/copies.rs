@@ -1,4 +1,4 @@
-//! Copies between parts of this rank's segment.
+//! Copies between areas of this rank's segment.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::{Active, Part};
+use crate::checkpoint::layout::{Active, Area};
 use crate::checkpoint::level::Free;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
@@ -34,8 +34,8 @@ impl<M: Memory> OwnSegment<M> {
     /// bytes copied.
     pub fn copy_bands(&mut self, region: usize, active: Active, step: Step) -> Result<usize> {
         let (copy, _) = self.method.settled(step.epoch);
-        let parts = &self.layout.regions[region];
-        let (a, b, stripes) = (parts.a, parts.b[copy], parts.stripes);
+        let areas = &self.layout.regions[region];
+        let (a, b, stripes) = (areas.a, areas.b[copy], areas.stripes);
         let bytes = active.byte.min(a.pitch_bytes)..a.pitch_bytes;
         let mut copied = 0;
         for band in stripes.bands_from(active.row) {
@@ -56,12 +56,12 @@ impl<M: Memory> OwnSegment<M> {
         self.copy_rows(from, to, all.0, all.1, Step::new(StepName::Carry, epoch).band(region, 0))
     }
 
-    /// Copies `bytes` of each row of `rows` from one part to the same rows of another. Returns the
+    /// Copies `bytes` of each row of `rows` from one area to the same rows of another. Returns the
     /// bytes copied.
     pub fn copy_rows(
         &mut self,
-        from: Part,
-        to: Part,
+        from: Area,
+        to: Area,
         rows: Range<usize>,
         bytes: Range<usize>,
         step: Step,
@@ -107,8 +107,8 @@ impl<M: Memory> OwnSegment<M> {
         let (copy, set) = self.method.settled(epoch);
         let mut copied = 0;
         for region in 0..self.layout.regions.len() {
-            let parts = &self.layout.regions[region];
-            let (a, b, parity) = (parts.a, parts.b[copy], parts.parity.clone());
+            let areas = &self.layout.regions[region];
+            let (a, b, parity) = (areas.a, areas.b[copy], areas.parity.clone());
             let step = Step::new(StepName::RecoverCopy, epoch).band(region, 0);
             self.vault.step(step)?;
             copied += self.copy_rows(b, a, 0..a.rows, 0..a.pitch_bytes, step)?;

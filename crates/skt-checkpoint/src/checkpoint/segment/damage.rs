@@ -10,10 +10,10 @@ use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::record::Holds;
 
-/// A damaged cell of this rank: its position in the group's stripes and in this rank's parts.
+/// A damaged cell of this rank: its position in the group's stripes and in this rank's areas.
 pub struct DamagedCell {
     pub place: CellPosition,
-    pub part: &'static str,
+    pub area: &'static str,
     pub row: usize,
 }
 
@@ -50,15 +50,15 @@ impl<M: Memory> OwnSegment<M> {
         let (copy, set) = self.method.settled(epoch);
         let (begun, mut bands) = (Instant::now(), 0);
         let mut found = Findings::none_of(listed_max);
-        for (region, parts) in self.layout.regions.iter().enumerate() {
-            let stripes = parts.stripes;
+        for (region, areas) in self.layout.regions.iter().enumerate() {
+            let stripes = areas.stripes;
             let geometry = stripes.geometry;
             let settled = match holds {
-                Holds::Copy => parts.b[copy],
-                Holds::Workspace => parts.a,
+                Holds::Copy => areas.b[copy],
+                Holds::Workspace => areas.a,
                 Holds::Nothing => break,
             };
-            let (data, parities) = (parts.data(settled, set), parts.parities(set));
+            let (data, parities) = (areas.data(settled, set), areas.parities(set));
             for band in 0..stripes.bands() {
                 self.vault.passes(begun, bands);
                 bands += 1;
@@ -83,18 +83,18 @@ impl<M: Memory> OwnSegment<M> {
     /// `found`.
     fn look_at(
         &self,
-        part: Summed,
+        summed: Summed,
         rows: Range<usize>,
         at: CellPosition,
         name: &'static str,
         found: &mut Findings,
     ) {
         for (offset, row) in rows.enumerate() {
-            for cell in part.cells(&(0..part.part.pitch_bytes)) {
-                let bytes = self.vault.bytes(part.part.at(row, part.bytes_of(cell)));
-                if checksum(bytes) != self.vault.sum(&part, row, cell) {
+            for cell in summed.cells(&(0..summed.area.pitch_bytes)) {
+                let bytes = self.vault.bytes(summed.area.at(row, summed.bytes_of(cell)));
+                if checksum(bytes) != self.vault.sum(&summed, row, cell) {
                     let place = CellPosition { row: offset, cell, ..at };
-                    found.add(DamagedCell { place, part: name, row });
+                    found.add(DamagedCell { place, area: name, row });
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::vault::Lent;
 
 impl<M: Memory> OwnSegment<M> {
-    /// The parts of this segment that an image of `epoch` has.
+    /// The ranges of this segment that an image of `epoch` has.
     pub fn image_layout(&self, epoch: u64) -> ImageLayout {
         ImageLayout::new(&self.layout, self.method, epoch, self.abft_image_bytes)
     }
@@ -27,10 +27,10 @@ impl<M: Memory> OwnSegment<M> {
         /// Bytes between two calls of the hook: reading all of the matrix takes minutes.
         const PIECE_BYTES: usize = 256 << 20;
         let (begun, mut sums) = (Instant::now(), Vec::new());
-        for (part, _) in &layout.parts {
-            for start in part.clone().step_by(PIECE_BYTES) {
+        for (range, _) in &layout.ranges {
+            for start in range.clone().step_by(PIECE_BYTES) {
                 self.vault.passes(begun, sums.len());
-                let piece = start..part.end.min(start + PIECE_BYTES);
+                let piece = start..range.end.min(start + PIECE_BYTES);
                 sums.push(checksum(self.vault.bytes(piece)));
             }
         }
@@ -52,7 +52,7 @@ impl<M: Memory> OwnSegment<M> {
         unsafe { self.vault.lend(ranges) }
     }
 
-    /// Loads the parts of `layout` from an image with this seal. Parts that cannot be read become
+    /// Loads the ranges of `layout` from an image with this seal. Ranges that cannot be read become
     /// zero and differ from their checksums. Returns the bytes loaded; 0 with method `abft` if the
     /// image's single checksum differs.
     pub fn load_image(
@@ -64,12 +64,12 @@ impl<M: Memory> OwnSegment<M> {
     ) -> Result<usize> {
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
         let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
-        for (index, (part, place)) in layout.parts.iter().cloned().enumerate() {
-            for (chunk, start) in part.clone().step_by(piece_bytes).enumerate() {
+        for (index, (range, place)) in layout.ranges.iter().cloned().enumerate() {
+            for (chunk, start) in range.clone().step_by(piece_bytes).enumerate() {
                 let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
                 self.vault.step(step.chunk(chunk))?;
-                let piece = start..part.end.min(start + piece_bytes);
-                let at = seal.body_at + place + (start - part.start) as u64;
+                let piece = start..range.end.min(start + piece_bytes);
+                let at = seal.body_at + place + (start - range.start) as u64;
                 let into = self.vault.bytes_mut(piece.clone());
                 if file.read_at(at, into).is_err() {
                     into.fill(0);
@@ -83,7 +83,7 @@ impl<M: Memory> OwnSegment<M> {
     /// Clears what an image of `epoch` was loaded into.
     pub fn clear_image(&mut self, epoch: u64) {
         assert!(self.record.is_hollow(), "what comes from an image does not count yet");
-        let ImageLayout { parts, .. } = self.image_layout(epoch);
-        parts.into_iter().for_each(|(part, _)| self.vault.bytes_mut(part).fill(0));
+        let ImageLayout { ranges, .. } = self.image_layout(epoch);
+        ranges.into_iter().for_each(|(range, _)| self.vault.bytes_mut(range).fill(0));
     }
 }

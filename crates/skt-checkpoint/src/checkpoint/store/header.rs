@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::host::Process;
+use super::host::ProcessId;
 use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
 use crate::checkpoint::codec::checksum;
 
@@ -28,7 +28,7 @@ pub struct Header {
     rank: u64,
     data_bytes: u64,
     /// The process that created the segment.
-    process: Process,
+    process: ProcessId,
     created_unix_seconds: u64,
     /// Checksum of the fields above.
     checksum: u64,
@@ -40,7 +40,7 @@ pub struct Header {
 pub struct Identity {
     pub name: SegmentName,
     pub data_bytes: usize,
-    pub process: Process,
+    pub process: ProcessId,
     pub created_unix_seconds: u64,
     pub is_ready: bool,
 }
@@ -55,7 +55,7 @@ impl Header {
             role: padded(name.role()),
             rank: name.rank().into(),
             data_bytes: data_bytes as u64,
-            process: Process::this(),
+            process: ProcessId::this(),
             created_unix_seconds: super::host::now_unix_seconds(),
             ..Zeroable::zeroed()
         };
@@ -122,7 +122,7 @@ mod tests {
         let mut header = Header::new(&name, 800);
         let identity = header.identity(PAGE_BYTES + 800).unwrap();
         assert_eq!((&identity.name, identity.data_bytes), (&name, 800));
-        assert_eq!(identity.process, Process::this());
+        assert_eq!(identity.process, ProcessId::this());
         assert!(!identity.is_ready);
         header.set_ready();
         assert!(header.identity(PAGE_BYTES + 4096).unwrap().is_ready);

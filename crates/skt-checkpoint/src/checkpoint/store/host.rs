@@ -46,7 +46,7 @@ pub enum Liveness {
 /// A process, distinguishable from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct Process {
+pub(super) struct ProcessId {
     pid: u64,
     /// Its start, in clock ticks after boot.
     start_ticks: u64,
@@ -56,7 +56,7 @@ pub(super) struct Process {
     boot_id: [u8; 64],
 }
 
-impl Process {
+impl ProcessId {
     /// The calling process.
     pub fn this() -> Self {
         let pid = std::process::id();
@@ -68,14 +68,14 @@ impl Process {
         }
     }
 
-    /// The text that [`Process::parse`] reads.
+    /// The text that [`ProcessId::parse`] reads.
     pub fn text(&self) -> String {
         let end = self.boot_id.iter().position(|&b| b == 0).unwrap_or(self.boot_id.len());
         let boot_id = String::from_utf8_lossy(&self.boot_id[..end]);
         format!("{}.{}.{}.{boot_id}", self.pid, self.start_ticks, self.pid_namespace)
     }
 
-    /// Reads the text of [`Process::text`].
+    /// Reads the text of [`ProcessId::text`].
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.splitn(4, '.');
         let mut number = || fields.next()?.parse().ok();
@@ -163,12 +163,12 @@ pub enum Presence {
 
 /// A description of this process, for [`presence`].
 pub fn this_process() -> String {
-    Process::this().text()
+    ProcessId::this().text()
 }
 
 /// The presence of the process that [`this_process`] has described.
 pub fn presence(process: &str) -> Presence {
-    let Some(process) = Process::parse(process) else { return Presence::Unknown };
+    let Some(process) = ProcessId::parse(process) else { return Presence::Unknown };
     match process.liveness() {
         Liveness::Unknown => Presence::Unknown,
         Liveness::Alive if !is_ending(process.pid()) => Presence::Alive,

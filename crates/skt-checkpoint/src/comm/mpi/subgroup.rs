@@ -50,7 +50,7 @@ impl Subgroup {
 /// What a rank gives to a split.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Wish {
+struct SplitArgs {
     /// `u64::MAX`: none.
     color: u64,
     key: u64,
@@ -65,11 +65,11 @@ struct Wish {
 pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Option<MpiComm>> {
     let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
     let next = NEXT.load(Ordering::Relaxed) as u64;
-    let mine = Wish { color: word(color), key: u64::from(key), next };
+    let mine = SplitArgs { color: word(color), key: u64::from(key), next };
     let all = collect::all_gather_bytes(comm, bytemuck::bytes_of(&mine))?;
-    let all: Vec<Wish> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+    let all: Vec<SplitArgs> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
     // No group with any of these ranks has this context.
-    let context = all.iter().map(|wish| wish.next).max().expect("a rank") as c_int;
+    let context = all.iter().map(|args| args.next).max().expect("a rank") as c_int;
     assert!(context < MOST_CONTEXTS, "{context} groups have been made");
     NEXT.store(context + 1, Ordering::Relaxed);
     if color.is_none() {

@@ -15,7 +15,7 @@ use super::{
 use crate::comm::ibarrier::IBarrier;
 
 /// Looks whether another rank has reported a failure, and returns that report.
-pub type Watch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;
+pub type FailureWatch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;
 
 /// Tests of a message from one look at the watch to the next.
 const TESTS_A_LOOK: u32 = 16;
@@ -23,12 +23,12 @@ const TESTS_A_LOOK: u32 = 16;
 /// A group of MPI ranks whose waits end when a rank has reported a failure.
 pub struct WatchedComm {
     comm: MpiComm,
-    watch: Watch,
+    watch: FailureWatch,
 }
 
 impl WatchedComm {
     /// Watches the waits of `comm`.
-    pub fn new(comm: MpiComm, watch: Watch) -> Self {
+    pub fn new(comm: MpiComm, watch: FailureWatch) -> Self {
         Self { comm, watch }
     }
 
@@ -52,7 +52,7 @@ impl WatchedComm {
 }
 
 /// Tests `is_done` until it holds. Ends with an error when the watch finds the report of a failure.
-fn poll(watch: &Watch, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
+fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
     let mut tests = 0u32;
     while !is_done()? {
         tests = tests.wrapping_add(1);
@@ -65,7 +65,7 @@ fn poll(watch: &Watch, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> 
     Ok(())
 }
 
-fn look(watch: &Watch) -> Result<()> {
+fn look(watch: &FailureWatch) -> Result<()> {
     watch()?.map_or(Ok(()), |told| Err(CommError::Aborted(told)))
 }
 
@@ -90,7 +90,7 @@ impl Drop for CopiedMessage {
 /// A message in progress whose wait can be given up; what is dropped then leaks its buffer.
 pub struct Watched<R> {
     request: R,
-    watch: Watch,
+    watch: FailureWatch,
 }
 
 impl SendRequest for Watched<MpiSend> {

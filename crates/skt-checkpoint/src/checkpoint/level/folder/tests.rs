@@ -14,9 +14,9 @@ const NUMBER: u64 = 0xabc;
 const GENERATION: Generation =
     Generation { start: StartId { number: 0x18f2c, nonce: 0x77 }, epoch: 12 };
 
-fn folder() -> (TempDir, Folder) {
+fn folder() -> (TempDir, ImageFolder) {
     let above = tempfile::tempdir().unwrap();
-    let folder = Folder::open(above.path(), "run", 0, NUMBER).unwrap();
+    let folder = ImageFolder::open(above.path(), "run", 0, NUMBER).unwrap();
     (above, folder)
 }
 
@@ -29,7 +29,7 @@ fn file() -> FileId {
     FileId { generation: GENERATION, ranks: slot(4).ranks }
 }
 
-fn path(folder: &Folder) -> PathBuf {
+fn path(folder: &ImageFolder) -> PathBuf {
     folder.path.join("t0.r4-7.a18f2c.77.e12")
 }
 
@@ -195,7 +195,7 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
 #[test]
 fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     let above = tempfile::tempdir().unwrap();
-    let (run, other) = (Folder::path_of(above.path(), "run"), above.path().join("other"));
+    let (run, other) = (ImageFolder::path_of(above.path(), "run"), above.path().join("other"));
     fs::create_dir(&other).unwrap();
     let made: [(&str, &dyn Fn()); 2] = [
         ("is a link", &|| symlink(&other, &run).unwrap()),
@@ -206,7 +206,8 @@ fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     ];
     for (what, make) in made {
         make();
-        let refused = Folder::open(above.path(), "run", 0, NUMBER).expect_err(what).to_string();
+        let refused =
+            ImageFolder::open(above.path(), "run", 0, NUMBER).expect_err(what).to_string();
         assert!(
             refused.contains(&run.display().to_string()) && refused.contains(what),
             "{refused}"
@@ -217,10 +218,10 @@ fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     let file = other.join("file");
     fs::write(&file, "").unwrap();
     for parent in [above.path().join("nowhere"), file.clone(), file.join("below")] {
-        let failed = Folder::open(&parent, "run", 0, NUMBER).expect_err("it is no folder");
+        let failed = ImageFolder::open(&parent, "run", 0, NUMBER).expect_err("it is no folder");
         assert!(failed.to_string().contains(&parent.display().to_string()), "{failed}");
     }
-    let folder = Folder::open(&other, "run", 0, NUMBER).unwrap();
+    let folder = ImageFolder::open(&other, "run", 0, NUMBER).unwrap();
     symlink(&file, path(&folder)).unwrap();
     let refused = folder.open(self::file(), 4).err().expect("a link").to_string();
     assert!(refused.contains("is a link"), "{refused}");
@@ -237,7 +238,7 @@ fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
     let above = tempfile::tempdir().unwrap();
     let victim = above.path().join("victim");
     fs::create_dir(&victim).unwrap();
-    let run = Folder::path_of(above.path(), "run");
+    let run = ImageFolder::path_of(above.path(), "run");
     let plants: [&dyn Fn(); 4] = [
         &|| fs::create_dir(&run).unwrap(),
         &|| fs::write(&run, "").unwrap(),
@@ -256,7 +257,7 @@ fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
         let guessed = above.path().join("skt-hpl-images.0.run~0000000000000001");
         fs::create_dir(&guessed).unwrap();
         chown(&guessed, Some(65534), None).unwrap();
-        let open = |number| Folder::open(above.path(), "run", 0, number).unwrap();
+        let open = |number| ImageFolder::open(above.path(), "run", 0, number).unwrap();
         let made = open(NUMBER).path;
         assert_eq!(made, above.path().join("skt-hpl-images.0.run~0000000000000abc"));
         open(NUMBER).create(GENERATION, &slot(5)).unwrap();

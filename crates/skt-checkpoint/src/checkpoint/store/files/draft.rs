@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, FlockArg};
 
-use super::super::host::{self, Process};
+use super::super::host::{self, ProcessId};
 use super::super::stub::{Flaw, Stub, StubLocation};
 use super::lock;
 use crate::checkpoint::codec::checksum;
@@ -79,15 +79,15 @@ fn is_unknown(error: &io::Error) -> bool {
 fn name_now() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let text = format!("{PREFIX}{number}.{}", Process::this().text());
+    let text = format!("{PREFIX}{number}.{}", ProcessId::this().text());
     format!("{text}.{:016x}", checksum(text.as_bytes()))
 }
 
 /// The process that creates the file `name`, if that is the name of a draft.
-fn creator(name: &str) -> Option<Process> {
+fn creator(name: &str) -> Option<ProcessId> {
     let (text, sum) = name.rsplit_once('.')?;
     let (_number, process) = text.strip_prefix(PREFIX)?.split_once('.')?;
-    (sum == format!("{:016x}", checksum(text.as_bytes()))).then(|| Process::parse(process))?
+    (sum == format!("{:016x}", checksum(text.as_bytes()))).then(|| ProcessId::parse(process))?
 }
 
 /// The stub at `path`, if there is one of this user.

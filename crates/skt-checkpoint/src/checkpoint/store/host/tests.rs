@@ -12,9 +12,9 @@ fn a_process_that_was_killed_is_not_at_work() {
     assert_eq!(presence("no process"), Presence::Unknown);
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
     let start_ticks = running_since(child.id()).expect("it runs");
-    let process = Process { pid: child.id().into(), start_ticks, ..Process::this() };
+    let process = ProcessId { pid: child.id().into(), start_ticks, ..ProcessId::this() };
     assert_eq!(presence(&process.text()), Presence::Alive);
-    let elsewhere = Process { pid_namespace: 1, ..process };
+    let elsewhere = ProcessId { pid_namespace: 1, ..process };
     assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
     child.kill().expect("ours");
     // Between taking the signal and ending the process has no mark of either.
@@ -42,7 +42,7 @@ fn a_process_lives_as_long_as_one_of_its_threads() {
         std::thread::yield_now();
     }
     let start_ticks = running_since(pid as u32).expect("its second thread runs");
-    let process = Process { pid: pid as u64, start_ticks, ..Process::this() };
+    let process = ProcessId { pid: pid as u64, start_ticks, ..ProcessId::this() };
     assert_eq!(process.liveness(), Liveness::Alive);
     assert!(is_ending(pid as u32));
     // SAFETY: the child of this test.
@@ -65,10 +65,10 @@ fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
 
 #[test]
 fn a_process_comes_back_from_its_text() {
-    let this = Process::this();
-    assert_eq!(Process::parse(&this.text()), Some(this));
+    let this = ProcessId::this();
+    assert_eq!(ProcessId::parse(&this.text()), Some(this));
     for text in ["", "1.2.3", "1.2.x.b", &format!("1.2.3.{}", "b".repeat(65))] {
-        assert_eq!(Process::parse(text), None, "{text}");
+        assert_eq!(ProcessId::parse(text), None, "{text}");
     }
 }
 
@@ -84,13 +84,13 @@ fn a_process_younger_than_the_deed_did_not_do_it() {
 
 #[test]
 fn this_process_lives_and_a_finished_one_does_not() {
-    let this = Process::this();
+    let this = ProcessId::this();
     assert_eq!(this.liveness(), Liveness::Alive);
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     // It may have started in the same tick as this process.
     let start_ticks = running_since(child.id()).unwrap();
-    let started = Process { pid: child.id().into(), start_ticks, ..this };
-    let other = Process { start_ticks: start_ticks + 1, ..started };
+    let started = ProcessId { pid: child.id().into(), start_ticks, ..this };
+    let other = ProcessId { start_ticks: start_ticks + 1, ..started };
     assert_eq!(other.liveness(), Liveness::Dead, "same number, other start");
     assert_eq!(started.liveness(), Liveness::Alive);
     child.kill().unwrap();
@@ -104,9 +104,9 @@ fn this_process_lives_and_a_finished_one_does_not() {
 
 #[test]
 fn another_boot_is_death_and_another_namespace_unknown() {
-    let this = Process::this();
-    assert_eq!(Process { boot_id: [7; 64], ..this }.liveness(), Liveness::Dead);
-    assert_eq!(Process { pid_namespace: 7, ..this }.liveness(), Liveness::Unknown);
+    let this = ProcessId::this();
+    assert_eq!(ProcessId { boot_id: [7; 64], ..this }.liveness(), Liveness::Dead);
+    assert_eq!(ProcessId { pid_namespace: 7, ..this }.liveness(), Liveness::Unknown);
 }
 
 #[test]

@@ -9,15 +9,17 @@
 //! job in which no rank can continue, and none was killed, is a deadlock and is reported as such.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::num::FpCategory;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
@@ -27,7 +29,6 @@ use crate::SplitArgs;
 
 /// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
-const GUARD_BYTES: usize = 4096;
 
 /// The death of a rank when the run comes to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,17 +187,8 @@ struct State {
 struct World {
     hosts: Vec<String>,
     state: Mutex<State>,
-    thread: ThreadId,
     conductor: Option<Arc<Mutex<dyn Conductor>>>,
-    /// One per rank, and the last for the caller of [`run`].
-    contexts: Box<[UnsafeCell<libc::ucontext_t>]>,
 }
-
-// SAFETY: `contexts` is accessed in `start` and `switch` only, which check that they run on the one
-// thread that made the world; the rest is a mutex.
-unsafe impl Send for World {}
-// SAFETY: as above.
-unsafe impl Sync for World {}
 
 impl State {
     fn random(&mut self) -> u64 {
@@ -323,15 +315,13 @@ impl World {
 
     /// Continues as rank `to`; returns when `from` continues.
     fn switch(&self, from: usize, to: usize) {
-        assert_eq!(self.thread, std::thread::current().id(), "a rank has left its thread");
-        if from == to {
-            return;
+        // SAFETY: null outside of ranks. Else of the rank that runs, which lives: each sets it when
+        // it starts and when it continues, and a panic that would leave a rank ends the process.
+        let running = unsafe { RUNNING.get().as_ref() }.expect("a rank has left its thread");
+        if from != to {
+            running.suspend(to);
+            RUNNING.set(running);
         }
-        // SAFETY: both contexts are live: `to` is a rank that was started and has not ended, or the
-        // caller of `run`, which waits in `switch` itself. All of them run on this one thread, so
-        // nothing else touches them.
-        let rc = unsafe { libc::swapcontext(self.contexts[from].get(), self.contexts[to].get()) };
-        assert_eq!(rc, 0, "swapcontext");
     }
 
     /// The rank that the conductor chooses to continue.
@@ -412,7 +402,8 @@ impl World {
         }
     }
 
-    /// Marks a rank as ended and returns the rank that continues; the last one returns to `run`.
+    /// Marks a rank as ended and returns the rank that continues; after the last, the number
+    /// of ranks.
     fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
         let mut state = self.lock();
         state.done |= 1 << rank;
@@ -434,45 +425,11 @@ impl World {
     }
 }
 
-/// A stack with a guard page below it.
-struct Stack(std::ptr::NonNull<libc::c_void>);
-
-impl Stack {
-    fn new() -> Self {
-        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
-        let size = std::num::NonZeroUsize::new(STACK_BYTES).expect("not zero");
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-        // SAFETY: a new private mapping; nothing else refers to it.
-        let base = unsafe { mmap_anonymous(None, size, access, flags) }.expect("a stack");
-        // SAFETY: the lowest page of that mapping, not in use yet.
-        unsafe { mprotect(base, GUARD_BYTES, ProtFlags::PROT_NONE) }.expect("a guard page");
-        Self(base)
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, unmapped once; no rank runs on it any more.
-        let _ = unsafe { nix::sys::mman::munmap(self.0, STACK_BYTES) };
-    }
-}
-
 thread_local! {
     /// Stacks for reuse: a test makes many thousands of runs.
-    static STACKS: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
-    /// The body of the rank that is being started.
-    static STARTING: Cell<Option<*mut Body<'static>>> = const { Cell::new(None) };
-}
-
-type Body<'a> = Box<dyn FnMut() + 'a>;
-
-/// The first frame of every rank. Its body ends by switching away for good.
-extern "C" fn enter() {
-    let body = STARTING.take().expect("a body to start");
-    // SAFETY: `run` keeps the closure alive until all ranks have ended.
-    unsafe { (*body)() };
-    unreachable!("a rank that has ended was resumed");
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    /// What suspends the rank that runs on this thread.
+    static RUNNING: Cell<*const Yielder<(), usize>> = const { Cell::new(ptr::null()) };
 }
 
 /// Makes the allocator keep what this process frees: thousands of runs take the same workspaces,
@@ -520,12 +477,11 @@ where
     let members = Arc::new((0..size).collect::<Vec<_>>());
     let results: RefCell<Vec<Option<std::result::Result<T, E>>>> =
         RefCell::new((0..size).map(|_| None).collect());
-    let mut bodies: Vec<Body<'_>> = (0..size)
+    let mut ranks: Vec<Coroutine<(), usize, usize>> = (0..size)
         .map(|rank| {
             let (world, members, results, body) = (&world, &members, &results, &body);
-            let body = move || {
-                // Started, but not scheduled yet.
-                world.switch(rank, size);
+            let body = move |yielder: &Yielder<(), usize>, ()| {
+                RUNNING.set(yielder);
                 let comm = SimComm {
                     world: world.clone(),
                     group: 0,
@@ -533,7 +489,7 @@ where
                     rank,
                     rounds: Cell::new(0),
                 };
-                let next = match catch_unwind(AssertUnwindSafe(|| body(comm))) {
+                match catch_unwind(AssertUnwindSafe(|| body(comm))) {
                     Ok(result) => {
                         let failure = result.as_ref().err().map(|e| format!("rank {rank}: {e}"));
                         results.borrow_mut()[rank] = Some(result);
@@ -543,14 +499,23 @@ where
                         world.lock().panic.get_or_insert(panic);
                         world.leave(rank, Some("a rank panicked"))
                     }
-                };
-                world.switch(rank, next);
+                }
             };
-            Box::new(body) as Body<'_>
+            let stack = STACKS.with_borrow_mut(Vec::pop);
+            let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("a stack"));
+            // SAFETY: `ranks` is dropped before what the bodies borrow.
+            unsafe { Coroutine::with_stack_unchecked(stack, body) }
         })
         .collect();
-    world.run_all(&mut bodies);
-    drop(bodies);
+    let outside = RUNNING.get();
+    let mut next = world.pick(&mut world.lock(), 0).expect("nobody has ended yet");
+    while next < size {
+        let (CoroutineResult::Yield(to) | CoroutineResult::Return(to)) = ranks[next].resume(());
+        next = to;
+    }
+    RUNNING.set(outside);
+    let stacks = ranks.into_iter().map(Coroutine::into_stack);
+    STACKS.with_borrow_mut(|pool| pool.extend(stacks));
     let mut state = world.lock();
     if let Some(panic) = state.panic.take() {
         drop(state);
@@ -567,20 +532,6 @@ where
 }
 
 impl World {
-    /// Runs all ranks to their ends.
-    fn run_all(&self, bodies: &mut [Body<'_>]) {
-        let size = bodies.len();
-        let stack = |pool: &mut Vec<Stack>| pool.pop().unwrap_or_else(Stack::new);
-        let stacks: Vec<Stack> =
-            STACKS.with_borrow_mut(|pool| (0..size).map(|_| stack(pool)).collect());
-        for (rank, body) in bodies.iter_mut().enumerate() {
-            self.start(rank, &stacks[rank], body);
-        }
-        let first = self.pick(&mut self.lock(), 0).expect("nobody has ended yet");
-        self.switch(size, first);
-        STACKS.with_borrow_mut(|pool| pool.extend(stacks));
-    }
-
     fn new(options: &SimOptions, conductor: Option<Arc<Mutex<dyn Conductor>>>) -> Self {
         let size = options.hosts.len();
         let state = State {
@@ -608,32 +559,7 @@ impl World {
             panic: None,
             trace: options.trace.then(Vec::new),
         };
-        // SAFETY: an all-zero ucontext_t is a valid value of that C struct.
-        let context = || UnsafeCell::new(unsafe { std::mem::zeroed::<libc::ucontext_t>() });
-        Self {
-            hosts: options.hosts.clone(),
-            state: Mutex::new(state),
-            thread: std::thread::current().id(),
-            conductor,
-            contexts: (0..=size).map(|_| context()).collect(),
-        }
-    }
-
-    /// Creates the context of a rank and runs it to its first switch.
-    fn start(&self, rank: usize, stack: &Stack, body: &mut Body<'_>) {
-        let caller = self.ranks();
-        STARTING.set(Some(std::ptr::from_mut(body).cast()));
-        let context = self.contexts[rank].get();
-        // SAFETY: the context is ours, not running, and never moves; the stack has the given size,
-        // is readable and writable above its guard page, and lives until the rank has ended.
-        unsafe {
-            assert_eq!(libc::getcontext(context), 0, "getcontext");
-            (*context).uc_stack.ss_sp = stack.0.as_ptr();
-            (*context).uc_stack.ss_size = STACK_BYTES;
-            (*context).uc_link = std::ptr::null_mut();
-            libc::makecontext(context, enter, 0);
-        }
-        self.switch(caller, rank);
+        Self { hosts: options.hosts.clone(), state: Mutex::new(state), conductor }
     }
 }
 

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use skt_hpl::config::{Fact, Generator, Pmap};
+use skt_hpl::hpl::blas::library::use_one_thread;
+use skt_hpl::hpl::blas::{MatMut, MatRef, gemm, transpose};
 use skt_hpl::hpl::comm::threads::{self, ThreadComm};
 use skt_hpl::hpl::comm::{CommError, PageBuf};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
 use skt_hpl::hpl::pfact::{self, PanelPosition, PanelWork, Variant, pivot};
 use skt_hpl::hpl::pgesv::panel::leading_dimension;
+use skt_hpl::hpl::team::Team;
 use skt_hpl::hpl::update::{self, Operands};
 use skt_hpl::hpl::{matgen, swap};
-use skt_hpl::machine::blas::{MatMut, MatRef, gemm, transpose};
-use skt_hpl::machine::environment::blas::use_one_thread;
-use skt_hpl::machine::team::Team;
 use skt_terms::phases::PanelParts;
 
 /// Rows and columns of the matrix.

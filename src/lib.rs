@@ -12,7 +12,7 @@
 //! use skt_hpl::hpl::pgesv::guard::Unguarded;
 //! use skt_hpl::run::ptest::{self, Silent};
 //! use skt_hpl::report::Outcome;
-//! use skt_hpl::machine::team::Team;
+//! use skt_hpl::hpl::team::Team;
 //!
 //! // A run as a TOML file would describe it; it has one test.
 //! let toml = b"n = 200\nnb = 16\np = 2\nq = 2\nbcast = \"2ring\"\n";
@@ -47,7 +47,6 @@
 pub mod cli;
 pub mod config;
 pub mod doctor;
-pub mod hpl;
 pub mod machine;
 pub mod report;
 pub mod run;
@@ -56,3 +55,4 @@ pub mod supervisor;
 
 pub use skt_checkpoint::{checkpoint, pages};
 pub use skt_model as model;
+pub use skt_solver as hpl;

@@ -264,7 +264,8 @@ fn reports() -> Vec<Vec<u8>> {
 }
 
 fn facts() -> skt_hpl::report::RunFacts {
-    use skt_hpl::machine::environment::{Environment, HostRanks, blas, host, memory};
+    use skt_hpl::hpl::blas::library;
+    use skt_hpl::machine::environment::{Environment, HostRanks, host, memory};
     skt_hpl::report::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
         configuration: Some(skt_hpl::config::ConfigText {
@@ -275,7 +276,7 @@ fn facts() -> skt_hpl::report::RunFacts {
         environment: Environment {
             host: host::this_host(),
             memory: memory::this_process(),
-            blas: blas::loaded(),
+            blas: library::loaded(),
             mpi_library: Some("Open MPI v4.1.4".into()),
             hosts: vec![HostRanks { host: "n1".into(), ranks: 1 }],
             pinning: "pinned, one to a core".into(),

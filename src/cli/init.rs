@@ -517,7 +517,7 @@ fn largest_blocks(budget: u64, bytes: impl Fn(usize) -> u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::environment::blas::blas_threads;
+    use crate::hpl::blas::library::blas_threads;
 
     #[test]
     fn the_rate_of_a_core_is_measured_on_one() {

@@ -20,9 +20,10 @@ use crate::config::{
     CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
     validate,
 };
-use crate::machine::environment::{blas, selftest};
+use crate::hpl::blas::library;
+use crate::hpl::team::Team;
+use crate::machine::environment::selftest;
 use crate::machine::starter::Ranks;
-use crate::machine::team::Team;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::path::{self, Changes};
@@ -340,7 +341,7 @@ fn rate_over_model(
 pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     const SECONDS: f64 = 0.3;
     // A BLAS uses all cores unless it is told otherwise.
-    blas::use_one_thread();
+    library::use_one_thread();
     selftest::dgemm_gflops(&Team::solo(), SECONDS)
         .map_err(|why| ConfigError::Machine { what: why.to_string() })
 }

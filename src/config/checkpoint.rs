@@ -16,6 +16,7 @@ use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::message_cost::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::STORES;
+use crate::hpl::pgesv::abft::MOST_CHECKSUMS;
 
 settings! {
     /// A setting of the protection against the loss of ranks.
@@ -148,10 +149,6 @@ settings! {
 
 /// Settings of the protection, as written.
 pub type CheckpointDraft = BTreeMap<Setting, Value>;
-
-/// The largest number of checksum columns: with more of them, decoding amplifies rounding errors
-/// too much.
-pub const MOST_CHECKSUMS: usize = 3;
 
 /// Number of checksum columns that a draft asks for, in addition to the Q process columns of the
 /// data. A value that is not legal is refused later, where the settings are read.

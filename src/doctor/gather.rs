@@ -8,10 +8,11 @@ use super::facts::{HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
 use super::trial::{self, Trial};
+use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::team::Team;
 use crate::machine::counters::{Counters, Root};
-use crate::machine::environment::{affinity, blas};
-use crate::machine::team::Team;
+use crate::machine::environment::affinity;
 
 /// The most names that each host looks up.
 const MOST_NAMES: usize = 256;
@@ -67,7 +68,7 @@ pub fn gather<C: Comm>(
     threads: Option<usize>,
     is_launched: bool,
 ) -> Result<Option<Gathered>, GatherError> {
-    blas::use_one_thread();
+    library::use_one_thread();
     let counters = Counters::read(&Root::of_this_machine());
     let mask = counters.allowed_cpus.clone();
     let cores = affinity::cores_in(&counters.cpus, &mask).len();
@@ -93,7 +94,7 @@ pub fn gather<C: Comm>(
     drop(team);
     // The processes of the trials are to have a core.
     world.barrier()?;
-    let blas = blas::loaded();
+    let blas = library::loaded();
     let first = is_first.then(|| HostReport {
         trial: measured.as_ref().map(|measured| {
             let units = measured.units(&counters.processor);

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::facts::RankMeasurement;
+use crate::hpl::blas::library::NoWorkSpace;
+use crate::hpl::blas::peak;
+use crate::hpl::team::Team;
 use crate::machine::counters::{Root, load, numa, throttling};
-use crate::machine::environment::blas::NoWorkSpace;
-use crate::machine::environment::peak;
 use crate::machine::environment::selftest::{self, cpu_seconds};
-use crate::machine::team::Team;
 
 /// Seconds of DGEMM: several periods of a quota, and long enough for the processor to notice its
 /// power.

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
+use crate::hpl::blas::library;
 use crate::machine::counters::power::Found;
-use crate::machine::environment::blas;
 
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;
@@ -163,7 +163,7 @@ impl HostSummary {
             dgemm_mean_gflops: of_threads(host.mean(|measured| Some(measured.mean_gflops))),
             cpu_share: host.mean(|measured| Some(measured.cpu_share)),
             blas: host.trial.as_ref().map(|trial| {
-                blas::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
+                library::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
             }),
             power: match &host.counters.power {
                 Found::Readable(source) => Some(format!("{}, {}", source.name, source.covers)),

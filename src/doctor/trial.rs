@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::kernel;
+use crate::hpl::blas::library;
+use crate::hpl::blas::library::NoWorkSpace;
 use crate::machine::child;
 use crate::machine::counters::processor::Processor;
-use crate::machine::environment::blas::NoWorkSpace;
-use crate::machine::environment::{BlasInfo, blas, selftest};
+use crate::machine::environment::{BlasInfo, selftest};
 
 /// The hidden flag that makes `doctor` measure one core and print an [`Answer`].
 pub const FLAG: &str = "--one-trial";
@@ -63,9 +64,9 @@ pub struct Answer {
 /// # Errors
 /// When the system has no memory for it.
 pub fn answer() -> Result<Answer, NoWorkSpace> {
-    blas::use_one_thread();
+    library::use_one_thread();
     let gflops = selftest::dgemm_gflops_of_cpu_time(SECONDS)?;
-    Ok(Answer { kernel: blas::loaded().kernel, gflops })
+    Ok(Answer { kernel: library::loaded().kernel, gflops })
 }
 
 /// The BLAS `blas`, with trials of kernels that fit the processor better if the one in use is

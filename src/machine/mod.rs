@@ -1,7 +1,6 @@
 //! The machine of a rank: its host, its cores and threads, the BLAS, the launcher; and how its
 //! process ends.
 
-pub mod blas;
 pub mod child;
 pub mod counters;
 pub mod environment;
@@ -10,6 +9,4 @@ pub mod launcher_rank;
 pub mod power;
 pub mod program;
 pub mod starter;
-pub mod team;
 pub mod tuning;
-pub mod work;

@@ -13,6 +13,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
+use crate::hpl::work;
 use crate::machine::launcher_rank;
 
 pub use skt_checkpoint::sign::{
@@ -211,6 +212,7 @@ fn any_heart() -> Option<&'static Heart> {
     HEART
         .get_or_init(|| {
             let token = std::env::var(ENV).ok()?;
+            work::on_pieces(piece);
             let rank = launcher_rank::rank().unwrap_or(0);
             let last = Beat {
                 token: token.clone(),

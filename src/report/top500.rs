@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::html::NamedRun;
 use super::power::EnergyReading;
 use super::reader::{EnvironmentPart, RunReport, TestReport};
-use crate::machine::environment::blas;
+use crate::hpl::blas::library;
 use crate::model::tang::efficiency::Efficiency;
 
 /// What only the site knows, as far as it was given.
@@ -188,7 +188,7 @@ const CORE_PHASE: &str = "barrier before the factorization, UTC";
 
 fn math_library(value: &serde_json::Value) -> Option<String> {
     let text = |key: &str| value.get(key).and_then(serde_json::Value::as_str);
-    Some(blas::words(text("library")?, text("version"), text("kernel")))
+    Some(library::words(text("library")?, text("version"), text("kernel")))
 }
 
 /// Cores that ran, if each host has as many cores as that of rank 0.

@@ -7,14 +7,15 @@ use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve
 use super::schedule::{self, Stage};
 use super::told::Told;
 use crate::config::{Format, TestSpec, parse};
+use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::guard::Unguarded;
+use crate::hpl::team::Team;
 use crate::machine::counters::processor::Processor;
 use crate::machine::counters::{Counters, Root, memory_errors, temperature, throttling};
-use crate::machine::environment::{affinity, blas, memory, selftest};
-use crate::machine::team::Team;
+use crate::machine::environment::{affinity, memory, selftest};
 use crate::report::record::{Outcome, TestRecord};
 use crate::run::ptest::{self, Silent};
 
@@ -79,15 +80,15 @@ impl<C: Comm> Crew<C> {
     /// # Errors
     /// When a rank is lost, or the system starts no threads.
     pub fn new(world: &C, threads: Option<usize>, by_rank: bool) -> Result<Self, ScreenError> {
-        blas::use_one_thread();
+        library::use_one_thread();
         let counters = Counters::read(&Root::of_this_machine());
-        let library = blas::loaded();
-        let (version, kernel) = (library.version.as_deref(), library.kernel.as_deref());
+        let blas = library::loaded();
+        let (version, kernel) = (blas.version.as_deref(), blas.kernel.as_deref());
         let place = Place {
             host: world.host(),
             mask: counters.allowed_cpus.clone(),
             processor: processor_words(&counters.processor),
-            blas: blas::words(&library.library, version, kernel),
+            blas: library::words(&blas.library, version, kernel),
             threads,
         };
         let bytes = serde_json::to_vec(&place).expect("plain data");

@@ -4,8 +4,9 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::spread::median;
+use crate::hpl::blas::triad;
 use crate::hpl::comm::{Comm, CommError, Tag};
-use crate::machine::team::Team;
+use crate::hpl::team::Team;
 
 /// How long the memory is measured, and the least number of passes.
 const MEMORY_SECONDS: f64 = 0.3;
@@ -50,9 +51,7 @@ fn triad() -> Option<f64> {
     let (start, mut passes, mut fastest_seconds) = (Instant::now(), 0, f64::INFINITY);
     while passes < LEAST_PASSES || start.elapsed().as_secs_f64() < MEMORY_SECONDS {
         let pass = Instant::now();
-        for ((a, b), c) in a.iter_mut().zip(&b).zip(&c) {
-            *a = 3.0 * c + b;
-        }
+        triad::pass(3.0, &c, &b, &mut a);
         std::hint::black_box(&mut a);
         fastest_seconds = pass.elapsed().as_secs_f64().max(1e-9).min(fastest_seconds);
         passes += 1;

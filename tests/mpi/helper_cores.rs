@@ -22,7 +22,8 @@ const ON_OWN_HOST: &str = "hostname n$OMPI_COMM_WORLD_RANK && exec \"$0\" \"$@\"
 /// Where one rank with one thread should run on this machine beside one helper core; `None` if
 /// there are not two cores.
 fn expected() -> Option<HelperCores> {
-    let (cpus, mask) = (affinity::online().unwrap(), affinity::current_mask().unwrap());
+    let (cpus, mask) =
+        (affinity::online().unwrap(), skt_hpl::hpl::team::affinity::current_mask().unwrap());
     let given = helper_cores::plan(&cpus, &[mask], 0, 1, 1);
     given.inspect_err(|why| eprintln!("not run: {why}")).ok()
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use skt_hpl::config::{ConfigText, Format, RunSpec};
 use skt_hpl::machine::environment::memory::CgroupLimit;
 use skt_hpl::machine::environment::{
-    BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, blas, host, memory,
+    BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, host, memory,
 };
 use skt_hpl::report::record::{Mended, Replacement};
 use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};
@@ -155,7 +155,7 @@ fn this_machine_satisfies_the_schema() {
     let mut here = facts();
     here.environment.host = host::this_host();
     here.environment.memory = memory::this_process();
-    here.environment.blas = blas::loaded();
+    here.environment.blas = skt_hpl::hpl::blas::library::loaded();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     JsonReport::create(&path, &small_run(), here).unwrap();

@@ -19,7 +19,7 @@ use skt_hpl::hpl::pgesv::abft::{
 };
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
-use skt_hpl::machine::team::Team;
+use skt_hpl::hpl::team::Team;
 use skt_hpl::run::ptest::{self};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 

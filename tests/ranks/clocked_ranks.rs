@@ -6,13 +6,13 @@ use std::fmt::Display;
 
 use crate::base_spec::base;
 use skt_hpl::config::{Bcast, TestSpec, Transport};
+use skt_hpl::hpl::blas::library::use_one_thread;
 use skt_hpl::hpl::comm::{Comm, threads};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::SolveError;
 use skt_hpl::hpl::pgesv::guard::Unguarded;
-use skt_hpl::machine::environment::blas::use_one_thread;
-use skt_hpl::machine::team::Team;
-use skt_hpl::machine::work::{self, Work};
+use skt_hpl::hpl::team::Team;
+use skt_hpl::hpl::work::{self, Work};
 use skt_hpl::report::record::{Outcome, TestRecord};
 use skt_hpl::run::ptest::{self, Silent};
 use skt_sim::clocked::{self, Network};

@@ -11,15 +11,15 @@ use crate::soak;
 use lapack::dgesv;
 use ndarray::Array2;
 use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_hpl::hpl::blas::view::SharedMat;
+use skt_hpl::hpl::blas::{MatMut, MatRef};
 use skt_hpl::hpl::comm::threads::{ThreadComm, run};
 use skt_hpl::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::final_part::Final;
 use skt_hpl::hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
 use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
-use skt_hpl::machine::blas::view::SharedMat;
-use skt_hpl::machine::blas::{MatMut, MatRef};
-use skt_hpl::machine::team::Team;
+use skt_hpl::hpl::team::Team;
 use skt_hpl::run::ptest::{self, Silent, check};
 
 const BCASTS: [Bcast; 6] =

@@ -20,15 +20,18 @@ fn documented(heading: &str) -> BTreeSet<String> {
 fn manifests() -> Vec<toml::Table> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let members = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let folders = [root.to_path_buf()].into_iter().chain(members);
+    let folders = [root.to_path_buf(), root.join("tests/ranks")].into_iter().chain(members);
     folders
         .map(|folder| fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap())
         .collect()
 }
 
 /// The external crates in a table of any of the manifests.
-fn needed(manifests: &[toml::Table], table: &str) -> BTreeSet<String> {
-    let tables = manifests.iter().filter_map(|manifest| manifest.get(table)?.as_table());
+fn needed<'a>(
+    manifests: impl IntoIterator<Item = &'a toml::Table>,
+    table: &str,
+) -> BTreeSet<String> {
+    let tables = manifests.into_iter().filter_map(|manifest| manifest.get(table)?.as_table());
     let names = tables.flat_map(|table| table.keys().cloned());
     names.filter(|name| !name.starts_with("skt-")).collect()
 }
@@ -36,8 +39,11 @@ fn needed(manifests: &[toml::Table], table: &str) -> BTreeSet<String> {
 #[test]
 fn each_dependency_is_explained() {
     let manifests = manifests();
-    let in_program = needed(&manifests, "dependencies");
-    let in_tests = needed(&manifests, "dev-dependencies");
+    // Only tests and benches need skt-sim.
+    let of_tests = |manifest: &&toml::Table| manifest["package"]["name"].as_str() == Some("skt-sim");
+    let in_program = needed(manifests.iter().filter(|m| !of_tests(m)), "dependencies");
+    let mut in_tests = needed(&manifests, "dev-dependencies");
+    in_tests.extend(needed(manifests.iter().filter(of_tests), "dependencies"));
     let in_tests: BTreeSet<String> = in_tests.difference(&in_program).cloned().collect();
     let to_build = needed(&manifests, "build-dependencies");
     for (needed, heading) in
@@ -66,8 +72,8 @@ fn members_take_the_version_of_the_workspace() {
     assert_eq!(shared.keys().collect::<BTreeSet<_>>(), used, "what no member needs is there");
 }
 
-/// The modules of the solver's crate as docs/architecture.md lists them, the highest first: folders
-/// (`src/run/`), and below each its contents (`  job/`), as `run::job`.
+/// The modules of the program's crate as docs/architecture.md lists them, the highest first:
+/// folders (`src/run/`), and below each its contents (`  job/`), as `run::job`.
 fn modules() -> Vec<String> {
     let name = |path: &str| path.split(['/', '.']).next().unwrap().to_owned();
     let list = ARCHITECTURE.split("\nsrc/main.rs").nth(1).expect("the list is there");
@@ -82,6 +88,14 @@ fn modules() -> Vec<String> {
         }
     }
     modules
+}
+
+/// The modules of the solver's crate as docs/architecture.md lists them, the highest first.
+fn modules_of_solver() -> Vec<String> {
+    let list = ARCHITECTURE.split("\ncrates/skt-solver/").nth(1).expect("the list is there");
+    let listed = list.lines().skip(1).take_while(|line| line.starts_with("  "));
+    let names = listed.filter(|line| !line.starts_with("   "));
+    names.map(|line| line.trim().split(['/', '.']).next().unwrap().to_owned()).collect()
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -144,15 +158,18 @@ fn names_behind_crate_are_found() {
 #[test]
 fn modules_import_only_those_below() {
     // What src/lib.rs re-exports of the crates below.
-    const CRATES: [&str; 3] = ["checkpoint", "model", "pages"];
-    let modules = modules();
+    import_only_those_below("src", &modules(), &["checkpoint", "hpl", "model", "pages"]);
+    import_only_those_below("crates/skt-solver/src", &modules_of_solver(), &[]);
+}
+
+fn import_only_those_below(folder: &str, modules: &[String], crates: &[&str]) {
     // A file that is not in the list itself has the position of its folder.
     let place = |path: &str| {
         let room = path.split("::").next().unwrap();
         let listed = |name: &str| modules.iter().position(|module| module == name);
         listed(path).or_else(|| listed(room)).unwrap_or_else(|| panic!("{room} is not in the list"))
     };
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     for path in sources(&src) {
         let inside = path.strip_prefix(&src).unwrap();
         let mut names = inside.iter().map(|name| name.to_str().unwrap().trim_end_matches(".rs"));
@@ -163,7 +180,7 @@ fn modules_import_only_those_below() {
         let source = fs::read_to_string(&path).unwrap();
         let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
         for import in imports(code) {
-            if CRATES.contains(&import.split("::").next().unwrap()) {
+            if crates.contains(&import.split("::").next().unwrap()) {
                 continue;
             }
             let order = place(&own.join("::")) <= place(&import);
@@ -184,7 +201,9 @@ fn all_that_is_listed_is_there() {
     let listed = modules();
     let listed_rooms = listed.iter().filter(|name| !name.contains("::")).cloned().collect();
     assert_eq!(rooms, listed_rooms);
-    for module in listed.iter().map(|name| src.join(name.replace("::", "/"))) {
+    let of_solver = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/skt-solver/src");
+    let in_solver = modules_of_solver().into_iter().map(|name| of_solver.join(name));
+    for module in listed.iter().map(|name| src.join(name.replace("::", "/"))).chain(in_solver) {
         assert!(module.is_dir() || module.with_extension("rs").is_file(), "{}", module.display());
     }
 }

@@ -19,19 +19,24 @@ fn programs() -> BTreeMap<String, PathBuf> {
     let members = entries(&root.join("crates")).into_values().chain([root.to_owned()]);
     let tests = members.flat_map(|member| entries(&member.join("tests")));
     let main = |(name, path): (String, PathBuf)| {
-        let main = if path.is_dir() { path.join("main.rs") } else { path };
-        (main.is_file() && main.extension()? == "rs").then_some((name, main))
+        // A folder that is a package of its own has no main.rs, which Cargo would take for a
+        // program of the package around it, too.
+        let files = [path.join("main.rs"), path.join(&name).with_extension("rs"), path];
+        let main = files.into_iter().find(|file| file.is_file())?;
+        (main.extension()? == "rs").then_some((name, main))
     };
     tests.filter_map(main).collect()
 }
 
 /// Files beside the main file of a program that is a folder.
 fn suites(main: &Path) -> BTreeMap<String, PathBuf> {
-    let mut files = BTreeMap::new();
-    if main.ends_with("main.rs") {
-        files = entries(main.parent().unwrap());
-        files.remove("main");
+    let folder = main.parent().unwrap();
+    let own = main.file_stem().unwrap().to_str().unwrap();
+    if own != "main" && !folder.ends_with(own) {
+        return BTreeMap::new();
     }
+    let mut files = entries(folder);
+    files.retain(|name, path| name != own && path.extension().is_some_and(|end| end == "rs"));
     files
 }
 
@@ -58,7 +63,7 @@ fn every_file_of_a_program_is_compiled() {
         let text = fs::read_to_string(main).unwrap();
         for (suite, path) in suites(main) {
             let is_declared = text.lines().any(|line| line == format!("mod {suite};"));
-            assert!(is_declared, "{}: add `mod {suite};` to main.rs", path.display());
+            assert!(is_declared, "{}: add `mod {suite};` to {}", path.display(), main.display());
         }
     }
 }

@@ -21,8 +21,8 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("comm/mod.rs", "NAP"),
     ("doctor/measure.rs", "SECONDS"),
     ("doctor/trial.rs", "SECONDS"),
-    ("hpl/pgesv/background.rs", "LONG_PAUSE"),
-    ("hpl/pgesv/background.rs", "PAUSE"),
+    ("pgesv/background.rs", "LONG_PAUSE"),
+    ("pgesv/background.rs", "PAUSE"),
     ("machine/power/sampler.rs", "INTERVAL"),
     ("machine/power/sampler.rs", "PAUSE"),
     ("report/json.rs", "SYNC_INTERVAL"),
@@ -89,7 +89,7 @@ fn constant(line: &str) -> Option<&str> {
 fn program() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for folder in ["src", "crates/skt-terms/src", "crates/skt-checkpoint/src"] {
+    for folder in ["src", "crates/skt-terms/src", "crates/skt-checkpoint/src", "crates/skt-solver/src"] {
         sources(&root.join(folder), &mut found);
     }
     assert!(found.len() > 200, "{}", found.len());

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use crate::hpl::team::affinity::pin_as_planned;
 pub use crate::machine::counters::topology::Cpu;
 use crate::machine::counters::{Root, topology};
 
@@ -129,69 +130,6 @@ pub fn online() -> io::Result<Vec<Cpu>> {
     topology::online(&Root::of_this_machine())
 }
 
-const WORD_BITS: usize = u64::BITS as usize;
-
-/// The CPUs that the calling thread may run on.
-///
-/// # Errors
-/// The system's error.
-pub fn current_mask() -> io::Result<Vec<usize>> {
-    // The kernel refuses a buffer shorter than its own mask, and does not tell how long that is.
-    let mut words = vec![0u64; 16];
-    loop {
-        // SAFETY: the buffer has the length that is passed along.
-        let result = unsafe {
-            libc::sched_getaffinity(0, size_of_val(&words[..]), words.as_mut_ptr().cast())
-        };
-        if result == 0 {
-            return Ok(bits_set(&words));
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINVAL) || words.len() > 4096 {
-            return Err(error);
-        }
-        words = vec![0; 2 * words.len()];
-    }
-}
-
-fn bits_set(words: &[u64]) -> Vec<usize> {
-    (0..words.len() * WORD_BITS)
-        .filter(|bit| words[bit / WORD_BITS] >> (bit % WORD_BITS) & 1 == 1)
-        .collect()
-}
-
-/// Pins the calling thread to one CPU.
-///
-/// # Errors
-/// The system's error; `EINVAL` if the CPU does not exist or is not allowed.
-fn pin_thread(cpu: usize) -> io::Result<()> {
-    set_mask(&[cpu])
-}
-
-/// Pins the calling thread to the planned CPU, if there is one.
-pub fn pin_as_planned(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        // A refusal costs speed, not correctness; the report has the plan.
-        let _ = pin_thread(cpu);
-    }
-}
-
-/// Restricts the calling thread to these CPUs.
-///
-/// # Errors
-/// The system's error; `EINVAL` if none of them exists and is allowed.
-pub fn set_mask(cpus: &[usize]) -> io::Result<()> {
-    let highest = cpus.iter().max().copied().unwrap_or(0);
-    let mut words = vec![0u64; (highest / WORD_BITS + 1).max(16)];
-    for cpu in cpus {
-        words[cpu / WORD_BITS] |= 1 << (cpu % WORD_BITS);
-    }
-    // SAFETY: the buffer has the length that is passed along.
-    let result =
-        unsafe { libc::sched_setaffinity(0, size_of_val(&words[..]), words.as_ptr().cast()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -287,21 +225,5 @@ pub(super) mod tests {
         let cpus = machine(1, 8);
         let masks = [vec![0, 1, 2, 3], vec![2, 3, 4, 5]];
         assert_eq!(plan(&cpus, &masks, 0, 1), CpuPlacement::Leave(WhyNot::Overlap));
-    }
-
-    #[test]
-    fn a_thread_is_pinned_where_it_was_told() {
-        let mask = current_mask().unwrap();
-        let known = online().unwrap();
-        assert!(mask.iter().all(|id| known.iter().any(|cpu| cpu.id == *id)));
-        let last = *mask.last().unwrap();
-        std::thread::spawn(move || {
-            pin_thread(last).unwrap();
-            assert_eq!(current_mask().unwrap(), [last]);
-            assert!(pin_thread(100_000).is_err());
-        })
-        .join()
-        .unwrap();
-        assert_eq!(current_mask().unwrap(), mask, "other threads stay as they were");
     }
 }

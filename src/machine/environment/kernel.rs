@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use super::blas::{self, BlasInfo};
+use crate::hpl::blas::library::{self, BlasInfo};
 
 /// The variable that names OpenBLAS's kernel.
 const VARIABLE: &str = "OPENBLAS_CORETYPE";
@@ -55,7 +55,7 @@ pub fn take_one_that_fits(closed: &[RawFd]) {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
-    let Some(kernel) = fitting(&blas::loaded(), best_here()) else { return };
+    let Some(kernel) = fitting(&library::loaded(), best_here()) else { return };
     // The path names the program, after which the system names the process.
     let Ok(program) = env::current_exe() else { return };
     for &fd in closed {

@@ -1,12 +1,10 @@
 //! The machine: its host and processors, its memory, and the speed of its BLAS.
 
 pub mod affinity;
-pub mod blas;
 pub mod helper_cores;
 pub mod host;
 pub mod kernel;
 pub mod memory;
-pub mod peak;
 pub mod preflight;
 pub mod selftest;
 
@@ -14,7 +12,7 @@ use serde::Serialize;
 
 use skt_terms::units;
 
-pub use blas::BlasInfo;
+pub use crate::hpl::blas::library::BlasInfo;
 pub use host::HostInfo;
 pub use memory::MemoryInfo;
 pub use selftest::DgemmSelfTest;
@@ -103,7 +101,8 @@ impl Environment {
 
     fn blas_words(&self) -> String {
         let BlasInfo { library, path, version, kernel } = &self.blas;
-        let words = blas::words(library, version.as_deref(), kernel.as_deref());
+        let words =
+            crate::hpl::blas::library::words(library, version.as_deref(), kernel.as_deref());
         let path = path.as_ref().map_or_else(String::new, |path| format!(", {}", path.display()));
         format!("{words}{path}")
     }

@@ -9,18 +9,17 @@ use serde::Serialize;
 use skt_checkpoint::comm::PageBuf;
 
 use super::BlasInfo;
-use super::blas::{self, NoWorkSpace};
 use super::kernel::is_old;
-
-use crate::machine::blas::{MatMut, MatRef, gemm};
-use crate::machine::team::Team;
+use crate::hpl::blas::library::{self, NoWorkSpace};
+use crate::hpl::blas::{MatMut, MatRef, gemm};
+use crate::hpl::team::Team;
 
 /// The result of the self-test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DgemmSelfTest {
     /// The best rate on one core.
     pub gflops_per_core: f64,
-    /// The peak rate of a core, where it is known ([`super::peak`]).
+    /// The peak rate of a core, where it is known ([`crate::hpl::blas::peak`]).
     pub peak_gflops_per_core: Option<f64>,
     /// What looks wrong ([`warnings`]).
     pub warnings: Vec<String>,
@@ -108,7 +107,7 @@ fn dgemm_by(
     // A worker that starts late, and its first allocation, map memory (an arena of the allocator).
     team.fork(&|_| drop(std::hint::black_box(Box::new(0u8))), || ());
     // From here to the first product nothing is mapped.
-    blas::check_work_space(threads)?;
+    library::check_work_space(threads)?;
     let products = || {
         team.fork(&multiply, || ());
         (2 * ROWS * COLS * DEPTH * threads) as f64
@@ -298,5 +297,23 @@ mod tests {
         let found = warnings(2.0, None, &blas("libblas.so.3", None), None, Some(2.0));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("libblas.so.3") && found[0].contains("`skt-hpl doctor`"));
+    }
+}
+
+#[cfg(test)]
+mod timing {
+    use super::*;
+    use crate::hpl::blas::peak::gflops_per_core;
+
+    #[test]
+    #[ignore = "timing: a product is compared with the peak measured beside it"]
+    fn no_product_is_faster_than_the_units() {
+        let team = Team::solo();
+        let Some(peak) = gflops_per_core(&team) else { return };
+        // Windows before and after the products, as the clock may change.
+        let dgemm = dgemm_gflops(&team, 0.05).expect("memory");
+        let peak = peak.max(gflops_per_core(&team).expect("as before"));
+        assert!(dgemm < 1.1 * peak, "DGEMM {dgemm}, peak {peak}");
+        println!("DGEMM {dgemm}, peak {peak}");
     }
 }

@@ -8,29 +8,20 @@
 pub mod blame;
 mod judge;
 pub mod links;
-mod windows;
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::hpl::pgesv::Rate;
+pub use crate::hpl::pgesv::windows::{MOST, Windows};
 pub use judge::{judge, upper_median};
 use links::SlowLink;
-pub use windows::{MOST, Windows};
 
 /// Most slow ranks, and most slow links, that are told one by one.
 const MOST_TOLD: usize = 16;
 /// Most ranks whose windows are kept for the JSON report.
 const MOST_KEPT: usize = 4096;
-
-/// The products of a rank in one window of the panels.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Rate {
-    /// The rate of a thread inside the BLAS, in Gflop/s; 0 where nothing was measured.
-    pub gflops: f32,
-    /// Seconds that a thread was inside the BLAS, the mean of the rank's threads.
-    pub seconds: f32,
-}
 
 /// The products of a rank, window by window.
 #[derive(Debug, Clone, Default, PartialEq)]

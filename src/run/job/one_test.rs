@@ -8,7 +8,7 @@ use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::guard::Unguarded;
-use crate::machine::team::Team;
+use crate::hpl::team::Team;
 use crate::report::output;
 use crate::report::record::TestRecord;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, Surroundings};
@@ -23,7 +23,7 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
     surroundings: Surroundings<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.process();
+    let team = surroundings.memory.process().0;
     match protect::open(ranks, test, settings, surroundings)? {
         Opened::Ready(guard, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
@@ -45,7 +45,7 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
     surroundings: Surroundings<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.process();
+    let team = surroundings.memory.process().0;
     match protect::abft::open(ranks, test, settings, surroundings)? {
         Opened::Ready(abft, found) => {
             warn_of_levels(ranks, settings, &found, watcher);

@@ -1,10 +1,10 @@
 //! The cores of a rank's threads.
 
 use super::places::{self, RankLocation};
+use crate::hpl::team::Team;
 use crate::machine::environment::affinity::{self, CpuPlacement, WhyNot};
 use crate::machine::environment::helper_cores::{self, HelperCores};
 use crate::machine::starter::Starter;
-use crate::machine::team::Team;
 
 /// The cores of a rank's threads.
 #[derive(Debug)]

@@ -81,8 +81,9 @@ impl Reports {
         }
         notes.extend(of_setup);
         if options.verbose {
-            let lines = TUNING.lines().into_iter().chain(skt_checkpoint::tuning::TUNING.lines());
-            notes.extend(lines.map(|line| format!("tuning   : {line}")));
+            let solver = crate::hpl::tuning::TUNING.lines();
+            let lines = [TUNING.lines(), solver, skt_checkpoint::tuning::TUNING.lines()];
+            notes.extend(lines.iter().flatten().map(|line| format!("tuning   : {line}")));
         }
         let json = match &options.json {
             Some(path) => Some(JsonReport::create(path, spec, facts)?),

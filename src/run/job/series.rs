@@ -28,8 +28,8 @@ use crate::report::samples::Samples;
 use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
-    self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, Settings, Surroundings,
-    TestSegments,
+    self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
+    Surroundings, TestSegments,
 };
 
 /// The time between additions of unprotected tests to the ledger: a loss costs results of that
@@ -536,7 +536,7 @@ impl<'a> Tests<'a> {
         let ranks = ranks.comm.as_ref().expect("a rank of the grid");
         let settings = Settings { resume, ..self.settings.clone() };
         let surroundings = Surroundings {
-            memory: TestSegments::new(setup.store, &settings.run_id, index, team)
+            memory: TestSegments::new(setup.store, &settings.run_id, index, RankProcess(team))
                 .under(setup.lock.clone()),
             nothing_hidden,
             host: ranks.host(),

@@ -15,14 +15,15 @@ use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
 use crate::doctor::finding::{Finding, FindingKind};
 use crate::doctor::{self, at_start};
+use crate::hpl::blas::{library, peak};
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::environment::affinity;
+use crate::hpl::team::Team;
+use crate::hpl::team::affinity;
 use crate::machine::environment::preflight::{self, DoesNotFit};
-use crate::machine::environment::{DgemmSelfTest, Environment, blas, host, memory, peak, selftest};
-use crate::machine::team::Team;
+use crate::machine::environment::{DgemmSelfTest, Environment, host, memory, selftest};
 use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
-use crate::run::protect::{self, FaultInjector, Inject, Outlook, Settings};
+use crate::run::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 
 /// Seconds of the DGEMM self-test, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
@@ -119,7 +120,7 @@ fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning)
     Environment {
         host: host::this_host(),
         memory: memory::this_process(),
-        blas: blas::loaded(),
+        blas: library::loaded(),
         mpi_library: options.mpi_library.clone(),
         hosts: places::hosts(places),
         pinning: pinning.words(),
@@ -162,7 +163,8 @@ fn wait_for_memory<C: Comm>(
     };
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
     let (bytes, team) = (|| bytes, Team::solo());
-    let (mut patience, mut pause) = (Patience::new(&bytes, &team), PAUSES.0);
+    let process = RankProcess(&team);
+    let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
     while lacking_bytes(places).is_some() {
         let is_over = patience.is_over(true);
         let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
@@ -187,7 +189,8 @@ fn take_lock<C: Comm>(
     if !settings.is_on() {
         return Ok((None, None));
     }
-    let taken = RunLock::take(store, &settings.run_id, &world.host(), index, &Team::solo())?;
+    let (team, host) = (Team::solo(), world.host());
+    let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team))?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
     let why = first_text(world, &in_use.unwrap_or_default())?;
     let mut stays = [u64::from(taken.as_ref().is_err_and(|why| !why.passes()))];
@@ -262,7 +265,7 @@ impl<'a> Setup<'a> {
             FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         let injector = Arc::new(injector);
         // Our own threads call the BLAS, each for itself.
-        blas::use_one_thread();
+        library::use_one_thread();
         let mut places = all_places(world, settings, store)?;
         watch.end_part("ranks and stores");
         let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);

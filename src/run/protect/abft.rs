@@ -43,8 +43,8 @@ use crate::hpl::pgesv::abft::{
 };
 use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
+use crate::hpl::team::Team;
 use crate::machine::grace;
-use crate::machine::team::Team;
 use crate::report::clock::now_unix;
 use crate::report::heartbeat;
 use crate::report::record::{
@@ -132,7 +132,7 @@ pub fn open<'a, C: Comm>(
         may_lose: is_short.then(|| process_columns(spec)),
         ..config(spec, settings, &memory, &host, STATE_FORMAT)?
     };
-    let (shape, team) = (region_shape(spec, settings), memory.process());
+    let (shape, team) = (region_shape(spec, settings), memory.process().0);
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
         protocol::Opened::Ready(opened) => opened,
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),

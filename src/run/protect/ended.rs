@@ -91,7 +91,7 @@ fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{Settings, TestSegments};
+    use super::super::{RankProcess, Settings, TestSegments};
     use super::*;
     use crate::checkpoint::agree::{Refusal, Resume};
     use crate::checkpoint::hook::NoHook;
@@ -99,7 +99,7 @@ mod tests {
     use crate::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
     use crate::checkpoint::store::Files;
     use crate::hpl::comm::threads;
-    use crate::machine::team::Team;
+    use crate::hpl::team::Team;
     use tempfile::TempDir;
 
     const RANKS: usize = 4;
@@ -123,7 +123,7 @@ mod tests {
             let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
             let header = |test| (test == 0).then(|| HeaderLayout::new("run", RANKS, STATE_BYTES));
             let removed = remove_left_over(&world, &store, "run", true, header).unwrap();
-            let memory = TestSegments::new(&store, "run", 0, &team);
+            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
             let host = format!("{}", nodes[world.rank()].path().display());
             let settings = Settings { resume, group_size: RANKS, ..Settings::new("run") };
             let config = settings.config(&memory, String::new(), &host, STATE_BYTES).unwrap();

@@ -32,15 +32,15 @@ use crate::checkpoint::protocol::{
 };
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
+use crate::hpl::blas::MatMut;
+use crate::hpl::blas::view::SharedMat;
 use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Cyclic;
 use crate::hpl::pgesv::final_part::Final;
 use crate::hpl::pgesv::guard::{Background, Guard, Remaining};
 use crate::hpl::pgesv::{LocalShape, SolveError};
-use crate::machine::blas::MatMut;
-use crate::machine::blas::view::SharedMat;
-use crate::machine::environment::affinity;
-use crate::machine::team::Team;
+use crate::hpl::team::Team;
+use crate::hpl::team::affinity;
 use crate::machine::tuning::TUNING;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
@@ -200,7 +200,7 @@ pub fn open<'a, C: Comm>(
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
         levels: settings.open_levels(memory.part(), spec.threads),
         nothing_hidden,
-        image_writer: image_writer(memory.process()),
+        image_writer: image_writer(memory.process().0),
         ..config
     };
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {

@@ -46,7 +46,7 @@ pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flo
 pub use node_store::NodeStore;
 pub use read::{MOST_MEMBERS, read_domains};
 pub use segments::{
-    TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
+    RankProcess, TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
 };
 pub use settings::Settings;
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};

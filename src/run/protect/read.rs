@@ -15,11 +15,11 @@ use crate::checkpoint::level::WhenBusy;
 use crate::checkpoint::message_cost::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
-use crate::config::checkpoint::MOST_CHECKSUMS;
 use crate::config::validate::parse_whole;
 use crate::config::value::{Form, Value, Written};
 use crate::config::{CheckpointDraft, ConfigError, RunSpec, Setting, ValueSource};
 use crate::hpl::pgesv::abft::CheckEvery;
+use crate::hpl::pgesv::abft::MOST_CHECKSUMS;
 
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;

@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_largest_result_fits() {
-        for ranks in [2, 100, 10_000, 100_000] {
+        for ranks in [2, 100, 100_000] {
             let capacity_bytes = state_bytes(ranks);
             for rebuilt in [1, ranks / 2] {
                 let history = history(RESTARTS_KEPT, rebuilt);

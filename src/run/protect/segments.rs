@@ -9,8 +9,8 @@ use skt_terms::units;
 use crate::checkpoint::segments::role::parse_role;
 use crate::checkpoint::segments::{Process, RunSegments};
 use crate::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
+use crate::hpl::team::Team;
 use crate::machine::launcher_rank;
-use crate::machine::team::Team;
 use crate::report::{heartbeat, output};
 
 /// The most bytes that a thread touches between two signs of life.
@@ -22,17 +22,21 @@ const WAITS: &str =
     "waits for another start of the same run to end, which still holds its memory here";
 static SAID: Once = Once::new();
 
-/// The segments of one test of a run on this node, under the threads of a rank.
-pub type TestSegments<'a> = RunSegments<'a, &'a Team>;
+/// The process of a rank, by its threads.
+#[derive(Clone, Copy)]
+pub struct RankProcess<'a>(pub &'a Team);
 
-impl Process for Team {
+/// The segments of one test of a run on this node.
+pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
+
+impl Process for RankProcess<'_> {
     fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
         // Each part is a sign of life: touching all of a large memory takes minutes.
-        let parts_a_thread = bytes.div_ceil(self.threads()).div_ceil(TOUCHED_BYTES).max(1);
-        let parts = self.threads() * parts_a_thread;
+        let parts_a_thread = bytes.div_ceil(self.0.threads()).div_ceil(TOUCHED_BYTES).max(1);
+        let parts = self.0.threads() * parts_a_thread;
         let failed = Mutex::new(None);
         // Each thread touches a part, so that its pages are near the cores that use them.
-        self.split(parts, 1, |range| {
+        self.0.split(parts, 1, |range| {
             for part in range {
                 if let Err(error) = new.touch(part, parts) {
                     failed.lock().expect("touch lock").get_or_insert(error);
@@ -171,7 +175,7 @@ mod tests {
                 count
             };
             let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
-            let memory = TestSegments::new(&store, "run", 0, &team);
+            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
             let config = settings.config(&memory, String::new(), "node", 8).expect("a config");
             let shape = RegionShape { rows: 4, pitch_bytes: 64 };
             let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;

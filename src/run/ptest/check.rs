@@ -4,9 +4,9 @@
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)      eps = 2^-53
 //! ```
 
+use crate::hpl::blas::MatRef;
 use crate::hpl::comm::{Comm, Result, collect};
 use crate::hpl::grid::Grid;
-use crate::machine::blas::MatRef;
 use crate::report::heartbeat;
 use crate::report::record::Norms;
 

@@ -13,14 +13,14 @@ use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 use energy::RankEnergy;
 
 use crate::config::{TestSpec, Transport};
+use crate::hpl::blas::MatMut;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen;
 use crate::hpl::pfact::Variant;
 use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
-use crate::machine::blas::MatMut;
-use crate::machine::team::Team;
+use crate::hpl::team::Team;
 use crate::report::clock::now_unix;
 use crate::report::power::EnergyReading;
 use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};

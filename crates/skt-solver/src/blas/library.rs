@@ -1,0 +1,270 @@
+//! Which BLAS is loaded, and setting its own threads.
+//!
+//! The libraries describe themselves by functions that only they have; these are looked up at run
+//! time, so that one binary works with any library.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use serde::Serialize;
+use skt_terms::units;
+
+use crate::tuning::TUNING;
+
+/// The BLAS that this process calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BlasInfo {
+    /// `OpenBLAS`, `oneMKL`, `BLIS`, or the file's name; `unknown` if there is no file (a static
+    /// library).
+    pub library: String,
+    /// The file that the library was loaded from.
+    pub path: Option<PathBuf>,
+    /// The library's text about its version and build.
+    pub version: Option<String>,
+    /// The kernel it picked for this processor, e.g. `SkylakeX`, `zen3`.
+    pub kernel: Option<String>,
+}
+
+/// Libraries that describe themselves, and a function that only each has.
+const KNOWN: [(&str, &CStr); 3] = [
+    ("OpenBLAS", c"openblas_get_config"),
+    ("oneMKL", c"MKL_Get_Version_String"),
+    ("BLIS", c"bli_info_get_version_str"),
+];
+
+/// Describes a BLAS in words. The library is named once, even if its version begins with the name,
+/// and so is the kernel, even if the version has it.
+pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> String {
+    // OpenBLAS's version begins with its name, BLIS's is only a number.
+    let mut words = match version {
+        Some(version) if version.contains(library) => version.to_owned(),
+        Some(version) => format!("{library} {version}"),
+        None => library.to_owned(),
+    };
+    if let Some(kernel) = kernel {
+        let others: Vec<&str> = words.split(' ').filter(|word| *word != kernel).collect();
+        words = format!("{}, kernel {kernel}", others.join(" "));
+    }
+    words
+}
+
+/// Describes the loaded library whose `dgemm_` we call. Several may be loaded, as an MPI or a
+/// profiler may have its own.
+pub fn loaded() -> BlasInfo {
+    let path = symbol(c"dgemm_").and_then(file_of);
+    let present: Vec<_> =
+        KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
+    let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
+    // A library may consist of several files: dgemm_ in one, the rest in others.
+    let chosen = present.iter().find(serves).or(match present.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    });
+    let (version, kernel) = match chosen {
+        Some(("OpenBLAS", _)) => {
+            (text_from(c"openblas_get_config"), text_from(c"openblas_get_corename"))
+        }
+        Some(("oneMKL", _)) => (mkl_version(), None),
+        Some(("BLIS", _)) => (text_from(c"bli_info_get_version_str"), blis_kernel()),
+        _ => (None, None),
+    };
+    let file = path.as_deref().and_then(Path::file_name);
+    let library = match (chosen, file) {
+        (Some((library, _)), _) => (*library).to_string(),
+        (None, Some(file)) => file.to_string_lossy().into_owned(),
+        (None, None) => "unknown".to_string(),
+    };
+    BlasInfo { library, path, version, kernel }
+}
+
+/// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
+/// libraries that are loaded. Returns whether there was any to set.
+pub fn use_one_thread() -> bool {
+    let addresses = [symbol(c"openblas_set_num_threads"), mkl_symbol(c"MKL_Set_Num_Threads")];
+    addresses.into_iter().flatten().for_each(|address| call_with_int(address, 1));
+    let blis = symbol(c"bli_thread_set_num_threads");
+    blis.into_iter().for_each(|address| call_with_blis_int(address, 1));
+    blis.or(addresses[0]).or(addresses[1]).is_some()
+}
+
+/// Threads that OpenBLAS or oneMKL would use in a call, if one is loaded.
+pub fn blas_threads() -> Option<usize> {
+    let openblas = symbol(c"openblas_get_num_threads");
+    let address = openblas.or_else(|| mkl_symbol(c"MKL_Get_Max_Threads"))?;
+    // SAFETY: both are `int f(void)` in their libraries' headers.
+    let count = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(address)() };
+    usize::try_from(count).ok()
+}
+
+/// The address of a function in any loaded library.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is NUL-terminated; RTLD_DEFAULT searches the loaded libraries.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+/// The file that an address was loaded from.
+fn file_of(address: *mut c_void) -> Option<PathBuf> {
+    // SAFETY: `info` is plain data for which zeros are a value; dladdr only writes to it, and the
+    // name in it exists as long as the library is loaded.
+    let name = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
+    };
+    let path = PathBuf::from(name);
+    Some(path.canonicalize().unwrap_or(path))
+}
+
+/// Calls a `const char *f(void)`.
+fn text_from(name: &CStr) -> Option<String> {
+    let address = symbol(name)?;
+    // SAFETY: all names passed here are functions of that type in their libraries' headers, and
+    // return a static NUL-terminated text or NULL.
+    unsafe {
+        let function: extern "C" fn() -> *const c_char = std::mem::transmute(address);
+        text_at(function())
+    }
+}
+
+/// Copies a text.
+///
+/// # Safety
+/// `text` is NULL or points to a NUL-terminated text.
+unsafe fn text_at(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    let text = text.to_string_lossy().trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+fn mkl_version() -> Option<String> {
+    let address = mkl_symbol(c"MKL_Get_Version_String")?;
+    let mut buffer = [0u8; 256];
+    // SAFETY: `void MKL_Get_Version_String(char *buffer, int length)`; the length is one byte less
+    // than the buffer's, so that the text ends.
+    unsafe {
+        let function: extern "C" fn(*mut c_char, c_int) = std::mem::transmute(address);
+        function(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
+    }
+    let text = CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+fn blis_kernel() -> Option<String> {
+    let (query, name) = (symbol(c"bli_arch_query_id")?, symbol(c"bli_arch_string")?);
+    // SAFETY: `arch_t bli_arch_query_id(void)` and
+    // `const char *bli_arch_string(arch_t)`, where arch_t is a C enum.
+    unsafe {
+        let query: extern "C" fn() -> c_int = std::mem::transmute(query);
+        let name: extern "C" fn(c_int) -> *const c_char = std::mem::transmute(name);
+        text_at(name(query()))
+    }
+}
+
+/// The address of a function of MKL. At the first call of any, `mkl_rt` loads its layers; its
+/// default layer for threads needs an OpenMP library, and ends the process if there is none. So it
+/// is told to use the layer without threads, unless the user has named one.
+fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
+    static LAYER: Once = Once::new();
+    const MKL_THREADING_SEQUENTIAL: c_int = 1;
+    LAYER.call_once(|| {
+        let is_named = std::env::var_os("MKL_THREADING_LAYER").is_some();
+        if let Some(address) = symbol(c"MKL_Set_Threading_Layer").filter(|_| !is_named) {
+            // SAFETY: `int MKL_Set_Threading_Layer(int)`.
+            let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
+            set(MKL_THREADING_SEQUENTIAL);
+        }
+    });
+    symbol(name)
+}
+
+fn call_with_int(address: *mut c_void, value: c_int) {
+    // SAFETY: `openblas_set_num_threads` and `MKL_Set_Num_Threads` take an int and return nothing.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(address)(value) }
+}
+
+fn call_with_blis_int(address: *mut c_void, value: i64) {
+    // SAFETY: `void bli_thread_set_num_threads(dim_t)`. dim_t has 64 bits unless BLIS was built for
+    // 32; both are passed in one register, whose lower half is the narrow one.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(value) }
+}
+
+/// The system has no address space for the work space of the BLAS.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no {} of address space for the work space of the BLAS in {threads} thread(s): {why}; raise \
+     the limit (ulimit -v), or lower the number of threads",
+    units::bytes(*bytes as u64)
+)]
+pub struct NoWorkSpace {
+    /// Threads that need it.
+    pub threads: usize,
+    /// Bytes for all of these threads.
+    pub bytes: usize,
+    /// The system's error.
+    pub why: std::io::Error,
+}
+
+/// Checks that the BLAS can have its work space in `threads` threads that call it. Called right
+/// before the first BLAS call, when all other memory is allocated: OpenBLAS retries forever if the
+/// system refuses its work space.
+///
+/// # Errors
+/// When the system does not map as many bytes.
+pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
+    let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
+    // Mapped, never touched: to clear so many pages takes longer than the self-test.
+    let mut mapped = Vec::<u8>::new();
+    let reserved = std::hint::black_box(&mut mapped).try_reserve_exact(bytes);
+    reserved.map_err(|_| NoWorkSpace { threads, bytes, why: ErrorKind::OutOfMemory.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_linked_blas_is_found() {
+        // A call keeps the linker from dropping the library.
+        let mut x = [2.0];
+        crate::blas::solve_upper(crate::blas::MatRef::row_major(&[4.0], 1, 1, 1), &mut x);
+        assert_eq!(x, [0.5]);
+        let blas = loaded();
+        let path = blas.path.expect("a BLAS is loaded");
+        assert!(path.to_string_lossy().contains("blas") || blas.library != "unknown", "{path:?}");
+        if blas.library == "OpenBLAS" {
+            assert!(blas.version.unwrap().contains("OpenBLAS"));
+            assert!(!blas.kernel.unwrap().is_empty());
+            assert!(use_one_thread());
+            assert_eq!(blas_threads(), Some(1));
+        }
+    }
+
+    #[test]
+    fn the_check_of_the_work_space_touches_no_page() {
+        fn page_faults() -> u64 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let after_name = &stat[stat.rfind(')').unwrap() + 1..];
+            // proc(5): minflt, the tenth field, the eighth after the name.
+            after_name.split_whitespace().nth(7).unwrap().parse().unwrap()
+        }
+        let before = page_faults();
+        check_work_space(1).unwrap();
+        // A page is touched by a fault, the largest has 2 MiB.
+        assert!(page_faults() - before < 16);
+        assert!(check_work_space(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_not_loaded_is_not_found() {
+        assert_eq!(symbol(c"no_such_function_anywhere"), None);
+    }
+}

@@ -1,0 +1,326 @@
+//! The few BLAS calls that LU needs, safe, on matrix views.
+//!
+//! The products are the library's. One triangular solve is our own (`solve_rows`), as the library's
+//! is much slower than its DGEMM.
+//!
+//! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` says how to choose
+//! one. Each view knows its own layout, so that calls read like the mathematics they do.
+
+mod ffi;
+pub mod kernels;
+pub mod library;
+pub mod passes;
+pub mod peak;
+mod solve_rows;
+pub mod transpose;
+pub mod triad;
+pub mod vectors;
+pub mod view;
+
+pub use view::{MatMut, MatRef};
+
+use ffi::{BlasInt, int};
+
+/// `C := alpha A B + beta C`, with A `m x k`, B `k x n`, C `m x n`.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemm(alpha: f64, a: MatRef, b: MatRef, beta: f64, mut c: MatMut) {
+    assert_eq!((a.rows(), a.cols(), b.cols()), (c.rows(), b.rows(), c.cols()), "gemm shapes");
+    if c.rows() == 0 || c.cols() == 0 {
+        return;
+    }
+    // A row-major C is the transpose of a column-major one: C' = alpha B' A' + beta C'.
+    if !c.is_col_major() {
+        return gemm(alpha, b.t(), a.t(), beta, c.t_mut());
+    }
+    let (trans_a, lda) = op(a);
+    let (trans_b, ldb) = op(b);
+    let (m, n, k) = (int(c.rows()), int(c.cols()), int(a.cols()));
+    let ldc = int(c.ld());
+    // SAFETY: the views guarantee that every element that these shapes and leading dimensions name
+    // is in borrowed memory, C's exclusively.
+    unsafe {
+        ffi::dgemm_(
+            &trans_a,
+            &trans_b,
+            &m,
+            &n,
+            &k,
+            &alpha,
+            a.as_ptr(),
+            &lda,
+            b.as_ptr(),
+            &ldb,
+            &beta,
+            c.as_mut_ptr(),
+            &ldc,
+            1,
+            1,
+        );
+    }
+}
+
+/// `B := L^-1 B` with L the unit lower triangle of the square matrix `l`, B `k x n`.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
+    assert_eq!((l.rows(), l.cols()), (b.rows(), b.rows()), "trsm shapes");
+    if b.rows() == 0 || b.cols() == 0 {
+        return;
+    }
+    if solve_rows::solve(l, None, &mut b) {
+        return;
+    }
+    // A row-major B is solved from the right: B' := B' L'^-1. A row-major L is
+    // the transpose of a column-major upper triangle.
+    let lower = if l.is_col_major() { b'L' } else { b'U' };
+    let from_right = !b.is_col_major();
+    let transposed = l.is_col_major() == from_right;
+    let (m, n) = if from_right { (b.cols(), b.rows()) } else { (b.rows(), b.cols()) };
+    let (m, n, ldl, ldb) = (int(m), int(n), int(l.ld()), int(b.ld()));
+    let side = if from_right { b'R' } else { b'L' };
+    let trans = if transposed { b'T' } else { b'N' };
+    // SAFETY: as for gemm.
+    unsafe {
+        ffi::dtrsm_(
+            &side,
+            &lower,
+            &trans,
+            &b'U',
+            &m,
+            &n,
+            &1.0,
+            l.as_ptr(),
+            &ldl,
+            b.as_mut_ptr(),
+            &ldb,
+            1,
+            1,
+            1,
+            1,
+        );
+    }
+}
+
+/// Rows of a matrix, each at an address of its own.
+#[derive(Clone)]
+pub struct Rows<'a> {
+    /// The rows.
+    pub rows: &'a [&'a [f64]],
+    /// The elements of each row that are meant.
+    pub cols: std::ops::Range<usize>,
+}
+
+/// `B := L^-1 R` with L the unit lower triangle of the square matrix `l`, and R the rows `from`. B
+/// is row-major.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn solve_unit_lower_from(l: MatRef, from: Rows, mut b: MatMut) {
+    let shape = (b.rows(), b.rows(), b.rows(), b.cols());
+    assert_eq!((l.rows(), l.cols(), from.rows.len(), from.cols.len()), shape, "trsm shapes");
+    assert!(from.rows.iter().all(|row| row.len() >= from.cols.end), "elements that are there");
+    if b.rows() == 0 || b.cols() == 0 || solve_rows::solve(l, Some(&from), &mut b) {
+        return;
+    }
+    for (i, row) in from.rows.iter().enumerate() {
+        b.row_mut(i).copy_from_slice(&row[from.cols.clone()]);
+    }
+    solve_unit_lower(l, b);
+}
+
+/// `x := U^-1 x` with U the upper triangle of the square matrix `u`.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn solve_upper(u: MatRef, x: &mut [f64]) {
+    assert_eq!((u.rows(), u.cols()), (x.len(), x.len()), "trsv shapes");
+    if x.is_empty() {
+        return;
+    }
+    let (uplo, trans) = if u.is_col_major() { (b'U', b'N') } else { (b'L', b'T') };
+    // SAFETY: as for gemm.
+    unsafe {
+        ffi::dtrsv_(
+            &uplo,
+            &trans,
+            &b'N',
+            &int(x.len()),
+            u.as_ptr(),
+            &int(u.ld()),
+            x.as_mut_ptr(),
+            &1,
+            1,
+            1,
+            1,
+        );
+    }
+}
+
+/// `y := alpha A x + beta y`, with A `m x n`.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
+    assert_eq!((a.rows(), a.cols()), (y.len(), x.len()), "gemv shapes");
+    if y.is_empty() {
+        return;
+    }
+    if x.is_empty() {
+        y.iter_mut().for_each(|v| *v *= beta);
+        return;
+    }
+    let (trans, lda) = op(a);
+    let (m, n) = if trans == b'N' { (a.rows(), a.cols()) } else { (a.cols(), a.rows()) };
+    // SAFETY: as for gemm.
+    unsafe {
+        ffi::dgemv_(
+            &trans,
+            &int(m),
+            &int(n),
+            &alpha,
+            a.as_ptr(),
+            &lda,
+            x.as_ptr(),
+            &1,
+            &beta,
+            y.as_mut_ptr(),
+            &1,
+            1,
+        );
+    }
+}
+
+/// The `trans` letter of the BLAS and the leading dimension of a view.
+fn op(a: MatRef) -> (u8, BlasInt) {
+    (if a.is_col_major() { b'N' } else { b'T' }, int(a.ld()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn numbers(seed: u64, len: usize) -> Vec<f64> {
+        let mut x = seed.wrapping_mul(2).wrapping_add(1);
+        (0..len)
+            .map(|_| {
+                x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (x >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+            })
+            .collect()
+    }
+
+    fn view(data: &[f64], rows: usize, cols: usize, ld: usize, by_row: bool) -> MatRef<'_> {
+        if by_row {
+            MatRef::row_major(data, rows, cols, ld)
+        } else {
+            MatRef::col_major(data, rows, cols, ld)
+        }
+    }
+
+    fn view_mut(data: &mut [f64], rows: usize, cols: usize, ld: usize, by_row: bool) -> MatMut<'_> {
+        if by_row {
+            MatMut::row_major(data, rows, cols, ld)
+        } else {
+            MatMut::col_major(data, rows, cols, ld)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn gemm_agrees_with_its_formula_in_every_layout(
+            m in 0usize..9, n in 0usize..9, k in 0usize..9, layouts in 0u8..8, seed: u64,
+        ) {
+            let ld = 10;
+            let (la, lb, lc) = (layouts & 1 != 0, layouts & 2 != 0, layouts & 4 != 0);
+            let (da, db, dc) =
+                (numbers(seed, 100), numbers(seed ^ 1, 100), numbers(seed ^ 2, 100));
+            let (a, b) = (view(&da, m, k, ld, la), view(&db, k, n, ld, lb));
+            let before = view(&dc, m, n, ld, lc);
+            let mut data = dc.clone();
+            gemm(-0.5, a, b, 2.0, view_mut(&mut data, m, n, ld, lc));
+            let after = view(&data, m, n, ld, lc);
+            for i in 0..m {
+                for j in 0..n {
+                    let dot: f64 = (0..k).map(|p| a.at(i, p) * b.at(p, j)).sum();
+                    prop_assert!((after.at(i, j) - (2.0 * before.at(i, j) - 0.5 * dot)).abs() < 1e-13);
+                }
+            }
+        }
+
+        #[test]
+        fn solves_undo_products(n in 0usize..9, w in 0usize..9, layouts in 0u8..4, seed: u64) {
+            let ld = 10;
+            let (ll, lb) = (layouts & 1 != 0, layouts & 2 != 0);
+            let (dl, db) = (numbers(seed, 100), numbers(seed ^ 1, 100));
+            let l = view(&dl, n, n, ld, ll);
+            let mut data = db.clone();
+            solve_unit_lower(l, view_mut(&mut data, n, w, ld, lb));
+            let (x, b) = (view(&data, n, w, ld, lb), view(&db, n, w, ld, lb));
+            for i in 0..n {
+                for j in 0..w {
+                    let back = x.at(i, j) + (0..i).map(|p| l.at(i, p) * x.at(p, j)).sum::<f64>();
+                    prop_assert!((back - b.at(i, j)).abs() < 1e-12);
+                }
+            }
+        }
+
+        /// The bits are those of a solve after a copy of the rows.
+        #[test]
+        fn rows_are_solved_from_where_they_are(
+            n in 0usize..20, spare in 0usize..5, w in 0usize..60, by_row: bool, seed: u64,
+        ) {
+            let dl = numbers(seed, 400);
+            let l = view(&dl, n, n, 20, by_row);
+            let (count, ld) = (n + spare, w + 3);
+            let data = numbers(seed ^ 1, count * ld + 1);
+            let order = (0..n).map(|i| (i * 7 + seed as usize % 5) % count);
+            let rows: Vec<&[f64]> = order.map(|row| &data[row * ld..(row + 1) * ld]).collect();
+            let (mut copied, mut solved) = (vec![0.0; n * ld + 1], vec![0.5; n * ld + 1]);
+            let mut b = view_mut(&mut copied, n, w, ld, true);
+            for (i, row) in rows.iter().enumerate() {
+                b.row_mut(i).copy_from_slice(&row[2..w + 2]);
+            }
+            solve_unit_lower(l, b);
+            let b = view_mut(&mut solved, n, w, ld, true);
+            solve_unit_lower_from(l, Rows { rows: &rows, cols: 2..w + 2 }, b);
+            for i in 0..n {
+                prop_assert_eq!(&copied[i * ld..i * ld + w], &solved[i * ld..i * ld + w]);
+                prop_assert!(solved[i * ld + w..(i + 1) * ld].iter().all(|&x| x == 0.5));
+            }
+        }
+
+        #[test]
+        fn upper_solve_divides_by_what_has_no_reciprocal(n in 1usize..9, by_row: bool) {
+            let least = f64::from_bits(1);
+            let mut du = vec![0.0; 100];
+            (0..10).for_each(|i| du[i * 11] = 3.0 * least);
+            let mut x = vec![12.0 * least; n];
+            solve_upper(view(&du, n, n, 10, by_row), &mut x);
+            prop_assert_eq!(x, vec![4.0; n]);
+        }
+
+        #[test]
+        fn upper_solve_and_gemv(n in 0usize..9, by_row: bool, seed: u64) {
+            let mut du = numbers(seed, 100);
+            for i in 0..10 { du[i * 11] += 2.0; }
+            let u = view(&du, n, n, 10, by_row);
+            let b = numbers(seed ^ 3, n);
+            let mut x = b.clone();
+            solve_upper(u, &mut x);
+            for (i, &bi) in b.iter().enumerate() {
+                let back: f64 = (i..n).map(|p| u.at(i, p) * x[p]).sum();
+                prop_assert!((back - bi).abs() < 1e-12);
+            }
+            let mut y = b.clone();
+            gemv(-1.0, u, &x, 1.0, &mut y);
+            for i in 0..n {
+                let want = b[i] - (0..n).map(|p| u.at(i, p) * x[p]).sum::<f64>();
+                prop_assert!((y[i] - want).abs() < 1e-12);
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Views of matrices in borrowed memory, row-major or column-major.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use skt_checkpoint::pages;
+
+/// How many rows ahead [`MatRef::fetched_rows`] fetches: while one row is read, the next one
+/// arrives.
+const ROWS_AHEAD: usize = 2;
+
+/// The index that runs through contiguous memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Row,
+    Col,
+}
+
+impl Layout {
+    fn flipped(self) -> Self {
+        match self {
+            Layout::Row => Layout::Col,
+            Layout::Col => Layout::Row,
+        }
+    }
+}
+
+/// A read-only matrix of `rows x cols` doubles, contiguous along one index, with `ld` doubles from
+/// one line to the next along the other.
+#[derive(Clone, Copy)]
+pub struct MatRef<'a> {
+    ptr: *const f64,
+    rows: usize,
+    cols: usize,
+    ld: usize,
+    layout: Layout,
+    memory: PhantomData<&'a [f64]>,
+}
+
+/// A writable matrix of `rows x cols` doubles, contiguous along one index, with `ld` doubles from
+/// one line to the next along the other.
+pub struct MatMut<'a> {
+    ptr: *mut f64,
+    rows: usize,
+    cols: usize,
+    ld: usize,
+    layout: Layout,
+    memory: PhantomData<&'a mut [f64]>,
+}
+
+// SAFETY: a MatRef is a shared borrow of doubles, a MatMut an exclusive one.
+unsafe impl Send for MatRef<'_> {}
+// SAFETY: a MatRef is a shared borrow of doubles.
+unsafe impl Sync for MatRef<'_> {}
+// SAFETY: a MatMut is an exclusive borrow of doubles.
+unsafe impl Send for MatMut<'_> {}
+// SAFETY: a shared MatMut only reads.
+unsafe impl Sync for MatMut<'_> {}
+
+fn check(len: usize, lines: usize, width: usize, ld: usize) {
+    assert!(width <= ld || lines <= 1, "leading dimension {ld} below the width {width}");
+    let needed = if lines == 0 || width == 0 { 0 } else { (lines - 1) * ld + width };
+    assert!(needed <= len, "a view of {needed} doubles over memory of {len}");
+}
+
+macro_rules! shape {
+    () => {
+        /// Number of rows.
+        pub fn rows(&self) -> usize {
+            self.rows
+        }
+
+        /// Number of columns.
+        pub fn cols(&self) -> usize {
+            self.cols
+        }
+
+        /// Doubles from one line to the next, at least the length of a line.
+        pub(super) fn ld(&self) -> usize {
+            let line = if self.is_col_major() { self.rows } else { self.cols };
+            self.ld.max(line).max(1)
+        }
+
+        /// Whether columns are contiguous.
+        pub(super) fn is_col_major(&self) -> bool {
+            self.layout == Layout::Col
+        }
+
+        fn offset(&self, i: usize, j: usize) -> usize {
+            match self.layout {
+                Layout::Row => i * self.ld + j,
+                Layout::Col => i + j * self.ld,
+            }
+        }
+
+        /// The offset of a block's first element; 0 for an empty block, whose corner may be outside
+        /// of the memory.
+        fn block_offset(&self, rows: &Range<usize>, cols: &Range<usize>) -> usize {
+            assert!(rows.start <= rows.end && rows.end <= self.rows, "rows beyond the view");
+            assert!(cols.start <= cols.end && cols.end <= self.cols, "columns beyond the view");
+            if rows.is_empty() || cols.is_empty() { 0 } else { self.offset(rows.start, cols.start) }
+        }
+
+        fn check_line(&self, layout: Layout, index: usize, count: usize) {
+            assert!(index < count, "line {index} of {count}");
+            assert!(self.layout == layout, "lines in this direction are not contiguous");
+        }
+    };
+}
+
+impl<'a> MatRef<'a> {
+    shape!();
+
+    /// A matrix whose rows are contiguous.
+    ///
+    /// # Panics
+    /// When `data` is too short for the shape.
+    pub fn row_major(data: &'a [f64], rows: usize, cols: usize, ld: usize) -> Self {
+        check(data.len(), rows, cols, ld);
+        Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
+    }
+
+    /// A matrix whose columns are contiguous.
+    ///
+    /// # Panics
+    /// When `data` is too short for the shape.
+    pub fn col_major(data: &'a [f64], rows: usize, cols: usize, ld: usize) -> Self {
+        check(data.len(), cols, rows, ld);
+        Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
+    }
+
+    /// The transpose, in the same memory.
+    pub fn t(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, layout: self.layout.flipped(), ..self }
+    }
+
+    /// A block of the matrix.
+    ///
+    /// # Panics
+    /// When it reaches beyond the matrix.
+    pub fn block(self, rows: Range<usize>, cols: Range<usize>) -> Self {
+        let offset = self.block_offset(&rows, &cols);
+        // SAFETY: within the borrowed memory, or 0.
+        let ptr = unsafe { self.ptr.add(offset) };
+        Self { ptr, rows: rows.len(), cols: cols.len(), ..self }
+    }
+
+    /// One element.
+    ///
+    /// # Panics
+    /// When it is outside of the matrix.
+    pub fn at(self, i: usize, j: usize) -> f64 {
+        assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
+        // SAFETY: an element of the view.
+        unsafe { *self.ptr.add(self.offset(i, j)) }
+    }
+
+    /// Row `i` of a row-major matrix.
+    ///
+    /// # Panics
+    /// When there is none, or the matrix is column-major.
+    pub fn row(self, i: usize) -> &'a [f64] {
+        self.check_line(Layout::Row, i, self.rows);
+        // SAFETY: a row of the view is contiguous and borrowed for 'a.
+        unsafe { std::slice::from_raw_parts(self.ptr.add(i * self.ld), self.cols) }
+    }
+
+    /// The rows of a row-major matrix, in order. Each row is fetched into the caches before it is
+    /// returned: the processor prefetches within a row, but not from a short row to one that is
+    /// stored far after it.
+    ///
+    /// # Panics
+    /// When the matrix is column-major.
+    pub fn fetched_rows(self) -> impl Iterator<Item = &'a [f64]> {
+        (0..self.rows).map(move |i| {
+            if i + ROWS_AHEAD < self.rows {
+                pages::fetch(bytemuck::cast_slice(self.row(i + ROWS_AHEAD)));
+            }
+            self.row(i)
+        })
+    }
+
+    /// Column `j` of a column-major matrix.
+    ///
+    /// # Panics
+    /// When there is none, or the matrix is row-major.
+    pub fn col(self, j: usize) -> &'a [f64] {
+        self.check_line(Layout::Col, j, self.cols);
+        // SAFETY: a column of the view is contiguous and borrowed for 'a.
+        unsafe { std::slice::from_raw_parts(self.ptr.add(j * self.ld), self.rows) }
+    }
+
+    pub(super) fn as_ptr(&self) -> *const f64 {
+        self.ptr
+    }
+}
+
+impl<'a> MatMut<'a> {
+    shape!();
+
+    /// A writable matrix whose rows are contiguous.
+    ///
+    /// # Panics
+    /// When `data` is too short for the shape.
+    pub fn row_major(data: &'a mut [f64], rows: usize, cols: usize, ld: usize) -> Self {
+        check(data.len(), rows, cols, ld);
+        Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
+    }
+
+    /// A writable matrix whose rows are contiguous, from `ptr` on.
+    ///
+    /// # Safety
+    /// `doubles` doubles exist at `ptr`, and outlive the matrix; other readers and writers use only
+    /// elements of which no block is in use.
+    ///
+    /// # Panics
+    /// When `doubles` are too few for the shape.
+    pub unsafe fn row_major_at(
+        ptr: *mut f64,
+        doubles: usize,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Self {
+        check(doubles, rows, cols, ld);
+        Self { ptr, rows, cols, ld, layout: Layout::Row, memory: PhantomData }
+    }
+
+    /// A writable matrix whose columns are contiguous.
+    ///
+    /// # Panics
+    /// When `data` is too short for the shape.
+    pub fn col_major(data: &'a mut [f64], rows: usize, cols: usize, ld: usize) -> Self {
+        check(data.len(), cols, rows, ld);
+        Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
+    }
+
+    /// The same matrix, borrowed for a shorter time.
+    pub fn rb(&mut self) -> MatMut<'_> {
+        MatMut { memory: PhantomData, ..*self }
+    }
+
+    /// The matrix to read.
+    pub fn as_ref(&self) -> MatRef<'_> {
+        MatMut { memory: PhantomData, ..*self }.into_ref()
+    }
+
+    /// The matrix to read, for the whole time of the borrow.
+    pub fn into_ref(self) -> MatRef<'a> {
+        let Self { ptr, rows, cols, ld, layout, .. } = self;
+        MatRef { ptr, rows, cols, ld, layout, memory: PhantomData }
+    }
+
+    pub(super) fn t_mut(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, layout: self.layout.flipped(), ..self }
+    }
+
+    /// A writable block of the matrix.
+    ///
+    /// # Panics
+    /// When it reaches beyond the matrix.
+    pub fn block(self, rows: Range<usize>, cols: Range<usize>) -> Self {
+        let offset = self.block_offset(&rows, &cols);
+        // SAFETY: within the borrowed memory, or 0.
+        let ptr = unsafe { self.ptr.add(offset) };
+        Self { ptr, rows: rows.len(), cols: cols.len(), ..self }
+    }
+
+    /// Rows before `i` and rows from `i`.
+    ///
+    /// # Panics
+    /// When `i > rows`.
+    pub fn split_rows(self, i: usize) -> (Self, Self) {
+        let (rows, cols) = (self.rows, self.cols);
+        // SAFETY: the two blocks share no element.
+        let again = unsafe { self.alias() };
+        (self.block(0..i, 0..cols), again.block(i..rows, 0..cols))
+    }
+
+    /// Columns before `j` and columns from `j`.
+    ///
+    /// # Panics
+    /// When `j > cols`.
+    pub fn split_cols(self, j: usize) -> (Self, Self) {
+        let (rows, cols) = (self.rows, self.cols);
+        // SAFETY: the two blocks share no element.
+        let again = unsafe { self.alias() };
+        (self.block(0..rows, 0..j), again.block(0..rows, j..cols))
+    }
+
+    /// The matrix, for threads that each use blocks of their own.
+    pub fn share(self) -> SharedMat<'a> {
+        SharedMat(self)
+    }
+
+    /// A second view of the matrix.
+    ///
+    /// # Safety
+    /// The two views are never used on the same element.
+    unsafe fn alias(&self) -> Self {
+        Self { memory: PhantomData, ..*self }
+    }
+
+    /// Sets one element.
+    ///
+    /// # Panics
+    /// When it is outside of the matrix.
+    pub fn set(&mut self, i: usize, j: usize, value: f64) {
+        assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
+        // SAFETY: an element of the view.
+        unsafe { *self.ptr.add(self.offset(i, j)) = value }
+    }
+
+    /// Row `i` of a row-major matrix, to write.
+    ///
+    /// # Panics
+    /// When there is none, or the matrix is column-major.
+    pub fn row_mut(&mut self, i: usize) -> &mut [f64] {
+        self.check_line(Layout::Row, i, self.rows);
+        // SAFETY: a row of the view is contiguous and exclusively borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(i * self.ld), self.cols) }
+    }
+
+    /// Rows `i` and `k` of a row-major matrix, to write.
+    ///
+    /// # Panics
+    /// When one of them does not exist, they are the same, or the matrix is column-major.
+    pub fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [f64], &mut [f64]) {
+        self.check_line(Layout::Row, i, self.rows);
+        self.check_line(Layout::Row, k, self.rows);
+        assert_ne!(i, k, "two different rows");
+        // SAFETY: different rows share no element.
+        unsafe {
+            (
+                std::slice::from_raw_parts_mut(self.ptr.add(i * self.ld), self.cols),
+                std::slice::from_raw_parts_mut(self.ptr.add(k * self.ld), self.cols),
+            )
+        }
+    }
+
+    /// Column `j` of a column-major matrix, to write.
+    ///
+    /// # Panics
+    /// When there is none, or the matrix is row-major.
+    pub fn col_mut(&mut self, j: usize) -> &mut [f64] {
+        self.check_line(Layout::Col, j, self.cols);
+        // SAFETY: a column of the view is contiguous and exclusively borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(j * self.ld), self.rows) }
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut f64 {
+        self.ptr
+    }
+}
+
+/// A matrix that several threads write, each of them blocks of its own.
+pub struct SharedMat<'a>(MatMut<'a>);
+
+impl<'a> SharedMat<'a> {
+    /// A row-major matrix without gaps.
+    ///
+    /// # Panics
+    /// When `data` is too short for the shape.
+    pub fn row_major(data: &'a mut [f64], rows: usize, cols: usize) -> Self {
+        MatMut::row_major(data, rows, cols, cols).share()
+    }
+
+    /// A block to write.
+    ///
+    /// # Safety
+    /// No two blocks in use at the same time may share an element.
+    ///
+    /// # Panics
+    /// When it reaches beyond the matrix.
+    pub unsafe fn block(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a> {
+        // SAFETY: the caller keeps blocks apart.
+        unsafe { self.0.alias() }.block(rows, cols)
+    }
+
+    /// A block to read, on any number of threads.
+    ///
+    /// # Safety
+    /// No block to write that is in use at the same time shares an element with it.
+    ///
+    /// # Panics
+    /// When it reaches beyond the matrix.
+    pub unsafe fn read(&self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a> {
+        // SAFETY: the caller keeps it apart from what is written.
+        unsafe { self.0.alias() }.into_ref().block(rows, cols)
+    }
+}

@@ -1,0 +1,111 @@
+//! The P x Q process grid: this rank's row and column, and its groups of ranks.
+
+use crate::comm::node::KeptMemory;
+use crate::comm::{Comm, Result};
+use skt_terms::choice::Pmap;
+
+pub use skt_terms::layout::Cyclic;
+
+/// This rank's position in the process grid, and its groups of ranks.
+pub struct Grid<C: Comm> {
+    /// Process rows.
+    pub p: usize,
+    /// Process columns that hold the matrix.
+    pub q: usize,
+    /// Process columns after those, which hold checksums.
+    pub checksums: usize,
+    /// This rank's process row.
+    pub myrow: usize,
+    /// This rank's process column.
+    pub mycol: usize,
+    /// All ranks of the grid.
+    pub all: C,
+    /// The ranks of this process row; a rank's number there is its process column.
+    pub row: C,
+    /// The ranks of this process column; a rank's number there is its process row.
+    pub col: C,
+    /// Memory that the ranks of the process row share.
+    pub row_memory: KeptMemory,
+    /// Memory that the ranks of the process column share.
+    pub col_memory: KeptMemory,
+}
+
+impl<C: Comm> Grid<C> {
+    /// Arranges `p x q` of the ranks of `world` as a grid (HPL_grid_init). Collective over `world`;
+    /// ranks from `p q` on get `None` and stay idle.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When `world` has fewer than `p q` ranks.
+    pub fn new(world: &C, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
+        Self::with_checksums(world, (p, q), 0, pmap)
+    }
+
+    /// Arranges `p x (q + checksums)` of the ranks of `world` as a grid. The last `checksums`
+    /// process columns own no panel; `row` has all `q + checksums` ranks. Collective over `world`;
+    /// the ranks that are left over get `None` and stay idle.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When `world` has fewer ranks than the grid.
+    pub fn with_checksums(
+        world: &C,
+        (p, q): (usize, usize),
+        checksums: usize,
+        pmap: Pmap,
+    ) -> Result<Option<Self>> {
+        let width = q + checksums;
+        let ranks = p * width;
+        assert!(ranks <= world.size(), "a {p} x {width} grid needs {ranks} ranks");
+        let rank = world.rank();
+        let color = (rank < ranks).then_some(0);
+        let Some(all) = world.split(color, rank as u32)? else { return Ok(None) };
+        let place = match pmap {
+            Pmap::RowMajor => (rank / width, rank % width),
+            Pmap::ColumnMajor => (rank % p, rank / p),
+        };
+        Self::at(all, (p, q), checksums, place).map(Some)
+    }
+
+    /// Makes a grid of the ranks of `all`, with this one at `(myrow, mycol)`. Positions may be
+    /// empty: `row` and `col` then have the ranks that exist, in order. Collective over `all`.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn at(
+        all: C,
+        (p, q): (usize, usize),
+        checksums: usize,
+        (myrow, mycol): (usize, usize),
+    ) -> Result<Self> {
+        let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
+        let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
+        let (row_memory, col_memory) = (KeptMemory::default(), KeptMemory::default());
+        Ok(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory })
+    }
+
+    /// Whether this rank holds checksums.
+    pub fn is_checksum(&self) -> bool {
+        self.mycol >= self.q
+    }
+
+    /// The process column with this rank's column layout: its own, or for checksums the first one,
+    /// which has the most columns.
+    pub fn layout_col(&self) -> usize {
+        if self.is_checksum() { 0 } else { self.mycol }
+    }
+
+    /// The block-cyclic distribution of rows, for panels of `nb` columns.
+    pub fn rows(&self, nb: usize) -> Cyclic {
+        Cyclic::rows(nb, self.p)
+    }
+
+    /// The block-cyclic distribution of columns, for panels of `nb` columns.
+    pub fn cols(&self, nb: usize) -> Cyclic {
+        Cyclic::cols(nb, self.q)
+    }
+}

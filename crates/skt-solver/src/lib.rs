@@ -1,0 +1,24 @@
+//! The solver of High-Performance Linpack: the matrix, its block-cyclic LU factorization with
+//! partial pivoting on a P x Q grid of ranks, and the solution, in HPL's own words.
+//!
+//! It is generic over [`comm::Comm`]: MPI in production, and threads of one process in tests. What
+//! is written into memory between two panels, such as a checkpoint, is a [`pgesv::guard::Guard`].
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub mod blas;
+pub mod comm;
+pub mod grid;
+pub mod matgen;
+pub mod pfact;
+pub mod pgesv;
+pub mod swap;
+pub mod team;
+pub mod tuning;
+pub mod update;
+pub mod work;

@@ -1,0 +1,472 @@
+//! Weighted sums along a process row, pipelined from rank to rank.
+//!
+//! A sum begins on the process column of its first term, passes those of the other terms, each of
+//! which adds its own, and ends on the target.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::SolveError;
+use super::super::local::Local;
+use super::super::wrong::{NotMended, WrongNumbers};
+use super::check::Noticed;
+use super::groups::{columns_of, dead_columns};
+use super::memory::{Journal, Places, RelayMessages};
+use super::rounding::{are_rounding, most_units};
+use crate::blas::kernels;
+use crate::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
+use skt_checkpoint::pages;
+
+const TAG_RELAY: Tag = 0x150;
+
+/// A weighted sum of the same block of A over several process columns, stored on another one.
+pub(super) struct Sum {
+    /// The name of its points for the hook.
+    pub name: &'static str,
+    /// Process columns and their factors, in the order in which the sum passes them.
+    pub terms: Vec<(usize, f64)>,
+    /// The divisor of the sum.
+    pub divisor: f64,
+    /// Whether the sum is added to the target's values, or replaces them.
+    pub is_added: bool,
+    /// Whether the target stores the sum beside A ([`Places::sums`]), and leaves A unchanged.
+    pub is_beside_a: bool,
+    /// The process column that receives the sum.
+    pub target: usize,
+    /// The columns before this one are finished: below the diagonal they are dead.
+    pub finished: usize,
+    /// Whether the target also gets what is left over in its dead elements.
+    pub with_left_over: bool,
+    /// The unit of rounding: no element of the target may change by more than [`are_rounding`]
+    /// allows. A larger change is an error or, for sums beside A, kept in [`Relay::noticed`].
+    /// Infinite: not checked.
+    pub unit: f64,
+}
+
+impl Sum {
+    /// The plain sum of these terms, which replaces the target's values and is not checked.
+    pub fn new(
+        name: &'static str,
+        terms: Vec<(usize, f64)>,
+        target: usize,
+        finished: usize,
+    ) -> Self {
+        Self {
+            name,
+            terms,
+            divisor: 1.0,
+            is_added: false,
+            is_beside_a: false,
+            target,
+            finished,
+            with_left_over: false,
+            unit: f64::INFINITY,
+        }
+    }
+}
+
+/// Passes sums on, one after the other, in messages of whole rows. Other work can be done between
+/// two messages: no rank waits for a sum before it needs its numbers.
+pub(super) struct Relay<'r, 'm, C: Comm> {
+    local: &'r Local<'m, C>,
+    places: &'r Places<'r>,
+    journal: &'r Journal<'r>,
+    message_doubles: usize,
+    messages: Messages<C>,
+    /// The sums that have not passed this rank yet. Messages belong to the oldest one.
+    sums: VecDeque<Passing<C>>,
+    /// The time spent on passing sums.
+    taken: Duration,
+    /// What sums beside A have shown to be wrong on this rank.
+    noticed: Option<Noticed>,
+}
+
+/// The messages of a rank that are not being filled or received.
+struct Messages<C: Comm> {
+    free: Vec<PageBuf>,
+    /// The messages being sent, the oldest first.
+    leaving: VecDeque<(Arc<PageBuf>, C::Send)>,
+}
+
+impl<C: Comm> Messages<C> {
+    /// Takes a message to be filled: a free one, else the oldest one once it is sent. `None` if
+    /// that would wait and not `waits`.
+    fn take(&mut self, waits: bool) -> Result<Option<PageBuf>, CommError> {
+        if let Some(message) = self.free.pop() {
+            return Ok(Some(message));
+        }
+        let Some((_, send)) = self.leaving.front_mut() else { return Ok(None) };
+        if waits || send.test()? { self.settle_one().map(Some) } else { Ok(None) }
+    }
+
+    fn settle_one(&mut self) -> Result<PageBuf, CommError> {
+        let (message, send) = self.leaving.pop_front().expect("one leaves");
+        send.wait()?;
+        Ok(Arc::try_unwrap(message).ok().expect("it has left"))
+    }
+
+    /// Waits until all messages are sent.
+    fn wait_all(&mut self) -> Result<(), CommError> {
+        while !self.leaving.is_empty() {
+            let message = self.settle_one()?;
+            self.free.push(message);
+        }
+        Ok(())
+    }
+}
+
+/// A sum that is passing this rank. Messages are received and sent while this rank works on another
+/// one.
+struct Passing<C: Comm> {
+    sum: Sum,
+    /// The columns of the sum, its rows that this rank has not passed on, and those of these rows
+    /// for which no receive is posted.
+    cols: Range<usize>,
+    rows: Range<usize>,
+    unexpected: Range<usize>,
+    /// Rows of a message.
+    most_rows: usize,
+    /// The index of this rank's term; `None` on the target.
+    mine: Option<usize>,
+    /// The rank that messages come from, and the one that they go to.
+    before: Option<usize>,
+    after: Option<usize>,
+    /// The receives that are posted, the next one first.
+    coming: VecDeque<C::Recv>,
+}
+
+/// Removes the rows of a message from the front of `rows`.
+fn split_off(rows: &mut Range<usize>, most_rows: usize) -> Range<usize> {
+    let part = rows.start..rows.end.min(rows.start + most_rows);
+    rows.start = part.end;
+    part
+}
+
+impl<C: Comm> Passing<C> {
+    /// Posts as many receives as there are free messages; at least one if this `waits`.
+    fn expect(&mut self, row: &C, room: &mut Messages<C>, waits: bool) -> Result<(), CommError> {
+        let Some(before) = self.before else { return Ok(()) };
+        while !self.unexpected.is_empty() {
+            let Some(message) = room.take(waits && self.coming.is_empty())? else { break };
+            let part = split_off(&mut self.unexpected, self.most_rows);
+            let len = part.len() * self.cols.len();
+            self.coming.push_back(row.irecv(message, 0..len, before, TAG_RELAY)?);
+        }
+        Ok(())
+    }
+
+    /// The next message: a received one or, where the sum begins on this rank, a free one of any
+    /// content. `None` if that would wait and not `waits`.
+    fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PageBuf>, CommError> {
+        if self.before.is_none() {
+            return room.take(waits);
+        }
+        let Some(message) = self.coming.front_mut() else { return Ok(None) };
+        if !waits && !message.test()? {
+            return Ok(None);
+        }
+        self.coming.pop_front().map(C::Recv::wait).transpose()
+    }
+
+    /// Sends `len` doubles of `message` to the next rank; frees the message where the sum ends.
+    fn pass_on(
+        &self,
+        row: &C,
+        room: &mut Messages<C>,
+        message: PageBuf,
+        len: usize,
+    ) -> Result<(), CommError> {
+        let Some(after) = self.after else {
+            room.free.push(message);
+            return Ok(());
+        };
+        let message = Arc::new(message);
+        let send = row.isend(Arc::clone(&message), 0..len, after, TAG_RELAY)?;
+        room.leaving.push_back((message, send));
+        Ok(())
+    }
+}
+
+impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
+    /// Makes a relay and its messages.
+    ///
+    /// # Errors
+    /// When there is no memory for the messages.
+    ///
+    /// # Panics
+    /// With fewer than two messages.
+    pub fn new(
+        local: &'r Local<'m, C>,
+        places: &'r Places<'r>,
+        journal: &'r Journal<'r>,
+        messages: RelayMessages,
+    ) -> Result<Self, SolveError> {
+        assert!(messages.count >= 2, "one message comes while another leaves");
+        let cols = columns_of(local, 0);
+        let lengths = std::iter::repeat_n(messages.longest(cols), messages.count);
+        // One piece of memory for all messages, as all of its pages exist from the beginning.
+        let mut free = PageBuf::for_messages(messages.all(cols))?.cut(lengths);
+        // The rest after the last message is empty.
+        free.truncate(messages.count);
+        let made = Messages { free, leaving: VecDeque::with_capacity(messages.count) };
+        let (message_doubles, sums) = (messages.doubles, VecDeque::new());
+        let (taken, noticed) = (Duration::ZERO, None);
+        Ok(Self { local, places, journal, message_doubles, messages: made, sums, taken, noticed })
+    }
+
+    /// Whether all sums that were begun have passed this rank.
+    pub fn is_idle(&self) -> bool {
+        self.sums.is_empty()
+    }
+
+    /// The time that this rank has worked on sums and waited for them.
+    pub fn taken(&self) -> Duration {
+        self.taken
+    }
+
+    /// What sums beside A have shown to be wrong: they differ from the data of this rank by more
+    /// than rounding.
+    pub fn noticed(&self) -> Option<Noticed> {
+        self.noticed
+    }
+
+    /// Sets `rows` and `cols` of the target to the sum ([`Self::begin`], then [`Self::complete`]).
+    /// Messages of this rank may still be in progress when this returns ([`Self::wait_all`]).
+    ///
+    /// # Errors
+    /// The errors of [`Self::complete`].
+    pub fn sum(&mut self, sum: Sum, part: (Range<usize>, Range<usize>)) -> Result<(), SolveError> {
+        self.begin(sum, part);
+        self.complete()
+    }
+
+    /// Begins to set `rows` and `cols` of the target to the sum. Until the sum is complete, its
+    /// ranks must not change the block, and the target has partly old and partly new numbers.
+    /// Collective over the process row, like all of a relay: all ranks make the same calls in the
+    /// same order.
+    pub fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
+        let mycol = self.local.grid.mycol;
+        assert!(!sum.terms.is_empty(), "nobody would begin the messages");
+        let mine = sum.terms.iter().position(|&(col, _)| col == mycol);
+        if rows.is_empty() || cols.is_empty() || (mine.is_none() && mycol != sum.target) {
+            return;
+        }
+        let place = mine.unwrap_or(sum.terms.len());
+        self.sums.push_back(Passing {
+            most_rows: (self.message_doubles / cols.len()).max(1),
+            before: place.checked_sub(1).map(|at| sum.terms[at].0),
+            after: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
+            unexpected: rows.clone(),
+            coming: VecDeque::with_capacity(self.messages.free.capacity()),
+            sum,
+            cols,
+            rows,
+            mine,
+        });
+    }
+
+    /// Passes on what can be passed on without waiting for another rank.
+    ///
+    /// # Errors
+    /// The errors of [`Self::complete`].
+    pub fn progress(&mut self) -> Result<(), SolveError> {
+        self.pass(false)
+    }
+
+    /// Passes sums on until all that were begun have passed this rank.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] on the target, when an element of A would change by more than is
+    /// allowed; the message is discarded then. When a rank cannot be reached. After an error the
+    /// relay is unusable.
+    pub fn complete(&mut self) -> Result<(), SolveError> {
+        self.pass(true)
+    }
+
+    /// Waits until all sums have passed and all messages are sent.
+    ///
+    /// # Errors
+    /// The errors of [`Self::complete`].
+    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+        self.complete()?;
+        Ok(self.messages.wait_all()?)
+    }
+
+    fn pass(&mut self, waits: bool) -> Result<(), SolveError> {
+        if self.sums.is_empty() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        while self.pass_one(waits)? {}
+        self.taken += start.elapsed();
+        Ok(())
+    }
+
+    /// Passes on the next message of the oldest sum. Returns false if there is none.
+    fn pass_one(&mut self, waits: bool) -> Result<bool, SolveError> {
+        let Some(mut passing) = self.sums.pop_front() else { return Ok(false) };
+        let (row, room) = (&self.local.grid.row, &mut self.messages);
+        passing.expect(row, room, waits)?;
+        let Some(mut message) = passing.next(room, waits)? else {
+            self.sums.push_front(passing);
+            return Ok(false);
+        };
+        let part = split_off(&mut passing.rows, passing.most_rows);
+        let (sum, len) = (&passing.sum, part.len() * passing.cols.len());
+        self.journal.before(sum.name, part.start)?;
+        match passing.mine {
+            Some(at) => self.add(&mut message[..len], sum, part, passing.cols.clone(), at),
+            None => self.take(&mut message[..len], sum, part, passing.cols.clone())?,
+        }
+        passing.pass_on(row, &mut self.messages, message, len)?;
+        if !passing.rows.is_empty() {
+            self.sums.push_front(passing);
+        }
+        Ok(true)
+    }
+
+    /// The columns of `cols` that this rank has.
+    fn here(&self, cols: Range<usize>) -> Range<usize> {
+        let all = self.local.shape.cols;
+        cols.start.min(all)..cols.end.min(all)
+    }
+
+    /// How many of the columns `here`, from the first on, are dead in local row `row`.
+    fn dead(&self, sum: &Sum, row: usize, here: &Range<usize>) -> usize {
+        let Local { rows, cols, grid, .. } = self.local;
+        if grid.is_checksum() || (sum.with_left_over && grid.mycol == sum.target) {
+            return 0;
+        }
+        let global = rows.global(row, grid.myrow);
+        let end = dead_columns(*cols, grid.mycol, global, sum.finished);
+        end.clamp(here.start, here.end) - here.start
+    }
+
+    /// Adds term `at`, which is this rank's, to the message. The first term clears the message
+    /// before.
+    fn add(
+        &self,
+        message: &mut [f64],
+        sum: &Sum,
+        rows: Range<usize>,
+        cols: Range<usize>,
+        at: usize,
+    ) {
+        let factor = sum.terms[at].1;
+        if at == 0 {
+            message.fill(0.0);
+        }
+        let sums = message.chunks_exact_mut(cols.len());
+        let here = self.here(cols);
+        // SAFETY: no thread writes to these elements.
+        let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
+        for ((row, values), sums) in rows.zip(a.fetched_rows()).zip(sums) {
+            let dead = self.dead(sum, row, &here);
+            // The last columns of the message may exist only on other process columns.
+            kernels::axpy(factor, &values[dead..], &mut sums[dead..values.len()]);
+        }
+    }
+
+    /// Divides the message, and sets this rank's part from it; dead elements become 0.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
+    fn take(
+        &mut self,
+        message: &mut [f64],
+        sum: &Sum,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<(), SolveError> {
+        if sum.divisor != 1.0 {
+            message.iter_mut().for_each(|value| *value /= sum.divisor);
+        }
+        let here = self.here(cols.clone());
+        if sum.unit.is_finite() {
+            self.compare(message, sum, rows.clone(), cols.clone())?;
+        }
+        let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
+        for (i, row) in rows.enumerate() {
+            // SAFETY: only this thread uses these columns and the sums beside A.
+            let mut target = unsafe {
+                if sum.is_beside_a {
+                    self.places.sums(here.len()).block(row..row + 1, 0..here.len())
+                } else {
+                    self.places.a.block(row..row + 1, here.clone())
+                }
+            };
+            let (dead, values) = target.row_mut(0).split_at_mut(self.dead(sum, row, &here));
+            let sums = &sums_of(i)[dead.len()..];
+            dead.fill(0.0);
+            match sum.is_added {
+                true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
+                // Past the caches: sums beside A are not read before the product is over.
+                false if sum.is_beside_a => {
+                    pages::stream(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(values));
+                }
+                false => values.copy_from_slice(sums),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a message of sums with the data of this rank. Sums beside A that differ by more
+    /// than rounding are noted in the journal and in [`Self::noticed`], from which all ranks learn
+    /// of them.
+    ///
+    /// # Errors
+    /// [`SolveError::Wrong`] when an element of A would change by more than rounding.
+    fn compare(
+        &mut self,
+        message: &[f64],
+        sum: &Sum,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<(), SolveError> {
+        let (local, here) = (self.local, self.here(cols.clone()));
+        // SAFETY: only this thread uses these columns.
+        let a = unsafe { self.places.a.read(rows.clone(), here.clone()) };
+        for ((row, values), sums) in
+            rows.zip(a.fetched_rows()).zip(message.chunks_exact(cols.len()))
+        {
+            let dead = self.dead(sum, row, &here);
+            let changes =
+                || values[dead..].iter().zip(&sums[dead..]).map(|(value, sum)| sum - value);
+            if are_rounding(changes(), sum.unit) {
+                continue;
+            }
+            let units = most_units(changes(), sum.unit);
+            if !sum.is_beside_a {
+                let row = local.rows.global(row, local.grid.myrow);
+                return Err(self.disagrees(sum, row, units).into());
+            }
+            if self.noticed.is_none() {
+                self.journal.set_wrong(true)?;
+            }
+            let end = sum.finished.div_ceil(local.params.nb);
+            let noticed = Noticed::in_row(end, row, units, sum.unit);
+            self.noticed = Some(self.noticed.map_or(noticed, |before| before.and(noticed)));
+        }
+        Ok(())
+    }
+
+    /// The error for global row `row`, where a rebuilding gives other numbers than this surviving
+    /// rank has.
+    fn disagrees(&self, sum: &Sum, row: usize, units: f64) -> WrongNumbers {
+        let grid = self.local.grid;
+        WrongNumbers {
+            column: sum.finished,
+            row,
+            units,
+            process_row: grid.myrow,
+            rows: 1,
+            process_column: None,
+            suspects: Vec::new(),
+            noticed_by: grid.all.rank(),
+            why: NotMended::Rebuilding,
+            is_known_to_all: false,
+        }
+    }
+}

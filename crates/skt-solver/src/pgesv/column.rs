@@ -1,0 +1,63 @@
+//! The memory that the ranks of a process column share, where they are on one node.
+
+use super::SolveError;
+use crate::comm::Comm;
+use crate::grid::Grid;
+use crate::pfact::pivot::SharedCandidates;
+use crate::swap::node::{self, NodeRows};
+
+/// The shared memory of a process column. Without it all fields are empty. Otherwise each rank has
+/// `pivot candidates | rows of the trailing columns | rows of the columns of one panel`, and the
+/// first rank also has `| U of the trailing columns | U of the columns of one panel`.
+#[derive(Default)]
+pub(super) struct ColumnMemory {
+    /// Memory of the pivot exchange.
+    pub candidates: Option<SharedCandidates>,
+    /// Memory of the row exchange on the trailing columns.
+    pub trailing: Option<NodeRows>,
+    /// Memory of the row exchange on the columns of one panel.
+    pub ahead: Option<NodeRows>,
+}
+
+impl ColumnMemory {
+    /// Memory for panels of up to `nb` columns and up to `cols` columns right of them: shared if
+    /// `share` asks for it and all ranks of the process column are on one node, else empty.
+    /// Collective over the process column.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub(super) fn new<C: Comm>(
+        grid: &Grid<C>,
+        share: bool,
+        nb: usize,
+        cols: usize,
+    ) -> Result<Self, SolveError> {
+        if !share || grid.p == 1 {
+            return Ok(Self::default());
+        }
+        let doubles = Self::doubles(nb, cols, grid.myrow);
+        let Some(mut node) = grid.col_memory.take(&grid.col, doubles)? else {
+            return Ok(Self::default());
+        };
+        let candidates =
+            SharedCandidates::new(node.split_front(SharedCandidates::doubles(nb), 1), nb);
+        let widths = [cols, nb];
+        let rows = widths.map(|w| node.split_front(NodeRows::rows_doubles(nb, w), node::FLAGS));
+        let u = widths.map(|w| node.split_front(NodeRows::u_doubles(nb, w), 0));
+        let ([rows, rows_ahead], [u, u_ahead]) = (rows, u);
+        Ok(Self {
+            candidates: Some(candidates),
+            trailing: Some(NodeRows::new(rows, u, (nb, cols))),
+            ahead: Some(NodeRows::new(rows_ahead, u_ahead, (nb, nb))),
+        })
+    }
+
+    /// Doubles of the part of the rank in process row `myrow`; at most `usize::MAX`.
+    pub(super) fn doubles(nb: usize, cols: usize, myrow: usize) -> usize {
+        let rows = |cols: usize| {
+            let u = if myrow == 0 { NodeRows::u_doubles(nb, cols) } else { 0 };
+            NodeRows::rows_doubles(nb, cols).saturating_add(u)
+        };
+        SharedCandidates::doubles(nb).saturating_add(rows(cols)).saturating_add(rows(nb))
+    }
+}

@@ -1,0 +1,123 @@
+//! The owner of the matrix, which protects it: all that the solver knows of checkpoints.
+
+use std::time::Instant;
+
+use super::final_part::Final;
+use super::{LocalShape, SolveError};
+use crate::blas::MatMut;
+use crate::blas::view::SharedMat;
+use crate::comm::PageBuf;
+
+/// What remains to be done in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remaining {
+    /// Nothing, until more is final or another rank sends something.
+    Nothing,
+    /// Messages in progress, which have to be progressed.
+    Messages,
+    /// Work that can be done at once.
+    Work,
+}
+
+/// Work in the background of the factorization: a checkpoint that is being taken.
+///
+/// # Safety
+/// The solver may call [`Background::progress`] on another thread than the one that lent the
+/// matrix, while that one computes and uses its team: an implementation must not use what is bound
+/// to a thread. The solver makes one call at a time, and none while another thread of the rank
+/// speaks to other ranks.
+pub unsafe trait Background {
+    /// Whether any work is in progress.
+    fn is_active(&self) -> bool;
+
+    /// Does a small part of the work, on the part of the matrix that is `done`. Never waits.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError>;
+
+    /// Notes that the solver stood still for `seconds`, until a call of `progress` ended.
+    fn add_stall(&mut self, seconds: f64);
+}
+
+/// A background without work.
+pub struct Nothing;
+
+// SAFETY: it does nothing.
+unsafe impl Background for Nothing {
+    fn is_active(&self) -> bool {
+        false
+    }
+
+    fn progress(&mut self, _: Final) -> Result<Remaining, SolveError> {
+        Ok(Remaining::Nothing)
+    }
+
+    fn add_stall(&mut self, _: f64) {}
+}
+
+/// Keeps one rank's matrix, and decides where the factorization is cut.
+pub trait Guard {
+    /// The rank's memory: at least as many doubles as its part of [A|b] has.
+    fn matrix(&mut self) -> &mut [f64];
+
+    /// The rank's part of [A|b], of shape `shape`, to be factored up to the next cut, and the work
+    /// in the background meanwhile.
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background);
+
+    /// Begins the timed part. Returns the first panel to factor: 0, or after a restart the one
+    /// before which the last checkpoint was taken.
+    fn start(&mut self) -> usize;
+
+    /// Called at the cut before panel `next`, which is `panels` when the factorization is complete.
+    /// Takes a checkpoint if one is due. Returns the panel before which the next cut is.
+    /// Collective; the result is the same on all ranks.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the checkpoint cannot be taken.
+    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError>;
+
+    /// Seconds since the timed part first began, including all restarts and the time between them.
+    fn seconds(&self) -> f64;
+}
+
+/// A guard without checkpoints: plain memory, one cut at the end.
+pub struct Unguarded {
+    memory: PageBuf,
+    background: Nothing,
+    start: Instant,
+}
+
+impl Unguarded {
+    /// A guard with `doubles` doubles of memory, all 0.
+    ///
+    /// # Errors
+    /// When the system has no such memory.
+    pub fn new(doubles: usize) -> std::io::Result<Self> {
+        Ok(Self { memory: PageBuf::new(doubles)?, background: Nothing, start: Instant::now() })
+    }
+}
+
+impl Guard for Unguarded {
+    fn matrix(&mut self) -> &mut [f64] {
+        &mut self.memory
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.background)
+    }
+
+    fn start(&mut self) -> usize {
+        self.start = Instant::now();
+        0
+    }
+
+    fn cut(&mut self, _: usize, panels: usize) -> Result<usize, SolveError> {
+        Ok(panels)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+}

@@ -1,0 +1,136 @@
+//! The row exchange of one half of the trailing columns, by messages that are sent while the other
+//! half is multiplied.
+
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::SolveError;
+use super::local::Local;
+use super::panel::Panel;
+use crate::comm::{Comm, PageBuf};
+use crate::swap::direct::{DirectExchange, ReceivedRows};
+use crate::swap::{Arrived, RowBuffers};
+
+/// The row exchange of one half, with its work space.
+pub(super) struct Half<C: Comm> {
+    rows: Rows<C>,
+    u: PageBuf,
+}
+
+/// The state of the exchange.
+enum Rows<C: Comm> {
+    /// The rows are in A.
+    Idle(PageBuf),
+    /// The rows of a panel, by number, are being exchanged.
+    UnderWay(usize, DirectExchange<C>),
+    /// The rows have arrived. Sends of this rank's rows may still be in progress.
+    Received(ReceivedRows<C>),
+    /// An error has ended the exchange.
+    Failed,
+}
+
+impl<C: Comm> Half<C> {
+    /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
+        let rows = Rows::Idle(PageBuf::new(RowBuffers::rows_doubles(nb, cols))?);
+        Ok(Self { rows, u: PageBuf::new(nb * cols)? })
+    }
+
+    /// Starts to exchange the rows of `panel` on the columns `cols`, unless the exchange is in
+    /// progress. Waits, if at all, for messages of the exchange before. A does not change.
+    ///
+    /// # Safety
+    /// No other thread writes to these columns.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When the rows of another panel are being exchanged, or an exchange has failed.
+    pub unsafe fn start(
+        &mut self,
+        local: &Local<C>,
+        panel: &Panel<C>,
+        cols: Range<usize>,
+    ) -> Result<(), SolveError> {
+        if let Rows::UnderWay(k, _) = self.rows {
+            assert_eq!(k, panel.k, "rows are exchanged in the order of the panels");
+            return Ok(());
+        }
+        let buffer = self.take_buffer()?;
+        // SAFETY: the caller's promise.
+        let a = unsafe { local.a.read(0..local.shape.rows, cols) };
+        let exchange = DirectExchange::start(
+            &local.grid.col,
+            Arc::clone(panel.plan(local.rows, local.grid.myrow)),
+            a,
+            buffer,
+        )?;
+        self.rows = Rows::UnderWay(panel.k, exchange);
+        Ok(())
+    }
+
+    /// Progresses the messages; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self) -> Result<(), SolveError> {
+        match &mut self.rows {
+            Rows::UnderWay(_, exchange) => Ok(exchange.progress()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the rows, which must be in progress. Returns them, with the memory for U.
+    ///
+    /// # Safety
+    /// No other thread uses these columns.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When no exchange of the panel's rows is in progress.
+    pub unsafe fn arrive(
+        &mut self,
+        local: &Local<C>,
+        panel: &Panel<C>,
+        cols: Range<usize>,
+    ) -> Result<Arrived<'_>, SolveError> {
+        let Rows::UnderWay(k, exchange) = mem::replace(&mut self.rows, Rows::Failed) else {
+            panic!("rows are exchanged before they are used");
+        };
+        assert_eq!(k, panel.k, "rows are used in the order of the panels");
+        let width = cols.len();
+        // SAFETY: the caller's promise.
+        let a = unsafe { local.a.block(0..local.shape.rows, cols) };
+        self.rows = Rows::Received(exchange.finish(a)?);
+        let Rows::Received(received) = &self.rows else { unreachable!("just received") };
+        Ok(Arrived::on_this_rank(received.rows(), &mut self.u, width))
+    }
+
+    /// Waits until no message is in progress.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When an exchange is in progress: its rows must be used first.
+    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+        self.rows = Rows::Idle(self.take_buffer()?);
+        Ok(())
+    }
+
+    fn take_buffer(&mut self) -> Result<PageBuf, SolveError> {
+        match mem::replace(&mut self.rows, Rows::Failed) {
+            Rows::Idle(buffer) => Ok(buffer),
+            Rows::Received(received) => Ok(received.into_buffer()?),
+            Rows::UnderWay(k, _) => panic!("the rows of panel {k} are not used yet"),
+            Rows::Failed => panic!("an exchange after one that has failed"),
+        }
+    }
+}

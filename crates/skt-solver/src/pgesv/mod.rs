@@ -1,0 +1,407 @@
+//! The driver: factor [A|b] and solve (HPL_pdgesv).
+//!
+//! ```text
+//! for each panel k:
+//!     A1 = P A1,  U = L1^-1 A1      row exchange and solve             trailing, exchange
+//!     A2 = A2 - L2 U                product                            product
+//!     meanwhile the owner of panel k + DEPTH updates its columns,
+//!     factors it, and starts to broadcast L1, L2 and P                 look_ahead
+//! back substitution                                                    back
+//! ```
+//!
+//! Between two panels the matrix is a *cut*: before panel k, panels 0 .. k - 1 have been applied to
+//! all columns, and the columns of panels k .. k + DEPTH - 1, the look-ahead, are up to date: only
+//! their factorization is not in the matrix yet. So the look-ahead continues across a cut, and a
+//! run that begins at one, from a checkpoint, factors those panels once more.
+//!
+//! The local matrix is stored row by row. Row exchanges then stream contiguous memory, and finished
+//! rows of U are a prefix of each rank's memory. A panel, which is better stored by columns, is
+//! copied into the work space W to be factored, and from there into its message. L is not kept:
+//! nothing reads it once its panel has been applied.
+//!
+//! Which columns are updated in one call depends on k, on the parameters and on the shapes alone,
+//! never on time or on where the loop was interrupted: the solution has the same bits every time.
+
+pub mod abft;
+mod back;
+mod background;
+mod column;
+mod exchange;
+pub mod final_part;
+pub mod guard;
+mod half;
+mod local;
+mod look_ahead;
+mod pace;
+pub mod panel;
+mod product;
+mod rates;
+mod slots;
+mod trailing;
+pub mod windows;
+mod work;
+pub mod wrong;
+
+use std::ops::Range;
+
+use skt_terms::phases::Phases;
+
+use crate::blas::view::SharedMat;
+use crate::comm::{Comm, CommError};
+use crate::grid::Grid;
+use crate::pfact::Variant;
+use crate::team::Team;
+use background::Token;
+use column::ColumnMemory;
+use final_part::Reached;
+use guard::Background;
+use local::Local;
+pub use local::LocalShape;
+use look_ahead::LookAhead;
+pub use pace::CallLimit;
+use panel::Panel;
+use product::{Product, ProductClock, Unrecorded, advances_first};
+pub use rates::{Rate, Rates};
+use skt_terms::choice::{Bcast, Swap};
+use trailing::TrailingExchange;
+use wrong::WrongNumbers;
+
+/// The parameters of a solution.
+#[derive(Debug, Clone, Copy)]
+pub struct Params {
+    /// Order of the matrix.
+    pub n: usize,
+    /// Blocking factor.
+    pub nb: usize,
+    /// Panels of the look-ahead.
+    pub depth: usize,
+    /// Panel broadcast.
+    pub bcast: Bcast,
+    /// Panel factorization.
+    pub variant: Variant,
+    /// Row exchange.
+    pub swap: Swap,
+    /// Local columns above which [`Swap::Mix`] takes spread-roll.
+    pub swap_threshold: usize,
+    /// Whether ranks on one node read panels and rows in each other's memory.
+    pub share: bool,
+}
+
+impl Params {
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+
+    /// Columns of A before panel `k`, or all of them for `k` from [`Self::panels`] on.
+    pub fn columns_before(&self, k: usize) -> usize {
+        (k * self.nb).min(self.n)
+    }
+
+    /// Columns of the widest panel, at least 1.
+    fn widest_panel(&self) -> usize {
+        self.nb.min(self.n.max(1))
+    }
+}
+
+/// Why a system has no solution.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SolveError {
+    /// No usable pivot: zero, infinite, or not a number.
+    #[error("no usable pivot in column {column}: {value}; the matrix is singular or holds NaN")]
+    Pivot {
+        /// Global column, from 0.
+        column: usize,
+        /// The value in place of a pivot.
+        value: f64,
+    },
+    /// A rank could not be reached.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The checkpoint could not be taken.
+    #[error("checkpoint before panel {panel}: {why}")]
+    Checkpoint {
+        /// The panel before which it was to be taken.
+        panel: usize,
+        /// The error.
+        why: String,
+    },
+    /// The checksums contradict the matrix: a number was computed wrong, or has changed in
+    /// memory.
+    #[error("{0}")]
+    Wrong(Box<WrongNumbers>),
+    /// The time of the job ends, and the state of the run is saved. All ranks return this error.
+    #[error(
+        "{when}: the run stands at column {column}, and is kept {kept}; the same \
+         command goes on from there"
+    )]
+    TimeUp {
+        /// Eliminated columns.
+        column: usize,
+        /// Where the state is kept.
+        kept: String,
+        /// How much time is left, in words.
+        when: String,
+    },
+    /// No memory for the work space.
+    #[error("no memory for {what}: {why}")]
+    Memory {
+        /// What the memory was for.
+        what: &'static str,
+        /// The system's error.
+        why: String,
+    },
+}
+
+impl From<WrongNumbers> for SolveError {
+    fn from(wrong: WrongNumbers) -> Self {
+        Self::Wrong(Box::new(wrong))
+    }
+}
+
+/// Called by the driver on every rank with the number of eliminated columns, and the rates of the
+/// rank's products so far. Fails when a rank cannot be reached.
+pub type OnProgress<'a> = &'a mut dyn FnMut(usize, &Rates) -> Result<(), SolveError>;
+
+fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
+    move |e| SolveError::Memory { what, why: e.to_string() }
+}
+
+/// The work space of a solver, allocated once: it outlives the cuts between which the
+/// matrix is lent to a [`Solver`].
+pub struct Workspace<C: Comm> {
+    look_ahead: LookAhead<C>,
+    /// The row exchange on the trailing columns.
+    exchange: TrailingExchange<C>,
+    /// Whether a second thread progresses messages while this one multiplies.
+    has_helper: bool,
+    /// The time this rank has spent so far, by phase.
+    phases: Phases,
+    /// The rates of this rank's products so far.
+    rates: Rates,
+}
+
+impl<C: Comm> Workspace<C> {
+    /// Allocates the work space for `params` on a rank whose part has `shape`. Collective.
+    ///
+    /// # Errors
+    /// When there is no memory, or a rank cannot be reached.
+    pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
+        let nb = params.widest_panel();
+        let ColumnMemory { candidates, trailing, ahead } =
+            ColumnMemory::new(grid, params.share, nb, shape.cols)?;
+        let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
+        if look_ahead.has_messages(grid) {
+            product::short_ones_keep_bits();
+        }
+        Ok(Self {
+            look_ahead,
+            exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
+            has_helper: true,
+            phases: Phases::default(),
+            rates: Rates::new(params.n, params.nb),
+        })
+    }
+
+    /// Whether ranks read panels in their owner's memory.
+    pub fn shares_panels(&self) -> bool {
+        self.look_ahead.is_shared()
+    }
+
+    /// Whether ranks read rows and candidates for pivots in each other's memory.
+    pub fn shares_rows(&self) -> bool {
+        self.exchange.is_shared()
+    }
+
+    /// Whether the rows of many columns are exchanged in halves.
+    pub fn has_halves(&self) -> bool {
+        self.exchange.has_messages()
+    }
+
+    /// The time this rank has spent so far, by phase; the caller fills in `other`.
+    pub fn phases(&self) -> Phases {
+        self.phases
+    }
+
+    /// The rates of this rank's products so far.
+    pub fn rates(&self) -> &Rates {
+        &self.rates
+    }
+}
+
+impl<C: Comm> Workspace<C> {
+    /// Whether messages are in progress during products.
+    fn has_messages(&self, local: &Local<C>) -> bool {
+        self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
+    }
+
+    /// Applies `panel`, panel k, to all columns right of the look-ahead, at once or in two halves.
+    /// Meanwhile panel `newest`, k + DEPTH, is updated, factored and sent, and the rows of the
+    /// other half are exchanged; unless a cut follows, so are those of the next step.
+    ///
+    /// One step, with m = k + DEPTH:
+    ///
+    /// ```text
+    ///           process column of panel m       other process columns       waits for
+    /// advance   apply panels k .. m - 1 to      receive panel m             owner: rows and pivots
+    ///           its columns, factor panel m,                                of its process column
+    ///           start to broadcast it
+    /// exchange  half 1: rows of U and displaced rows go along the process   rows of half 1
+    ///           column, unless step k - 1 has sent them; solve
+    ///           U = L1^-1 A1
+    /// multiply  half 1: A2 -= L2 U on all threads; between calls of the     nothing
+    ///           BLAS the thread with the token forwards panels k + 1 .. m,
+    ///           and sends the rows of half 2
+    /// exchange  half 2, if there is one: solve U = L1^-1 A1                 late rows of half 2
+    /// multiply  half 2: the same, with the rows of half 1 for step k + 1    nothing
+    /// then      Solver::factor progresses the checkpoint                    panel m
+    /// ```
+    ///
+    /// With DEPTH 0 there is no panel m: panel k is factored and received before the step.
+    /// With one thread, and with a team near the end ([`advances_first`]), all threads of the owner
+    /// advance panel m before the first exchange. Otherwise the first thread of the owner does so
+    /// at the beginning of the first product, while the other threads multiply, and then joins
+    /// them.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    fn apply(
+        &mut self,
+        local: &Local<C>,
+        panel: &Panel<C>,
+        newest: Option<usize>,
+        cut_follows: bool,
+        token: &mut Token,
+    ) -> Result<(), SolveError> {
+        let has_messages = self.has_messages(local);
+        let Self { look_ahead, exchange, phases, rates, .. } = self;
+        let last_ahead = panel.k + local.params.depth;
+        let halves = exchange.halves(local.columns_right_of(last_ahead));
+        let next_halves = exchange.halves(local.columns_right_of(last_ahead + 1));
+        let may_be_sent = if cut_follows { &[][..] } else { &next_halves };
+        let (threads, jb) = (local.team.threads(), panel.layout.jb);
+        let width = halves.first().map_or(0, Range::len);
+        let (advance_first, mut advance_beside) =
+            if advances_first(threads, jb, width) { (newest, None) } else { (None, newest) };
+        look_ahead.advance(local, advance_first, panel, token, phases)?;
+        local.release_if_alone(token);
+        for (half, cols) in halves.iter().enumerate() {
+            // A1 = P A1,  U = L1^-1 A1
+            let (this_half, mut other_half) = exchange.exchange_on(half, &halves, may_be_sent);
+            // SAFETY: no other thread uses the columns right of the look-ahead.
+            let u = unsafe { this_half.solve(local, panel, cols.clone(), phases) }?;
+            // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
+            // SAFETY: meanwhile the look-ahead writes only left of these columns, and the rows of
+            // the other half are only read.
+            let product = unsafe {
+                Product::new(
+                    local,
+                    panel,
+                    u,
+                    cols.clone(),
+                    advance_beside,
+                    has_messages,
+                    &Unrecorded,
+                )
+            };
+            let clock = ProductClock::start(local.grid.all.now(), phases);
+            let computed = product.compute_beside(local.team, || {
+                look_ahead.advance(local, advance_beside, panel, token, phases)?;
+                token.messages_are_sent();
+                let progress = |token: &Token| {
+                    let must_forward = look_ahead.progress(local, panel)?;
+                    // SAFETY: the team uses only the columns of this half.
+                    if unsafe { other_half.progress(local, panel, look_ahead.front()) }? {
+                        token.messages_are_sent();
+                    }
+                    Ok(must_forward)
+                };
+                product.compute_between_messages(token, progress, |token, rows| {
+                    if half + 1 == halves.len() {
+                        token.tell(Reached::Multiplied { k: panel.k, rows });
+                    }
+                })
+            });
+            token.acquire();
+            clock.stop(local.grid.all.now(), phases);
+            computed?;
+            rates.add(panel.k, product.work());
+            advance_beside = None;
+        }
+        Ok(())
+    }
+}
+
+/// The solver of one system on one rank.
+pub struct Solver<'m, C: Comm> {
+    local: Local<'m, C>,
+    work: &'m mut Workspace<C>,
+}
+
+impl<'m, C: Comm> Solver<'m, C> {
+    /// A solver for the local part `a` of [A|b], of shape `shape`.
+    pub fn new(
+        grid: &'m Grid<C>,
+        team: &'m Team,
+        params: Params,
+        shape: LocalShape,
+        a: &'m SharedMat<'m>,
+        work: &'m mut Workspace<C>,
+    ) -> Self {
+        let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
+        Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
+    }
+
+    /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
+    /// `on_progress` after each panel, and tells `background` which part of the matrix will not
+    /// change before the end of `range`.
+    ///
+    /// # Errors
+    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
+    pub fn factor(
+        &mut self,
+        range: Range<usize>,
+        on_progress: OnProgress,
+        background: &mut dyn Background,
+    ) -> Result<(), SolveError> {
+        let (local, work, end) = (&self.local, &mut *self.work, range.end);
+        let Params { nb, depth, .. } = local.params;
+        let background = &mut local.background_work(background, end);
+        work.look_ahead.begin(local, range.start, background, &mut work.phases)?;
+        for k in range {
+            // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
+            let panel = work.look_ahead.take(local, k, background, &mut work.phases)?;
+            let newest = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
+            local.store_u1(k, panel.operands().l1);
+            let is_helped =
+                work.has_helper && local.grid.all.needs_calls() && work.has_messages(local);
+            let transport = is_helped.then_some(&local.grid.all);
+            background.run_beside(Reached::Applying { k }, transport, |token| {
+                work.apply(local, &panel, newest, k + 1 == end, token)
+            })?;
+            work.look_ahead.give_back(panel)?;
+            if newest.is_some() {
+                let step = Reached::Applied { k };
+                work.look_ahead.wait_for_newest(local, background, step, &mut work.phases)?;
+            }
+            on_progress((k + 1) * nb, &work.rates)?;
+        }
+        // No message of an exchange is in progress across a cut.
+        work.exchange.wait_all()
+    }
+
+    /// Solves U x = y on the factored system. Returns this rank's part of x: one double for each of
+    /// its columns of A, the same on all ranks of a process column.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn back_substitute(&mut self) -> Result<Vec<f64>, SolveError> {
+        let Local { grid, team, params, a, shape, .. } = &self.local;
+        let start = grid.all.now();
+        // SAFETY: no other view of the matrix is in use.
+        let a = unsafe { a.read(0..shape.rows, 0..shape.cols) };
+        let x = back::substitute(grid, team, params.n, params.nb, a)?;
+        self.work.phases.back += self.local.seconds_since(start);
+        Ok(x)
+    }
+}

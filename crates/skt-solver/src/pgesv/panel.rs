@@ -1,0 +1,340 @@
+//! A panel as one message, with all that other ranks need of it.
+//!
+//! ```text
+//! head (8) | ipiv (jb, padded) | L1, column by column (ld1 x jb) | L2, row by row (rows x ld2)
+//! ```
+//!
+//! Each part is stored as the update reads it: the triangular solve runs down columns of L1, the
+//! product along rows of L2. The owner factors the panel column by column in the work space W, and
+//! `look_ahead` then writes L1 and L2 into the message.
+
+use std::sync::{Arc, OnceLock};
+
+use super::SolveError;
+use super::slots::{PanelBuffer, Slot};
+use crate::blas::{MatMut, MatRef, transpose};
+use crate::comm::Comm;
+use crate::comm::panel_bcast::PanelBcast;
+use crate::grid::{Cyclic, Grid};
+use crate::pfact::first_own_row;
+use crate::swap::Plan;
+use crate::team::Team;
+use crate::tuning::TUNING;
+use crate::update::Operands;
+
+pub use skt_terms::layout::leading_dimension;
+
+/// Doubles of a cache line: parts of the message begin on one.
+const LINE: usize = 8;
+
+/// Head of the message: 0 if all is well, else the panel broke.
+const BROKE: usize = 0;
+/// Global column at which it broke.
+const BROKE_COLUMN: usize = 1;
+/// The pivot found there.
+const BROKE_PIVOT: usize = 2;
+/// The first column of the panel.
+const FIRST_COLUMN: usize = 3;
+
+/// A panel's number and its layout on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Global index of its first column and row.
+    pub j: usize,
+    /// Columns.
+    pub jb: usize,
+    /// Local row of the first row of the diagonal block or, where this rank has none
+    /// of it, below it.
+    pub top: usize,
+    /// Local row of the first row below the diagonal block.
+    pub below: usize,
+    /// This rank's rows below the diagonal block.
+    pub rows_below: usize,
+    /// Doubles from one column of W to the next.
+    ld: usize,
+    /// Doubles from one column of L1, or row of L2, to the next.
+    ld_message: usize,
+}
+
+impl Layout {
+    /// Panel `k`, of `nb` columns, of a matrix of order `n` on process row `myrow`.
+    pub fn new(k: usize, (n, nb): (usize, usize), rows: Cyclic, myrow: usize) -> Self {
+        let j = k * nb;
+        let jb = nb.min(n - j);
+        let top = rows.count_before(j, myrow);
+        let below = rows.count_before(j + jb, myrow);
+        let rows_below = rows.count_before(n, myrow) - below;
+        Self {
+            j,
+            jb,
+            top,
+            below,
+            rows_below,
+            ld: odd_lines(first_own_row(jb) + below - top + rows_below),
+            ld_message: leading_dimension(jb),
+        }
+    }
+
+    /// Doubles of the message.
+    pub fn doubles(&self) -> usize {
+        self.l2_start() + self.ld_message * self.rows_below
+    }
+
+    /// Doubles of W.
+    fn w_doubles(&self) -> usize {
+        self.ld * self.jb
+    }
+
+    /// Rows of W.
+    pub fn w_rows(&self) -> usize {
+        first_own_row(self.jb) + self.below - self.top + self.rows_below
+    }
+
+    fn l1_start(&self) -> usize {
+        LINE + self.jb.next_multiple_of(LINE)
+    }
+
+    fn l2_start(&self) -> usize {
+        self.l1_start() + self.ld_message * self.jb
+    }
+
+    /// W in `room`, column by column.
+    pub fn w<'a>(&self, room: &'a mut [f64]) -> MatMut<'a> {
+        MatMut::col_major(&mut room[..self.w_doubles()], self.w_rows(), self.jb, self.ld)
+    }
+
+    /// The head and the pivots of a message that is being written.
+    pub fn head_and_ipiv<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64]) {
+        let (head, rest) = data.split_at_mut(LINE);
+        (head, &mut rest[..self.jb])
+    }
+
+    /// Writes L1 and L2 of a factored panel into the message.
+    pub fn write(&self, w: MatRef, data: &mut [f64], team: &Team) {
+        let (l1, l2) =
+            data[self.l1_start()..self.doubles()].split_at_mut(self.ld_message * self.jb);
+        let mut l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
+        for c in 0..self.jb {
+            l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);
+        }
+        let l2 = MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message);
+        let rows = self.w_rows();
+        copy_rows(w.block(rows - self.rows_below..rows, 0..self.jb), l2, team);
+    }
+
+    /// Pivots: the global row exchanged with each row of the diagonal block.
+    pub fn ipiv<'a>(&self, data: &'a [f64]) -> &'a [f64] {
+        &data[LINE..LINE + self.jb]
+    }
+
+    /// The first column of the panel in a message.
+    pub fn first_column(&self, data: &[f64]) -> usize {
+        data[FIRST_COLUMN] as usize
+    }
+
+    /// What the update needs of the panel.
+    pub fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a> {
+        Operands { l1: self.l1(data), l2: self.l2(data), ipiv: self.ipiv(data), below: self.below }
+    }
+
+    /// The unit lower triangle of the diagonal block (with U1 above it).
+    pub fn l1<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
+        MatRef::col_major(&data[self.l1_start()..], self.jb, self.jb, self.ld_message)
+    }
+
+    /// This rank's rows of L below the diagonal block.
+    pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
+        MatRef::row_major(&data[self.l2_start()..], self.rows_below, self.jb, self.ld_message)
+    }
+}
+
+/// Copies rows of a panel into a block of the other layout, with the team.
+pub(super) fn copy_rows(source: MatRef, target: MatMut, team: &Team) {
+    let cols = source.cols();
+    let target = target.share();
+    team.split(source.rows(), TUNING.panel_copy_grain_rows, |part| {
+        // SAFETY: the parts do not overlap.
+        let target = unsafe { target.block(part.clone(), 0..cols) };
+        transpose::copy(source.block(part, 0..cols), target);
+    });
+}
+
+/// Marks a message as that of a panel that could not be factored.
+pub fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
+    head[BROKE] = 1.0;
+    head[BROKE_COLUMN] = column as f64;
+    head[BROKE_PIVOT] = pivot;
+}
+
+/// Marks a message as that of the sound panel that begins at column `j`.
+pub fn mark_sound(head: &mut [f64], j: usize) {
+    head[BROKE] = 0.0;
+    head[FIRST_COLUMN] = j as f64;
+}
+
+/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. Panels
+/// after the second have neither more rows nor more columns.
+pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
+    let panels = (0..n.div_ceil(nb).min(2)).map(|k| Layout::new(k, (n, nb), rows, myrow));
+    panels.fold((LINE, 0), |(message, w), layout| {
+        (message.max(layout.doubles()), w.max(layout.w_doubles()))
+    })
+}
+
+/// Rounds up to an odd number of cache lines, so that the elements of a row of W, which a pivot
+/// exchange copies, are in different cache sets.
+fn odd_lines(doubles: usize) -> usize {
+    doubles.div_ceil(LINE) / 2 * 2 * LINE + LINE
+}
+
+/// A factored panel (HPL_T_panel): being broadcast along the process row, or arrived.
+pub struct Panel<C: Comm> {
+    /// The panel's number: its first column over NB.
+    pub k: usize,
+    /// The panel's layout on this rank.
+    pub layout: Layout,
+    message: Message<C>,
+    /// Made when the first rows are exchanged.
+    plan: OnceLock<Arc<Plan>>,
+}
+
+/// The message of a panel.
+enum Message<C: Comm> {
+    Broadcast(PanelBcast<C>),
+    /// Read in the memory of its owner.
+    Shared(Slot),
+}
+
+impl<C: Comm> Panel<C> {
+    /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn start_broadcast(
+        grid: &Grid<C>,
+        topology: skt_terms::choice::Bcast,
+        k: usize,
+        layout: Layout,
+        buffer: PanelBuffer,
+    ) -> Result<Self, SolveError> {
+        let message = match buffer {
+            PanelBuffer::Message(buf) => {
+                let (root, len) = (k % grid.q, layout.doubles());
+                Message::Broadcast(PanelBcast::start(&grid.row, topology, root, buf, len)?)
+            }
+            PanelBuffer::Shared(slot) => {
+                slot.publish();
+                Message::Shared(slot)
+            }
+        };
+        Ok(Self { k, layout, message, plan: OnceLock::new() })
+    }
+
+    /// Forwards what has arrived; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
+        match &mut self.message {
+            Message::Broadcast(bcast) => Ok(bcast.progress(&grid.row)?),
+            Message::Shared(_) => Ok(()),
+        }
+    }
+
+    /// Whether this rank still has to send some of the panel to others.
+    pub fn must_forward(&self) -> bool {
+        matches!(&self.message, Message::Broadcast(bcast) if bcast.must_forward())
+    }
+
+    /// Progresses the sends of this rank while the panel is read; never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress_sends(&self) -> Result<(), SolveError> {
+        match &self.message {
+            Message::Broadcast(bcast) => Ok(bcast.progress_sends()?),
+            Message::Shared(_) => Ok(()),
+        }
+    }
+
+    /// Forwards what has arrived, and returns whether the whole panel has. Never waits.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn has_arrived(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
+        self.progress(grid)?;
+        Ok(match &self.message {
+            Message::Broadcast(bcast) => bcast.is_here(),
+            Message::Shared(slot) => slot.has_arrived(&grid.row)?,
+        })
+    }
+
+    /// Whether the whole panel has arrived and is sound, so that it may be read before
+    /// [`Self::wait`]. Never waits.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn can_be_read(&self, grid: &Grid<C>) -> Result<bool, SolveError> {
+        let is_here = match &self.message {
+            Message::Broadcast(bcast) => bcast.is_here(),
+            Message::Shared(slot) => slot.has_arrived(&grid.row)?,
+        };
+        Ok(is_here && self.data()[BROKE] == 0.0)
+    }
+
+    /// Waits for the panel.
+    ///
+    /// # Errors
+    /// On all ranks alike when the panel could not be factored; when a rank cannot be reached.
+    pub fn wait(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
+        match &mut self.message {
+            Message::Broadcast(bcast) => bcast.finish(&grid.row)?,
+            Message::Shared(slot) => slot.wait(&grid.row)?,
+        }
+        let head = &self.data()[..LINE];
+        if head[BROKE] != 0.0 {
+            let column = head[BROKE_COLUMN] as usize;
+            return Err(SolveError::Pivot { column, value: head[BROKE_PIVOT] });
+        }
+        Ok(())
+    }
+
+    /// The message of the panel.
+    ///
+    /// # Panics
+    /// Before [`Self::wait`].
+    fn data(&self) -> &[f64] {
+        match &self.message {
+            Message::Broadcast(bcast) => bcast.data(),
+            Message::Shared(slot) => slot.read(),
+        }
+    }
+
+    /// The operands of the panel's update.
+    ///
+    /// # Panics
+    /// Before [`Self::wait`].
+    pub fn operands(&self) -> Operands<'_> {
+        self.layout.operands(self.data())
+    }
+
+    /// The row exchange on the columns right of the panel, as process row `myrow` sees it.
+    ///
+    /// # Panics
+    /// Before [`Self::wait`].
+    pub fn plan(&self, rows: Cyclic, myrow: usize) -> &Arc<Plan> {
+        let (j, ipiv) = (self.layout.j, self.operands().ipiv);
+        self.plan.get_or_init(|| Arc::new(Plan::new(j, ipiv, rows, myrow)))
+    }
+
+    /// Ends the use of the panel: waits until it has been forwarded, and returns its buffer.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn release(self) -> Result<PanelBuffer, SolveError> {
+        Ok(match self.message {
+            Message::Broadcast(bcast) => PanelBuffer::Message(bcast.reclaim()?),
+            Message::Shared(slot) => PanelBuffer::Shared(slot),
+        })
+    }
+}

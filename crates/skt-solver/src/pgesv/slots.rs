@@ -1,0 +1,276 @@
+//! Where panels are stored: in buffers that messages fill, or, where all ranks of the process row
+//! share a node, in slots of their owner's memory.
+//!
+//! With slots a panel is not sent. Its owner writes it into the next of its slots and raises a
+//! flag. The other ranks apply the panel straight from the slot, and then raise a flag of their
+//! own. The owner uses a slot again only after DEPTH + 1 of its own panels, which are Q (DEPTH + 1)
+//! panels of the process row, so it hardly ever waits for the others.
+//!
+//! ```text
+//! panel k:          owner k mod Q,   slot (k div Q) mod (DEPTH + 1)
+//! READY > k         of the owner: panel k is published
+//! APPLIED > k       of each rank: the rank no longer needs panels 0 .. k
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{SolveError, memory_error};
+use crate::comm::node::NodeMemory;
+use crate::comm::{Comm, PageBuf, Result};
+use crate::grid::Grid;
+
+const READY: usize = 0;
+const APPLIED: usize = 1;
+/// Slots begin on a page.
+const PAGE_DOUBLES: usize = 512;
+
+/// The memory of the panels of the look-ahead.
+pub enum PanelBuffers {
+    /// Free buffers of this rank, which messages fill.
+    Messages(VecDeque<PageBuf>),
+    /// Slots in the owners' memory.
+    Shared(SharedPanels),
+}
+
+impl PanelBuffers {
+    /// Memory for `count` panels of up to `doubles` doubles at a time, shared if `share` asks for
+    /// it and all ranks of the process row are on one node. Collective over the process row.
+    ///
+    /// # Errors
+    /// When there is no memory, or a rank cannot be reached.
+    pub fn new<C: Comm>(
+        grid: &Grid<C>,
+        count: usize,
+        doubles: usize,
+        share: bool,
+    ) -> std::result::Result<Self, SolveError> {
+        if share && grid.q > 1 {
+            let slot_doubles = doubles.next_multiple_of(PAGE_DOUBLES);
+            if let Some(node) = grid.row_memory.take(&grid.row, count * slot_doubles)? {
+                let slots = Arc::new(Slots { node, count, slot_doubles });
+                return Ok(Self::Shared(SharedPanels { slots, taken: 0..0 }));
+            }
+        }
+        let buffers = (0..count).map(|_| PageBuf::new(doubles)).collect::<std::io::Result<_>>();
+        buffers.map(Self::Messages).map_err(memory_error("panels"))
+    }
+
+    /// Whether the panels are in shared memory.
+    pub fn are_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// Makes panel `k` the next one. Called while no panel is in use.
+    ///
+    /// # Panics
+    /// When a panel is in use, or panel `k` has been taken before.
+    pub fn begin_at(&mut self, k: usize) {
+        if let Self::Shared(panels) = self {
+            assert!(panels.taken.is_empty() && k >= panels.taken.end, "{k}: {:?}", panels.taken);
+            panels.taken = k..k;
+            panels.slots.node.raise(APPLIED, k as u64);
+        }
+    }
+
+    /// Takes the buffer of panel `k`, the next one. Waits until no rank needs the panel that was
+    /// there.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    ///
+    /// # Panics
+    /// When there is no buffer left, or panel `k` is not the next one.
+    pub fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<PanelBuffer> {
+        Ok(match self {
+            Self::Messages(free) => {
+                PanelBuffer::Message(free.pop_front().expect("one for each panel"))
+            }
+            Self::Shared(panels) => PanelBuffer::Shared(panels.take(row, k)?),
+        })
+    }
+
+    /// Takes back the buffer of the oldest panel in use, once that has been applied.
+    ///
+    /// # Panics
+    /// When the buffer belongs elsewhere, or is not that of the oldest panel.
+    pub fn put_back(&mut self, buffer: PanelBuffer) {
+        match (self, buffer) {
+            (Self::Messages(free), PanelBuffer::Message(buffer)) => free.push_back(buffer),
+            (Self::Shared(panels), PanelBuffer::Shared(slot)) => panels.put_back(slot),
+            _ => panic!("a buffer of another kind"),
+        }
+    }
+}
+
+/// The panels of a process row that have a slot, as one rank takes and returns them. Each has its
+/// slot once, in order.
+pub struct SharedPanels {
+    slots: Arc<Slots>,
+    taken: Range<usize>,
+}
+
+impl SharedPanels {
+    fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<Slot> {
+        assert_eq!(k, self.taken.end, "panels are taken in order");
+        assert!(self.taken.len() < self.slots.count, "one slot for each panel");
+        let slot = Slot { slots: self.slots.clone(), k };
+        slot.wait_for_room(row)?;
+        self.taken.end += 1;
+        Ok(slot)
+    }
+
+    /// Announces that this rank has applied the panel.
+    fn put_back(&mut self, slot: Slot) {
+        assert!(Arc::ptr_eq(&slot.slots, &self.slots), "a slot of other panels");
+        assert!(!self.taken.is_empty() && slot.k == self.taken.start, "panels go in order");
+        self.taken.start += 1;
+        self.slots.node.raise(APPLIED, self.taken.start as u64);
+    }
+}
+
+/// The memory of one panel.
+pub enum PanelBuffer {
+    /// A buffer of this rank.
+    Message(PageBuf),
+    /// A slot in the owner's memory.
+    Shared(Slot),
+}
+
+impl PanelBuffer {
+    /// The message, for the owner of the panel to write.
+    ///
+    /// # Panics
+    /// When the panel is in shared memory, and this rank is not its owner or has published it.
+    pub fn message(&mut self) -> &mut [f64] {
+        match self {
+            Self::Message(buffer) => buffer,
+            Self::Shared(slot) => slot.write(),
+        }
+    }
+}
+
+/// The slots of a process row.
+pub struct Slots {
+    node: NodeMemory,
+    /// Slots of each rank.
+    count: usize,
+    slot_doubles: usize,
+}
+
+/// The slot of one panel, as one rank sees it. The rank has no other `Slot` for that panel, nor one
+/// for the panel that was there before.
+pub struct Slot {
+    slots: Arc<Slots>,
+    k: usize,
+}
+
+impl Slot {
+    fn owner(&self) -> usize {
+        self.k % self.slots.node.size()
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner() == self.slots.node.rank()
+    }
+
+    fn doubles(&self) -> Range<usize> {
+        let Slots { node, count, slot_doubles } = &*self.slots;
+        let start = self.k / node.size() % count * slot_doubles;
+        start..start + slot_doubles
+    }
+
+    /// On the owner: waits until all have applied the panel that was in this slot before.
+    fn wait_for_room<C: Comm>(&self, row: &C) -> Result<()> {
+        let Slots { node, count, .. } = &*self.slots;
+        match (self.k + 1).checked_sub(node.size() * count) {
+            Some(applied) if self.is_owner() => node.wait_for_others(row, APPLIED, applied as u64),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self) -> &mut [f64] {
+        assert!(self.is_owner() && !self.is_there(), "a panel is written by its owner, once");
+        // SAFETY: this is the only `Slot` of these doubles on this rank, and it is borrowed
+        // mutably. All others have applied the panel that was here, and do not read this one before
+        // the flag, which is not raised.
+        unsafe { self.slots.node.mine(self.doubles()) }
+    }
+
+    /// On the owner: allows the others to read the panel.
+    pub fn publish(&self) {
+        if self.is_owner() {
+            self.slots.node.raise(READY, self.k as u64 + 1);
+        }
+    }
+
+    /// Whether the panel has been published; never waits.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn has_arrived<C: Comm>(&self, row: &C) -> Result<bool> {
+        self.slots.node.look(row, self.owner(), READY, self.k as u64 + 1)
+    }
+
+    /// Waits until the panel is published.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub fn wait<C: Comm>(&self, row: &C) -> Result<()> {
+        self.slots.node.wait(row, self.owner(), READY, self.k as u64 + 1)
+    }
+
+    /// The panel's message.
+    ///
+    /// # Panics
+    /// Before the panel is published.
+    pub fn read(&self) -> &[f64] {
+        assert!(self.is_there(), "a panel used before it is there");
+        // SAFETY: its owner wrote it before the flag, and writes here again only after this rank
+        // has announced that it has applied the panel, which takes this `Slot`.
+        unsafe { self.slots.node.part(self.owner(), self.doubles()) }
+    }
+
+    fn is_there(&self) -> bool {
+        self.slots.node.is_raised(self.owner(), READY, self.k as u64 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::comm::threads::run;
+    use skt_terms::choice::Pmap;
+
+    #[test]
+    fn a_panel_has_one_slot_and_a_slot_one_panel() {
+        run(2, |world| {
+            let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("two ranks");
+            let mut buffers = PanelBuffers::new(&grid, 2, 10, true).expect("memory");
+            buffers.begin_at(4);
+            let slots = [4, 5].map(|k| buffers.take(&grid.row, k));
+            for k in [4, 5, 6, 8] {
+                let again = catch_unwind(AssertUnwindSafe(|| buffers.take(&grid.row, k)));
+                assert!(again.is_err(), "panel {k}");
+            }
+            for slot in slots {
+                let PanelBuffer::Shared(mut slot) = slot? else { panic!("one node") };
+                let k = slot.k as f64;
+                if slot.is_owner() {
+                    slot.write().fill(k);
+                }
+                slot.publish();
+                assert!(catch_unwind(AssertUnwindSafe(|| slot.write().len())).is_err());
+                slot.wait(&grid.row)?;
+                assert_eq!(slot.read()[9], k);
+                buffers.put_back(PanelBuffer::Shared(slot));
+            }
+            buffers.take(&grid.row, 6).map(drop)
+        })
+        .into_iter()
+        .for_each(|rank| rank.unwrap());
+    }
+}

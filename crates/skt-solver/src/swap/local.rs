@@ -1,0 +1,16 @@
+//! P = 1: the rows are exchanged in place, one pair after the other (HPL_dlaswp). Rows are
+//! contiguous, so each exchange streams two rows.
+
+use crate::blas::MatMut;
+use crate::blas::kernels;
+
+/// Exchanges row `first + i` of `a` with row `ipiv[i]`, for each i in order.
+pub fn exchange(mut a: MatMut, first: usize, ipiv: &[f64]) {
+    for (i, &pivot) in ipiv.iter().enumerate() {
+        let (row, pivot) = (first + i, pivot as usize);
+        if row != pivot {
+            let (x, y) = a.two_rows_mut(row, pivot);
+            kernels::swap(x, y);
+        }
+    }
+}

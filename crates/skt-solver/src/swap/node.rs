@@ -1,0 +1,166 @@
+//! The exchange where all ranks of the process column share a node: each writes the rows that
+//! others need into its own shared memory, and all read them there.
+//!
+//! U, which every rank needs whole, exists once: each rank solves for some of its columns, in the
+//! memory of the first rank.
+//!
+//! ```text
+//! gather    own rows of U, and displaced rows that leave      raise WRITTEN
+//! solve     own share of the columns, from all ranks' rows    raise SOLVED
+//! ```
+//!
+//! A rank that has raised WRITTEN no longer reads the U of the exchange before; a rank that has
+//! raised SOLVED no longer reads the others' rows.
+//!
+//! No message is sent. A rank waits twice for the flags of all others, writes its NB/P rows of U
+//! and its displaced rows once, and reads all NB rows of U in its 1/P of the columns.
+//!
+//! Rows are written past the caches. The cores of other ranks have just read the same memory, so
+//! each cache line of an ordinary store would first have to be taken from them.
+
+use std::ops::Range;
+
+use super::{Arrived, Plan, stream_rows};
+use crate::blas::MatMut;
+use crate::blas::view::SharedMat;
+use crate::comm::node::NodeMemory;
+use crate::comm::{Comm, Result};
+use crate::team::Team;
+
+/// Shares begin on a cache line.
+const LINE: usize = 8;
+
+/// One rank's side of the exchanges on one range of columns.
+pub struct NodeRows {
+    /// The exchanged rows, in each rank's part, and the flags.
+    node: NodeMemory,
+    /// U, in the part of the first rank.
+    u: NodeMemory,
+    nb: usize,
+    cols: usize,
+    /// Exchanges begun so far.
+    count: u64,
+}
+
+/// Flags that the row exchange takes.
+pub const FLAGS: usize = 2;
+const WRITTEN: usize = 0;
+const SOLVED: usize = 1;
+
+impl NodeRows {
+    /// An exchange for panels of up to `nb` columns on up to `cols` columns. The rows are in
+    /// `node`, with [`NodeRows::rows_doubles`] in each rank's part and [`FLAGS`] flags; U is in
+    /// `u`, with [`NodeRows::u_doubles`] in the part of the first rank.
+    pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
+        Self { node, u, nb, cols, count: 0 }
+    }
+
+    /// Doubles of each rank's part for the rows of U and the displaced rows.
+    pub fn rows_doubles(nb: usize, cols: usize) -> usize {
+        nb.saturating_mul(2).saturating_mul(cols)
+    }
+
+    /// Doubles of the first rank's part for U.
+    pub fn u_doubles(nb: usize, cols: usize) -> usize {
+        nb.saturating_mul(cols)
+    }
+
+    /// Exchanges rows of the columns `a` in shared memory, without messages. This rank is to solve
+    /// for its share of the columns of U. Collective over the process column.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    ///
+    /// # Panics
+    /// When the columns or the panel are wider than the memory, or the last exchange is not over.
+    pub fn exchange<C: Comm>(
+        &mut self,
+        col: &C,
+        plan: &Plan,
+        team: &Team,
+        mut a: MatMut,
+    ) -> Result<Arrived<'_>> {
+        let (jb, width) = (plan.u_rows.len(), a.cols());
+        if width == 0 {
+            return Ok(Arrived::nothing(plan));
+        }
+        self.write(plan, team, &mut a);
+        let rows = self.read(col, plan, a)?;
+        Ok(Arrived { rows, u: self.u(jb, width), share: self.share(width), shared: Some(self) })
+    }
+
+    /// Begins the next exchange: writes the rows that other ranks need, and moves the displaced
+    /// rows that stay on this rank.
+    fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
+        let width = a.cols();
+        assert!(
+            width <= self.cols && plan.u_rows.len() <= self.nb,
+            "an exchange beyond the memory"
+        );
+        let mut ranks = 0..self.node.size();
+        let is_solved = ranks.all(|rank| self.node.is_raised(rank, SOLVED, self.count));
+        assert!(is_solved, "an exchange before the last one is over");
+        self.count += 1;
+        let from: Vec<usize> = plan.contribution().collect();
+        // SAFETY: this memory is used by this exchange alone, and `self` is borrowed mutably. All
+        // other ranks have solved with the rows that were here, and read again only after the flag.
+        let part = unsafe { self.node.mine(0..from.len() * width) };
+        let part = MatMut::row_major(part, from.len(), width, width);
+        stream_rows(team, a.as_ref(), &from, part);
+        self.node.raise(WRITTEN, self.count);
+        plan.move_staying(a);
+    }
+
+    /// Waits for the rows of all ranks, and copies those that come to this rank. Returns the rows
+    /// of U.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    fn read<C: Comm>(&self, col: &C, plan: &Plan, mut a: MatMut) -> Result<Vec<&[f64]>> {
+        self.node.wait_for_others(col, WRITTEN, self.count)?;
+        let width = a.cols();
+        let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
+        for rank in 0..self.node.size() {
+            // SAFETY: that rank has raised WRITTEN, and writes here again only after this rank has
+            // raised SOLVED, which this rank does with `self` borrowed mutably.
+            let contribution =
+                unsafe { self.node.part(rank, 0..plan.contributed_rows(rank) * width) };
+            if rank != self.node.rank() {
+                plan.take_coming(rank, contribution, a.rb());
+            }
+            let places = plan.u_rows[plan.u_rows_from(rank)].iter();
+            places
+                .zip(contribution.chunks_exact(width))
+                .for_each(|(&place, row)| rows[place] = row);
+        }
+        Ok(rows)
+    }
+
+    /// The columns of `width` for which this rank solves, which begin on a cache line.
+    fn share(&self, width: usize) -> Range<usize> {
+        let (me, size) = (self.node.rank(), self.node.size());
+        let bound =
+            |rank: usize| if rank == size { width } else { width * rank / size / LINE * LINE };
+        bound(me)..bound(me + 1)
+    }
+
+    /// The shared U, `jb x width`.
+    fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
+        let doubles = 0..jb * width;
+        let first = self.u.address(0, &doubles);
+        // SAFETY: the doubles are within the part of rank 0, which all ranks have mapped to write,
+        // and in memory that this exchange alone uses. Each rank writes its own share, after it has
+        // seen all flags WRITTEN: no rank reads the last U any more. All ranks read it after all
+        // flags SOLVED.
+        unsafe { MatMut::row_major_at(first, doubles.len(), jb, width, width) }.share()
+    }
+
+    /// Announces that this rank's share is solved, and waits for those of the others.
+    ///
+    /// # Errors
+    /// When the job has been aborted.
+    pub(super) fn wait_for_solved<C: Comm>(&self, col: &C) -> Result<()> {
+        self.node.raise(SOLVED, self.count);
+        self.node.wait_for_others(col, SOLVED, self.count)
+    }
+}

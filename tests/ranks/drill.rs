@@ -1,0 +1,486 @@
+//! HPL under checkpoints on ranks that are threads, with a real store for each node: a folder. A
+//! lost node is an empty folder.
+
+// Each test binary uses a part of this module.
+#![allow(dead_code)]
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use skt_hpl::checkpoint::agree::{Refusal, Resume};
+use skt_hpl::checkpoint::codec::CodecKind;
+use skt_hpl::checkpoint::encode::Encoder;
+use skt_hpl::checkpoint::group;
+use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
+use skt_hpl::checkpoint::methods::Method;
+use skt_hpl::checkpoint::protocol::{CheckpointError, FoundRun};
+use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store, SysV};
+use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_hpl::hpl::blas::MatRef;
+use skt_hpl::hpl::comm::threads::{ThreadComm, run};
+use skt_hpl::hpl::comm::{Comm, CommError, collect};
+use skt_hpl::hpl::grid::Grid;
+use skt_hpl::hpl::pgesv::SolveError;
+use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
+use skt_hpl::hpl::team::Team;
+use skt_hpl::report::record::Protection;
+use skt_hpl::run::protect::{
+    self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
+    Surroundings, TestSegments,
+};
+use skt_hpl::run::ptest::{self, Observer, Phase, check};
+use tempfile::TempDir;
+
+/// A small system on a `p x q` grid.
+pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
+    TestSpec {
+        n,
+        nb,
+        p,
+        q,
+        pmap: Pmap::RowMajor,
+        depth,
+        bcast: Bcast::OneRingM,
+        rfact: Fact::Right,
+        pfact: Fact::Crout,
+        nbmin: 4,
+        ndiv: 2,
+        swap: Swap::Mix,
+        swap_threshold: 16,
+        threshold: 16.0,
+        generator: Generator::Hpl,
+        threads: 1,
+        transport: Transport::Shared,
+        checksums: 0,
+    }
+}
+
+/// Every checkpoint that is due, every `panels` panels. `SKT_TEST_OVERLAP` (on, off) sets the
+/// overlap if a test does not.
+pub fn settings(panels: usize, group_size: usize, parities: usize) -> Settings {
+    let overlap = std::env::var("SKT_TEST_OVERLAP").unwrap_or_else(|_| "auto".into());
+    Settings {
+        overlap: Overlap::named(&overlap).expect("SKT_TEST_OVERLAP is on, off or auto"),
+        method: Method::SelfCheckpoint,
+        method_is_asked: true,
+        region: Region::Corner,
+        codec: if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon },
+        encoder: Encoder::Ring,
+        group_size,
+        parities,
+        every: Every::Drill(panels),
+        resume: Resume::Auto,
+        run_id: "drill".into(),
+        store: "sysv".into(),
+        ..Settings::none()
+    }
+}
+
+/// When a process dies.
+#[derive(Debug, Clone, PartialEq)]
+pub enum When {
+    /// At the n-th step that matches, counted from 0.
+    Step(StepPattern, usize),
+    /// When this number of columns is eliminated.
+    Columns(usize),
+    /// When the back substitution begins.
+    Back,
+}
+
+impl When {
+    /// The first step that matches.
+    pub fn step(pattern: &str) -> Self {
+        Self::Step(pattern.parse().expect("a step"), 0)
+    }
+}
+
+/// A death.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub process: usize,
+    pub when: When,
+}
+
+/// Why a rank did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Solve(#[from] SolveError),
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// The outcome of a rank.
+pub struct Ran {
+    /// All of x.
+    pub x: Vec<f64>,
+    pub residual: f64,
+    /// `None` if an earlier start had done everything.
+    pub work: Option<Work>,
+}
+
+/// The work of a start.
+pub struct Work {
+    pub found: FoundRun,
+    pub resumed: bool,
+    pub protection: Protection,
+    /// Seconds of the run, and the first value that an observer was told.
+    pub seconds: f64,
+    pub first_told_seconds: f64,
+}
+
+impl Ran {
+    /// The work of this start.
+    pub fn work(&self) -> &Work {
+        self.work.as_ref().expect("it was not done before")
+    }
+}
+
+/// The outcome of a whole start.
+pub enum Ended {
+    /// All ranks came to the end.
+    Done(Box<Ran>),
+    /// All ranks were refused alike.
+    Refused(Refusal),
+    /// A rank died of a fault.
+    Died,
+}
+
+/// Nodes with memory, and the node of each rank.
+pub struct Cluster {
+    folder: TempDir,
+    /// Whether nodes keep System V segments instead of files.
+    sysv: bool,
+    /// The node of each process.
+    pub places: Vec<usize>,
+    /// Number of nodes that there ever were.
+    nodes: usize,
+    /// The clocks of all nodes.
+    pub clock: Clock,
+}
+
+impl Cluster {
+    /// A cluster for `processes`, `per_node` of them on each node.
+    pub fn new(processes: usize, per_node: usize) -> Self {
+        let shm = std::path::Path::new("/dev/shm");
+        let base = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+        let folder = TempDir::new_in(base).expect("a folder");
+        let clock = Arc::new(ClockReading::now);
+        let mut cluster = Self { folder, sysv: false, places: Vec::new(), nodes: 0, clock };
+        for _ in 0..processes.div_ceil(per_node) {
+            cluster.add_node();
+        }
+        cluster.places = (0..processes).map(|process| process / per_node).collect();
+        cluster
+    }
+
+    /// The same cluster with System V segments: a node is then a name of the run.
+    pub fn with_sysv(self) -> Self {
+        Self { sysv: true, ..self }
+    }
+
+    /// Whether nodes keep System V segments.
+    pub fn is_sysv(&self) -> bool {
+        self.sysv
+    }
+
+    fn add_node(&mut self) -> usize {
+        std::fs::create_dir(self.node_folder(self.nodes)).expect("a folder");
+        self.nodes += 1;
+        self.nodes - 1
+    }
+
+    fn node_folder(&self, node: usize) -> PathBuf {
+        self.folder.path().join(format!("node{node}"))
+    }
+
+    pub fn store(&self, node: usize) -> Box<dyn Store + Send + Sync> {
+        if self.sysv {
+            Box::new(SysV::new(false))
+        } else {
+            Box::new(Files::in_folder(&self.node_folder(node)))
+        }
+    }
+
+    /// The suffix of the names of runs on a node, where nodes share a store.
+    fn tail(&self, node: usize) -> String {
+        if self.sysv {
+            let unique = self.folder.path().file_name().expect("a name").to_string_lossy();
+            format!("{unique}-{node}")
+        } else {
+            String::new()
+        }
+    }
+
+    /// Segments on a node.
+    pub fn on_node(&self, node: usize) -> Vec<SegmentInfo> {
+        let tail = self.tail(node);
+        let list = self.store(node).list().expect("a list");
+        list.into_iter().filter(|info| info.name.run().ends_with(&tail)).collect()
+    }
+
+    fn host(&self, process: usize) -> String {
+        format!("node{}", self.places[process])
+    }
+
+    /// Groups that these processes form.
+    pub fn groups(&self, settings: &Settings) -> Vec<Vec<usize>> {
+        let hosts: Vec<String> = (0..self.places.len()).map(|p| self.host(p)).collect();
+        group::form(&hosts, settings.group_size, settings.parities, false).expect("groups").members
+    }
+
+    /// Loses the nodes of these processes; new ones replace them.
+    pub fn lose(&mut self, processes: &[usize]) {
+        let lost: BTreeSet<usize> = processes.iter().map(|&p| self.places[p]).collect();
+        for node in lost {
+            for info in self.on_node(node) {
+                self.store(node).remove(&info.name).expect("removed");
+            }
+            std::fs::remove_dir_all(self.node_folder(node)).expect("a folder");
+            let fresh = self.add_node();
+            for place in &mut self.places {
+                if *place == node {
+                    *place = fresh;
+                }
+            }
+        }
+    }
+
+    /// Number of segments on all nodes.
+    pub fn segments(&self) -> usize {
+        let nodes: BTreeSet<usize> = self.places.iter().copied().collect();
+        nodes.into_iter().map(|node| self.on_node(node).len()).sum()
+    }
+
+    /// Bytes of each segment once the job has made room: as listed, and as the file system counts
+    /// them, including the page of the store.
+    pub fn measure(&self, spec: &TestSpec, settings: &Settings) -> Vec<(u64, u64)> {
+        let results = run(spec.p * spec.q, |comm| {
+            let (store, team) = (self.store(self.places[comm.rank()]), Team::solo());
+            let surroundings = self.surroundings(&comm, settings, &*store, &team, Arc::new(NoHook));
+            let opened = protect::open(&comm, spec, settings, surroundings)?;
+            let Opened::Ready(guard, _) = opened else { panic!("a new run") };
+            let mut list = store.list().expect("a list");
+            list.retain(|info| info.name.role() != "lock");
+            let [info] = &list[..] else { panic!("one segment a node: {list:?}") };
+            let resident = std::fs::metadata(&info.location).expect("a file").blocks() * 512;
+            let bytes = info.bytes as u64;
+            guard.finish(&[])?.clear()?;
+            Ok::<_, Failure>((bytes, resident))
+        });
+        results.into_iter().map(|bytes| bytes.expect("nobody dies")).collect()
+    }
+
+    fn surroundings<'a>(
+        &self,
+        comm: &ThreadComm,
+        settings: &Settings,
+        store: &'a (dyn Store + Send + Sync),
+        team: &'a Team,
+        hook: Arc<dyn Hook>,
+    ) -> Surroundings<'a> {
+        let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
+        Surroundings {
+            nothing_hidden: false,
+            memory: TestSegments::new(store, &run, 0, RankProcess(team)),
+            host: self.host(comm.rank()),
+            hook,
+            guessed_rate: 1e9,
+            lost_at: None,
+            rank_in_run: RankInRun::default(),
+            clock: self.clock.clone(),
+            end_unix: None,
+            beginning: None,
+        }
+    }
+
+    /// Starts the job once.
+    pub fn start(&self, spec: &TestSpec, settings: &Settings, faults: &[Fault]) -> Ended {
+        let results = run(spec.p * spec.q, |comm| {
+            let process = comm.rank();
+            let deaths =
+                faults.iter().filter(|f| f.process == process).map(|f| f.when.clone()).collect();
+            let killer = Killer { deaths, seen: AtomicUsize::new(0) };
+            let body = || self.rank(&comm, spec, settings, Arc::new(killer));
+            let ran = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+                if !panic.is::<Died>() {
+                    resume_unwind(panic);
+                }
+                Err(CommError::Killed(0).into())
+            });
+            // A refusal is an answer, and must reach all ranks without help.
+            match ran {
+                Err(Failure::Checkpoint(CheckpointError::Refused(refusal))) => Ok(Err(refusal)),
+                Err(error) => Err(error),
+                Ok(ran) => Ok(Ok(ran)),
+            }
+        });
+        let errors: Vec<&Failure> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+        if errors.is_empty() {
+            let mut ends: Vec<Result<Ran, Refusal>> =
+                results.into_iter().map(|r| r.unwrap_or_else(|e| panic!("{e}"))).collect();
+            let first = ends.swap_remove(0);
+            for other in &ends {
+                match (&first, other) {
+                    (Ok(a), Ok(b)) => assert_eq!(bits(&a.x), bits(&b.x), "x differs on a rank"),
+                    (Err(a), Err(b)) => assert_eq!(a, b, "refused for another reason"),
+                    _ => panic!("some ranks are refused, some are not"),
+                }
+            }
+            return first.map_or_else(Ended::Refused, |ran| Ended::Done(Box::new(ran)));
+        }
+        let killed = |e: &&Failure| {
+            let text = e.to_string();
+            text.contains("fault injection") || text.contains("aborted")
+        };
+        assert!(errors.iter().all(killed), "{errors:?}");
+        assert!(errors.iter().any(|e| e.to_string().contains("fault injection")), "{errors:?}");
+        Ended::Died
+    }
+
+    fn rank(
+        &self,
+        comm: &ThreadComm,
+        spec: &TestSpec,
+        settings: &Settings,
+        killer: Arc<Killer>,
+    ) -> Result<Ran, Failure> {
+        let (store, team) = (self.store(self.places[comm.rank()]), team(spec));
+        let surroundings = self.surroundings(comm, settings, &*store, &team, killer.clone());
+        let (mut guard, found) = match protect::open(comm, spec, settings, surroundings)? {
+            Opened::Ready(guard, found) => (guard, found),
+            Opened::Done(done) => {
+                let (residual, x) = read_result(done.result());
+                done.clear()?;
+                return Ok(Ran { x, residual, work: None });
+            }
+        };
+        let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
+        let resumed = guard.is_resumed();
+        if !resumed {
+            ptest::generate(&grid, &team, spec, guard.matrix());
+        }
+        let mut watcher = Watcher { killer, first_told_seconds: f64::NAN };
+        let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut watcher)?;
+        let (protection, seconds) = (guard.protection(), guard.seconds());
+        let first_told_seconds = watcher.first_told_seconds;
+        let done = guard.finish(&write_result(residual, &x))?;
+        // What is reported is what is kept.
+        assert_eq!(read_result(done.result()).1, x);
+        done.clear()?;
+        Ok(Ran {
+            x,
+            residual,
+            work: Some(Work { found, resumed, protection, seconds, first_told_seconds }),
+        })
+    }
+}
+
+/// Formats the residual and x, as kept at the end.
+fn write_result(residual: f64, x: &[f64]) -> Vec<u8> {
+    bytemuck::cast_slice(&[&[residual], x].concat()).to_vec()
+}
+
+fn read_result(result: &[u8]) -> (f64, Vec<f64>) {
+    let numbers: Vec<f64> = bytemuck::allocation::pod_collect_to_vec(result);
+    (numbers[0], numbers[1..].to_vec())
+}
+
+fn team(spec: &TestSpec) -> Team {
+    Team::new(spec.threads, |_| ()).expect("threads")
+}
+
+/// x and the residual, without any checkpoints.
+pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
+    let results = run(spec.p * spec.q, |comm| {
+        let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
+        let grid = grid.expect("a place for each");
+        let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
+        ptest::generate(&grid, &team, spec, guard.matrix());
+        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut ptest::Silent)?;
+        assert!(residual < spec.threshold);
+        Ok::<_, Failure>(x)
+    });
+    results.into_iter().next().expect("rank 0").expect("nobody dies")
+}
+
+fn solve<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<f64>, f64), Failure> {
+    let mine = ptest::solve(grid, team, spec, guard, observer)?.x;
+    ptest::generate(grid, team, spec, guard.matrix());
+    let shape = ptest::shape(grid, spec);
+    let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
+    let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;
+    let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
+    let parts: Vec<Vec<f64>> =
+        parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
+    let cols = grid.cols(spec.nb);
+    let x = (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect();
+    Ok((x, check::scaled_residual(spec.n, &norms)))
+}
+
+pub fn bits(x: &[f64]) -> Vec<u64> {
+    x.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The payload of the panic that ends a rank where no error could.
+struct Died;
+
+/// Kills its process at the given moments.
+struct Killer {
+    deaths: Vec<When>,
+    seen: AtomicUsize,
+}
+
+impl Hook for Killer {
+    fn at(&self, step: &Step) -> Result<(), CommError> {
+        for when in &self.deaths {
+            if let When::Step(pattern, skip) = when
+                && pattern.matches(step)
+                && self.seen.fetch_add(1, Ordering::SeqCst) == *skip
+            {
+                return Err(CommError::Killed(0));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Watcher {
+    killer: Arc<Killer>,
+    first_told_seconds: f64,
+}
+
+impl Watcher {
+    fn die(&self, is_now: impl Fn(&When) -> bool) {
+        if self.killer.deaths.iter().any(is_now) {
+            let payload: Box<dyn Any + Send> = Box::new(Died);
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Observer for Watcher {
+    fn phase(&mut self, phase: Phase) {
+        self.die(|when| *when == When::Back && phase == Phase::BackSubstitute);
+    }
+
+    fn columns(&mut self, done: usize, elapsed_seconds: f64) {
+        if self.first_told_seconds.is_nan() {
+            self.first_told_seconds = elapsed_seconds;
+        }
+        self.die(|when| matches!(when, When::Columns(columns) if *columns <= done));
+    }
+}

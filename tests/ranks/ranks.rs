@@ -1,0 +1,20 @@
+//! The solver, its checkpoints and its checksums on ranks of one process: threads, and simulated
+//! ranks that are killed at their steps. One program, as each would compile the solver for those
+//! ranks once more.
+
+mod abft;
+mod base_spec;
+#[path = "../dice/mod.rs"]
+mod dice;
+mod drill;
+#[path = "../soak/mod.rs"]
+mod soak;
+
+mod abft_ranks;
+mod abft_replacement;
+mod abft_silent;
+mod clocked_ranks;
+mod ft_memory;
+mod ft_ranks;
+mod rot;
+mod solver_ranks;

@@ -40,7 +40,8 @@ fn needed<'a>(
 fn each_dependency_is_explained() {
     let manifests = manifests();
     // Only tests and benches need skt-sim.
-    let of_tests = |manifest: &&toml::Table| manifest["package"]["name"].as_str() == Some("skt-sim");
+    let of_tests =
+        |manifest: &&toml::Table| manifest["package"]["name"].as_str() == Some("skt-sim");
     let in_program = needed(manifests.iter().filter(|m| !of_tests(m)), "dependencies");
     let mut in_tests = needed(&manifests, "dev-dependencies");
     in_tests.extend(needed(manifests.iter().filter(of_tests), "dependencies"));

@@ -89,7 +89,9 @@ fn constant(line: &str) -> Option<&str> {
 fn program() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for folder in ["src", "crates/skt-terms/src", "crates/skt-checkpoint/src", "crates/skt-solver/src"] {
+    for folder in
+        ["src", "crates/skt-terms/src", "crates/skt-checkpoint/src", "crates/skt-solver/src"]
+    {
         sources(&root.join(folder), &mut found);
     }
     assert!(found.len() > 200, "{}", found.len());

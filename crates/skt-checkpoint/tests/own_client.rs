@@ -56,13 +56,15 @@ fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--offline", "--quiet"]).current_dir(&heat);
-    // With the profile of the workspace its dependencies are built already.
+    // With the profile of the workspace most dependencies are built already.
     command.env("CARGO_TARGET_DIR", target);
-    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2").env("CARGO_PROFILE_DEV_DEBUG", "1");
-    // What is built for this test alone is built fast.
-    for package in ["heat", "skt-checkpoint", "skt-terms"] {
-        command.args(["--config", &format!("profile.dev.package.{package}.opt-level=0")]);
+    let workspace = fs::read_to_string(checkout.join("Cargo.toml")).unwrap();
+    let workspace: toml::Table = workspace.parse().unwrap();
+    let profile = workspace["profile"]["dev"].as_table().unwrap();
+    for (key, value) in profile.iter().filter(|(key, _)| *key != "package") {
+        command.args(["--config", &format!("profile.dev.{key}={value}")]);
     }
+    command.args(["--config", "profile.dev.package.twox-hash.opt-level=2"]);
     let output = command.output().expect("cargo");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");

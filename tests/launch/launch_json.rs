@@ -2,10 +2,10 @@
 //! ends.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::executables::write_script;
 use crate::report_schema::Schema;
 use serde_json::Value;
 use skt_hpl::supervisor::hosts::{Host, OutOfUse, Pool, Replacement};
@@ -52,8 +52,7 @@ fn a_refused_agent_is_told_and_leaves_a_record() {
     let agent = folder.path().join("agent");
     let refused =
         "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
-    fs::write(&agent, refused).expect("our folder");
-    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("our file");
+    write_script(&agent, refused);
     fs::write(folder.path().join("hosts"), "n1\nn2\n").expect("our folder");
     let flags = "--hosts hosts --probe-limit 5s --agent ./agent -- --n 200 --p 1 --q 2";
     let (output, record) = launch(folder.path(), flags);

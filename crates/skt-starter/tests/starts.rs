@@ -1,6 +1,9 @@
 //! The starter in a package of its own, with `cat` for the programs: it becomes the right one, under
 //! the name that it was called by.
 
+#[path = "../../../tests/executables/mod.rs"]
+mod executables;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -27,7 +30,8 @@ impl Package {
         for folder in ["bin", "mpi/bin", "mpi/lib"] {
             fs::create_dir_all(root.join(folder)).expect("a folder");
         }
-        fs::copy(env!("CARGO_BIN_EXE_skt-starter"), root.join("bin/skt-hpl")).expect("the starter");
+        let starter = Path::new(env!("CARGO_BIN_EXE_skt-starter"));
+        executables::copy_program(starter, &root.join("bin/skt-hpl"));
         symlink("skt-hpl", root.join("bin/xhpl")).expect("its second name");
         fs::write(root.join("mpi/bin/mpirun"), "").expect("a launcher");
         // A file that can be loaded.

@@ -8,8 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::kernel;
-use crate::hpl::blas::library;
-use crate::hpl::blas::library::NoWorkSpace;
+use crate::hpl::blas::library::{self, NoWorkSpace};
 use crate::machine::child;
 use crate::machine::counters::processor::Processor;
 use crate::machine::environment::{BlasInfo, selftest};

@@ -133,6 +133,7 @@ pub fn online() -> io::Result<Vec<Cpu>> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::hpl::team::affinity::current_mask;
 
     /// Sockets of `cores` cores with two CPUs each, numbered as by Linux on x86: all cores first,
     /// then their siblings.
@@ -225,5 +226,12 @@ pub(super) mod tests {
         let cpus = machine(1, 8);
         let masks = [vec![0, 1, 2, 3], vec![2, 3, 4, 5]];
         assert_eq!(plan(&cpus, &masks, 0, 1), CpuPlacement::Leave(WhyNot::Overlap));
+    }
+
+    #[test]
+    fn the_cpus_of_this_thread_are_online() {
+        let known = online().unwrap();
+        let mask = current_mask().unwrap();
+        assert!(mask.iter().all(|id| known.iter().any(|cpu| cpu.id == *id)));
     }
 }

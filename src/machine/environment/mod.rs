@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use skt_terms::units;
 
+use crate::hpl::blas::library;
 pub use crate::hpl::blas::library::BlasInfo;
 pub use host::HostInfo;
 pub use memory::MemoryInfo;
@@ -100,9 +101,8 @@ impl Environment {
     }
 
     fn blas_words(&self) -> String {
-        let BlasInfo { library, path, version, kernel } = &self.blas;
-        let words =
-            crate::hpl::blas::library::words(library, version.as_deref(), kernel.as_deref());
+        let BlasInfo { library: name, path, version, kernel } = &self.blas;
+        let words = library::words(name, version.as_deref(), kernel.as_deref());
         let path = path.as_ref().map_or_else(String::new, |path| format!(", {}", path.display()));
         format!("{words}{path}")
     }

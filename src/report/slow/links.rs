@@ -145,7 +145,7 @@ fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use proptest::test_runner::TestRng;
+    use skt_model::sim::random::Stream;
     use skt_terms::tournament;
 
     use super::*;
@@ -157,26 +157,21 @@ mod tests {
         }
     }
 
-    /// Values with about a normal distribution, of mean 0 and standard deviation 1.
-    fn normal(rng: &mut TestRng) -> f64 {
-        (0..12).map(|_| f64::from(rng.next_u32()) / f64::from(u32::MAX)).sum::<f64>() - 6.0
-    }
-
     /// Times of links that take 50 us each: every time is longer by the noise, of many links one in
     /// twenty is a hiccup, and those of `slow` take `times` as long.
     fn times(
         links: &Links,
-        rng: &mut TestRng,
+        random: &mut Stream,
         noise: f64,
         slow: impl Fn(&[usize; 2]) -> bool,
         times: f64,
     ) -> Vec<Times> {
         let of_link = |ends: &[usize; 2]| {
             std::array::from_fn(|_| {
-                let is_hiccup = links.ends.len() > FEW && rng.next_u32().is_multiple_of(20);
+                let is_hiccup = links.ends.len() > FEW && random.below(20) == 0;
                 let hiccup = if is_hiccup { 30.0 } else { 1.0 };
                 let slow = if slow(ends) { times } else { 1.0 };
-                50e-6 * slow * hiccup * (noise * normal(rng).abs()).exp()
+                50e-6 * slow * hiccup * (noise * random.normal().abs()).exp()
             })
         };
         links.ends.iter().map(of_link).collect()
@@ -192,12 +187,12 @@ mod tests {
         #[test]
         fn a_slow_link_is_named_and_nothing_else(
             hosts in prop::sample::select(vec![4usize, 5, 16, 1000]), noise in 0.0..0.1,
-            factor in 4.0..40.0, mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+            factor in 4.0..40.0, mut random in any::<u64>().prop_map(Stream::new),
         ) {
             let links = links(hosts);
-            let [a, b] = links.ends[rng.next_u32() as usize % links.ends.len()];
-            let before = times(&links, &mut rng, noise, |_| false, 1.0);
-            let after = times(&links, &mut rng, noise, |ends| *ends == [a, b], factor);
+            let [a, b] = links.ends[random.below(links.ends.len())];
+            let before = times(&links, &mut random, noise, |_| false, 1.0);
+            let after = times(&links, &mut random, noise, |ends| *ends == [a, b], factor);
             let named = judge(&links, &before, &after);
             prop_assert_eq!(named.len(), 1, "{:?}", named);
             let SlowLink { host, other, times: found, times_before } = &named[0];
@@ -209,21 +204,21 @@ mod tests {
         #[test]
         fn a_host_whose_links_are_all_slow_is_named_alone(
             hosts in prop::sample::select(vec![4usize, 5, 16, 1000]), noise in 0.0..0.1,
-            mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+            mut random in any::<u64>().prop_map(Stream::new),
         ) {
             let links = links(hosts);
-            let bad = rng.next_u32() as usize % hosts;
-            let all = times(&links, &mut rng, noise, |ends| ends.contains(&bad), 8.0);
+            let bad = random.below(hosts);
+            let all = times(&links, &mut random, noise, |ends| ends.contains(&bad), 8.0);
             prop_assert_eq!(names(&links, &all), vec![(links.hosts[bad].clone(), None)]);
         }
 
         #[test]
         fn noise_names_nobody(
             hosts in prop::sample::select(vec![1usize, 2, 3, 4, 16, 1000]), noise in 0.0..1.0,
-            mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+            mut random in any::<u64>().prop_map(Stream::new),
         ) {
             let links = links(hosts);
-            let all = times(&links, &mut rng, noise, |_| false, 1.0);
+            let all = times(&links, &mut random, noise, |_| false, 1.0);
             prop_assert_eq!(names(&links, &all), vec![]);
         }
     }

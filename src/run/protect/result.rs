@@ -71,7 +71,7 @@ pub(super) fn write(
     let samples = samples.iter().map(|s| (s.elapsed_seconds, s.column)).collect();
     let mut kept = Kept { record, check, samples, taken, restarts, before_seconds };
     // A restart is worth more than some lines of the report.
-    if serde_json::to_vec(&kept).expect("plain data").len() > capacity_bytes {
+    if json(&kept).len() > capacity_bytes {
         kept.record.detailed = None;
     }
     fit(kept, capacity_bytes, |kept| &mut kept.restarts).1
@@ -79,18 +79,30 @@ pub(super) fn write(
 
 /// The value and its JSON. The oldest entries of `list` are removed until it has `capacity_bytes`,
 /// or none is left.
-pub(super) fn fit<T: Serialize, E>(
+pub(super) fn fit<T: Serialize, E: Serialize>(
     mut value: T,
     capacity_bytes: usize,
     list: impl Fn(&mut T) -> &mut Vec<E>,
 ) -> (T, Vec<u8>) {
-    loop {
-        let bytes = serde_json::to_vec(&value).expect("plain data");
-        if bytes.len() <= capacity_bytes || list(&mut value).is_empty() {
-            return (value, bytes);
-        }
-        list(&mut value).remove(0);
+    let bytes = json(&value);
+    let mut excess = bytes.len().saturating_sub(capacity_bytes);
+    if excess == 0 {
+        return (value, bytes);
     }
+    let entries = list(&mut value);
+    let is_needed = |entry: &&E| {
+        let is_needed = excess > 0;
+        excess = excess.saturating_sub(if is_needed { json(entry).len() + ",".len() } else { 0 });
+        is_needed
+    };
+    let oldest = entries.iter().take_while(is_needed).count();
+    entries.drain(..oldest);
+    let bytes = json(&value);
+    (value, bytes)
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data")
 }
 
 /// The numbers of an outcome that may be infinite or NaN.

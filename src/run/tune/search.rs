@@ -324,14 +324,13 @@ fn deviation(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rand_core::{Rng, SeedableRng};
-    use rand_xoshiro::Xoshiro256PlusPlus;
+    use skt_model::sim::random::Stream;
 
     use super::*;
 
     /// A machine of 100 Gflop/s on which a trial of 100 Gflop takes a second.
     struct Simulated {
-        random: Xoshiro256PlusPlus,
+        random: Stream,
         elapsed_seconds: f64,
         /// Standard deviation of the logarithm of a rate.
         noise: f64,
@@ -344,19 +343,9 @@ mod tests {
 
     impl Simulated {
         fn new(seed: u64) -> Self {
-            let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let random = Stream::new(seed);
             let (noise, drift, hiccups) = (0.005, 0.0, 0.0);
             Self { random, elapsed_seconds: 0.0, noise, drift, hiccups, trials: 0 }
-        }
-
-        /// A uniform number from 0 to 1.
-        fn uniform(&mut self) -> f64 {
-            (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-        }
-
-        /// A nearly normal number: the sum of twelve uniform ones.
-        fn normal(&mut self) -> f64 {
-            (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
         }
     }
 
@@ -366,8 +355,8 @@ mod tests {
 
         fn trial(&mut self, gain: &f64) -> Result<f64, Self::Error> {
             let drifted = (self.drift * self.elapsed_seconds).exp();
-            let noise = (self.noise * self.normal()).exp();
-            let hiccup = if self.uniform() < self.hiccups { 2.0 / 3.0 } else { 1.0 };
+            let noise = (self.noise * self.random.normal()).exp();
+            let hiccup = if self.random.uniform() < self.hiccups { 2.0 / 3.0 } else { 1.0 };
             let gflops = 100.0 * (1.0 + gain) * drifted * noise * hiccup;
             self.elapsed_seconds += 100.0 / gflops;
             self.trials += 1;

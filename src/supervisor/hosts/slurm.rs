@@ -19,25 +19,29 @@ pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
         c == ',' && depth == 0
     });
     for part in parts.filter(|part| !part.is_empty()) {
-        let mut all = vec![String::new()];
-        let mut rest = part;
+        let (mut rest, mut count, mut ranges) = (part, 1, Vec::new());
         while let Some((before, after)) = rest.split_once('[') {
             let (inside, behind) = after.split_once(']').ok_or_else(|| bad("a [ without ]"))?;
             let numbers = expand_ranges(inside).ok_or_else(|| bad("a bad range"))?;
-            if all.len() * numbers.len() > MOST_NODES {
+            count *= numbers.len();
+            if count > MOST_NODES {
                 return Err(bad("more than 65536 nodes"));
             }
-            // All names are about as long; a prefix that is no name is not multiplied.
-            let first = format!("{}{before}{}", all[0], numbers[0]);
-            check_name(&first).map_err(|what| bad(&what))?;
+            ranges.push((before, numbers));
+            rest = behind;
+        }
+        if names.len() + count > MOST_NODES {
+            return Err(bad("more than 65536 nodes"));
+        }
+        // All names are about as long; a first one that is no name is not multiplied.
+        let first = ranges.iter().map(|(before, numbers)| format!("{before}{}", numbers[0]));
+        check_name(&(first.collect::<String>() + rest)).map_err(|what| bad(&what))?;
+        let mut all = vec![String::new()];
+        for (before, numbers) in &ranges {
             let extend = |name: &String| {
                 numbers.iter().map(|n| format!("{name}{before}{n}")).collect::<Vec<_>>()
             };
             all = all.iter().flat_map(extend).collect();
-            rest = behind;
-        }
-        if names.len() + all.len() > MOST_NODES {
-            return Err(bad("more than 65536 nodes"));
         }
         for name in all {
             let name = name + rest;

@@ -162,7 +162,7 @@ impl FailureSource {
         let (mut next, mut offset_seconds) = trace.enter(0.0);
         let first = trace.step(&mut next, &mut offset_seconds);
         let kind = FailureProcess::Replay { trace, next, offset_seconds };
-        Self { stream: Stream::streams(0, 1).remove(0), kind, next: first }
+        Self { stream: Stream::new(0), kind, next: first }
     }
 
     fn start(&mut self, nodes: usize, ages: Ages) {
@@ -302,7 +302,7 @@ mod tests {
     fn new_nodes_die_early_when_the_shape_is_below_one() {
         let early = |ages| {
             let law = Law::Weibull { mtbf_seconds: 1e6, shape: 0.5 };
-            let mut source = law.source(10_000, ages, Stream::streams(3, 1).remove(0)).unwrap();
+            let mut source = law.source(10_000, ages, Stream::new(3)).unwrap();
             let mut count = 0;
             while source.pop().at_seconds < 1e4 {
                 count += 1;
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn failures_come_in_order_and_name_legal_nodes() {
         for law in laws() {
-            let mut source = law.source(7, Ages::New, Stream::streams(5, 1).remove(0)).unwrap();
+            let mut source = law.source(7, Ages::New, Stream::new(5)).unwrap();
             let mut last = 0.0;
             for _ in 0..1000 {
                 let failure = source.pop();
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn bad_laws_are_refused() {
-        let stream = || Stream::streams(1, 1).remove(0);
+        let stream = || Stream::new(1);
         for law in [
             Law::Exponential { mtbf_seconds: -1.0 },
             Law::Weibull { mtbf_seconds: 1.0, shape: 0.0 },

@@ -343,7 +343,7 @@ mod tests {
         // An outage in which something always fails.
         let job = LevelledJob { limit_seconds: 1e4, ..job() };
         let often = Law::Exponential { mtbf_seconds: 0.04 };
-        let stream = crate::sim::random::Stream::streams(1, 1).remove(0);
+        let stream = crate::sim::random::Stream::new(1);
         let mut source = often.source(job.all_nodes(), crate::sim::Ages::Steady, stream).unwrap();
         assert_eq!(job.run(&mut source).end, RunEnd::TimedOut);
     }

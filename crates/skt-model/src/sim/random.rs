@@ -8,6 +8,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
+    /// The first stream of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
     /// The first `count` streams of a seed; the i-th is the generator after i jumps of 2^128
     /// numbers, so streams never overlap.
     pub fn streams(seed: u64, count: usize) -> Vec<Self> {

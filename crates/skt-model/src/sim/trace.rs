@@ -180,7 +180,7 @@ mod tests {
     fn wraps_around_and_keeps_every_failure() {
         let trace = Trace::parse("10 0\n20 1\n30 2", Some(40.0)).unwrap();
         let law = Law::Trace(trace);
-        let mut source = law.source(3, Ages::Steady, Stream::streams(9, 1).remove(0)).unwrap();
+        let mut source = law.source(3, Ages::Steady, Stream::new(9)).unwrap();
         let times: Vec<Failure> = (0..9).map(|_| source.pop()).collect();
         // Nine failures are three whole rounds, so equal nodes are 40 s apart.
         for i in 0..6 {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_node_beyond_the_job_is_an_error() {
         let law = Law::Trace(Trace::parse("10 7", None).unwrap());
-        let error = law.source(7, Ages::Steady, Stream::streams(9, 1).remove(0)).unwrap_err();
+        let error = law.source(7, Ages::Steady, Stream::new(9)).unwrap_err();
         assert!(error.to_string().contains("node 7"), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 //! that no machine has.
 
 use proptest::prelude::*;
-use proptest::test_runner::TestRng;
+use skt_model::sim::random::Stream;
 
 use super::*;
 use crate::report::slow::Windows;
@@ -25,18 +25,13 @@ fn rank(rank: usize, rates: impl Iterator<Item = f64>, work: f64) -> RankRates {
     }
 }
 
-/// Values with about a normal distribution, of mean 0 and standard deviation 1.
-fn normal(rng: &mut TestRng) -> f64 {
-    (0..12).map(|_| f64::from(rng.next_u32()) / f64::from(u32::MAX)).sum::<f64>() - 6.0
-}
-
 /// Ranks with windows of a second, and a standard deviation of `noise`.
-fn noisy(rng: &mut TestRng, ranks: usize, noise: f64) -> Vec<RankRates> {
+fn noisy(random: &mut Stream, ranks: usize, noise: f64) -> Vec<RankRates> {
     let windows = columns().len() - 1;
     let of_rank = |index| {
         // A noise makes a rank slower only.
         let rates: Vec<f64> =
-            (0..windows).map(|_| RATE * (1.0 - noise * normal(rng).abs()).max(0.01)).collect();
+            (0..windows).map(|_| RATE * (1.0 - noise * random.normal().abs()).max(0.01)).collect();
         rank(index, rates.into_iter(), RATE)
     };
     (0..ranks).map(of_rank).collect()
@@ -60,9 +55,9 @@ proptest! {
     #[test]
     fn a_rank_that_falls_behind_is_named_with_its_column(
         ranks in prop::sample::select(vec![2usize, 3, 4, 16, 200]), noise in 0.0..0.05,
-        onset in 0usize..40, times in 1.3..4.0, mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+        onset in 0usize..40, times in 1.3..4.0, mut random in any::<u64>().prop_map(Stream::new),
     ) {
-        let mut all = noisy(&mut rng, ranks, noise);
+        let mut all = noisy(&mut random, ranks, noise);
         let (columns, which) = (columns(), ranks / 2);
         slow_down(&mut all[which], onset..columns.len() - 1, times);
         let named = judge(&columns, &all);
@@ -77,18 +72,18 @@ proptest! {
     #[test]
     fn noise_names_nobody(
         ranks in prop::sample::select(vec![1usize, 2, 3, 7, 1000]), noise in 0.0..0.3,
-        mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+        mut random in any::<u64>().prop_map(Stream::new),
     ) {
-        prop_assert_eq!(names(&noisy(&mut rng, ranks, noise)), Vec::<usize>::new());
+        prop_assert_eq!(names(&noisy(&mut random, ranks, noise)), Vec::<usize>::new());
     }
 
     /// A hiccup of any size, which ends before the run or begins just before its end.
     #[test]
     fn hiccups_name_nobody(
         ranks in prop::sample::select(vec![2usize, 3, 16]), begin in 0usize..60, length in 1usize..7,
-        times in 1.0..50.0, mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+        times in 1.0..50.0, mut random in any::<u64>().prop_map(Stream::new),
     ) {
-        let mut all = noisy(&mut rng, ranks, 0.02);
+        let mut all = noisy(&mut random, ranks, 0.02);
         let end = (begin + length).min(all[0].windows.len());
         slow_down(&mut all[0], begin..end, times);
         prop_assert_eq!(names(&all), Vec::<usize>::new());
@@ -99,12 +94,12 @@ proptest! {
     #[test]
     fn many_hiccups_name_nobody(
         ranks in prop::sample::select(vec![2usize, 3, 16]), share in 0.0..0.08,
-        mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+        mut random in any::<u64>().prop_map(Stream::new),
     ) {
-        let mut all = noisy(&mut rng, ranks, 0.02);
+        let mut all = noisy(&mut random, ranks, 0.02);
         for rank in &mut all {
             for window in 0..rank.windows.len() {
-                if f64::from(rng.next_u32()) < share * f64::from(u32::MAX) {
+                if random.uniform() < share {
                     slow_down(rank, window..window + 1, 3.0);
                 }
             }
@@ -115,9 +110,9 @@ proptest! {
     #[test]
     fn each_kind_of_processor_is_judged_by_itself(
         of_first in 2usize..20, of_second in 2usize..20, slow in prop::bool::ANY,
-        mut rng in prop::num::u64::ANY.prop_perturb(|_, rng| rng),
+        mut random in any::<u64>().prop_map(Stream::new),
     ) {
-        let mut all = noisy(&mut rng, of_first + of_second, 0.02);
+        let mut all = noisy(&mut random, of_first + of_second, 0.02);
         let windows = columns().len() - 1;
         for rank in &mut all[of_first..] {
             rank.kind = 1;

@@ -76,8 +76,8 @@ const HALF_COLUMNS: usize = 16;
 /// order 14,529,408 on 128 x 192 processes with NB = 192.
 const MOST_STEPS: usize = 30_000_000;
 
-/// Number of steps of an estimate, which takes some tenths of a second.
-const ESTIMATE_STEPS: usize = 600_000;
+/// Number of steps of an estimate, which takes less than a tenth of a second.
+const ESTIMATE_STEPS: usize = 200_000;
 
 impl RunParams {
     /// Checks the parameters.

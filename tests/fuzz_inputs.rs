@@ -129,7 +129,7 @@ fn hpl_dat() {
     let windows = String::from_utf8(corpus[0].clone()).unwrap().replace('\n', "\r\n");
     corpus.push(windows.into_bytes());
     let tokens = ["\n", " ", "\t", "8", "file", "+1", "1.5", "16.0", "Ns", "\r\n", "6 ", "7 "];
-    campaign("hpl_dat", &corpus, &tokens, 4000, |input| {
+    campaign("hpl_dat", &corpus, &tokens, 1000, |input| {
         check_configuration(input, Format::Dat, false);
         check_configuration(input, Format::Dat, true);
     });
@@ -181,7 +181,7 @@ fn toml_configuration() {
         "launcher_template = ",
         "np = ",
     ];
-    campaign("toml_configuration", &corpus, &tokens, 4000, |input| {
+    campaign("toml_configuration", &corpus, &tokens, 1000, |input| {
         check_configuration(input, Format::Toml, false);
     });
 }
@@ -194,7 +194,7 @@ fn host_files() {
         "a.b-c_d:16\nlogin max-slots=1 slots=2\n",
     ]);
     let tokens = ["slots=", "max_slots=", ":", "#", "\n", " ", "n1", "-o", "=", "n1 slots="];
-    campaign("host_files", &corpus, &tokens, 20_000, |input| {
+    campaign("host_files", &corpus, &tokens, 5000, |input| {
         let text = String::from_utf8_lossy(input);
         let hosts = match hosts::parse(&text, "f") {
             Ok(hosts) => hosts,
@@ -219,7 +219,7 @@ fn slurm_lists() {
         "1(x2),2(x3)",
     ]);
     let tokens = ["[", "]", ",", "-", "n[1-65537]", "[1-9]", "(x", ")", "[1-65536]", "0-", "000"];
-    campaign("slurm_lists", &corpus, &tokens, 20_000, |input| {
+    campaign("slurm_lists", &corpus, &tokens, 5000, |input| {
         let text = String::from_utf8_lossy(input);
         if let Err(error) = hosts::expand_slurm(&text) {
             assert_tame(&error.to_string());
@@ -310,7 +310,7 @@ const JSON: [&str; 18] = [
 
 #[test]
 fn reports_for_people() {
-    campaign("reports_for_people", &reports(), &JSON, 2000, |input| {
+    campaign("reports_for_people", &reports(), &JSON, 500, |input| {
         let report = match RunReport::parse(&String::from_utf8_lossy(input)) {
             Ok(report) => report,
             Err(error) => return assert_tame(&error),
@@ -395,7 +395,7 @@ fn machines() {
     let flags = ["x", "--force", "--machine", from, "--save-machine", to];
     let args = ModelPath::parse_from(flags).args;
     let corpus = texts(&[serde_json::to_string_pretty(&Machine::ZEN4_CORE).unwrap()]);
-    campaign("machines", &corpus, &JSON, 5000, |input| {
+    campaign("machines", &corpus, &JSON, 1250, |input| {
         fs::write(&read, input).unwrap();
         let error = path::execute(&args).unwrap_err().to_string();
         assert_tame(&error.replace(from, "f"));
@@ -410,7 +410,7 @@ fn machines() {
 #[test]
 fn failure_traces() {
     let corpus = texts(&["# machine\n30 2\n10,1 # psu\n\n20;0\n", "0.5 0\n1e3 1\n"]);
-    campaign("failure_traces", &corpus, &["\n", " ", ",", ";", "#", "1 0\n"], 20_000, |input| {
+    campaign("failure_traces", &corpus, &["\n", " ", ",", ";", "#", "1 0\n"], 5000, |input| {
         let text = String::from_utf8_lossy(input);
         for span in [None, Some(40.0)] {
             match Trace::parse(&text, span) {
@@ -428,7 +428,7 @@ fn results() {
     let bad = Outcome::Broke { column: 3, pivot: "0".into() };
     let corpus = [record(tests[0].clone()), record_with(tests[1].clone(), bad)];
     let corpus = corpus.map(|record| result::write_plain(&record));
-    campaign("results", &corpus, &JSON, 5000, |input| {
+    campaign("results", &corpus, &JSON, 1250, |input| {
         if let Some(read) = result::try_read(input) {
             let again = result::read(&result::write_plain(&read));
             // Compared as text, because a residual may not be a number.
@@ -522,7 +522,7 @@ fn checkpoint_headers() {
             corpus.push(header.clone());
         }
     }
-    campaign("checkpoint_headers", &corpus, &["SKTCKPT2"], 20_000, |input| {
+    campaign("checkpoint_headers", &corpus, &["SKTCKPT2"], 5000, |input| {
         if let Some(found) = layout.decode_identity(input) {
             assert!([1, 3].map(identity).contains(&found), "{found:?}");
         }
@@ -558,7 +558,7 @@ fn signs_of_life() {
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
     let mut watch = HeartbeatWatch::new(Floors::from_columns(5.0));
     let mut now_seconds = 0.0;
-    campaign("signs_of_life", &corpus, &JSON, 20_000, |input| {
+    campaign("signs_of_life", &corpus, &JSON, 5000, |input| {
         for line in String::from_utf8_lossy(input).lines() {
             let Some((_, beat)) = Beat::find(line, "t1") else { continue };
             assert_eq!(Beat::find(&beat.line(), "t1").unwrap().1, beat);
@@ -608,7 +608,7 @@ fn states() {
     let file = folder.file("state.json");
     folder.save(&mut state()).unwrap();
     let corpus = texts(&[fs::read(&file).unwrap(), serde_json::to_vec(&state()).unwrap()]);
-    campaign("states", &corpus, &JSON, 3000, |input| {
+    campaign("states", &corpus, &JSON, 750, |input| {
         fs::write(&file, input).unwrap();
         let Ok(state) = folder.load() else { return };
         let mut state = state.expect("a file is there");
@@ -632,7 +632,7 @@ fn ends_of_ranks() {
     ];
     let corpus: Vec<Vec<u8>> =
         ends.into_iter().map(|end| format!("50 %{}", of(end).line()).into_bytes()).collect();
-    campaign("ends_of_ranks", &corpus, &JSON, 2000, |input| {
+    campaign("ends_of_ranks", &corpus, &JSON, 500, |input| {
         for line in String::from_utf8_lossy(input).lines() {
             let Some((_, end)) = RankEnd::find(line, "t1") else { continue };
             assert_eq!(RankEnd::find(&end.line(), "t1").unwrap().1, end);

@@ -256,6 +256,8 @@ impl ClusterBox {
 
     fn enter(&self, pid: i32) -> Command {
         let mut command = Command::new("nsenter");
+        // The threads that OpenBLAS starts when it is loaded spin for 20 ms, and no rank uses them.
+        command.env("OPENBLAS_NUM_THREADS", "1");
         command.arg("-t").arg(pid.to_string());
         if self.in_user_namespace {
             command.args(["-U", "--preserve-credentials"]);

@@ -9,6 +9,7 @@
  *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
  *   SKT_LARGE_NAP_SECONDS=S     a rank that gives way to others (sched_yield) sleeps S seconds
  *   SKT_LARGE_TIMES=F           each call of the BLAS takes F times as long, with the core at work
+ *   SKT_LARGE_STOP=1            a rank stops (SIGSTOP) at a call of the BLAS
  *   SKT_LARGE_FLIP=N            about every N-th product of this rank has one wrong number
  *   SKT_LARGE_FLIP_GFLOP=G      about one number is wrong for each G * 10^9 operations of products
  *   SKT_LARGE_SEED=S            which numbers these are
@@ -41,6 +42,7 @@ static double gflops, all_gflops, sync_seconds, write_rate, linger_seconds, nap_
 static double after_operations;
 static double flip_operations;
 static uint64_t flip_every, flip_seed;
+static int stops;
 static const char *from_path, *log_path;
 static int is_meant;
 /* The operations of this thread in the BLAS. */
@@ -78,6 +80,7 @@ __attribute__((constructor)) static void begin(void) {
     flip_operations = 1e9 * number("SKT_LARGE_FLIP_GFLOP");
     flip_seed = (uint64_t)number("SKT_LARGE_SEED");
     log_path = getenv("SKT_LARGE_LOG");
+    stops = getenv("SKT_LARGE_STOP") != NULL;
 }
 
 static int is_now(void) {
@@ -125,6 +128,7 @@ static void stay_behind(void) {
 static void compute(double operations, double begun) {
     stay_behind();
     done_operations += operations;
+    if (stops && is_now()) raise(SIGSTOP);
     if (times > 1 && is_now()) {
         double end = begun + times * (now() - begun);
         while (now() < end) {}

@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 use crate::large_machine;
 use crate::mpirun::mpirun;
 use crate::report_schema::Schema;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 
 /// A screening that takes longer hangs.
@@ -130,37 +128,10 @@ fn the_leader_itself_is_named() {
     screen(&[("FLIP", "40"), ("SEED", "5"), ("RANK", "0")]).names(&[("0", "wrong")]);
 }
 
+/// The rank stops in the first system that it solves.
 #[test]
 fn a_node_that_stops_is_named_and_holds_nobody_up() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut child = command(3, folder.path()).arg("--progress=plain").spawn().expect("mpirun");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let begun = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("round 1")));
-    assert!(begun.is_some(), "it ends without a round");
-    let stopped = rank_of(child.id() as i32, 1).expect("rank 1");
-    kill(Pid::from_raw(stopped), Signal::SIGSTOP).expect("our process");
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
-    let ended = end(child, folder.path());
+    let ended = screen(&[("STOP", "1"), ("AFTER_GFLOP", "2"), ("RANK", "1")]);
     ended.names(&[("1", "unreachable")]);
     assert!(ended.text.contains("no answer while"), "{}", ended.text);
-}
-
-/// The process of a rank below the launcher `launcher`.
-fn rank_of(launcher: i32, rank: usize) -> Option<i32> {
-    let parent = |pid: i32| -> Option<i32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    };
-    let is_below = |pid: i32| {
-        let above = |pid: &i32| parent(*pid).filter(|parent| *parent > 1);
-        std::iter::successors(Some(pid), above).any(|pid| pid == launcher)
-    };
-    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
-    let is_rank = |pid: i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
-    };
-    let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.find(|&pid| is_rank(pid) && is_below(pid))
 }

@@ -32,6 +32,8 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     command.env("OMPI_MCA_pml", "ob1");
     // The ranks that are left when one has ended are killed then, and not after a second or two.
     command.env(PATIENCE, "0");
+    // The threads that OpenBLAS starts when it is loaded spin for 20 ms, and no rank uses them.
+    command.env(BLAS_THREADS, "1");
     own_session(&mut command);
     command
 }
@@ -39,11 +41,13 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
 /// How many seconds Open MPI 4 waits before it kills the ranks that are left.
 const PATIENCE: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 
+const BLAS_THREADS: &str = "OPENBLAS_NUM_THREADS";
+
 /// Makes the launcher as slow as users have it: it finds its network itself, and tells the ranks
 /// that are left to end a second before it kills them.
 #[allow(dead_code)] // not every suite needs it
 pub fn as_installed(launcher: &mut Command) -> &mut Command {
-    launcher.env_remove("OMPI_MCA_pml").env_remove(PATIENCE)
+    launcher.env_remove("OMPI_MCA_pml").env_remove(PATIENCE).env_remove(BLAS_THREADS)
 }
 
 /// Gives a job a folder of its own for the files of Open MPI. By default all jobs of a user share

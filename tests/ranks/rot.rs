@@ -183,7 +183,7 @@ type Table = BTreeMap<(&'static str, usize, usize), Tally>;
 
 #[test]
 fn a_flipped_bit_is_rebuilt_or_refused() {
-    let cases = std::env::var("SKT_ROT_CASES").map_or(300, |n| n.parse().expect("a number"));
+    let cases = std::env::var("SKT_ROT_CASES").map_or(200, |n| n.parse().expect("a number"));
     // A start is mostly waiting, so two run at a time.
     let part = |seeds: std::iter::StepBy<Range<u64>>| {
         let (mut references, mut table) = (BTreeMap::new(), Table::new());

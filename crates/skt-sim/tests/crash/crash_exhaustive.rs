@@ -27,7 +27,7 @@
 //! is made.
 //!
 //! By default two restarts in a row are killed, but one in groups of four and more, and in groups of
-//! five only from every second kind of state; the output says which. `SKT_CRASH_SOAK=1` continues
+//! five only from every fourth kind of state; the output says which. `SKT_CRASH_SOAK=1` continues
 //! until there is no new kind of state, and makes every kill in groups of 3.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -295,7 +295,7 @@ impl Explorer {
             round += 1;
             let (points, starts) = (self.tally.crash_points, self.tally.starts);
             let mut next = Vec::new();
-            let some = if self.setup.ranks >= 5 && !soak() { 2 } else { 1 };
+            let some = if self.setup.ranks >= 5 && !soak() { 4 } else { 1 };
             for state in states.into_iter().step_by(some) {
                 // The start of a new run was killed first of all.
                 if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {

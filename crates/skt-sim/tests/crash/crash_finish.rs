@@ -96,8 +96,8 @@ impl Explorer {
                         eprintln!("in this case: {case}\nkilled at {at:?}");
                         std::panic::resume_unwind(panic);
                     }
-                    // By default the large group is killed at every seventh step.
-                    step += if self.setup.ranks > 3 && !is_soak() { 7 } else { 1 };
+                    // By default the large group is killed at every thirteenth step.
+                    step += if self.setup.ranks > 3 && !is_soak() { 13 } else { 1 };
                 }
             }
         }

@@ -289,22 +289,22 @@ fn play_all(what: &str, cases: u64, play: impl Fn(u64, bool, &mut Tally)) -> Tal
 
 #[test]
 fn nodes_that_drop_out_of_decisions_come_back() {
-    let tally = play_all("decisions", 1500, play_decisions);
+    let tally = play_all("decisions", 750, play_decisions);
     let all = [tally.recovered, tally.refused, tally.kills, tally.returned];
     assert!(tally.is_one || all.iter().all(|count| *count > 0));
 }
 
 #[test]
 fn self_checkpoint_bears_random_misfortune() {
-    play_many(Method::SelfCheckpoint, 300);
+    play_many(Method::SelfCheckpoint, 150);
 }
 
 #[test]
 fn double_checkpoint_bears_random_misfortune() {
-    play_many(Method::Double, 300);
+    play_many(Method::Double, 150);
 }
 
 #[test]
 fn single_checkpoint_never_gives_a_mixture() {
-    play_many(Method::Single, 300);
+    play_many(Method::Single, 150);
 }

@@ -132,7 +132,7 @@ fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
     if are_lost {
         // An image is complete on all ranks at the second checkpoint after its own.
         wait_for_checkpoints(&cluster, 1, 4);
-        ["n2", "n4"].iter().for_each(|node| cluster.power_off(node));
+        cluster.power_cut(&["n2", "n4"]);
     }
     let ended = job.end(&cluster);
     assert_eq!(ended.failures(), usize::from(are_lost) + usize::from(ended.code == Some(2)));

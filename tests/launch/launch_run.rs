@@ -342,8 +342,7 @@ fn more_losses_than_the_code_covers() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let first = launch(&cluster, true, "--probe-limit 5s", &run());
     wait_for_column(&cluster, 1, 800);
-    cluster.power_off("n2");
-    cluster.power_off("n3");
+    cluster.power_cut(&["n2", "n3"]);
     let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(2), "{}", ended.said);
     assert!(ended.said.contains("more is lost than the checkpoint can rebuild"), "{}", ended.said);

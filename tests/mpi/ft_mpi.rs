@@ -5,6 +5,7 @@
 //! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) covers every rank
 //! at every step, and hundreds of random kills.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::sleep;
@@ -170,7 +171,8 @@ fn places(a: usize, b: usize) -> Vec<Place> {
 #[test]
 fn a_kill_at_every_step() {
     let victims = if is_soak() { 0..RANKS } else { 0..1 };
-    let mut drills = Vec::new();
+    // Without a soak one place of each step.
+    let (mut drills, mut named) = (Vec::new(), HashSet::new());
     for round in victims {
         for (index, _) in places(0, 0).iter().enumerate() {
             // Without a soak each step has another victim.
@@ -185,6 +187,9 @@ fn a_kill_at_every_step() {
                 _ => vec![index % 3 != 0],
             };
             let Place { step, faults, flags, restart, .. } = place;
+            if !named.insert(step) && !is_soak() {
+                continue;
+            }
             drills.extend(losses.into_iter().map(|lose| {
                 let name = format!("{step}{round}-{index}-{lose}");
                 let (faults, lost) = (faults.clone(), lose.then_some(a));
@@ -199,11 +204,10 @@ fn a_kill_at_every_step() {
         }
     });
     let cases = drills.len();
-    let named: Vec<&str> = places(0, 0).iter().map(|place| place.step).collect();
     // Damaged data is repaired in `rot`, images are loaded in `levels_mpi`.
     let elsewhere = [StepName::RecoverMend, StepName::RecoverLoad];
     let mut steps = StepName::ALL.iter().filter(|name| !elsewhere.contains(name));
-    assert!(steps.all(|name| named.contains(&name.name())), "{named:?}");
+    assert!(steps.all(|name| named.contains(name.name())), "{named:?}");
     println!("{cases} cases");
 }
 

@@ -131,10 +131,10 @@ fn the_default_hpl_dat_of_the_reference_passes() {
     assert!(ended.err.lines().all(|line| line.starts_with('#')), "{}", ended.err);
 }
 
-/// Each broadcast with each depth and swap on each kind of grid, and each order on each of them; the
-/// simulated ranks go through all combinations.
+/// Each broadcast with each swap on each kind of grid, and each order on each of them; the simulated
+/// ranks go through all combinations.
 #[test]
-fn every_broadcast_depth_and_swap_passes_on_real_ranks() {
+fn every_broadcast_and_swap_passes_on_real_ranks() {
     for how in [
         "--transport shared",
         "--transport messages --swap binary-exchange",
@@ -142,7 +142,7 @@ fn every_broadcast_depth_and_swap_passes_on_real_ranks() {
         "--transport messages --swap mix --swap-threshold 40",
     ] {
         for (shapes, tests) in [
-            ("--n 150 --nb 8 --depth 0,1,2,3 --bcast 0,1,2,3,4,5", 4 * 6),
+            ("--n 150 --nb 8 --depth 1,3 --bcast 0,1,2,3,4,5", 2 * 6),
             ("--n 0,1,97 --nb 8,33 --depth 1 --bcast 3", 3 * 2),
         ] {
             let grids = "--p 2,3,1,6 --q 3,2,6,1";

@@ -448,7 +448,7 @@ fn restarts_with_threads() {
         ([1500, 64, 1, 2, 1], Fact::Right, 2),
         ([1500, 64, 1, 2, 2], Fact::Left, 3),
         ([1500, 64, 1, 2, 1], Fact::Crout, 4),
-        ([1900, 64, 2, 1, 1], Fact::Right, 3),
+        ([2900, 64, 2, 1, 1], Fact::Right, 3),
     ] {
         let spec = TestSpec { threads, rfact, ..spec(n, nb, p, q, depth) };
         let settings = settings(3, p * q, 1);

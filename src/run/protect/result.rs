@@ -90,12 +90,11 @@ pub(super) fn fit<T: Serialize, E: Serialize>(
         return (value, bytes);
     }
     let entries = list(&mut value);
-    let is_needed = |entry: &&E| {
-        let is_needed = excess > 0;
-        excess = excess.saturating_sub(if is_needed { json(entry).len() + ",".len() } else { 0 });
-        is_needed
-    };
-    let oldest = entries.iter().take_while(is_needed).count();
+    let mut oldest = 0;
+    while excess > 0 && oldest < entries.len() {
+        excess = excess.saturating_sub(json(&entries[oldest]).len() + ",".len());
+        oldest += 1;
+    }
     entries.drain(..oldest);
     let bytes = json(&value);
     (value, bytes)

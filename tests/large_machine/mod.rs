@@ -41,28 +41,41 @@ pub fn library() -> PathBuf {
     library
 }
 
+/// Ranks that wait for a slow one sleep, where Open MPI lets them yield: they would take the
+/// processors from other tests.
+const SLEEPY: (&str, &str) = ("NAP_SECONDS", "1e-4");
+
 /// Gives the ranks that a command starts the times of these variables, which are named without
 /// their `SKT_LARGE_`.
 pub fn slow(command: &mut Command, times: &[(&str, &str)]) {
-    command.env("LD_PRELOAD", library());
-    command.envs(times.iter().map(|(name, value)| (format!("SKT_LARGE_{name}"), value)));
+    command.envs(variables(times)).env("OMPI_MCA_mpi_yield_when_idle", "1");
 }
 
-/// Flags of `launch` by which Open MPI's ranks on nodes that share the folder `here`, which they call
-/// `there`, get what these variables say, which are named without their `SKT_LARGE_`.
-pub fn launch_flags(here: &Path, there: &str, variables: &[(&str, &str)]) -> String {
-    let exported = |variable| format!("--launcher-arg=-x --launcher-arg={variable} ");
-    environment(here, there, variables).into_iter().map(exported).collect()
+/// The environment of ranks on this machine that get what these variables say, which are named
+/// without their `SKT_LARGE_`.
+pub fn variables(times: &[(&str, &str)]) -> Vec<(String, String)> {
+    preloaded(library().display().to_string(), times)
 }
 
 /// The environment, as `NAME=VALUE`, of ranks on nodes that share the folder `here`, which they call
 /// `there`, so that they get what these variables say, which are named without their `SKT_LARGE_`.
-pub fn environment(here: &Path, there: &str, variables: &[(&str, &str)]) -> Vec<String> {
+pub fn environment(here: &Path, there: &str, times: &[(&str, &str)]) -> Vec<String> {
     // A process that has the library keeps its file when another takes the name.
     let (draft, name) = (here.join("large_machine.draft"), here.join("large_machine.so"));
     fs::copy(library(), &draft).expect("a folder of the test");
     fs::rename(draft, name).expect("a folder of the test");
-    let preload = format!("LD_PRELOAD={there}/large_machine.so");
-    let variables = variables.iter().map(|(name, value)| format!("SKT_LARGE_{name}={value}"));
-    std::iter::once(preload).chain(variables).collect()
+    let variables = preloaded(format!("{there}/large_machine.so"), times).into_iter();
+    variables.map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// Flags of `launch` by which Open MPI's ranks on such nodes get this [`environment`].
+pub fn launch_flags(here: &Path, there: &str, times: &[(&str, &str)]) -> String {
+    let exported = |variable| format!("--launcher-arg=-x --launcher-arg={variable} ");
+    environment(here, there, times).into_iter().map(exported).collect()
+}
+
+fn preloaded(library: String, times: &[(&str, &str)]) -> Vec<(String, String)> {
+    let times = std::iter::once(&SLEEPY).chain(times);
+    let named = times.map(|(name, value)| (format!("SKT_LARGE_{name}"), (*value).to_owned()));
+    std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(named).collect()
 }

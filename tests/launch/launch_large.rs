@@ -48,7 +48,6 @@ impl Run {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-        command.env("OMPI_MCA_mpi_yield_when_idle", "1");
         large_machine::slow(&mut command, times);
         command
     }

@@ -34,10 +34,7 @@ struct Ended {
 /// The command that screens the nodes; under Slurm the launcher is the user's. `faults` are variables
 /// of the preloaded library, without `SKT_LARGE_`.
 fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
-    let library = ("LD_PRELOAD".to_owned(), large_machine::library().display().to_string());
-    let faults = faults.iter().chain([&EVENLY]);
-    let faults = faults.map(|(name, value)| (format!("SKT_LARGE_{name}"), (*value).to_owned()));
-    let variables = std::iter::once(library).chain(faults);
+    let variables = large_machine::variables(&[faults, &[EVENLY]].concat()).into_iter();
     let mut command = match cluster.kind {
         Kind::Openmpi => {
             let mut command = cluster.on_head("bin/skt-hpl");

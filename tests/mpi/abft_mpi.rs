@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::dice::{Dice, seed};
+use crate::large_machine;
 use crate::mpi_job::{Ended, Job, When};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
@@ -277,9 +278,10 @@ fn all_ranks_killed_at_once() {
 fn the_end_of_the_launcher_tears_no_memory() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         // The products take long: without grace most of such jobs would lose two ranks or three.
-        let flags = "--ft abft --n 7000 --nb 256 --p 1 --q 2 --parities 1 --progress live";
-        let job =
-            Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags).told_to_end();
+        let flags = "--ft abft --n 2000 --nb 128 --p 1 --q 2 --parities 1 --progress live";
+        let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags)
+            .slowed(&[("ALL_GFLOPS", "1")])
+            .told_to_end();
         // A launcher that is killed leaves its own files.
         let own = TempDir::new_in("/dev/shm").expect("a folder");
         let folder = own.path().to_str().expect("a plain name");
@@ -353,9 +355,10 @@ fn one_death_tears_no_other_rank_where_products_are_slow() {
     let mut cc = std::process::Command::new("cc");
     cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
     assert!(cc.status().expect("a C compiler, which links Rust, too").success());
-    let flags = "--ft abft --n 6000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
-    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).told_to_end();
-    let preload = format!("LD_PRELOAD={}", library.display());
+    let flags = "--ft abft --n 4000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
+    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).slowed(&[]).told_to_end();
+    let preload =
+        format!("LD_PRELOAD={}:{}", library.display(), large_machine::library().display());
     let says = format!("SLOW_BLAS={}", folder.path().display());
     let job = job.launched(&["-x", &preload, "-x", &says]);
     // Rank 1 is the owner of the next panel, which it advances first: it dies in that product.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::large_machine;
 use crate::mpirun::{self, Ended};
 use crate::report_common::default_run;
 use crate::report_schema::Schema;
@@ -56,7 +57,11 @@ impl Ended {
 
 /// Runs the program on `ranks` ranks, however few cores there are.
 fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
-    let mut command = mpirun::mpirun(ranks);
+    run(folder, mpirun::mpirun(ranks), flags)
+}
+
+/// Runs the program under this `mpirun`.
+fn run(folder: &Path, mut command: Command, flags: &[&str]) -> Ended {
     // By default a run continues from the data of another run of the same configuration: these must
     // be runs of their own, also beside another test run.
     static JOBS: AtomicUsize = AtomicUsize::new(0);
@@ -86,7 +91,7 @@ fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
             let _ = killpg(Pid::from_raw(job.id() as i32), Signal::SIGKILL);
             let _ = job.wait();
             let said = fs::read_to_string(&err).unwrap_or_default();
-            panic!("mpirun -np {ranks} skt-hpl {flags:?} hangs:\n{said}");
+            panic!("{command:?} hangs:\n{said}");
         }
         thread::sleep(Duration::from_millis(10));
     };
@@ -305,10 +310,12 @@ fn the_energy_of_a_run_is_what_the_meter_says() {
     for (ranks, method) in [(2, &[][..]), (3, &["--ft", "abft", "--q", "2"])] {
         let folder = folder();
         let flags =
-            ["--n", "7000", "--nb", "128", "--p", "1", "--json", "r.json", "--progress", "off"];
+            ["--n", "2000", "--nb", "128", "--p", "1", "--json", "r.json", "--progress", "off"];
         let of_power = ["--power-command", meter, "--power-level", "1"];
         let flags = [&flags[..], &of_power, method].concat();
-        let ended = mpirun(folder.path(), ranks, &flags).expect(0);
+        let mut slow = mpirun::mpirun(ranks);
+        large_machine::slow(&mut slow, &[("ALL_GFLOPS", "1")]);
+        let ended = run(folder.path(), slow, &flags).expect(0);
         let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
         let report: Value = serde_json::from_str(&text).unwrap();
         Schema::new(include_str!("../../docs/report.schema.json")).check(&report);

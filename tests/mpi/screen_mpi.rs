@@ -51,7 +51,6 @@ impl Ended {
 
 fn command(ranks: usize, folder: &std::path::Path) -> Command {
     let mut command = mpirun(ranks);
-    command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(["screen", "--by-rank", "--n", "1000"]);
     command.args(["--time", "5s", "--tolerance", "0.8", "--threads", "1"]);
     command.args(["--json", "screen.json"]).current_dir(folder);

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::large_machine;
 use crate::mpi_job::{Ended, Job, When, rank_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -34,20 +33,21 @@ fn assert_stopped(ended: &Ended, says: &str) {
 #[test]
 fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
     for (name, flags, plain) in [
-        ("self", "--n 4000 --ft self --checkpoint-every 3p!", "--n 4000 --ft none"),
-        ("abft", "--n 4000 --ft abft --p 1 --q 1", "--n 4000 --ft none --p 1 --q 1"),
+        ("self", "--n 2000 --ft self --checkpoint-every 3p!", "--n 2000 --ft none"),
+        ("abft", "--n 2000 --ft abft --p 1 --q 1", "--n 2000 --ft none --p 1 --q 1"),
     ] {
-        let want = job(2, &format!("plain-{name}"), plain).start(&[]).x();
+        let job = |name: &str, flags: &str| job(2, name, flags).slowed(&[("ALL_GFLOPS", "2")]);
+        let want = job(&format!("plain-{name}"), plain).start(&[]).x();
         assert!(want.is_some());
         let folder = TempDir::new().expect("a folder");
         let level = format!("local:{}", folder.path().display());
-        let undisturbed = job(2, &format!("time-{name}"), flags);
+        let undisturbed = job(&format!("time-{name}"), flags);
         let (whole, times) = undisturbed.start_timed();
         assert_eq!(whole.x(), want, "{}", whole.text);
         // A run that was faster than expected is started again, and gets its signal earlier.
         let (job, stopped) = (1..=5)
             .find_map(|turn| {
-                let job = job(2, &format!("{name}{turn}"), &format!("{flags} --level {level}"));
+                let job = job(&format!("{name}{turn}"), &format!("{flags} --level {level}"));
                 let at = When::UnderWay(times.under_way / (1 << turn));
                 let ended = job.start_and(at, |_| {
                     let pids = job.processes();
@@ -72,8 +72,7 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
 #[test]
 fn images_are_whole_before_the_time_ends() {
     // The run takes 15 s at least, a step 1 s, and an image a small part of that.
-    let slow = format!("LD_PRELOAD={}", large_machine::library().display());
-    let slow = ["-x", &slow, "-x", "SKT_LARGE_GFLOPS=0.6"];
+    let slow = [("GFLOPS", "0.6")];
     for (name, flags) in [("self", "--ft self"), ("abft", "--ft abft --p 1 --q 1")] {
         let flags = format!("--n 3000 {flags}");
         let want = job(2, &format!("whole-{name}"), &flags).start(&[]).x();
@@ -83,12 +82,12 @@ fn images_are_whole_before_the_time_ends() {
         // A disk that is busy with other work may make a try late: the next one has more time.
         let stopped = [8, 10, 12].into_iter().find_map(|limit_seconds| {
             let name = format!("limit-{name}{limit_seconds}");
-            let job = job(2, &name, &format!("{flags} --level {level}")).launched(&slow);
+            let job = job(2, &name, &format!("{flags} --level {level}")).slowed(&slow);
             let ended = job.start(&["--time-limit", &format!("{limit_seconds}s")]);
             println!("{name}: {:?}: {}", ended.code, words(&ended));
             assert_stopped(&ended, "in memory and in images on");
             let is_in_time = words(&ended).contains("the time ends in");
-            is_in_time.then(|| job.launched(&[]))
+            is_in_time.then(|| job.slowed(&[]))
         });
         let job = stopped.expect("a job that saves itself in time");
         (0..2).for_each(|rank| _ = job.lose(rank));

@@ -11,6 +11,7 @@ use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
 use crate::dice::Dice;
+use crate::large_machine;
 use crate::mpirun::{as_installed, mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
@@ -26,6 +27,8 @@ pub struct Job {
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
+    /// Variables of the preloaded library, without `SKT_LARGE_`, if it is preloaded.
+    times: Option<Vec<(&'static str, &'static str)>>,
     /// Whether the launcher tells the ranks that are left to end before it kills them.
     tells: bool,
     /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
@@ -92,8 +95,9 @@ impl Job {
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let (launcher_flags, tells, mpi) = (Vec::new(), false, None);
-        Self { program: program.to_owned(), run, ranks, launcher_flags, tells, mpi, flags }
+        let (launcher_flags, times) = (Vec::new(), None);
+        let (program, tells, mpi) = (program.to_owned(), false, None);
+        Self { program, run, ranks, launcher_flags, times, tells, mpi, flags }
     }
 
     /// The job's run id.
@@ -104,6 +108,12 @@ impl Job {
     /// The job with flags for the launcher.
     pub fn launched(mut self, flags: &[&str]) -> Self {
         self.launcher_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self
+    }
+
+    /// The job with ranks of these times ([`large_machine::slow`]).
+    pub fn slowed(mut self, times: &[(&'static str, &'static str)]) -> Self {
+        self.times = Some(times.to_vec());
         self
     }
 
@@ -132,6 +142,9 @@ impl Job {
         };
         if self.tells {
             as_installed(&mut launcher);
+        }
+        if let Some(times) = &self.times {
+            large_machine::slow(&mut launcher, times);
         }
         launcher
             .args(["--bind-to", "none"])

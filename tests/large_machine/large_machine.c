@@ -7,7 +7,6 @@
  *   SKT_LARGE_SYNC_SECONDS=S    fsync, fdatasync: S seconds more
  *   SKT_LARGE_WRITE_RATE=R      write, pwrite to a file: at most R bytes a second
  *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
- *   SKT_LARGE_NAP_SECONDS=S     a rank that gives way to others (sched_yield) sleeps S seconds
  *   SKT_LARGE_TIMES=F           each call of the BLAS takes F times as long, with the core at work
  *   SKT_LARGE_STOP=1            a rank stops (SIGSTOP) at a call of the BLAS
  *   SKT_LARGE_FLIP=N            about every N-th product of this rank has one wrong number
@@ -19,13 +18,13 @@
  *   SKT_LARGE_FROM=PATH         only from when a file is there
  *   SKT_LARGE_AFTER_GFLOP=G     only after a thread has done G * 10^9 operations in the BLAS
  *
- * Processes that are no ranks (launchers, a supervisor) are left alone.
+ * Processes that are no ranks (launchers, a supervisor) are left alone. Ranks that wait sleep
+ * (waits.c).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -38,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static double gflops, all_gflops, sync_seconds, write_rate, linger_seconds, nap_seconds, times;
+static double gflops, all_gflops, sync_seconds, write_rate, linger_seconds, times;
 static double after_operations;
 static double flip_operations;
 static uint64_t flip_every, flip_seed;
@@ -71,9 +70,6 @@ __attribute__((constructor)) static void begin(void) {
     sync_seconds = number("SKT_LARGE_SYNC_SECONDS");
     write_rate = number("SKT_LARGE_WRITE_RATE");
     linger_seconds = number("SKT_LARGE_LINGER_SECONDS");
-    nap_seconds = rank ? number("SKT_LARGE_NAP_SECONDS") : 0.0;
-    /* By default sleeps are 50 us longer. */
-    if (nap_seconds > 0) prctl(PR_SET_TIMERSLACK, 1000);
     times = number("SKT_LARGE_TIMES");
     after_operations = 1e9 * number("SKT_LARGE_AFTER_GFLOP");
     flip_every = (uint64_t)number("SKT_LARGE_FLIP");
@@ -217,13 +213,6 @@ void dgemv_(const char *trans, const int *m, const int *n, const double *alpha, 
 
 static void sync_slowly(void) {
     if (sync_seconds > 0 && is_now()) rest(sync_seconds);
-}
-
-int sched_yield(void) {
-    REAL(sched_yield);
-    if (nap_seconds <= 0) return real();
-    rest(nap_seconds);
-    return 0;
 }
 
 int fsync(int fd) {

@@ -1,9 +1,9 @@
 //! Makes a small machine behave like a large one, or like one with a fault: a library that is
 //! preloaded into the ranks of a job gives the BLAS, the disk and the end of a process the times of
 //! a large node, slows the BLAS of a rank, or makes it compute wrong. `large_machine.c` documents
-//! its environment variables.
+//! its environment variables. A second library, `waits.c`, lets ranks that wait sleep.
 //!
-//! The library is compiled when the first test asks for it. `cc` is there: without it
+//! A library is compiled when the first test asks for it. `cc` is there: without it
 //! `scripts/needs.sh` fails, and so does the build of any Rust program.
 #![allow(dead_code)] // Each test uses its part.
 
@@ -17,22 +17,29 @@ use std::sync::{Mutex, PoisonError};
 /// # Panics
 /// `cc` does not compile it.
 pub fn library() -> PathBuf {
+    compiled("large_machine", &["large_machine.c", "waits.c"])
+}
+
+/// The library of this name, from these sources beside this file.
+fn compiled(name: &str, sources: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/large_machine/large_machine.c");
+    let of_tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/large_machine");
     // One test of this process compiles at a time; the others find the result.
     static IS_MADE: Mutex<()> = Mutex::new(());
     let _alone = IS_MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let library = folder.join("large_machine.so");
+    let library = folder.join(name).with_extension("so");
     let time = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    if time(&library) > time(&source) {
+    if sources.iter().all(|source| time(&library) > time(&of_tests.join(source))) {
         return library;
     }
     // Tests of other processes may compile it at the same time; the file gets its name when it is
     // whole.
-    let draft = folder.join(format!("large_machine.{}.so", std::process::id()));
+    let draft = folder.join(format!("{name}.{}.so", std::process::id()));
     let compiled = Command::new("cc")
+        .current_dir(of_tests)
         .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-o"])
-        .args([&draft, &source])
+        .arg(&draft)
+        .args(sources)
         .arg("-ldl")
         .output()
         .expect("`cc`, without which nothing is built");
@@ -41,9 +48,12 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// Ranks that wait for a slow one sleep, where Open MPI lets them yield: they would take the
-/// processors from other tests.
-const SLEEPY: (&str, &str) = ("NAP_SECONDS", "1e-4");
+/// Lets the ranks that a command starts sleep while they wait, which spares the cores for other
+/// ranks, and leaves the rest of the machine as it is.
+pub fn sleep_in_waits(command: &mut Command) {
+    command.env("LD_PRELOAD", compiled("waits", &["waits.c"]));
+    command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+}
 
 /// Gives the ranks that a command starts the times of these variables, which are named without
 /// their `SKT_LARGE_`.
@@ -75,7 +85,7 @@ pub fn launch_flags(here: &Path, there: &str, times: &[(&str, &str)]) -> String 
 }
 
 fn preloaded(library: String, times: &[(&str, &str)]) -> Vec<(String, String)> {
-    let times = std::iter::once(&SLEEPY).chain(times);
-    let named = times.map(|(name, value)| (format!("SKT_LARGE_{name}"), (*value).to_owned()));
+    let named =
+        times.iter().map(|(name, value)| (format!("SKT_LARGE_{name}"), (*value).to_owned()));
     std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(named).collect()
 }

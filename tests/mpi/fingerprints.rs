@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::large_machine;
 use crate::mpirun::mpirun;
 use serde_json::Value;
 
@@ -32,12 +33,13 @@ fn run((ranks, threads, flags): (usize, usize, &str)) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::var("SKT_HPL_PROGRAM");
     let program = program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_skt-hpl"));
-    let ended = mpirun(ranks)
+    let mut command = mpirun(ranks);
+    large_machine::sleep_in_waits(&mut command);
+    let ended = command
         .arg(program)
         .args(flags.split_whitespace())
         .args(["--threads", &threads.to_string(), "--json", "report.json", "--progress", "off"])
         .args(["--run-id", &format!("fingerprints-{}", std::process::id())])
-        .env("OMPI_MCA_mpi_yield_when_idle", "1")
         // Kernels that all processors of the last ten years have.
         .env("OPENBLAS_CORETYPE", "Haswell")
         .current_dir(folder.path())

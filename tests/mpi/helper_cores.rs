@@ -45,9 +45,7 @@ fn own_host() -> Option<Vec<&'static str>> {
 
 /// A job whose ranks are on hosts of their own.
 fn job(name: &str, flags: &str) -> Option<Job> {
-    let yielding = "--mca mpi_yield_when_idle 1";
-    let mut launched: Vec<&str> = yielding.split(' ').collect();
-    launched.extend(own_host()?);
+    let mut launched = own_host()?;
     launched.extend(["sh", "-c", ON_OWN_HOST]);
     Some(
         Job::new(Path::new(PROGRAM), RANKS, name, &format!("{SYSTEM} {flags}")).launched(&launched),

@@ -57,7 +57,9 @@ impl Ended {
 
 /// Runs the program on `ranks` ranks, however few cores there are.
 fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
-    run(folder, mpirun::mpirun(ranks), flags)
+    let mut command = mpirun::mpirun(ranks);
+    large_machine::sleep_in_waits(&mut command);
+    run(folder, command, flags)
 }
 
 /// Runs the program under this `mpirun`.
@@ -73,8 +75,6 @@ fn run(folder: &Path, mut command: Command, flags: &[&str]) -> Ended {
         .arg(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(flags)
         .args(["--run-id", &run_id])
-        // Ranks that share a core must let each other run while they wait.
-        .env("OMPI_MCA_mpi_yield_when_idle", "1")
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(file(&out))

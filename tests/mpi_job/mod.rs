@@ -27,8 +27,8 @@ pub struct Job {
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
-    /// Variables of the preloaded library, without `SKT_LARGE_`, if it is preloaded.
-    times: Option<Vec<(&'static str, &'static str)>>,
+    /// Variables of the library that makes ranks slow, without `SKT_LARGE_`; none, if no rank is.
+    times: Vec<(&'static str, &'static str)>,
     /// Whether the launcher tells the ranks that are left to end before it kills them.
     tells: bool,
     /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
@@ -55,6 +55,13 @@ pub struct Times {
 }
 
 impl Times {
+    /// A start has ended before a moment that was drawn from these times: starts are faster than
+    /// the one that was timed, on a machine whose other work has ended.
+    pub fn halve(&mut self) {
+        self.launch /= 2;
+        self.under_way /= 2;
+    }
+
     /// Draws one moment in four from the whole of a start, and the others from when it holds the
     /// run.
     pub fn any(&self, dice: &mut Dice) -> When {
@@ -95,7 +102,7 @@ impl Job {
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let (launcher_flags, times) = (Vec::new(), None);
+        let (launcher_flags, times) = (Vec::new(), Vec::new());
         let (program, tells, mpi) = (program.to_owned(), false, None);
         Self { program, run, ranks, launcher_flags, times, tells, mpi, flags }
     }
@@ -113,7 +120,7 @@ impl Job {
 
     /// The job with ranks of these times ([`large_machine::slow`]).
     pub fn slowed(mut self, times: &[(&'static str, &'static str)]) -> Self {
-        self.times = Some(times.to_vec());
+        self.times = times.to_vec();
         self
     }
 
@@ -143,8 +150,10 @@ impl Job {
         if self.tells {
             as_installed(&mut launcher);
         }
-        if let Some(times) = &self.times {
-            large_machine::slow(&mut launcher, times);
+        if self.times.is_empty() {
+            large_machine::sleep_in_waits(&mut launcher);
+        } else {
+            large_machine::slow(&mut launcher, &self.times);
         }
         launcher
             .args(["--bind-to", "none"])

@@ -181,7 +181,7 @@ impl Job {
         let out = read(child.stdout.take().expect("piped"));
         let err = read(child.stderr.take().expect("piped"));
         let (start, mut launcher_hung) = (Instant::now(), false);
-        let (mut seen_at, mut looked_at) = (None, start);
+        let (mut seen_at, mut looked_at, mut hung_at) = (None, start, String::new());
         let status = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break status;
@@ -196,6 +196,7 @@ impl Job {
             if seen_at
                 .map_or(start.elapsed() > LAUNCHER_LIMIT, |at| at.elapsed() > LAUNCHER_PATIENCE)
             {
+                hung_at += &threads_of(child.id());
                 child.kill().expect("a child");
                 launcher_hung = true;
                 std::thread::sleep(Duration::from_millis(100));
@@ -212,7 +213,7 @@ impl Job {
         };
         let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
         if launcher_hung {
-            text += "mpirun hung after all ranks were gone";
+            text += &format!("mpirun hung after all ranks were gone\n{hung_at}");
         }
         Ended { ok: status.success(), code: status.code(), text }
     }
@@ -374,6 +375,21 @@ impl Drop for Job {
             }
         }
     }
+}
+
+/// What the threads of a process wait for, and its children, in words: for a launcher that hangs.
+fn threads_of(pid: u32) -> String {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let words = tasks.map(|task| {
+        let task = task.path().display().to_string();
+        let of = |file: &str| read(format!("{task}/{file}"));
+        let children = of("children");
+        let states = children.split(' ').map(|child| read(format!("/proc/{child}/stat")));
+        let states: String = states.map(|stat| format!("  child {stat}\n")).collect();
+        format!("{}\n  {} {}\n{}\n{states}", of("stat"), of("wchan"), of("syscall"), of("stack"))
+    });
+    words.collect()
 }
 
 /// Sends signal 9.

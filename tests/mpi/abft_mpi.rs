@@ -321,7 +321,7 @@ fn the_end_of_the_launcher_tears_no_memory() {
     }
 }
 
-/// A BLAS of 0.5 Gflop/s, as slow as for large matrices. It marks that a rank of the job has begun
+/// A BLAS of 0.25 Gflop/s, as slow as for large matrices. It marks that a rank of the job has begun
 /// a product on more than a thousand rows.
 const SLOW_BLAS: &str = r#"
 #define _GNU_SOURCE
@@ -340,13 +340,13 @@ void dgemm_(char *a, char *b, int *m, int *n, int *k, void *f, void *g, void *h,
     // With messages, a product has up to 1152 rows.
     if (*n > 1000 && *k > 100) close(open(name, O_CREAT | O_WRONLY, 0600));
     real(a, b, m, n, k, f, g, h, i, j, l, o, p);
-    double seconds = 2.0 * *m * *n * *k / 5e8;
+    double seconds = 2.0 * *m * *n * *k / 2.5e8;
     struct timespec left = {seconds, (seconds - (long)seconds) * 1e9};
     while (nanosleep(&left, &left)) {}
 }
 "#;
 
-/// One rank dies while all are in products that would take three seconds, longer than a
+/// One rank dies while all are in products that would take four seconds, longer than a
 /// launcher waits before it kills: they end between two calls.
 #[test]
 fn one_death_tears_no_other_rank_where_products_are_slow() {

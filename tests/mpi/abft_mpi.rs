@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::dice::{Dice, seed};
 use crate::large_machine;
-use crate::mpi_job::{Ended, Job, When};
+use crate::mpi_job::{Ended, Job, MOST_JOBS, When};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -80,9 +80,6 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
         }
     }
 }
-
-/// So many jobs without a kill that strikes the work are no luck.
-const MOST_JOBS: usize = 20;
 
 /// The same ranks, no more than there are checksums, die again and again, with or without their
 /// memory: each time the next start continues, and the run ends with the right result.

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::dice::{Dice, seed};
-use crate::mpi_job::{Ended, Job};
+use crate::mpi_job::{Ended, Job, MOST_JOBS};
 use crate::soak::is_soak;
 use skt_hpl::checkpoint::hook::StepName;
 
@@ -224,9 +224,6 @@ fn kills_at_random_times_between_tests() {
     let sizes = (0..tests).map(|test| (200 + 80 * test).to_string()).collect::<Vec<_>>().join(",");
     random_kills("tests", &format!("--n {sizes}"), jobs);
 }
-
-/// So many jobs without a kill that strikes the work are no luck.
-const MOST_JOBS: usize = 20;
 
 /// Starts `jobs` jobs, kills each up to three times, and checks that the report of the last start
 /// has all results of an undisturbed run.

@@ -88,8 +88,7 @@ fn end(mut child: Child, folder: &std::path::Path) -> Ended {
 fn screen(faults: &[(&str, &str)]) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = command(4, folder.path());
-    large_machine::slow(&mut command, &[EVENLY]);
-    large_machine::slow(&mut command, faults);
+    large_machine::slow(&mut command, &[faults, &[EVENLY]].concat());
     let mut child = command.spawn().expect("mpirun");
     // Nobody reads what the launcher says of exit codes.
     let err = child.stderr.take().expect("piped");

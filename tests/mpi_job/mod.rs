@@ -38,6 +38,9 @@ pub struct Job {
     pub flags: Vec<String>,
 }
 
+/// So many jobs without a kill that strikes the work are no luck.
+pub const MOST_JOBS: usize = 20;
+
 /// When processes are killed: counted from the launch, or from when all of them hold the run, which
 /// is before they look for data of an earlier start.
 #[derive(Clone, Copy, Debug)]
@@ -180,8 +183,8 @@ impl Job {
         }
         let out = read(child.stdout.take().expect("piped"));
         let err = read(child.stderr.take().expect("piped"));
-        let (start, mut launcher_hung) = (Instant::now(), false);
-        let (mut seen_at, mut looked_at, mut hung_at) = (None, start, String::new());
+        let (start, mut hung_at) = (Instant::now(), None);
+        let (mut seen_at, mut looked_at) = (None, start);
         let status = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break status;
@@ -196,9 +199,8 @@ impl Job {
             if seen_at
                 .map_or(start.elapsed() > LAUNCHER_LIMIT, |at| at.elapsed() > LAUNCHER_PATIENCE)
             {
-                hung_at += &threads_of(child.id());
+                hung_at.get_or_insert_with(|| threads_of(child.id()));
                 child.kill().expect("a child");
-                launcher_hung = true;
                 std::thread::sleep(Duration::from_millis(100));
             }
             if start.elapsed() > LIMIT {
@@ -212,7 +214,7 @@ impl Job {
             std::thread::sleep(Duration::from_millis(2));
         };
         let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
-        if launcher_hung {
+        if let Some(hung_at) = hung_at {
             text += &format!("mpirun hung after all ranks were gone\n{hung_at}");
         }
         Ended { ok: status.success(), code: status.code(), text }
@@ -385,7 +387,7 @@ fn threads_of(pid: u32) -> String {
         let task = task.path().display().to_string();
         let of = |file: &str| read(format!("{task}/{file}"));
         let children = of("children");
-        let states = children.split(' ').map(|child| read(format!("/proc/{child}/stat")));
+        let states = children.split_whitespace().map(|child| read(format!("/proc/{child}/stat")));
         let states: String = states.map(|stat| format!("  child {stat}\n")).collect();
         format!("{}\n  {} {}\n{}\n{states}", of("stat"), of("wchan"), of("syscall"), of("stack"))
     });

@@ -53,47 +53,70 @@ fn results_are_found_where_the_device_of_the_configuration_sends_them() {
     }
 }
 
-/// Both programs are stand-ins; the reference's second run waits until the comparison is ended.
+/// Both programs are stand-ins; the reference's second run waits until the comparison is ended,
+/// by a signal that comes while the launcher is started, or later.
 #[test]
 fn an_interrupted_comparison_prints_the_medians_so_far_and_the_warnings() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        executables::write_script(&at("mpirun"), "#!/bin/sh\nshift 2\nexec \"$@\"\n");
-        let warns = format!("#!/bin/sh\necho '{RESULT}'\necho '# warning  : cores are shared'\n");
-        executables::write_script(&at("ours"), &warns);
-        let seen = at("seen").display().to_string();
-        let reference = format!(
-            "#!/bin/sh\necho '{RESULT}'\ntest -e {seen} || {{ : > {seen}; exit 0; }}\n\
-             echo $$ > {seen}.pid\nexec sleep 600\n"
-        );
-        executables::write_script(&at("xhpl"), &reference);
-        fs::write(at("HPL.dat"), "a\nb\nHPL.out file\n6 device\n").unwrap();
-        let child = Command::new("python3")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/compare"))
-            .args(["--runs", "5", "--ours"])
-            .arg(at("ours"))
-            .args(["--reference".as_ref(), at("xhpl").as_os_str()])
-            .args(["--mpirun".as_ref(), at("mpirun").as_os_str()])
-            .args(["--dat".as_ref(), at("HPL.dat").as_os_str()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3");
-        let waits = at("seen.pid");
-        while fs::read_to_string(&waits).map_or(true, |text| !text.ends_with('\n')) {
-            sleep(Duration::from_millis(10));
+        for comes_while_it_starts in [false, true] {
+            is_interrupted(signal, comes_while_it_starts);
         }
-        let pid = fs::read_to_string(&waits).unwrap().trim().parse().unwrap();
-        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(128 + signal as i32), "{said}");
-        for line in
-            ["skt-hpl    median     1.00", "reference  median     1.00", "ratio      median"]
-        {
-            assert!(said.contains(line), "{line}: {said}");
-        }
-        assert!(said.contains("# warning  : cores are shared  (in 2 of 2 runs)"), "{said}");
-        assert!(kill(Pid::from_raw(pid), None).is_err(), "the reference still runs");
     }
+}
+
+fn is_interrupted(signal: Signal, comes_while_it_starts: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    executables::write_script(&at("mpirun"), "#!/bin/sh\nshift 2\nexec \"$@\"\n");
+    let warns = format!("#!/bin/sh\necho '{RESULT}'\necho '# warning  : cores are shared'\n");
+    executables::write_script(&at("ours"), &warns);
+    let seen = at("seen").display().to_string();
+    let waits = at("seen.pid");
+    let reference = format!(
+        "#!/bin/sh\necho '{RESULT}'\ntest -e {seen} || {{ : > {seen}; exit 0; }}\n\
+         echo $$ > {seen}.new && mv {seen}.new {seen}.pid\nexec sleep 600\n"
+    );
+    executables::write_script(&at("xhpl"), &reference);
+    fs::write(at("HPL.dat"), "a\nb\nHPL.out file\n6 device\n").unwrap();
+    if comes_while_it_starts {
+        // Python reads this file before the script. The fourth launcher is the one that waits.
+        let starts = format!(
+            "import os, subprocess, time\n\
+             start, launchers = subprocess.Popen.__init__, []\n\
+             def and_wait(self, *a, **k):\n    \
+             start(self, *a, **k)\n    \
+             launchers.append(self)\n    \
+             while len(launchers) == 4 and not os.path.exists('{seen}.pid'): time.sleep(0.01)\n    \
+             if len(launchers) == 4: os.kill(os.getpid(), {})\n\
+             subprocess.Popen.__init__ = and_wait\n",
+            signal as i32
+        );
+        fs::write(at("sitecustomize.py"), starts).unwrap();
+    }
+    let child = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/compare"))
+        .args(["--runs", "5", "--ours"])
+        .arg(at("ours"))
+        .args(["--reference".as_ref(), at("xhpl").as_os_str()])
+        .args(["--mpirun".as_ref(), at("mpirun").as_os_str()])
+        .args(["--dat".as_ref(), at("HPL.dat").as_os_str()])
+        .env("PYTHONPATH", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3");
+    while !waits.exists() {
+        sleep(Duration::from_millis(10));
+    }
+    let pid = fs::read_to_string(&waits).unwrap().trim().parse().unwrap();
+    if !comes_while_it_starts {
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(128 + signal as i32), "{said}");
+    for line in ["skt-hpl    median     1.00", "reference  median     1.00", "ratio      median"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(kill(Pid::from_raw(pid), None).is_err(), "the reference still runs");
+    assert!(said.contains("# warning  : cores are shared  (in 2 of 2 runs)"), "{said}");
 }

@@ -147,6 +147,27 @@ fn under<T>(resource: u32, most: Option<u64>, act: impl FnOnce() -> T) -> T {
     done
 }
 
+/// A limit of address space that leaves 16 MiB to this process.
+fn little_more_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    (pages << 12) + (16 << 20)
+}
+
+#[test]
+fn a_low_limit_of_address_space_is_named_as_the_limit() {
+    let test = "a_low_limit_of_address_space_is_named_as_the_limit";
+    let Some(folder) = inside(test, "true") else { return };
+    let stores: [Box<dyn Store>; 2] =
+        [Box::new(SysV::new(false)), Box::new(Files::in_folder(&folder))];
+    for store in stores {
+        let create = || store.create(&name(0), 64 << 20);
+        let refused = under(libc::RLIMIT_AS, Some(little_more_bytes()), create).unwrap_err();
+        assert!(refused.is_permanent() && refused.to_string().contains("(ulimit -v)"), "{refused}");
+        assert_eq!(store.list().unwrap(), [], "nothing is left of it");
+    }
+}
+
 #[test]
 fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
     let test = "a_segment_that_cannot_be_looked_at_keeps_its_name";
@@ -158,9 +179,7 @@ fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
     };
     let store = SysV::new(false);
     drop(store.create(&name(0), 32 << 20).unwrap());
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    assert!(!refuses(&store, libc::RLIMIT_AS, Some((pages << 12) + (16 << 20))));
+    assert!(!refuses(&store, libc::RLIMIT_AS, Some(little_more_bytes())));
     assert!(refuses(&store, libc::RLIMIT_AS, None));
 
     let store = Files::in_folder(&folder);

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
 use super::SegmentName;
 
 /// Why a store refuses an operation.
@@ -120,6 +122,16 @@ pub enum StoreError {
         /// What was asked for, in words.
         wanted: String,
     },
+    /// The process may not map as much.
+    #[error("{what}: {source}; its limit is {limit_bytes} bytes: raise it (ulimit -v)")]
+    NoAddressSpace {
+        /// The call and its object.
+        what: String,
+        /// The error of the system.
+        source: io::Error,
+        /// The limit of address space of this process.
+        limit_bytes: u64,
+    },
     /// The system refused for another reason.
     #[error("{what}: {source}")]
     System {
@@ -144,6 +156,19 @@ impl StoreError {
              --force` does so): start again"
         );
         Self::system(what, io::ErrorKind::NotFound)
+    }
+
+    /// The error for `what`, a call that maps a segment, which the system refused with `source`.
+    pub(super) fn unmapped(what: String, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        match getrlimit(Resource::RLIMIT_AS) {
+            Ok((limit_bytes, _))
+                if source.raw_os_error() == Some(libc::ENOMEM) && limit_bytes != RLIM_INFINITY =>
+            {
+                Self::NoAddressSpace { what, source, limit_bytes }
+            }
+            _ => Self::System { what, source },
+        }
     }
 
     /// The error for `what`, which the system has just refused: reads `errno`.

@@ -403,7 +403,7 @@ impl Mapping {
         let size = NonZeroUsize::new(bytes).expect("a header at least");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let base = map_on_huge_page(file, size, access)
-            .map_err(|error| refused("mapping", path, error))?;
+            .map_err(|error| StoreError::unmapped(format!("mapping {}", path.display()), error))?;
         // SAFETY: our mapping; refused advice only costs speed.
         let _ = unsafe { madvise(base, bytes, MmapAdvise::MADV_HUGEPAGE) };
         Ok(Self { base: base.cast(), bytes, page_bytes: space.page_bytes })

@@ -435,9 +435,14 @@ fn stat(shmid: i32) -> Result<libc::shmid_ds> {
 
 fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
     // SAFETY: the system chooses a free address.
-    let base = unsafe { libc::shmat(shmid, ptr::null(), flags) };
+    mapped(shmid, unsafe { libc::shmat(shmid, ptr::null(), flags) })
+}
+
+/// What `shmat` has just returned for this segment.
+fn mapped(shmid: i32, base: *mut libc::c_void) -> Result<NonNull<u8>> {
     if base as isize == -1 {
-        return Err(StoreError::last(format!("shmat(shmid {shmid})")));
+        let source = io::Error::last_os_error();
+        return Err(StoreError::unmapped(format!("shmat(shmid {shmid})"), source));
     }
     Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
 }
@@ -445,15 +450,15 @@ fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
 /// Maps a segment at the beginning of a huge page: only then does this process see the huge pages
 /// that the segment has in memory.
 fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>> {
-    let Ok(place) = pages::Reservation::for_any_pages(bytes) else { return map(shmid, flags) };
+    let Ok(place) = pages::Reservation::for_any_pages(bytes) else {
+        return map(shmid, flags);
+    };
     // SAFETY: replaces only the mapping of our own place, which is long enough for ordinary pages
     // and for those of the pool: which of them the segment has is not known here.
     let base = unsafe { libc::shmat(shmid, place.base().as_ptr(), flags | libc::SHM_REMAP) };
-    if base as isize == -1 {
-        return Err(StoreError::last(format!("shmat(shmid {shmid})")));
-    }
+    let base = mapped(shmid, base)?;
     place.taken(bytes);
-    Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
+    Ok(base)
 }
 
 /// Whether it is a segment that this user has made, that nobody else may attach, and that nobody

@@ -18,8 +18,7 @@
  *   SKT_LARGE_FROM=PATH         only from when a file is there
  *   SKT_LARGE_AFTER_GFLOP=G     only after a thread has done G * 10^9 operations in the BLAS
  *
- * Processes that are no ranks (launchers, a supervisor) are left alone. Ranks that wait sleep
- * (waits.c).
+ * Processes that are no ranks (launchers, a supervisor) are left alone.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

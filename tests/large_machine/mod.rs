@@ -1,58 +1,25 @@
 //! Makes a small machine behave like a large one, or like one with a fault: a library that is
 //! preloaded into the ranks of a job gives the BLAS, the disk and the end of a process the times of
 //! a large node, slows the BLAS of a rank, or makes it compute wrong. `large_machine.c` documents
-//! its environment variables. A second library, `waits.c`, lets ranks that wait sleep.
-//!
-//! A library is compiled when the first test asks for it. `cc` is there: without it
-//! `scripts/needs.sh` fails, and so does the build of any Rust program.
+//! its environment variables. Its ranks that wait sleep ([`WAITS`]).
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
-/// The path of the library.
+use crate::mpirun::{WAITS, shared_library};
+
+/// The path of the library, which is compiled when the first test asks for it.
 ///
 /// # Panics
-/// `cc` does not compile it.
-pub fn library() -> PathBuf {
-    compiled("large_machine", &["large_machine.c", "waits.c"])
-}
-
-/// The library of this name, from these sources beside this file.
-fn compiled(name: &str, sources: &[&str]) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let of_tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/large_machine");
-    // One test of this process compiles at a time; the others find the result.
-    static IS_MADE: Mutex<()> = Mutex::new(());
-    let _alone = IS_MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let library = folder.join(name).with_extension("so");
-    let time = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    if sources.iter().all(|source| time(&library) > time(&of_tests.join(source))) {
-        return library;
-    }
-    // Tests of other processes may compile it at the same time; the file gets its name when it is
-    // whole.
-    let draft = folder.join(format!("{name}.{}.so", std::process::id()));
-    let compiled = Command::new("cc")
-        .current_dir(of_tests)
-        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-o"])
-        .arg(&draft)
-        .args(sources)
-        .arg("-ldl")
-        .output()
-        .expect("`cc`, without which nothing is built");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    fs::rename(&draft, &library).expect("our folder");
-    library
-}
-
-/// Lets the ranks that a command starts sleep while they wait, which spares the cores for other
-/// ranks, and leaves the rest of the machine as it is.
-pub fn sleep_in_waits(command: &mut Command) {
-    command.env("LD_PRELOAD", compiled("waits", &["waits.c"]));
-    command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+/// As [`shared_library`].
+pub fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        shared_library("large_machine", &[include_str!("large_machine.c"), WAITS].concat())
+    })
 }
 
 /// Gives the ranks that a command starts the times of these variables, which are named without

@@ -8,6 +8,8 @@ mod dice;
 mod executables;
 #[path = "../large_machine/mod.rs"]
 mod large_machine;
+#[path = "../mpirun/mod.rs"]
+mod mpirun;
 #[path = "../report_schema/mod.rs"]
 mod report_schema;
 #[macro_use]

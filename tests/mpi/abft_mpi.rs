@@ -356,7 +356,7 @@ fn one_death_tears_no_other_rank_where_products_are_slow() {
     let flags = "--ft abft --n 4000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
     let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).told_to_end();
     // The ranks have the BLAS of this library and the waits of the other.
-    let libraries = [library, large_machine::library()].map(|path| path.display().to_string());
+    let libraries = [&library, large_machine::library()].map(|path| path.display().to_string());
     let preload = format!("LD_PRELOAD={}", libraries.join(":"));
     let says = format!("SLOW_BLAS={}", folder.path().display());
     let job = job.launched(&["-x", &preload, "-x", &says]);

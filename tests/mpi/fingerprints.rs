@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::large_machine;
 use crate::mpirun::mpirun;
 use serde_json::Value;
 
@@ -33,9 +32,7 @@ fn run((ranks, threads, flags): (usize, usize, &str)) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::var("SKT_HPL_PROGRAM");
     let program = program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_skt-hpl"));
-    let mut command = mpirun(ranks);
-    large_machine::sleep_in_waits(&mut command);
-    let ended = command
+    let ended = mpirun(ranks)
         .arg(program)
         .args(flags.split_whitespace())
         .args(["--threads", &threads.to_string(), "--json", "report.json", "--progress", "off"])

@@ -57,9 +57,7 @@ impl Ended {
 
 /// Runs the program on `ranks` ranks, however few cores there are.
 fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
-    let mut command = mpirun::mpirun(ranks);
-    large_machine::sleep_in_waits(&mut command);
-    run(folder, command, flags)
+    run(folder, mpirun::mpirun(ranks), flags)
 }
 
 /// Runs the program under this `mpirun`.

@@ -6,7 +6,6 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::large_machine;
 use crate::mpirun::mpirun;
 use skt_hpl::checkpoint::segments::Plain;
 use tempfile::TempDir;
@@ -31,7 +30,6 @@ fn benchmark(folder: &Path, run: &str, flags: &str) -> Output {
     command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
     command.args("--n 400 --nb 32 --p 2 --q 2 --progress off --run-id".split(' ')).arg(run);
     command.args(flags.split(' ')).current_dir(folder);
-    large_machine::sleep_in_waits(&mut command);
     command.output().unwrap()
 }
 

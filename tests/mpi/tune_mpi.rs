@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::large_machine;
 use crate::mpirun::{self, Ended};
 use skt_hpl::config::{Format, RunSpec, parse};
 use tempfile::TempDir;
@@ -21,9 +20,7 @@ const START_AND_END: Duration = Duration::from_secs(60);
 fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
     let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let started = Instant::now();
-    let mut command = mpirun::mpirun(ranks);
-    large_machine::sleep_in_waits(&mut command);
-    let ended = command
+    let ended = mpirun::mpirun(ranks)
         .arg(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(flags.split_whitespace())
         .current_dir(folder)

@@ -153,9 +153,7 @@ impl Job {
         if self.tells {
             as_installed(&mut launcher);
         }
-        if self.times.is_empty() {
-            large_machine::sleep_in_waits(&mut launcher);
-        } else {
+        if !self.times.is_empty() {
             large_machine::slow(&mut launcher, &self.times);
         }
         launcher

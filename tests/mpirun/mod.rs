@@ -1,19 +1,20 @@
 //! `mpirun` for tests, also as root, and on fewer cores than ranks.
+#![allow(dead_code)] // Each test uses its part.
 
 use std::ffi::OsStr;
-use std::path::Path;
-use std::process::Command;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// `mpirun -np RANKS`, to be followed by its arguments and the program.
-#[allow(dead_code)] // not every suite needs it
 pub fn mpirun(ranks: usize) -> Command {
     launcher(OsStr::new("mpirun"), ranks)
 }
 
 /// `mpirun -np RANKS` of the MPI library that is installed in the folder.
-#[allow(dead_code)] // not every suite needs it
 pub fn mpirun_in(folder: &Path, ranks: usize) -> Command {
     let mut command = launcher(folder.join("bin/mpirun").as_os_str(), ranks);
     command.env("LD_LIBRARY_PATH", folder.join("lib"));
@@ -28,6 +29,10 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     // These permit more ranks than cores, in Open MPI 4 and in 5.
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    // Ranks that wait leave the cores to others.
+    static SLEEPS: OnceLock<PathBuf> = OnceLock::new();
+    command.env("LD_PRELOAD", SLEEPS.get_or_init(|| shared_library("waits", WAITS)));
+    command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     // What one host without a fabric gets anyway: to look for others takes 0.2 s of each start.
     command.env("OMPI_MCA_pml", "ob1");
     // The ranks that are left when one has ended are killed then, and not after a second or two.
@@ -38,6 +43,35 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     command
 }
 
+/// With this source in a library, ranks that wait sleep.
+pub const WAITS: &str = include_str!("waits.c");
+
+/// Compiles a library that can be preloaded. `cc` is there: without it `scripts/needs.sh` fails, and
+/// so does the build of any Rust program.
+///
+/// # Panics
+/// `cc` does not compile it without a warning.
+pub fn shared_library(name: &str, source: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let library = folder.join(name).with_extension("so");
+    // Other processes may compile it at the same time, or have it loaded: it gets its name when it
+    // is whole.
+    let draft = folder.join(format!("{name}.{}.so", std::process::id()));
+    let mut compiler = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-o"])
+        .arg(&draft)
+        .args(["-x", "c", "-", "-ldl"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("`cc`, without which nothing is built");
+    compiler.stdin.take().expect("piped").write_all(source.as_bytes()).expect("`cc` reads");
+    let compiled = compiler.wait_with_output().expect("our child");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    std::fs::rename(&draft, &library).expect("our folder");
+    library
+}
+
 /// How many seconds Open MPI 4 waits before it kills the ranks that are left.
 const PATIENCE: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 
@@ -45,7 +79,6 @@ const BLAS_THREADS: &str = "OPENBLAS_NUM_THREADS";
 
 /// Makes the launcher as slow as users have it: it finds its network itself, and tells the ranks
 /// that are left to end a second before it kills them.
-#[allow(dead_code)] // not every suite needs it
 pub fn as_installed(launcher: &mut Command) -> &mut Command {
     launcher.env_remove("OMPI_MCA_pml").env_remove(PATIENCE).env_remove(BLAS_THREADS)
 }
@@ -63,7 +96,6 @@ pub fn own_session(job: &mut Command) {
 }
 
 /// How a job ended.
-#[allow(dead_code)] // not every suite needs it
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -72,7 +104,6 @@ pub struct Ended {
 }
 
 impl Ended {
-    #[allow(dead_code)] // not every suite needs it
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);

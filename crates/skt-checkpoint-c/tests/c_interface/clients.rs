@@ -417,8 +417,12 @@ fn a_client_is_clean_under_the_sanitizers() {
     let plain = Run::new(&client("himeno.c", "himeno-plain"), "plain", 60).start(&[], 0, LIMIT);
     let flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"];
     let mut run = Run::new(&compile_c(&source, "himeno-sane", "gcc", &flags), "sane", 60);
-    // MPI keeps memory until the process ends.
-    run.variables = vec![("ASAN_OPTIONS", "detect_leaks=0".to_owned())];
+    run.variables = vec![
+        // MPI keeps memory until the process ends.
+        ("ASAN_OPTIONS", "detect_leaks=0".to_owned()),
+        // The sanitizer's library comes first.
+        ("LD_PRELOAD", String::new()),
+    ];
     assert!(!run.start(&[1], 1, Duration::ZERO).ok);
     let ended = run.start(&[], 0, LIMIT);
     assert!(ended.ok && ended.err.contains("continues from step "), "{}", ended.err);

@@ -1,7 +1,6 @@
 /* Ranks that wait sleep: preloaded into a job whose ranks give way to others while they wait
- * (sched_yield, for Open MPI with mpi_yield_when_idle), or linked into large_machine.so. On a
- * machine with fewer cores than ranks those that wait would take the cores from those that work,
- * the more the busier it is. */
+ * (sched_yield, for Open MPI with mpi_yield_when_idle). On a machine with fewer cores than ranks
+ * those that wait would take the cores from those that work, the more the busier it is. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/prctl.h>

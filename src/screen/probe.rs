@@ -1,9 +1,9 @@
 //! Two short measurements: the memory of a node, and the link between two nodes.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::time::{ClockId, clock_gettime};
+use skt_checkpoint::thread_clock::thread_cpu_seconds;
 
 use super::spread::median;
 use crate::hpl::blas::triad;
@@ -51,8 +51,8 @@ fn triad() -> Option<f64> {
         Some(array)
     };
     let (mut a, b, c) = (array(0.0)?, array(1.0)?, array(2.0)?);
-    let (start, mut passes, mut fastest_seconds) = (thread_seconds(), 0, f64::INFINITY);
-    while passes < LEAST_PASSES || thread_seconds() - start < MEMORY_SECONDS {
+    let (start, mut passes, mut fastest_seconds) = (thread_cpu_seconds(), 0, f64::INFINITY);
+    while passes < LEAST_PASSES || thread_cpu_seconds() - start < MEMORY_SECONDS {
         let pass = Instant::now();
         triad::pass(3.0, &c, &b, &mut a);
         std::hint::black_box(&mut a);
@@ -60,12 +60,6 @@ fn triad() -> Option<f64> {
         passes += 1;
     }
     Some((3 * DOUBLES * size_of::<f64>()) as f64 / fastest_seconds / 1e9)
-}
-
-/// The processor time of this thread so far.
-fn thread_seconds() -> f64 {
-    let taken = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
-    Duration::from(taken).as_secs_f64()
 }
 
 /// A link, as both its ends measure it.

@@ -8,6 +8,7 @@
 //! | [`time_limit`] | the time that a job has |
 //! | [`sign`] | signs of life for `skt-hpl launch` |
 //! | [`pages`] | huge pages for shared memory, copies past the caches |
+//! | [`thread_clock`] | what a thread has used of its core |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -23,5 +24,6 @@ pub mod client;
 pub mod comm;
 pub mod pages;
 pub mod sign;
+pub mod thread_clock;
 pub mod time_limit;
 pub mod tuning;

@@ -11,9 +11,10 @@ mod stream;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use libc::c_void;
+
+use crate::thread_clock::thread_cpu_seconds;
 
 pub use stream::{fetch, stream, stream_in_pieces};
 
@@ -56,8 +57,8 @@ fn pool_page_of(meminfo: &str) -> Option<usize> {
     (bytes.is_power_of_two() && bytes >= PAGE_BYTES).then_some(bytes)
 }
 
-/// Measures the seconds per byte that this system takes now to unmap shared memory on ordinary
-/// pages and to free it; 0 if it has no memory for a sample.
+/// Measures the seconds of a core per byte that this system takes now to unmap shared memory on
+/// ordinary pages and to free it; 0 if it has no memory for a sample.
 pub fn unmap_seconds_a_byte() -> f64 {
     const SAMPLE_BYTES: usize = 32 << 20;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -67,10 +68,10 @@ pub fn unmap_seconds_a_byte() -> f64 {
     if start == libc::MAP_FAILED {
         return 0.0;
     }
-    let begun = Instant::now();
+    let begun_seconds = thread_cpu_seconds();
     // SAFETY: the mapping made just now.
     unsafe { libc::munmap(start, SAMPLE_BYTES) };
-    begun.elapsed().as_secs_f64() / SAMPLE_BYTES as f64
+    (thread_cpu_seconds() - begun_seconds) / SAMPLE_BYTES as f64
 }
 
 /// From Linux 6.1; libc defines it for some targets only.

@@ -7,11 +7,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nix::time::{ClockId, clock_gettime};
-
 use super::super::vault::Lent;
 use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
+use crate::thread_clock::thread_cpu_seconds;
 
 /// An image to be written.
 #[derive(Debug)]
@@ -264,10 +263,4 @@ impl Writing {
             let _ = file.discard();
         }
     }
-}
-
-/// Seconds of a core that the calling thread has used so far.
-fn thread_cpu_seconds() -> f64 {
-    let taken = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
-    taken.tv_sec() as f64 + taken.tv_nsec() as f64 * 1e-9
 }

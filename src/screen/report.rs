@@ -291,10 +291,10 @@ mod tests {
         let want = "\
 n1     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
 n2     ok           101.0 Gflop/s; residual 2.0e-3; 61 C
-node3  slow         Linpack: 40.0 Gflop/s, 0.40 of 100.0, the median of 4 like it; 61 C
+node3  slow         Linpack: 40.0 Gflop/s, 40 % of 100.0, the median of 4 like it; 61 C
 n4     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
 n5     unreachable  no route
-n1 - n4  slow link  0.01000 GB/s, 0.00 of 9.000 GB/s, the median of 6 links
+n1 - n4  slow link  0.01000 GB/s, 0 % of 9.000 GB/s, the median of 6 links
 
 5 host(s): 3 ok, 1 slow, 1 unreachable; 1 slow link(s); N=5000
 cpu, 1 rank(s) of 4 thread(s), OpenBLAS: 4 hosts, 100.0 Gflop/s +- 0.7 %, slow from 10.0 % less

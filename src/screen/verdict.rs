@@ -176,10 +176,10 @@ impl Found<'_> {
                 if what == "DGEMM" && !self.results.nodes[index].solves.is_empty() {
                     continue;
                 }
-                let share = rate / spread.reference;
+                let share = 100.0 * rate / spread.reference;
                 let of = if spread.count > 2 { "the median" } else { "the faster one" };
                 let why = format!(
-                    "{what}: {} {unit}, {share:.2} of {}, {of} of {} like it",
+                    "{what}: {} {unit}, {share:.0} % of {}, {of} of {} like it",
                     digits(rate),
                     digits(spread.reference),
                     spread.count
@@ -286,9 +286,12 @@ impl Found<'_> {
             (None, _) => "no data comes through".to_owned(),
             (Some(rate), None) => gigabytes(rate),
             (Some(rate), Some(spread)) => {
-                let (count, share) = (spread.count, rate / spread.reference);
+                let (count, share) = (spread.count, 100.0 * rate / spread.reference);
                 let median = gigabytes(spread.reference);
-                format!("{}, {share:.2} of {median}, the median of {count} links", gigabytes(rate))
+                format!(
+                    "{}, {share:.0} % of {median}, the median of {count} links",
+                    gigabytes(rate)
+                )
             }
         };
         let group =
@@ -550,7 +553,7 @@ mod tests {
         results.nodes[3].solves = vec![solve(50.0, "a"); 3];
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(states(&results), "oooso");
-        let want = "Linpack: 50.0 Gflop/s, 0.50 of 101.0, the median of 5 like it";
+        let want = "Linpack: 50.0 Gflop/s, 50 % of 101.0, the median of 5 like it";
         assert_eq!(verdicts.hosts[3].reasons, [want]);
     }
 
@@ -633,7 +636,7 @@ mod tests {
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(states(&results), "oooooooo");
         assert_eq!(verdicts.links.len(), 1);
-        let want = "0.100 GB/s, 0.01 of 10.0 GB/s, the median of 12 links";
+        let want = "0.100 GB/s, 1 % of 10.0 GB/s, the median of 12 links";
         assert_eq!(verdicts.links[0], (3, want.to_owned()));
         for link in results.links.iter_mut().filter(|link| link.nodes.contains(&2)) {
             link.gigabytes_a_second = Some(0.2);

@@ -360,7 +360,7 @@ fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u6
     let hash = |(local, value): (usize, &f64)| {
         let place = cols.global(local, grid.mycol) as u64;
         let mixed = (place ^ value.to_bits().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 29 ^ place).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ value.to_bits()
+        (mixed ^ (mixed >> 29) ^ place).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ value.to_bits()
     };
     let mut sum = [x.iter().enumerate().map(hash).fold(0u64, u64::wrapping_add)];
     collect::all_reduce(&grid.row, &mut sum, u64::wrapping_add)?;

@@ -181,7 +181,7 @@ fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
 }
 
 /// Merges the other rank's candidate into this one's. The larger magnitude wins; at a tie the upper
-/// row of the matrix wins; NaN wins over all numbers.
+/// row of the matrix wins; NaN counts as infinite.
 fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     let key = |candidate: &[f64]| {
         let magnitude = candidate[MAGNITUDE];

@@ -420,7 +420,7 @@ fn a_client_is_clean_under_the_sanitizers() {
     run.variables = vec![
         // MPI keeps memory until the process ends.
         ("ASAN_OPTIONS", "detect_leaks=0".to_owned()),
-        // The sanitizer's library comes first.
+        // No library may be loaded before that of the sanitizers.
         ("LD_PRELOAD", String::new()),
     ];
     assert!(!run.start(&[1], 1, Duration::ZERO).ok);

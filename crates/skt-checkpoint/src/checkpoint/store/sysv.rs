@@ -450,9 +450,7 @@ fn mapped(shmid: i32, base: *mut libc::c_void) -> Result<NonNull<u8>> {
 /// Maps a segment at the beginning of a huge page: only then does this process see the huge pages
 /// that the segment has in memory.
 fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>> {
-    let Ok(place) = pages::Reservation::for_any_pages(bytes) else {
-        return map(shmid, flags);
-    };
+    let Ok(place) = pages::Reservation::for_any_pages(bytes) else { return map(shmid, flags) };
     // SAFETY: replaces only the mapping of our own place, which is long enough for ordinary pages
     // and for those of the pool: which of them the segment has is not known here.
     let base = unsafe { libc::shmat(shmid, place.base().as_ptr(), flags | libc::SHM_REMAP) };

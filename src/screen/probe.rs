@@ -121,7 +121,8 @@ mod tests {
         assert!((0.05..1e4).contains(&rate), "{rate}");
         let rates = run_ranks(2, |world| link(&world, 1 - world.rank()));
         for rate in rates.into_iter().map(Result::unwrap) {
-            assert!((1e-3..1e4).contains(&rate.gigabytes_a_second), "{rate:?}");
+            // On a busy machine each message waits for a turn of the scheduler.
+            assert!((1e-6..1e4).contains(&rate.gigabytes_a_second), "{rate:?}");
             assert!((1e-3..1e6).contains(&rate.microseconds), "{rate:?}");
         }
     }

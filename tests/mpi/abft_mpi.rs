@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::dice::{Dice, seed};
 use crate::large_machine;
 use crate::mpi_job::{Ended, Job, MOST_JOBS, When};
+use crate::mpirun::shared_library;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -348,11 +349,7 @@ void dgemm_(char *a, char *b, int *m, int *n, int *k, void *f, void *g, void *h,
 #[test]
 fn one_death_tears_no_other_rank_where_products_are_slow() {
     let folder = TempDir::new().expect("a folder");
-    let [source, library] = ["slow.c", "libslow.so"].map(|name| folder.path().join(name));
-    std::fs::write(&source, SLOW_BLAS).expect("our folder");
-    let mut cc = std::process::Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
-    assert!(cc.status().expect("a C compiler, which links Rust, too").success());
+    let library = shared_library("slow_blas", SLOW_BLAS);
     let flags = "--ft abft --n 4000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
     let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).told_to_end();
     // The ranks have the BLAS of this library and the waits of the other.

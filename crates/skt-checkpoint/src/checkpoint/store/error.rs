@@ -161,13 +161,12 @@ impl StoreError {
     /// The error for `what`, a call that maps a segment, which the system refused with `source`.
     pub(super) fn unmapped(what: String, source: impl Into<io::Error>) -> Self {
         let source = source.into();
-        match getrlimit(Resource::RLIMIT_AS) {
-            Ok((limit_bytes, _))
-                if source.raw_os_error() == Some(libc::ENOMEM) && limit_bytes != RLIM_INFINITY =>
-            {
-                Self::NoAddressSpace { what, source, limit_bytes }
-            }
-            _ => Self::System { what, source },
+        let limit = getrlimit(Resource::RLIMIT_AS);
+        let limit_bytes = limit.map_or(RLIM_INFINITY, |(limit_bytes, _)| limit_bytes);
+        if source.raw_os_error() == Some(libc::ENOMEM) && limit_bytes != RLIM_INFINITY {
+            Self::NoAddressSpace { what, source, limit_bytes }
+        } else {
+            Self::System { what, source }
         }
     }
 

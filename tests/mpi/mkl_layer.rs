@@ -1,10 +1,7 @@
 //! `mkl_rt` is told which layer to take before any of its functions is called: at the first call it
 //! loads its layers, and by default one that ends the process if there is no OpenMP library.
 
-use std::fs;
-use std::process::Command;
-
-use crate::mpirun::mpirun;
+use crate::mpirun::{mpirun, shared_library};
 
 /// A BLAS that pretends to be `mkl_rt`: a call before the layer is known ends the process.
 const FAKE: &str = r#"
@@ -34,12 +31,7 @@ void dgemm_(void *a, void *b, void *c, void *d, void *e, void *f, void *g, void 
 
 #[test]
 fn mkl_is_told_its_layer_first() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let [source, library] = ["fake.c", "libfake.so"].map(|name| folder.path().join(name));
-    fs::write(&source, FAKE).expect("our folder");
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
-    assert!(cc.status().expect("a C compiler, which links Rust, too").success());
+    let library = shared_library("fake_mkl", FAKE);
     let preload = format!("LD_PRELOAD={}", library.display());
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     for arguments in [&["--n", "50", "--progress", "off"][..], &["init", "--out", "-"]] {

@@ -43,7 +43,7 @@ fn a_node_whose_link_is_dead_is_replaced() {
     ended.tell("dead link", 0, cut);
     assert_link_named(&ended, 0, "n3");
     assert_eq!(ended.failures(), 1, "{}", ended.account);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
     cluster.heal("n3");
     ended.passed_with_the_same_x(&cluster);
 }

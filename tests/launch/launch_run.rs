@@ -114,7 +114,7 @@ fn a_node_powered_off_before_the_first_checkpoint() {
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(128), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(128), "{}", ended.account);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn two_nodes_powered_off_at_once() {
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
     ended.replaced(0, "n4", "n6");
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn spares_spent_and_a_node_that_comes_back() {
     cluster.power_on("n2").unwrap();
     let ended = launch(&cluster, true, "--probe-limit 5s", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     assert_watched_on(&ended);
     ended.passed().replaced(0, "n2", "n5");
     assert_eq!(ended.failures(), 1, "{}", ended.said);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
 }
 
 #[test]

@@ -395,8 +395,8 @@ impl Decisions {
     }
 
     /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
-    /// and the others were not waited for: they are needed now, as links were found to be dead
-    /// meanwhile, and are asked again. If all spares are too few, nodes that compute wrong numbers
+    /// and the others were not waited for. Those are asked again: links that were found to be dead
+    /// meanwhile make them needed. If all spares are too few, nodes that compute wrong numbers
     /// stay, and before the first start also nodes whose links alone seem to be dead.
     fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
         let mut pool = self.state.pool.clone();
@@ -605,8 +605,8 @@ impl Decisions {
         }
     }
 
-    /// Asks the nodes before the next start, unless the launcher has said that it will not start
-    /// the job: nor would it another time, unless it has started it before.
+    /// Asks the nodes before the next start, unless the launcher has refused to start the job and
+    /// has never started it: it would refuse it again.
     fn restart(&mut self) {
         let refusal = self.running.refusal;
         match refusal.filter(|_| self.past().iter().all(|failure| !failure.lived)) {

@@ -120,10 +120,9 @@ impl Pool {
         self.substitutes(&health).iter().all(|(_, spare, _)| spare.is_some())
     }
 
-    /// Takes out the nodes that are ill. Spares that are well take the places
-    /// of those that were in use, *in place*: the ranks of the others stay
-    /// where they are. A spare needs as many slots as it replaces; one that
-    /// says 1 is given them.
+    /// Takes out the nodes that are ill. Spares that are well take the places of those that were in
+    /// use, *in place*: the ranks of the others stay where they are. A spare needs as many slots as
+    /// the node that it replaces; one that lists 1 is given them.
     ///
     /// # Errors
     /// When there are too few spares. The lost nodes then keep their places,

@@ -2,9 +2,9 @@
 //!
 //! The identity is written once. Everything that changes is one [`Record`], written whole into two
 //! slots in turn: a write that a death cuts short leaves the record before it in force. A slot has
-//! two copies of its record, written one after the other, each with a checksum. A torn write leaves
-//! one copy whole, so it can be told from damage: one damaged copy does no harm, and a slot without
-//! a whole copy makes the segment useless instead of bringing an older record back.
+//! two copies of its record, written one after the other, each with a checksum. A write that is cut
+//! short always leaves one of them whole. So a slot without a whole copy is damaged, and makes the
+//! segment useless instead of bringing an older record back; one damaged copy does no harm.
 
 use std::ops::Range;
 

@@ -12,7 +12,7 @@
 //! | A | the application's workspace |
 //! | B | a copy of A, of the epoch stamped last |
 //! | C | the parities of the B of a group |
-//! | D | the parities of A, the other one of the two sets |
+//! | D | the parities of A, in the other of two sets; a stamp swaps C and D |
 
 mod abft;
 mod checkpointer;

@@ -89,11 +89,11 @@ pub struct Record {
     lineage: StartId,
     /// The starts that have read this segment since then, in their order; the latest if there are
     /// very many. A start that dies before all segments follow it leaves some with its lineage and
-    /// some with the one before: that these have joined it shows that they are not stale.
+    /// some with the lineage before. The latter have joined that start, so they are not stale.
     joined: Vec<StartId>,
-    /// The starts that out-of-reach segments of this run may name as their lineage: those that were
-    /// superseded when some rank's segment was not found. When the lost node returns after the run
-    /// has ended, its segment is recognized as a leftover, not as a run to resume.
+    /// The starts that were superseded when some rank's segment was not found: segments out of
+    /// reach may name them as their lineage. When the lost node returns after the run has ended,
+    /// its segment is thus recognized as a leftover, not as a run to resume.
     left: Vec<StartId>,
     /// Newest epoch whose commit this rank has seen, COMMIT(e). A death between two ranks' commits
     /// leaves both epochs in the job: the newest commit of any rank decides, since all parities
@@ -430,7 +430,8 @@ impl Record {
         bytes
     }
 
-    /// Reads one copy; `None` when it is blank, torn or damaged.
+    /// Reads one copy; `None` when it is blank, torn or damaged. Which of the copies of a segment
+    /// is in force is for `decode_record` in `header.rs`.
     pub(super) fn decode(copy: &[u8]) -> Option<Self> {
         let words = Words::of_bytes(copy);
         let end = size_of::<Words>().checked_add(usize::try_from(words.state_bytes).ok()?)?;

@@ -161,9 +161,8 @@ fn write_candidate<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
 }
 
 /// Combines the candidates of all ranks, on all ranks. If their number is no power of two, some
-/// ranks (the folded ones) only send their candidate, and in the end receive the final one. They
-/// merge it like any other, which gives the final one again: it cannot lose to the rank's own
-/// candidate.
+/// ranks (the folded ones) only send their candidate, and in the end receive the winner. They merge
+/// the winner like any other candidate, which keeps it: it has beaten, or is, their own.
 fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;

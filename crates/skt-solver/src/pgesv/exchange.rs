@@ -205,9 +205,9 @@ unsafe fn solve_arrived<'u, C: Comm>(
 }
 
 /// P = 1: exchanges rows in A and solves for U, in turn, on a few columns at a time. Returns U,
-/// which is in A, and the time at which the exchange would have ended if all of it had preceded the
-/// solve. Only the exchange on the first thread's columns is timed: that is the calling thread,
-/// whose time the phases count.
+/// which is in A, and the start plus the time spent in exchanges: the phases count as if all
+/// exchange preceded the solve. Only the exchange on the first thread's columns is timed: that is
+/// the calling thread, whose time the phases count.
 ///
 /// # Safety
 /// No other thread uses these columns; U in A is not written to while the result is in use.

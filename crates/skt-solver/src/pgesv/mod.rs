@@ -237,7 +237,7 @@ impl<C: Comm> Workspace<C> {
 
     /// Applies `panel`, panel k, to all columns right of the look-ahead, at once or in two halves.
     /// Meanwhile panel `newest`, k + DEPTH, is updated, factored and sent, and the rows of the
-    /// other half are exchanged; unless a cut follows, so are those of the next step.
+    /// other half are exchanged and, unless a cut follows, those of the next step.
     ///
     /// One step, with m = k + DEPTH:
     ///

@@ -444,8 +444,8 @@ fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
 /// cut.
 ///
 /// ```text
-/// during, if the others finish earlier    late
-/// before                                  late (1 / threads + loss) + rows / threads
+/// during the product (the others wait)    late
+/// before the product                      late (1 / threads + loss) + rows / threads
 /// ```
 ///
 /// `late / rows` does not depend on the rows, so all ranks of a process column decide alike.

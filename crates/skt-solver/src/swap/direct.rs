@@ -1,8 +1,8 @@
 //! The row exchange that overlaps with products: each rank sends each other rank its rows of U and
 //! the displaced rows that go there, all at once, and computes until the rows are needed.
 //!
-//! No rank forwards anything, so no message depends on another rank's attention. Each row of U is
-//! sent P - 1 times by the rank that has it, as often as the ranks of a ring forward it.
+//! No rank forwards anything, so no message waits for a third rank. Each row of U is sent P - 1
+//! times by the rank that has it, as often as the ranks of a ring forward it.
 //!
 //! A rank sends up to 2 (P - 1) messages at once, with about ((1 - 1/P) NB + D/P) LocQ elements in
 //! all, D and LocQ as in `binary_exchange`. An exchange takes one latency and these elements over

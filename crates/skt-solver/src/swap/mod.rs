@@ -45,7 +45,7 @@ pub struct Plan {
     me: usize,
     /// Where the rows of U of each rank begin among `u_rows`, and the end of the last rank's.
     starts: Vec<usize>,
-    /// Rows of U, in the order of the rank that has them.
+    /// The rows of U, numbered 0..jb, sorted by the rank that has them.
     u_rows: Vec<usize>,
     /// Local rows of this rank's own rows of U.
     mine: Vec<usize>,
@@ -332,8 +332,8 @@ impl<'r> Arrived<'r> {
     }
 }
 
-/// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: the next
-/// reader is another core, or there is none.
+/// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: this core does
+/// not read them again.
 pub fn stream_rows(team: &Team, a: MatRef, from: &[usize], to: MatMut) {
     let (width, to) = (a.cols(), to.share());
     team.split(from.len(), TUNING.exchange_grain_rows, |part| {

@@ -389,7 +389,6 @@ pub fn unreached(host: &str, why: &str) -> ScreenedNode {
 mod tests {
     use super::*;
     use crate::hpl::comm::threads::run as run_ranks;
-    use crate::screen::verdict::judge;
 
     #[test]
     fn n_follows_from_rate_time_and_memory() {
@@ -445,7 +444,6 @@ mod tests {
         let x: Vec<_> =
             results.nodes.iter().flat_map(|node| &node.solves).map(|it| &it.x).collect();
         assert!(x.iter().all(|other| *other == x[0]), "{x:?}");
-        let right = judge(&results, 0.95);
-        assert!(right.links.is_empty(), "{right:?}");
+        // What the rates say is for the tests of `judge`: on a busy machine a link may be slow.
     }
 }

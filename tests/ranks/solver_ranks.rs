@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
 use crate::base_spec::base;
 use crate::soak;
@@ -346,20 +348,36 @@ fn pivots_that_are_no_pivots_are_named() {
     }
 }
 
-/// Ranks on threads that count how often a rank tests its sends.
-struct Counting {
+/// What happens in the transport of one rank.
+#[derive(Default)]
+struct Calls {
+    /// Held by the thread that is in the transport: MPI_THREAD_SERIALIZED allows one at a time.
+    inside: Mutex<()>,
+    /// How often the rank has tested its sends.
+    tests: AtomicUsize,
+}
+
+impl Calls {
+    fn enter(&self) -> MutexGuard<'_, ()> {
+        self.inside.try_lock().expect("one thread of a rank is in the transport")
+    }
+}
+
+/// Ranks on threads that watch the calls of their transport.
+struct Watched {
     comm: ThreadComm,
-    asked: Arc<AtomicUsize>,
+    calls: Arc<Calls>,
 }
 
-struct CountingSend {
+struct WatchedSend {
     send: <ThreadComm as Comm>::Send,
-    asked: Arc<AtomicUsize>,
+    calls: Arc<Calls>,
 }
 
-impl SendRequest for CountingSend {
+impl SendRequest for WatchedSend {
     fn test(&mut self) -> Result<bool, CommError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        let _inside = self.calls.enter();
+        self.calls.tests.fetch_add(1, Ordering::Relaxed);
         self.send.test()
     }
 
@@ -368,8 +386,8 @@ impl SendRequest for CountingSend {
     }
 }
 
-impl Comm for Counting {
-    type Send = CountingSend;
+impl Comm for Watched {
+    type Send = WatchedSend;
     type Recv = <ThreadComm as Comm>::Recv;
 
     fn rank(&self) -> usize {
@@ -381,15 +399,17 @@ impl Comm for Counting {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, CommError> {
-        let asked = self.asked.clone();
-        Ok(self.comm.split(color, key)?.map(|comm| Self { comm, asked }))
+        let calls = self.calls.clone();
+        Ok(self.comm.split(color, key)?.map(|comm| Self { comm, calls }))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<(), CommError> {
+        let _inside = self.calls.enter();
         self.comm.send_bytes(data, dest, tag)
     }
 
     fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<(), CommError> {
+        let _inside = self.calls.enter();
         self.comm.recv_bytes(data, source, tag)
     }
 
@@ -398,6 +418,7 @@ impl Comm for Counting {
         sends: &[(&[u8], usize, Tag)],
         recvs: &mut [(&mut [u8], usize, Tag)],
     ) -> Result<(), CommError> {
+        let _inside = self.calls.enter();
         self.comm.exchange_bytes(sends, recvs)
     }
 
@@ -407,9 +428,10 @@ impl Comm for Counting {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<CountingSend, CommError> {
+    ) -> Result<WatchedSend, CommError> {
+        let _inside = self.calls.enter();
         let send = self.comm.isend(buf, range, dest, tag)?;
-        Ok(CountingSend { send, asked: self.asked.clone() })
+        Ok(WatchedSend { send, calls: self.calls.clone() })
     }
 
     fn irecv(
@@ -419,10 +441,14 @@ impl Comm for Counting {
         source: usize,
         tag: Tag,
     ) -> Result<Self::Recv, CommError> {
+        let _inside = self.calls.enter();
         self.comm.irecv(buf, range, source, tag)
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool, CommError> {
+        let _inside = self.calls.enter();
+        // Longer than the way from one call to the next: who does not wait for the other meets it.
+        thread::sleep(Duration::from_millis(1));
         self.comm.probe(source, tag)
     }
 
@@ -440,20 +466,21 @@ impl Comm for Counting {
 }
 
 /// A transport may move data only when it is called: a rank that forwards a panel progresses it
-/// between products, also if no other panel is being broadcast.
+/// between products, also if no other panel is being broadcast. The rank's second thread calls it,
+/// too, but never at the same time.
 #[test]
 fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
     for depth in 0..2 {
         // The first updates have two products each.
         let spec = TestSpec { depth, transport: Transport::Messages, ..base(1400, 128, 1, 2) };
         let counts = run(2, |comm| {
-            let asked = Arc::new(AtomicUsize::new(0));
-            let world = Counting { comm, asked: asked.clone() };
+            let calls = Arc::new(Calls::default());
+            let world = Watched { comm, calls: calls.clone() };
             let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
             let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
             ptest::generate(&grid, &team, &spec, guard.matrix());
             ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
-            Ok::<_, SolveError>(asked.load(Ordering::Relaxed))
+            Ok::<_, SolveError>(calls.tests.load(Ordering::Relaxed))
         });
         let counts: Vec<usize> = counts.into_iter().map(|count| count.expect("solved")).collect();
         assert!(counts.iter().all(|&count| count > 0), "DEPTH {depth}: {counts:?}");

@@ -149,6 +149,11 @@ impl Token<'_> {
         self.held = None;
     }
 
+    /// Whether this thread may call the transport: it holds the token, or there is no second thread.
+    pub fn is_held(&self) -> bool {
+        self.shared.is_none() || self.held.is_some()
+    }
+
     /// Acquires the token, if it is not held.
     pub fn acquire(&mut self) {
         let Some((shared, _)) = &self.shared else { return };

@@ -160,7 +160,10 @@ impl<C: Comm> LookAhead<C> {
         token: &mut Token,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
-        let Some(newest) = newest else { return Ok(()) };
+        let Some(newest) = newest else {
+            token.acquire();
+            return Ok(());
+        };
         local.release_if_alone(token);
         let updated = self.update_columns_of(local, newest, Some(applied), phases);
         token.acquire();

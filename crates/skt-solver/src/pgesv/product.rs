@@ -300,6 +300,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
         mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
         on_rows: impl Fn(&Token, usize),
     ) -> Result<(), SolveError> {
+        assert!(token.is_held(), "progress calls the transport");
         let must_forward = Cell::new(progress(token)?);
         let mut multiply_and_progress = |token: &mut Token, piece: &Piece, rows: Range<usize>| {
             let so_far = piece.rows.start..rows.end;

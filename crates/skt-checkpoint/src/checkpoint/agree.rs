@@ -8,6 +8,8 @@
 //! names it as joined or as lineage. A segment that names it in neither way was out of reach (on a
 //! node that has returned) and has missed the decision: it is stale, whatever its epochs say. A
 //! segment that has joined and not followed is unchanged, however many starts it has joined.
+//! Images, too, name the start that wrote them as their lineage. Where those of a later start than
+//! all segments can be restored, none of the segments was in its reach: all are stale.
 //!
 //! **Which epoch.** E is the newest commit of the segments that count. A rank commits only after
 //! the job-wide barrier, when every D of every group is complete, so members without that commit
@@ -40,7 +42,7 @@ use resume::{resume, this_start};
 
 use super::group;
 use super::level::EpochSource;
-use super::level::choose;
+use super::level::{Generation, choose};
 use super::methods::Method;
 use super::record::{Holds, StartId};
 pub use super::refusal::{Damage, LostGroup, Refusal};
@@ -60,7 +62,8 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     }
     if rules.resume != Resume::Never {
         refuse_other_shapes(offers)?;
-        if let Some(finished) = finished(offers) {
+        let finished = finished(offers).filter(|_| !is_superseded(offers, rules));
+        if let Some(finished) = finished {
             return Ok(Decision::Finished(finished));
         }
     }
@@ -86,11 +89,22 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
 }
 
-/// The plan if there are levels: resumes from memory if that suffices, else from images. If this
-/// start has already found images to be rotten, memory has nothing to resume from, as the start has
-/// replaced all segments by new ones. If a level is `given_up`, it may have images that cannot be
-/// seen, so the run does not start from the beginning unless the application knows that there are
-/// none.
+/// Whether images that can be restored are of a later start than every segment. That start had all
+/// segments in its reach join it, and wrote images only once they had followed it.
+fn is_superseded(offers: &[Offer], rules: &Rules) -> bool {
+    is_older(lineage(offers), &choose::restorable(offers, rules).0)
+}
+
+/// Whether the lineage `base` of the segments is of an earlier start than one of these generations.
+fn is_older(base: StartId, restorable: &[Vec<Generation>]) -> bool {
+    restorable.iter().flatten().any(|generation| generation.start.number > base.number)
+}
+
+/// The plan if there are levels: resumes from memory if that suffices and no later start has left
+/// images, else from images. If this start has already found images to be rotten, memory has
+/// nothing to resume from, as the start has replaced all segments by new ones. If a level is
+/// `given_up`, it may have images that cannot be seen, so the run does not start from the beginning
+/// unless the application knows that there are none.
 fn with_images(
     offers: &[Offer],
     rules: &Rules,
@@ -101,6 +115,9 @@ fn with_images(
     let (restorable, lacking) = choose::restorable(offers, rules);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
+        Ok(plan) if plan.epoch > 0 && is_older(lineage(offers), &restorable) => {
+            why.push("all memory in reach is of an earlier start".to_owned());
+        }
         Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, lacking, ..memory? }),
         Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());

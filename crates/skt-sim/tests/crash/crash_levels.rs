@@ -259,6 +259,29 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     println!("two levels: {starts} starts, {count:?}");
 }
 
+/// A job stops on some nodes, goes on from its images on others, and comes back to the first ones,
+/// whose memory is still there: it missed what the others have done since.
+#[test]
+fn memory_that_missed_a_later_start_is_not_preferred_to_images_of_it() {
+    let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
+    for setup in [Setup::small(3, 1), double, abft(3, 1)] {
+        let mut world = World::new(&setup, &[level(Reach::Global, 1)]);
+        world.start(&How::none(1, 4));
+        let others = World::new(&setup, &world.levels).nodes;
+        let first = std::mem::replace(&mut world.nodes, others);
+        world.start(&How::none(2, 8));
+        let promise = world.promise();
+        assert!(promise.is_some_and(|generation| generation.epoch > 4), "{promise:?}");
+        world.nodes = first;
+        let back = world.clone();
+        let ran = world.start(&How::none(3, 9));
+        let came = check_kept(&ran, promise, true);
+        assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");
+        world.check_files();
+        kill_restart(&back, ran.steps, 9, 3, &mut Count::default());
+    }
+}
+
 /// With the present disks nothing can be restored: their images stay until the others return.
 #[test]
 fn images_stay_while_too_many_disks_are_away() {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::checkpoint::header::{Identity, SegmentId};
+use crate::checkpoint::level::{FoundImage, Generation, ImageId};
 use crate::checkpoint::parameters::Parameters;
 use crate::checkpoint::record::Record;
 
@@ -384,6 +385,52 @@ fn a_mark_that_missed_a_decision_is_stale() {
     let done = ended(&found, &RULES);
     assert_eq!((done.epoch, done.discard[1].len(), done.keep[1].len()), (5, 1, 0));
     assert!(done.mark.iter().all(Vec::is_empty));
+}
+
+/// What four processes find, each an image of its rank at epoch 4 by `start`, too.
+fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
+    for (rank, offer) in found.iter_mut().enumerate() {
+        let generation = Generation { start, epoch: 4 };
+        let identity =
+            Identity { fingerprint: 7, rank, members: vec![0, 1, 2, 3], ..Identity::default() };
+        let content = Some(Content::of(identity, &record(start, 4, 4)));
+        offer.images =
+            vec![vec![FoundImage { id: ImageId { generation, rank }, content, other: None }]];
+        offer.failures = vec![None];
+    }
+    found
+}
+
+#[test]
+fn images_of_a_later_start_make_memory_stale_also_if_it_says_that_the_run_is_done() {
+    let rules = Rules { levels: vec!["global:/scratch".to_owned()], ..RULES };
+    let later = StartId { number: BASE.number + 1, nonce: 8 };
+    for is_done in [false, true] {
+        let mut found = one_each([(5, 5); 4]);
+        if is_done {
+            mark(&mut found[2]);
+        }
+        let plan = planned(&with_images_of(later, found.clone()), &rules).expect("images");
+        let load = plan.load.expect("of the later start");
+        assert_eq!((load.generation.start, plan.epoch, plan.unusable), (later, 4, 4));
+        assert!(load.why.contains("earlier start"), "{}", load.why);
+        assert!(plan.attach.iter().all(Option::is_none));
+        // Images of the same start, or of one before, are older than the memory.
+        for start in [BASE, StartId { number: 2, nonce: 9 }] {
+            let found = with_images_of(start, found.clone());
+            match decide(&found, &rules).expect("memory") {
+                Decision::Finished(finished) => assert!(is_done && finished.epoch == 5),
+                Decision::Work(plan) => {
+                    assert!(!is_done && plan.epoch == 5 && plan.load.is_none());
+                }
+            }
+        }
+        // Too few of them make nothing stale.
+        let mut few = with_images_of(later, found);
+        few.iter_mut().take(2).for_each(|offer| offer.images[0].clear());
+        let decision = decide(&few, &rules).expect("memory");
+        assert_eq!(matches!(decision, Decision::Finished(_)), is_done);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 #flux: --exclusive
 #flux: --time-limit=12h
 
+# Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.

@@ -12,6 +12,7 @@
 #BSUB -Q "75"
 #BSUB -o hpl.%J.out
 
+# Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$LS_SUBCWD/images}
 mkdir -p "$images"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.

@@ -11,6 +11,7 @@
 #PBS -j oe
 
 cd "$PBS_O_WORKDIR" || exit 2
+# Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.

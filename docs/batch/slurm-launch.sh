@@ -18,6 +18,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
+# Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.

@@ -17,6 +17,7 @@
 
 # On a file system that all nodes see: another job may get other nodes, whose memory has nothing
 # of this run.
+# Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.

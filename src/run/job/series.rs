@@ -243,7 +243,7 @@ impl<'a> Tests<'a> {
         let (run, setup) = (&self.settings.run_id, self.setup);
         let tests = self.spec.tests();
         let header =
-            |test: usize| tests.get(test).map(|test| protect::header_layout(run, test.ranks()));
+            |part: usize| tests.get(part).map(|it| protect::header_layout(run, part, it.ranks()));
         let is_keeper = setup.is_first_on_host;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {

@@ -10,6 +10,11 @@ use crate::checkpoint::protocol::{Checkpointer, Config};
 /// A checkpointer whose segments are in a store of this node.
 pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>>;
 
+/// The name of the segments of test `part` of a run, which their headers hold.
+pub(super) fn run_of_test(run: &str, part: usize) -> String {
+    format!("{run}-t{part}")
+}
+
 impl Settings {
     /// The method `self`, XOR over a ring, and groups of 16 that each survive one loss.
     pub fn new(run_id: &str) -> Self {
@@ -32,7 +37,6 @@ impl Settings {
         host: &str,
         state_bytes: usize,
     ) -> io::Result<Config> {
-        let part = memory.part();
         let config = Config {
             application,
             method: self.method,
@@ -44,7 +48,7 @@ impl Settings {
             resume: self.resume,
             domain: self.domain_of(host),
             state_capacity_bytes: state_bytes,
-            ..Config::new(&format!("{}-t{part}", self.run_id), self.codec)
+            ..Config::new(&run_of_test(&self.run_id, memory.part()), self.codec)
         };
         memory.identify(config, host)
     }

@@ -13,7 +13,7 @@ use crate::checkpoint::segments::role::{ENDED, parse_role};
 use crate::checkpoint::store::{Store, StoreError};
 use crate::hpl::comm::{Comm, collect};
 
-/// The number of starts that a node remembers, the latest ones.
+/// The number of starts that a node remembers, and of ledgers, the latest ones of each.
 const ENDED_MAX: usize = 64;
 
 /// Finds the marks of all nodes, and removes the segments that these mark as left over, of the
@@ -80,18 +80,24 @@ fn read(store: &dyn Store, run: &str) -> Result<Vec<StartId>, StoreError> {
     Ok(newest(contents.flat_map(|content| content.left).collect()))
 }
 
-/// The latest starts, in order and each once.
+/// The latest starts and the latest ledgers, in order and each once. Starts count milliseconds and
+/// ledgers nanoseconds, so these would push those out.
 fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
     starts.sort_unstable();
     starts.dedup();
-    starts.split_off(starts.len().saturating_sub(ENDED_MAX))
+    let (mut ledgers, mut starts): (Vec<_>, Vec<_>) =
+        starts.into_iter().partition(ledger::is_of_a_ledger);
+    let mut latest = starts.split_off(starts.len().saturating_sub(ENDED_MAX));
+    latest.extend(ledgers.split_off(ledgers.len().saturating_sub(ENDED_MAX)));
+    latest
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{RankProcess, Settings, TestSegments};
+    use super::super::split::state_bytes;
+    use super::super::{RankProcess, Settings, TestSegments, header_layout};
     use super::*;
     use crate::checkpoint::agree::{Refusal, Resume};
     use crate::checkpoint::hook::NoHook;
@@ -103,7 +109,8 @@ mod tests {
     use tempfile::TempDir;
 
     const RANKS: usize = 4;
-    const STATE_BYTES: usize = 64;
+    /// With the test's number the header of this name is longer by a line of the cache.
+    const RUN: &str = "returns";
 
     /// How a start ends.
     #[derive(Clone, Copy, PartialEq)]
@@ -121,12 +128,13 @@ mod tests {
     fn start(nodes: &[&TempDir], resume: Resume, end: End) -> Result<(u64, u64), Refusal> {
         let ran = threads::run(RANKS, |world| {
             let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
-            let header = |test| (test == 0).then(|| HeaderLayout::new("run", RANKS, STATE_BYTES));
-            let removed = remove_left_over(&world, &store, "run", true, header).unwrap();
-            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
+            let header = |test| (test == 0).then(|| header_layout(RUN, test, RANKS));
+            let removed = remove_left_over(&world, &store, RUN, true, header).unwrap();
+            let memory = TestSegments::new(&store, RUN, 0, RankProcess(&team));
             let host = format!("{}", nodes[world.rank()].path().display());
-            let settings = Settings { resume, group_size: RANKS, ..Settings::new("run") };
-            let config = settings.config(&memory, String::new(), &host, STATE_BYTES).unwrap();
+            let settings = Settings { resume, group_size: RANKS, ..Settings::new(RUN) };
+            let config =
+                settings.config(&memory, String::new(), &host, state_bytes(RANKS)).unwrap();
             let shape = RegionShape { rows: 8, pitch_bytes: 64 };
             let opened = Checkpointer::open(&world, memory, config, &[shape], Arc::new(NoHook));
             let saved = match opened {
@@ -144,7 +152,7 @@ mod tests {
                 done.clear()?;
                 world.barrier()?;
                 if end == End::Marks && !left.is_empty() {
-                    remember(&store, "run", world.rank(), &left).unwrap();
+                    remember(&store, RUN, world.rank(), &left).unwrap();
                 }
             }
             Ok::<_, CheckpointError>(Ok((found.epoch, removed)))
@@ -194,7 +202,7 @@ mod tests {
         without_node_0(&all, End::Marks);
         for node in &all[1..] {
             let store = Files::in_folder(node.path());
-            let [(name, ..)] = &ledger::found(&store, "run", ENDED).unwrap()[..] else { panic!() };
+            let [(name, ..)] = &ledger::found(&store, RUN, ENDED).unwrap()[..] else { panic!() };
             let mut segment = store.attach(name).unwrap().expect("a mark");
             let bytes = segment.as_mut_slice();
             let half = bytes.len() / 2;
@@ -230,10 +238,14 @@ mod tests {
         let node = &nodes(1)[0];
         let store = Files::in_folder(node.path());
         for number in 0..2 * ENDED_MAX as u64 {
-            remember(&store, "run", 0, &[StartId { number, nonce: 1 }]).unwrap();
+            let ledger = StartId { number: number * 1_000_000, nonce: 0 };
+            remember(&store, RUN, 0, &[StartId { number, nonce: 1 }, ledger]).unwrap();
         }
-        let all = read(&store, "run").unwrap();
-        assert_eq!((all.len(), all[0].number), (ENDED_MAX, ENDED_MAX as u64));
+        let all = read(&store, RUN).unwrap();
+        let (ledgers, starts): (Vec<_>, Vec<_>) = all.into_iter().partition(ledger::is_of_a_ledger);
+        let least = ENDED_MAX as u64;
+        assert_eq!((starts.len(), starts[0].number), (ENDED_MAX, least));
+        assert_eq!((ledgers.len(), ledgers[0].number), (ENDED_MAX, least * 1_000_000));
         assert_eq!(segments(node), 1);
     }
 }

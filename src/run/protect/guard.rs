@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::Region;
-use super::app::NodeCheckpointer;
+use super::app::{NodeCheckpointer, run_of_test};
 use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
@@ -48,9 +48,10 @@ use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 /// only its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 
-/// The layout of the headers of a test's segments, in a job of `ranks`.
-pub fn header_layout(run: &str, ranks: usize) -> HeaderLayout {
-    HeaderLayout::new(run, ranks, state_bytes(ranks))
+/// The layout of the headers of the segments of test `part` of `run`, in a job of `ranks`. The name
+/// is part of a header, so its length decides where the records are.
+pub fn header_layout(run: &str, part: usize, ranks: usize) -> HeaderLayout {
+    HeaderLayout::new(&run_of_test(run, part), ranks, state_bytes(ranks))
 }
 
 /// What a checkpoint has besides the matrix; the same on all ranks.

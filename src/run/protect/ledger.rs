@@ -316,6 +316,11 @@ pub(super) fn found(
     Ok(found)
 }
 
+/// Whether a mark names a ledger by this, and no start.
+pub(super) fn is_of_a_ledger(id: &StartId) -> bool {
+    id.nonce == 0
+}
+
 /// The content of a segment, if it is complete.
 fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, StoreError> {
     let mut bytes = vec![0; info.bytes];
@@ -324,7 +329,7 @@ fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, Sto
 }
 
 impl Content {
-    /// The name of this run's ledgers in marks of ended runs.
+    /// The name of this run's ledgers in marks of ended runs. No start has nonce 0.
     fn id(&self) -> StartId {
         StartId { number: self.life, nonce: 0 }
     }

@@ -30,6 +30,9 @@ use crate::comm::collect::{
 };
 use skt_terms::units;
 
+/// More than any identity has: 255 members, and the parameters in words.
+const IDENTITY_BYTES_MAX: usize = 1 << 20;
+
 /// What a start has found of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRun {
@@ -314,7 +317,8 @@ impl<M: Memory> Opening<M> {
         let mut bytes = vec![0; self.header.bytes()];
         let size = self.memory.read_header(id, &mut bytes)?;
         let needed = HeaderLayout::identity_bytes(&bytes).unwrap_or(0);
-        if needed <= bytes.len() || needed > size {
+        // A length that no identity has is damaged, and no reason to fill the memory of the node.
+        if needed <= bytes.len() || needed > size.min(IDENTITY_BYTES_MAX) {
             return Ok((bytes, size));
         }
         bytes.resize(needed, 0);

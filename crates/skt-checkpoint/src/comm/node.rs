@@ -371,10 +371,10 @@ impl Own {
         let file = File::from(memfd_create("skt-hpl", MFdFlags::MFD_CLOEXEC)?);
         file.set_len(bytes as u64)?;
         let part = Part::map(&file, bytes)?;
+        // Lack of memory must show now, not as a signal when a page is touched.
+        posix_fallocate(file.as_fd(), 0, bytes as i64)?;
         // SAFETY: zeros that nothing else has seen yet.
         unsafe { pages::collapse(part.base, bytes) };
-        // Lack of memory must show now, not as a signal later.
-        posix_fallocate(file.as_fd(), 0, bytes as i64)?;
         // Random keys: processes on any node have different ones.
         let nonce = RandomState::new().hash_one(part.base.as_ptr() as u64) | 1;
         part.nonce().store(nonce, Ordering::Release);

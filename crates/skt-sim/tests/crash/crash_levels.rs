@@ -276,6 +276,29 @@ fn images_stay_while_too_many_disks_are_away() {
     assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");
 }
 
+/// Both levels give images up, and those of the first, which are due at each second epoch, often
+/// leave no time for the second level, not even to remove what it needs no more.
+#[test]
+fn images_that_are_given_up_leave_no_files_of_another_level() {
+    let skip = |reach, every_seconds| LevelSetup {
+        when_busy: WhenBusy::Skip,
+        every_seconds,
+        ..level(reach, 1)
+    };
+    let levels = [skip(Reach::Global, 1.5 * EPOCH_SECONDS), skip(Reach::Local, 0.0)];
+    for method in [Method::SelfCheckpoint, Method::Double] {
+        for seed in 1..=6 {
+            let setup = Setup { method, ..Setup::small(3, 1) };
+            let mut world = World::new(&setup, &levels);
+            world.start(&How::none(seed, 30));
+            let complete = world.sealed[1].0.values().filter(|ranks| ranks.len() == 3).count();
+            println!("{method}, seed {seed}: {complete} generations are complete");
+            assert!(complete > 4, "{method}, seed {seed}: each makes an older one unneeded");
+            world.check_files();
+        }
+    }
+}
+
 #[test]
 fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
     let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);

@@ -265,7 +265,8 @@ impl Shelves {
 impl Shelf {
     /// Notes the result of an image, for which the rank has waited `wait_seconds`.
     fn note(&mut self, written: Written, wait_seconds: f64) {
-        let Written { epoch, end, seconds, cpu_seconds, .. } = written;
+        let Written { epoch, end, left, seconds, cpu_seconds, .. } = written;
+        self.unneeded.extend(left);
         let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
         self.told.cpu_seconds += cpu_seconds;
         match end {

@@ -39,8 +39,8 @@ pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
 use resume::{resume, this_start};
 
 use super::group;
-use super::level::EpochSource;
 use super::level::choose;
+use super::level::{EpochSource, Restorable};
 use super::methods::Method;
 use super::record::{Holds, StartId};
 pub use super::refusal::{Damage, LostGroup, Refusal};
@@ -79,8 +79,9 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     let sealed = (0..rules.levels.len()).map(sealed).collect();
     let mut plan = with_images(offers, rules, memory, &given_up)?;
     if plan.load.is_none() && has_rotten_images(offers) {
-        let restorable = plan.restorable.iter().map(|generations| !generations.is_empty());
-        plan.lacking = restorable.collect();
+        for restorable in &mut plan.restorable {
+            restorable.is_lacking = !restorable.generations.is_empty();
+        }
         plan.has_rotten_images = true;
     }
     Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
@@ -98,10 +99,10 @@ fn with_images(
     given_up: &[Option<String>],
 ) -> Result<OpeningPlan, Refusal> {
     choose::refuse_other_shapes(offers)?;
-    let (restorable, lacking) = choose::restorable(offers, rules);
+    let restorable = choose::restorable(offers, rules);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
-        Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, lacking, ..memory? }),
+        Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, ..memory? }),
         Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
         }
@@ -111,14 +112,14 @@ fn with_images(
     }
     let why = why.join("; ");
     if let Some(plan) = choose::from_images(offers, rules, &restorable, &why) {
-        return Ok(OpeningPlan { restorable, lacking, ..plan });
+        return Ok(OpeningPlan { restorable, ..plan });
     }
     choose::refuse_without(given_up, rules, &why)?;
     match rules.rotten.last() {
         Some(last) => Err(last.refusal.clone()),
         None => memory.map(|plan| {
             let unusable = plan.unusable + choose::images(offers);
-            OpeningPlan { restorable, lacking, unusable, ..plan }
+            OpeningPlan { restorable, unusable, ..plan }
         }),
     }
 }
@@ -243,8 +244,7 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         discard,
         lost: Vec::new(),
         load: None,
-        restorable: vec![Vec::new(); rules.levels.len()],
-        lacking: vec![false; rules.levels.len()],
+        restorable: vec![Restorable::default(); rules.levels.len()],
         has_rotten_images: false,
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],

@@ -276,6 +276,70 @@ fn images_stay_while_too_many_disks_are_away() {
     assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");
 }
 
+/// Kills the run at its first step that leaves its newest images without those of rank 0, then its
+/// restart in the same way, until all generations that a level keeps are so, and one older is
+/// complete.
+fn with_newest_lacking(world: &World, until: &mut u64, seed: u64) -> World {
+    let (n, keep) = (world.setup.ranks, world.levels[0].keep);
+    let mut found = world.clone();
+    for lacking in 1..=keep {
+        let is_meant = |world: &World| {
+            let mut newest = world.sealed[0].0.values().rev().map(|ranks| ranks.len());
+            newest.by_ref().take(lacking).all(|ranks| ranks == n - 1) && newest.next() == Some(n)
+        };
+        let mut dead = found.clone();
+        for step in 1.. {
+            dead = found.clone();
+            let ran = dead.start(&How::killed(seed, *until, step, 0));
+            assert!(ran.killed > 0, "no step leaves {lacking} generations without one image each");
+            dead.power_off(0..n, Cut::All);
+            if is_meant(&dead) {
+                break;
+            }
+        }
+        (found, *until) = (dead, *until + 4);
+    }
+    found
+}
+
+/// The newest images lack those of a rank that has died too early, and of all disks that may be
+/// lost but one. The start that is restored from them is killed at each of its steps, then any disk
+/// is lost: the older images, which were complete, are still there, and there is room for all.
+#[test]
+fn the_last_complete_images_stay_while_newer_ones_lack_some() {
+    let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
+    let mut cases = vec![(Setup::small(3, 1), 1), (Setup::small(3, 1), 2), (double, 1)];
+    cases.extend([(abft(3, 1), 1), (Setup::small(4, 2), 1)]);
+    std::thread::scope(|scope| {
+        for (setup, keep) in &cases {
+            scope.spawn(move || {
+                let (mut count, mut until, seed) = (Count::default(), 4, 5);
+                let world = World::new(setup, &[level(Reach::Local, *keep)]);
+                let (n, m) = (setup.ranks, setup.parities);
+                let mut lacking = with_newest_lacking(&world, &mut until, seed);
+                (1..m).for_each(|disk| lacking.lose_disk(disk));
+                let ran = lacking.clone().start(&How::none(seed, until));
+                for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 7 }) {
+                    let mut dead = lacking.clone();
+                    dead.start(&How::killed(seed, until, step, step as usize % n));
+                    dead.check_files();
+                    dead.power_off(0..n, CUTS[(step % CUTS.len() as u64) as usize]);
+                    for disk in 0..n {
+                        let mut lost = dead.clone();
+                        lost.lose_disk(disk);
+                        let promise = lost.promise();
+                        assert!(promise.is_some(), "step {step}: one disk is not too much");
+                        let ran = lost.start(&How::none(step, until + 1));
+                        count.add(&check_kept(&ran, promise, true));
+                        lost.check_files();
+                    }
+                }
+                println!("n = {n}, {}, keep = {keep}, seed {seed}: {count:?}", setup.method);
+            });
+        }
+    });
+}
+
 /// Both levels give images up, and those of the first, which are due at each second epoch, often
 /// leave no time for the second level, not even to remove what it needs no more.
 #[test]

@@ -13,13 +13,13 @@ use super::super::hook::Hook;
 use super::super::memory::Memory;
 use super::super::opening::Opening;
 use super::super::segment::OwnSegment;
-use super::disk::{FileId, Generation, Slot};
+use super::disk::{FileId, Slot};
 use super::failed::level_error;
 use super::format::ImageLayout;
 use super::helper::{Free, Helper};
 use super::look::Seen;
 use super::shelf::{LevelReport, Shelves};
-use super::source::FoundImage;
+use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
 use super::{Level, MOST_LEVELS, WhenBusy};
 use crate::comm::Comm;
@@ -50,22 +50,20 @@ impl Images {
         let (levels, seen, rank) = (&config.levels, &opening.seen, plan.ranks[comm.rank()]);
         let is_own = |file: &&FileId| file.ranks.contains(rank);
         let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
-        let kept = |(all, level): (&Vec<Generation>, &Level)| {
-            all.iter().take(level.keep).copied().collect()
-        };
-        let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
+        let kept = |(all, level): (&Restorable, &Level)| all.kept(level.keep);
+        let kept: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
         let newest_seconds = newest_seconds(comm, config, plan, seen)?;
         let mut shelves = Shelves::new(
             plan.start,
             levels,
             slots,
-            (&complete, &newest_seconds),
+            (&kept, &newest_seconds),
             own.collect(),
             &plan.given_up,
             config.state_seconds,
         );
         // Images that are incomplete survive fewer losses: new ones are due at once.
-        let lacking = (0..levels.len()).filter(|&level| plan.lacking[level]);
+        let lacking = (0..levels.len()).filter(|&level| plan.restorable[level].is_lacking);
         lacking.for_each(|level| shelves.make_due(level));
         let helper = match levels.first() {
             None => Helper::none(),
@@ -240,8 +238,8 @@ fn newest_seconds<C: Comm>(
     plan: &OpeningPlan,
     seen: &[Seen],
 ) -> Result<Vec<f64>> {
-    let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {
-        let newest = generations.first();
+    let of_level = |(seen, restorable): (&Seen, &Restorable)| {
+        let newest = restorable.generations.first();
         let is_of_newest = |(image, _): &&(FoundImage, Vec<u8>)| {
             image.content.is_some() && Some(&image.id.generation) == newest
         };

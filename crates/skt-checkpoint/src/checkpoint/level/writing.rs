@@ -183,8 +183,8 @@ impl Writing {
         self.image < self.images.len()
     }
 
-    /// Stops writing, and frees the space of what is not sealed. Removes no files, as the rank waits
-    /// for this, and a disk may take long to remove many.
+    /// Stops writing, and frees the space of what is not sealed. Removes no files, as the rank
+    /// waits for this, and a disk may take long to remove many.
     pub fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };

@@ -41,8 +41,7 @@ pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
 use resume::{resume, this_start};
 
 use super::group;
-use super::level::EpochSource;
-use super::level::{Generation, choose};
+use super::level::{EpochSource, Restorable, choose};
 use super::methods::Method;
 use super::record::{Holds, StartId};
 pub use super::refusal::{Damage, LostGroup, Refusal};
@@ -82,8 +81,9 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     let sealed = (0..rules.levels.len()).map(sealed).collect();
     let mut plan = with_images(offers, rules, memory, &given_up)?;
     if plan.load.is_none() && has_rotten_images(offers) {
-        let restorable = plan.restorable.iter().map(|generations| !generations.is_empty());
-        plan.lacking = restorable.collect();
+        for restorable in &mut plan.restorable {
+            restorable.is_lacking = !restorable.generations.is_empty();
+        }
         plan.has_rotten_images = true;
     }
     Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
@@ -92,12 +92,13 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
 /// Whether images that can be restored are of a later start than every segment. That start had all
 /// segments in its reach join it, and wrote images only once they had followed it.
 fn is_superseded(offers: &[Offer], rules: &Rules) -> bool {
-    is_older(lineage(offers), &choose::restorable(offers, rules).0)
+    is_older(lineage(offers), &choose::restorable(offers, rules))
 }
 
 /// Whether the lineage `base` of the segments is of an earlier start than one of these generations.
-fn is_older(base: StartId, restorable: &[Vec<Generation>]) -> bool {
-    restorable.iter().flatten().any(|generation| generation.start.number > base.number)
+fn is_older(base: StartId, restorable: &[Restorable]) -> bool {
+    let mut all = restorable.iter().flat_map(|level| &level.generations);
+    all.any(|generation| generation.start.number > base.number)
 }
 
 /// The plan if there are levels: resumes from memory if that suffices and no later start has left
@@ -112,13 +113,13 @@ fn with_images(
     given_up: &[Option<String>],
 ) -> Result<OpeningPlan, Refusal> {
     choose::refuse_other_shapes(offers)?;
-    let (restorable, lacking) = choose::restorable(offers, rules);
+    let restorable = choose::restorable(offers, rules);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
         Ok(plan) if plan.epoch > 0 && is_older(lineage(offers), &restorable) => {
             why.push("all memory in reach is of an earlier start".to_owned());
         }
-        Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, lacking, ..memory? }),
+        Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, ..memory? }),
         Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
         }
@@ -128,14 +129,14 @@ fn with_images(
     }
     let why = why.join("; ");
     if let Some(plan) = choose::from_images(offers, rules, &restorable, &why) {
-        return Ok(OpeningPlan { restorable, lacking, ..plan });
+        return Ok(OpeningPlan { restorable, ..plan });
     }
     choose::refuse_without(given_up, rules, &why)?;
     match rules.rotten.last() {
         Some(last) => Err(last.refusal.clone()),
         None => memory.map(|plan| {
             let unusable = plan.unusable + choose::images(offers);
-            OpeningPlan { restorable, lacking, unusable, ..plan }
+            OpeningPlan { restorable, unusable, ..plan }
         }),
     }
 }
@@ -260,8 +261,7 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         discard,
         lost: Vec::new(),
         load: None,
-        restorable: vec![Vec::new(); rules.levels.len()],
-        lacking: vec![false; rules.levels.len()],
+        restorable: vec![Restorable::default(); rules.levels.len()],
         has_rotten_images: false,
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],

@@ -299,6 +299,102 @@ fn images_stay_while_too_many_disks_are_away() {
     assert!(matches!(came, Came::Resumed(_, Some((0, _)))), "{came:?}");
 }
 
+/// Kills the run at its first step that leaves its newest images without those of rank 0, then its
+/// restart in the same way, until all generations that a level keeps are so, and one older is
+/// complete.
+fn with_newest_lacking(world: &World, until: &mut u64, seed: u64) -> World {
+    let (n, keep) = (world.setup.ranks, world.levels[0].keep);
+    let mut found = world.clone();
+    for lacking in 1..=keep {
+        let is_meant = |world: &World| {
+            let mut newest = world.sealed[0].0.values().rev().map(|ranks| ranks.len());
+            newest.by_ref().take(lacking).all(|ranks| ranks == n - 1) && newest.next() == Some(n)
+        };
+        let mut dead = found.clone();
+        for step in 1.. {
+            dead = found.clone();
+            let ran = dead.start(&How::killed(seed, *until, step, 0));
+            assert!(ran.killed > 0, "no step leaves {lacking} generations without one image each");
+            dead.power_off(0..n, Cut::All);
+            if is_meant(&dead) {
+                break;
+            }
+        }
+        (found, *until) = (dead, *until + 4);
+    }
+    found
+}
+
+/// The newest images lack those of a rank that has died too early, and of all disks that may be
+/// lost but one. The start that is restored from them is killed at each of its steps, then any disk
+/// is lost: the older images, which were complete, are still there, and there is room for all.
+#[test]
+fn the_last_complete_images_stay_while_newer_ones_lack_some() {
+    let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
+    let mut cases = vec![(Setup::small(3, 1), 1), (Setup::small(3, 1), 2), (double, 1)];
+    cases.extend([(abft(3, 1), 1), (Setup::small(4, 2), 1)]);
+    std::thread::scope(|scope| {
+        for (setup, keep) in &cases {
+            scope.spawn(move || {
+                let (mut count, mut until, seed) = (Count::default(), 4, 5);
+                let world = World::new(setup, &[level(Reach::Local, *keep)]);
+                let (n, m) = (setup.ranks, setup.parities);
+                let mut lacking = with_newest_lacking(&world, &mut until, seed);
+                (1..m).for_each(|disk| lacking.lose_disk(disk));
+                // Where images have to wait for room, the last ones of a start come, too. (With `abft`
+                // a rank waits for each of its images.)
+                let all = if setup.method == Method::Abft { 0 } else { until };
+                for last in 1..=all {
+                    let mut stopped = lacking.clone();
+                    let ran = stopped.start(&How { stops: true, ..How::none(seed, last) });
+                    ran.results.iter().for_each(|came| assert!(came.is_ok(), "{came:?}"));
+                    stopped.check_files();
+                }
+                let ran = lacking.clone().start(&How::none(seed, until));
+                for step in (1..=ran.steps).step_by(if is_soak() { 1 } else { 7 }) {
+                    let mut dead = lacking.clone();
+                    dead.start(&How::killed(seed, until, step, step as usize % n));
+                    dead.check_files();
+                    dead.power_off(0..n, CUTS[(step % CUTS.len() as u64) as usize]);
+                    for disk in 0..n {
+                        let mut lost = dead.clone();
+                        lost.lose_disk(disk);
+                        let promise = lost.promise();
+                        assert!(promise.is_some(), "step {step}: one disk is not too much");
+                        let ran = lost.start(&How::none(step, until + 1));
+                        count.add(&check_kept(&ran, promise, true));
+                        lost.check_files();
+                    }
+                }
+                println!("n = {n}, {}, keep = {keep}, seed {seed}: {count:?}", setup.method);
+            });
+        }
+    });
+}
+
+/// Both levels give images up, and those of the first, which are due at each second epoch, often
+/// leave no time for the second level, not even to remove what it needs no more.
+#[test]
+fn images_that_are_given_up_leave_no_files_of_another_level() {
+    let skip = |reach, every_seconds| LevelSetup {
+        when_busy: WhenBusy::Skip,
+        every_seconds,
+        ..level(reach, 1)
+    };
+    let levels = [skip(Reach::Global, 1.5 * EPOCH_SECONDS), skip(Reach::Local, 0.0)];
+    for method in [Method::SelfCheckpoint, Method::Double] {
+        for seed in 1..=6 {
+            let setup = Setup { method, ..Setup::small(3, 1) };
+            let mut world = World::new(&setup, &levels);
+            world.start(&How::none(seed, 30));
+            let complete = world.sealed[1].0.values().filter(|ranks| ranks.len() == 3).count();
+            println!("{method}, seed {seed}: {complete} generations are complete");
+            assert!(complete > 4, "{method}, seed {seed}: each makes an older one unneeded");
+            world.check_files();
+        }
+    }
+}
+
 #[test]
 fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
     let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);

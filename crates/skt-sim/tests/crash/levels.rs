@@ -90,6 +90,8 @@ pub struct How {
     pub kills: Vec<Kill>,
     pub until_epoch: u64,
     pub finish: bool,
+    /// Whether its time is up at the last epoch: it stops once the images of that are complete.
+    pub stops: bool,
     pub resume: Resume,
     pub nothing_hidden: bool,
     /// With `abft`: whether the application can use neither what was recovered first nor the newest
@@ -100,8 +102,8 @@ pub struct How {
 impl How {
     pub fn none(seed: u64, until_epoch: u64) -> Self {
         let (kills, resume) = (Vec::new(), Resume::Auto);
-        let (finish, nothing_hidden, doubts) = (false, false, false);
-        Self { seed, kills, until_epoch, finish, resume, nothing_hidden, doubts }
+        let (finish, stops, nothing_hidden, doubts) = (false, false, false, false);
+        Self { seed, kills, until_epoch, finish, stops, resume, nothing_hidden, doubts }
     }
 
     pub fn killed(seed: u64, until_epoch: u64, step: u64, rank: usize) -> Self {
@@ -442,6 +444,7 @@ impl Process<'_> {
             }
         };
         self.check(&mut saved, rank, &history);
+        let before = history.len();
         while saved.epoch() < self.how.until_epoch {
             history.push(self.starts as u8);
             self.compute(&mut saved, rank, &history)?;
@@ -450,9 +453,17 @@ impl Process<'_> {
             let active: Vec<_> = (0..self.setup.shapes.len())
                 .map(|region| self.setup.active(epoch, rank, region))
                 .collect();
+            if self.how.stops && epoch == self.how.until_epoch {
+                saved.make_images_due();
+            }
             saved.checkpoint(&active, &history)?;
         }
         self.check(&mut saved, rank, &history);
+        if self.how.stops && history.len() > before {
+            let whole = saved.finish_images()?;
+            assert!(whole.iter().all(|is_whole| *is_whole), "{whole:?}");
+            return Ok(came);
+        }
         // Images are written while the application works.
         for _ in 0..6 {
             self.point.step(&"work")?;

@@ -5,7 +5,7 @@ use skt_terms::named;
 
 use super::offer::Holder;
 use crate::checkpoint::header::SegmentId;
-use crate::checkpoint::level::{EpochSource, Generation, Load, Rotten};
+use crate::checkpoint::level::{EpochSource, Generation, Load, Restorable, Rotten};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::Refusal;
@@ -121,11 +121,8 @@ pub struct OpeningPlan {
     pub left: Vec<StartId>,
     /// The images that all resume from, if memory does not suffice.
     pub load: Option<Box<Load>>,
-    /// The generations of each level that can be restored, newest first.
-    pub restorable: Vec<Vec<Generation>>,
-    /// For each level, whether the newest of its restorable generations lacks images of some ranks,
-    /// or has rotten ones.
-    pub lacking: Vec<bool>,
+    /// What can be restored from each level.
+    pub restorable: Vec<Restorable>,
     /// Whether images that the run depends on are known to have rotted in part; the plan resumes
     /// from memory.
     pub has_rotten_images: bool,

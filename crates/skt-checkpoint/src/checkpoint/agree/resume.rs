@@ -9,6 +9,7 @@ use super::offer::{
 };
 use super::plan::{OpeningPlan, Rules};
 use crate::checkpoint::group;
+use crate::checkpoint::level::Restorable;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
 
@@ -66,8 +67,7 @@ pub(in super::super) fn resume(
         discard,
         lost,
         load: None,
-        restorable: vec![Vec::new(); rules.levels.len()],
-        lacking: vec![false; rules.levels.len()],
+        restorable: vec![Restorable::default(); rules.levels.len()],
         has_rotten_images: false,
         sealed: vec![Vec::new(); rules.levels.len()],
         given_up: vec![None; rules.levels.len()],

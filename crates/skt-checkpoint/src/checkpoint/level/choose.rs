@@ -15,25 +15,40 @@ use super::super::header::SegmentId;
 use super::super::record::Holds;
 use super::super::refusal::Refusal;
 use super::disk::{Generation, ImageId};
-use super::source::{EpochSource, FoundImage, Load};
+use super::source::{EpochSource, FoundImage, Load, Restorable};
 
-/// For each level, the generations that can be restored, newest first, without those known to be
-/// rotten; and whether the newest lacks images, and so survives fewer losses than a complete one.
-pub fn restorable(offers: &[Offer], rules: &Rules) -> (Vec<Vec<Generation>>, Vec<bool>) {
-    let all = |level| {
-        let (mut restorable, mut is_lacking) = (Vec::new(), false);
-        for generation in generations(offers, level) {
+/// What can be restored from each level.
+pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
+    let of_level = |level| {
+        let lost = |generation: Generation| {
             let is_rotten = rules.rotten(EpochSource::Images { level, generation }).is_some();
             let plan = restore(offers, rules, level, generation).ok().filter(|_| !is_rotten);
-            if let Some(plan) = plan {
-                restorable.push(generation);
-                is_lacking = !plan.lost.is_empty();
-            }
+            plan.map(|plan| (generation, plan.lost))
+        };
+        let newest_first = generations(offers, level).into_iter().rev();
+        let all: Vec<(Generation, Vec<usize>)> = newest_first.filter_map(lost).collect();
+        Restorable {
+            generations: all.iter().map(|(generation, _)| *generation).collect(),
+            is_lacking: all.first().is_some_and(|(_, lost)| !lost.is_empty()),
+            firmest: firmest(&all),
         }
-        restorable.reverse();
-        (restorable, is_lacking)
     };
-    (0..rules.levels.len()).map(all).unzip()
+    (0..rules.levels.len()).map(of_level).collect()
+}
+
+/// See [`Restorable::firmest`]. `all` has the generations that can be restored, newest first, each
+/// with the ranks whose images it lacks. A newer generation may lack images that were never sealed,
+/// so going back from the newest, an older one is taken wherever it has an image that the one taken
+/// before lacks. This ends at the last complete generation, or before it at one that lacks nothing
+/// else: an older one was on the same disks, so it has lost at least the same images.
+fn firmest(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
+    let (mut taken, mut lacks) = all.first().map(|(newest, lost)| (*newest, lost))?;
+    for (older, lost) in all {
+        if lacks.iter().any(|rank| !lost.contains(rank)) {
+            (taken, lacks) = (*older, lost);
+        }
+    }
+    Some(taken)
 }
 
 /// The plan to resume from the newest generation of any level (if several levels have it, from the
@@ -41,10 +56,10 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> (Vec<Vec<Generation>>, Vec
 pub fn from_images(
     offers: &[Offer],
     rules: &Rules,
-    restorable: &[Vec<Generation>],
+    restorable: &[Restorable],
     why: &str,
 ) -> Option<OpeningPlan> {
-    let newest = |level: &usize| restorable[*level].first().copied();
+    let newest = |level: &usize| restorable[*level].generations.first().copied();
     let with_any = (0..rules.levels.len()).filter(|level| newest(level).is_some());
     let level = with_any.rev().max_by_key(newest)?;
     let generation = newest(&level)?;
@@ -162,4 +177,31 @@ fn restore(
     plan.left.sort_unstable();
     plan.left.dedup();
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::StartId;
+    use super::*;
+
+    /// The epoch of the firmest of generations of which each lacks the images of some ranks, the
+    /// first of them of epoch 9.
+    fn firmest_epoch(all: &[&[usize]]) -> Option<u64> {
+        let start = StartId { number: 1, nonce: 1 };
+        let of_epoch =
+            |(lost, epoch): (&&[usize], u64)| (Generation { start, epoch }, lost.to_vec());
+        let all: Vec<_> = all.iter().zip((1..=9).rev()).map(of_epoch).collect();
+        firmest(&all).map(|generation| generation.epoch)
+    }
+
+    #[test]
+    fn the_firmest_generation_survives_what_the_last_complete_one_survives() {
+        assert_eq!(firmest_epoch(&[]), None);
+        assert_eq!(firmest_epoch(&[&[], &[]]), Some(9));
+        assert_eq!(firmest_epoch(&[&[0], &[0]]), Some(9), "the older one would help nobody");
+        assert_eq!(firmest_epoch(&[&[0], &[], &[]]), Some(8));
+        assert_eq!(firmest_epoch(&[&[0, 1], &[0], &[], &[]]), Some(7));
+        assert_eq!(firmest_epoch(&[&[0, 2], &[2], &[2]]), Some(8), "disk 2 is lost");
+        assert_eq!(firmest_epoch(&[&[0], &[1], &[1]]), Some(8), "disk 1 was lost in between");
+    }
 }

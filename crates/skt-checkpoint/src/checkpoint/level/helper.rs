@@ -388,4 +388,43 @@ mod tests {
         drop((goes, vault));
         assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     }
+
+    /// One image is begun, and two files of it are to be removed; after it come another image and
+    /// files of a level without one. Nothing is forgotten where they are given up.
+    #[test]
+    fn files_that_were_to_be_removed_are_left_where_images_are_given_up() {
+        for operations in 0..=4 {
+            let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
+            let mut vault: Vault<Box<[u8]>> = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
+            // SAFETY: nothing writes to it, and it is dropped after the writing.
+            let lent = unsafe { vault.lend(&[0..BODY_BYTES / 2, BODY_BYTES / 2..BODY_BYTES]) };
+            let generation = |epoch| Generation { start: StartId { number: 1, nonce: 1 }, epoch };
+            let file =
+                |epoch| FileId { generation: generation(epoch), ranks: SpacedRanks::alone(0) };
+            let image = |(level, remove, is_written): (usize, &[u64], bool)| NewImage {
+                level,
+                disk: Arc::new(Counter::default()),
+                generation: generation(9),
+                slot: Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 1 << 20 },
+                remove: remove.iter().copied().map(file).collect(),
+                sealed: is_written.then(|| Sealed {
+                    seal: vec![1; IMAGE_PAGE_BYTES],
+                    places: vec![0, BODY_BYTES as u64 / 2],
+                    body_bytes: BODY_BYTES as u64,
+                }),
+            };
+            let images = [(0, &[1, 2][..], true), (1, &[3], true), (2, &[4, 5], false)];
+            let images = images.into_iter().map(image).collect();
+            let mut writing = Writing::new(lent, images, PIECE_BYTES, vec![None; 3]);
+            (0..operations).for_each(|_| assert!(writing.advance()));
+            writing.give_up();
+            let written = writing.into_written();
+            let left = written.iter().map(|one| one.left.iter().map(|f| f.generation.epoch));
+            let left: Vec<Vec<u64>> = left.map(Iterator::collect).collect();
+            let of_first = [1, 2][operations.min(2)..].to_vec();
+            assert_eq!(left, [of_first, vec![3], vec![4, 5]], "after {operations} operations");
+            let ends = [0, 1, 2].map(|i| matches!(written[i].end, ImageEnd::GivenUp));
+            assert_eq!(ends, [true, true, false], "where there is no image, none is given up");
+        }
+    }
 }

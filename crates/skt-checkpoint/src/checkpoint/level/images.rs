@@ -13,13 +13,13 @@ use super::super::hook::Hook;
 use super::super::memory::Memory;
 use super::super::opening::Opening;
 use super::super::segment::OwnSegment;
-use super::disk::{FileId, Generation, Slot};
+use super::disk::{FileId, Slot};
 use super::failed::level_error;
 use super::format::ImageLayout;
 use super::helper::{Free, Helper};
 use super::look::Seen;
 use super::shelf::{LevelReport, Shelves};
-use super::source::FoundImage;
+use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
 use super::{Level, MOST_LEVELS, WhenBusy};
 use crate::comm::Comm;
@@ -50,22 +50,20 @@ impl Images {
         let (levels, seen, rank) = (&config.levels, &opening.seen, plan.ranks[comm.rank()]);
         let is_own = |file: &&FileId| file.ranks.contains(rank);
         let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
-        let kept = |(all, level): (&Vec<Generation>, &Level)| {
-            all.iter().take(level.keep).copied().collect()
-        };
-        let complete: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
+        let kept = |(all, level): (&Restorable, &Level)| all.kept(level.keep);
+        let kept: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
         let newest_seconds = newest_seconds(comm, config, plan, seen)?;
         let mut shelves = Shelves::new(
             plan.start,
             levels,
             slots,
-            (&complete, &newest_seconds),
+            (&kept, &newest_seconds),
             own.collect(),
             &plan.given_up,
             config.state_seconds,
         );
         // Images that are incomplete survive fewer losses: new ones are due at once.
-        let lacking = (0..levels.len()).filter(|&level| plan.lacking[level]);
+        let lacking = (0..levels.len()).filter(|&level| plan.restorable[level].is_lacking);
         lacking.for_each(|level| shelves.make_due(level));
         let helper = match levels.first() {
             None => Helper::none(),
@@ -112,8 +110,17 @@ impl Images {
         self.shelves.seconds_of_images()
     }
 
-    /// Waits for the images that are being written. Returns, level by level, whether those of the
-    /// newest epoch are complete on all ranks. Collective.
+    /// Waits for the images that are being written, on all ranks.
+    fn wait<C: Comm, M: Memory>(&mut self, job: &C, segment: &mut OwnSegment<M>) -> Result<()> {
+        let (start, hook) = (Instant::now(), segment.hook());
+        let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
+        self.shelves.note(written, start.elapsed().as_secs_f64());
+        self.barrier(job, segment)
+    }
+
+    /// Waits for the images that are being written, and for those of the newest epoch that had no
+    /// room before. Returns, level by level, whether those of the newest epoch are complete on all
+    /// ranks. Collective.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -125,11 +132,13 @@ impl Images {
         if self.shelves.is_empty() {
             return Ok(Vec::new());
         }
-        let (start, hook) = (Instant::now(), segment.hook());
-        let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
-        self.shelves.note(written, start.elapsed().as_secs_f64());
-        self.barrier(job, segment)?;
+        self.wait(job, segment)?;
         let newest = segment.record().committed();
+        let put_off = self.shelves.put_off();
+        if put_off != 0 {
+            self.write(segment, newest, put_off);
+            self.wait(job, segment)?;
+        }
         let is_whole = |told: LevelReport| told.complete_epoch == newest && newest > 0;
         Ok(self.reports().into_iter().map(is_whole).collect())
     }
@@ -240,8 +249,8 @@ fn newest_seconds<C: Comm>(
     plan: &OpeningPlan,
     seen: &[Seen],
 ) -> Result<Vec<f64>> {
-    let of_level = |(seen, generations): (&Seen, &Vec<Generation>)| {
-        let newest = generations.first();
+    let of_level = |(seen, restorable): (&Seen, &Restorable)| {
+        let newest = restorable.generations.first();
         let is_of_newest = |(image, _): &&(FoundImage, Vec<u8>)| {
             image.content.is_some() && Some(&image.id.generation) == newest
         };

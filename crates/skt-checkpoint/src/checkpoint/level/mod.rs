@@ -38,7 +38,7 @@ pub(super) use helper::Free;
 pub(super) use images::Images;
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
-pub use source::{EpochSource, FoundImage, Load, Rotten};
+pub use source::{EpochSource, FoundImage, Load, Restorable, Rotten};
 
 /// The largest number of levels of a run: each has one bit in the byte that says which are due.
 pub const MOST_LEVELS: usize = 8;

@@ -64,10 +64,12 @@ struct Shelf {
     /// Epochs of this start that all ranks were to write an image of, and that are not known to be
     /// complete, oldest first. The same on all ranks.
     pending: Vec<u64>,
+    /// Whether images of the last epoch were due, and had no room yet. The same on all ranks.
+    is_put_off: bool,
     /// The pending epochs that are sealed here.
     sealed: BTreeSet<u64>,
-    /// The newest generations that all ranks can be restored from, newest first. The same on all
-    /// ranks.
+    /// The generations to keep that all ranks can be restored from, newest first. The same on all
+    /// ranks. Those that the start has found may be one more than the level keeps.
     complete: Vec<Generation>,
     /// All files in which this rank has a slot, whether it has an image or not. Each rank that
     /// shares a file removes it before it creates the next one, so that there is room whichever
@@ -80,8 +82,8 @@ struct Shelf {
 
 impl Shelves {
     /// For a start that writes to these `slots`, one per level, on levels that it has not
-    /// `given_up`. It has found `complete` generations there, the newest due at `newest_seconds` of
-    /// the run, and files `own` with slots of this rank.
+    /// `given_up`. It keeps the `complete` generations that it has found there, the newest due at
+    /// `newest_seconds` of the run, and has found files `own` with slots of this rank.
     pub fn new(
         start: StartId,
         levels: &[Level],
@@ -97,6 +99,7 @@ impl Shelves {
             slot: slots[i],
             next: NextImage::new(levels[i].every.clone(), newest_seconds[i]),
             pending: Vec::new(),
+            is_put_off: false,
             sealed: BTreeSet::new(),
             complete: complete[i].clone(),
             own,
@@ -186,6 +189,13 @@ impl Shelves {
         bits.fold(0, |all, bit| all | bit)
     }
 
+    /// The levels whose images of the last epoch were due and had no room, one bit each.
+    pub fn put_off(&self) -> u8 {
+        let bits =
+            self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(shelf.is_put_off) << i);
+        bits.fold(0, |all, bit| all | bit)
+    }
+
     /// What this rank tells the others at a barrier: for each level the set of pending epochs that
     /// are sealed here, as bits, and all bits set if it can still write.
     pub fn votes(&self) -> Vec<u64> {
@@ -225,11 +235,13 @@ impl Shelves {
         sealed: &dyn Fn() -> Sealed,
     ) -> Vec<NewImage> {
         let generation = Generation { start: self.start, epoch };
-        self.writing = epoch;
+        let before = std::mem::replace(&mut self.writing, epoch);
         let now_seconds = self.clock.seconds();
         let mut images = Vec::new();
         for (number, shelf) in self.shelves.iter_mut().enumerate() {
-            let is_due = due >> number & 1 == 1;
+            let is_wanted = due >> number & 1 == 1;
+            let is_due = is_wanted && shelf.has_room(before);
+            shelf.is_put_off = is_wanted && !is_due;
             if is_due {
                 shelf.next.begin(now_seconds);
                 shelf.forget_incomplete(self.start);
@@ -265,7 +277,8 @@ impl Shelves {
 impl Shelf {
     /// Notes the result of an image, for which the rank has waited `wait_seconds`.
     fn note(&mut self, written: Written, wait_seconds: f64) {
-        let Written { epoch, end, seconds, cpu_seconds, .. } = written;
+        let Written { epoch, end, left, seconds, cpu_seconds, .. } = written;
+        self.unneeded.extend(left);
         let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
         self.told.cpu_seconds += cpu_seconds;
         match end {
@@ -289,13 +302,27 @@ impl Shelf {
         }
     }
 
+    /// How many generations may be pending, so that the disk has no more than the level keeps and
+    /// [`PENDING_MAX`] others.
+    fn pending_max(&self) -> usize {
+        PENDING_MAX - self.complete.len().saturating_sub(self.level.keep)
+    }
+
+    /// Whether another generation may be pending beside that of `before`, the last epoch at which
+    /// images were given to the writer, if it is pending: at the last barrier some ranks may still
+    /// have been writing it. If not, images stay due, and at the next checkpoint all have told of
+    /// it. The same on all ranks.
+    fn has_room(&self, before: u64) -> bool {
+        usize::from(self.pending.contains(&before)) < self.pending_max()
+    }
+
     /// Makes room for another pending generation of `start`, by dropping the oldest pending ones.
     /// These are not complete on all ranks and never will be; without this, they would accumulate
     /// on a level where some rank keeps giving its images up. No rank writes to a dropped one any
     /// more: a rank ends an image before it begins the next one, and at the last barrier all ranks
     /// have told of both.
     fn forget_incomplete(&mut self, start: StartId) {
-        let surplus = (self.pending.len() + 1).saturating_sub(PENDING_MAX);
+        let surplus = (self.pending.len() + 1).saturating_sub(self.pending_max());
         for epoch in self.pending.drain(..surplus) {
             let is_it = |file: &&FileId| file.generation == Generation { start, epoch };
             self.unneeded.extend(self.own.iter().filter(is_it));

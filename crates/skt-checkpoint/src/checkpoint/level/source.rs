@@ -40,6 +40,28 @@ pub struct FoundImage {
     pub other: Option<String>,
 }
 
+/// What can be restored from a level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restorable {
+    /// The generations that can be restored, newest first, without those known to be rotten.
+    pub generations: Vec<Generation>,
+    /// Whether the newest of them lacks images of some ranks, or has rotten ones, and so survives
+    /// fewer losses than a complete one.
+    pub is_lacking: bool,
+    /// One of them that survives all losses that the last complete generation does: that one, or a
+    /// newer one that lacks no other images.
+    pub firmest: Option<Generation>,
+}
+
+impl Restorable {
+    /// Those that stay: the newest `keep`, and the firmest.
+    pub fn kept(&self, keep: usize) -> Vec<Generation> {
+        let is_kept =
+            |&(i, generation): &(usize, &Generation)| i < keep || Some(*generation) == self.firmest;
+        self.generations.iter().enumerate().filter(is_kept).map(|(_, kept)| *kept).collect()
+    }
+}
+
 /// The images that a start resumes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {

@@ -44,6 +44,8 @@ pub struct Written {
     pub level: usize,
     pub epoch: u64,
     pub end: ImageEnd,
+    /// Files that this rank was to remove first, and has not, as it gave up before.
+    pub left: Vec<FileId>,
     /// Seconds from its first operation to its last, including the pauses of the caller; 0 for one
     /// that was given up before it was begun.
     pub seconds: f64,
@@ -56,7 +58,7 @@ pub struct Written {
 pub enum ImageEnd {
     /// It is complete and survives a power cut; its bytes.
     Sealed(u64),
-    /// There was no image to write, only files to remove.
+    /// There was no image to write, only files to remove, of which some may be left.
     Removed,
     /// It was not done in time, and does not count.
     GivenUp,
@@ -173,29 +175,34 @@ impl Writing {
         };
         let seconds = self.begun.elapsed().as_secs_f64();
         let cpu_seconds = std::mem::take(&mut self.cpu_seconds);
-        self.written.push(Written { level, epoch, end, seconds, cpu_seconds });
+        let left = Vec::new();
+        self.written.push(Written { level, epoch, end, left, seconds, cpu_seconds });
         (self.image, self.next, self.begun) =
             (self.image + 1, NextOperation::Remove(0), Instant::now());
         (self.file, self.body) = (None, None);
         self.image < self.images.len()
     }
 
-    /// Stops writing, and frees the space of what is not sealed.
+    /// Stops writing, and frees the space of what is not sealed. Removes no files, as the rank
+    /// waits for this, and a disk may take long to remove many.
     pub fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
         self.discard_unsealed();
         for image in self.images.drain(..).skip(self.image) {
-            let NewImage { level, generation: Generation { epoch, .. }, .. } = image;
+            let NewImage {
+                level, generation: Generation { epoch, .. }, mut remove, sealed, ..
+            } = image;
+            // Those after the current one have not begun.
+            let next = std::mem::replace(&mut self.next, NextOperation::Remove(0));
+            let left = match next {
+                NextOperation::Remove(at) => remove.split_off(at),
+                _ => Vec::new(),
+            };
+            let end = if sealed.is_some() { ImageEnd::GivenUp } else { ImageEnd::Removed };
             let (seconds, cpu_seconds) =
                 (std::mem::take(&mut seconds), std::mem::take(&mut self.cpu_seconds));
-            self.written.push(Written {
-                level,
-                epoch,
-                end: ImageEnd::GivenUp,
-                seconds,
-                cpu_seconds,
-            });
+            self.written.push(Written { level, epoch, end, left, seconds, cpu_seconds });
         }
     }
 

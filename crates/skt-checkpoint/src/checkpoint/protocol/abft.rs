@@ -12,7 +12,7 @@ use super::recover::Recovered;
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::level::Generation;
+use crate::checkpoint::level::{Generation, Restorable};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
 use crate::comm::Comm;
@@ -100,7 +100,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// The newest images that a restart could resume from.
     pub fn newest_images(&self) -> Option<Generation> {
-        self.plan.restorable.iter().filter_map(|generations| generations.first()).max().copied()
+        let newest = |of: &Restorable| of.generations.first().copied();
+        self.plan.restorable.iter().filter_map(newest).max()
     }
 
     /// [`Self::recover`] from the newest images that are left, after all ranks have found that they

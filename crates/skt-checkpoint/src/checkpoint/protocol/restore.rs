@@ -77,7 +77,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Excludes these images from this start, on whatever level they are.
     pub(super) fn pass_over(&mut self, images: Generation, refusal: &Refusal) {
         for (level, restorable) in self.plan.restorable.iter().enumerate() {
-            if restorable.contains(&images) {
+            if restorable.generations.contains(&images) {
                 let (source, refusal) =
                     (EpochSource::Images { level, generation: images }, refusal.clone());
                 self.rotten.push(Rotten { source, refusal });

@@ -5,6 +5,7 @@ use std::{io, mem};
 use super::super::disk::{FileId, Generation, ImageFile, ImageId};
 use super::super::failed::remove_images;
 use super::super::format::{ImageLayout, Said, Seal, read_seal};
+use super::super::source::Restorable;
 use super::{Images, Level};
 use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::error::{CheckpointError, Result};
@@ -13,19 +14,16 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::segment::OwnSegment;
 
-/// The `files` that no start needs: those of generations that cannot be restored, or are older than
-/// the newest `keep` restorable ones. While no generation can be restored, all generations with a
-/// `sealed` image stay.
+/// The `files` that no start needs: those of generations that cannot be restored, or are not kept.
+/// While no generation can be restored, all generations with a `sealed` image stay.
 fn unneeded(
     level: &Level,
     files: &[FileId],
-    restorable: &[Generation],
+    restorable: &Restorable,
     sealed: &[Generation],
 ) -> Vec<FileId> {
-    let needed = match restorable {
-        [] => sealed,
-        _ => &restorable[..restorable.len().min(level.keep)],
-    };
+    let kept = restorable.kept(level.keep);
+    let needed = if kept.is_empty() { sealed } else { &kept };
     files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
 }
 

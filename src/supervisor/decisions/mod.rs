@@ -217,6 +217,10 @@ impl Decisions {
                 self.say("readmit", format!("in again as spares: {}", back.join(", ")));
             }
         }
+        if !self.rules.replace_suspects {
+            // An earlier command may have wanted that.
+            self.state.charged.values_mut().for_each(|charged| charged.is_condemned = false);
+        }
         self.act(Action::FindJob);
     }
 
@@ -376,12 +380,15 @@ impl Decisions {
         }
     }
 
-    /// Nodes that are lost whatever they answer: their links are dead, or the user has taken them
-    /// from the list.
+    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
+    /// user has taken them from the list. Without them here, the survey would not wait for the
+    /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
     fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {
-            self.links.dead.contains_key(*name) || !self.rules.listed.contains(*name)
+            self.links.dead.contains_key(*name)
+                || self.condemned(name).is_some()
+                || !self.rules.listed.contains(*name)
         };
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }

@@ -553,6 +553,24 @@ fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
     );
 }
 
+/// Its spare need not have answered yet: the survey has to know that it is needed.
+#[test]
+fn a_suspect_is_asked_for_as_lost_so_that_its_spare_is_waited_for() {
+    let wanted = RunRules { replace_suspects: true, ..rules() };
+    let mut play = Play::computing(wanted, &["s1"]);
+    play.on(charging("n2", 2, 2));
+    play.ended("killed");
+    let asked = play.asked.as_ref().expect("nodes are asked");
+    assert_eq!(asked.lost, ["n2".to_owned()].into(), "whatever n2 answers, it needs a spare");
+    // A later command that does not want that leaves the node where it is.
+    let mut next = Play::new(rules(), play.decisions.state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    assert_eq!(next.asked.as_ref().expect("nodes are asked").lost, BTreeSet::new());
+    next.answers_but(&[]);
+    next.launches(1.0, "n1 n2 n3 --resume require");
+}
+
 #[test]
 fn a_suspect_stays_when_its_spare_is_lost_meanwhile() {
     let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
@@ -1135,7 +1153,11 @@ impl World {
             ["start", "generate", "factor", "commit", "stamp", "clear", "changed", "reported"];
         let (column, phase) = (usize::from(how) * 4, PHASES[usize::from(how % 8)]);
         match what {
-            0..90 => self.feed(beat(phase, column, None)),
+            0..80 => self.feed(beat(phase, column, None)),
+            80..90 => {
+                let (host, checks) = (format!("n{}", how % 4), u64::from(how / 4 % 4));
+                self.feed(charging(&host, checks, checks));
+            }
             90..110 => self.feed(beat("factor", column, None)),
             110..112 => self.feed(beat("reported", column, Some(how % 3))),
             112..116 if !self.is_fresh => self.feed(beat("refused", column, Some(2))),
@@ -1197,8 +1219,10 @@ proptest! {
         start_over in any::<bool>(),
         says_resume in any::<bool>(),
         is_second in any::<bool>(),
+        replace_suspects in any::<bool>(),
     ) {
-        let rules = RunRules { restarts_max, start_over, says_resume, ..rules() };
+        let rules =
+            RunRules { restarts_max, start_over, says_resume, replace_suspects, ..rules() };
         let mut world = World::new(rules, is_second);
         for (what, how) in script {
             if world.end.is_some() {

@@ -318,9 +318,12 @@ impl Decisions {
                 Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
             }
         };
-        // Before the first start nothing is lost by waiting.
+        // Before the first start nothing is lost by waiting. A silent node would be lost in addition
+        // to those whose data is not rebuilt yet.
         let spare_losses = match purpose {
-            Purpose::Start if self.state.start > 0 => self.rules.parities,
+            Purpose::Start if self.state.start > 0 => {
+                self.rules.parities.saturating_sub(self.hollow().len())
+            }
             _ => 0,
         };
         let suspects = self.suspects.clone();

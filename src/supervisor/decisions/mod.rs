@@ -179,7 +179,7 @@ impl Decisions {
         match event {
             Event::Begin => self.begin(),
             Event::NoJob { swept } => self.no_job(swept),
-            Event::Found { runs } => self.found(now_unix, runs),
+            Event::Found { runs } => self.found(runs),
             Event::Answers(survey) => self.answers(now_unix, survey),
             Event::Launched(launcher) => self.launched(now_unix, launcher),
             Event::Unstarted(error) => self.unstarted(error),
@@ -237,11 +237,14 @@ impl Decisions {
         self.act(Action::Save);
     }
 
-    fn found(&mut self, now_unix: f64, runs: bool) {
+    fn found(&mut self, runs: bool) {
         let what = if runs { "goes on" } else { "has ended" };
         let start = self.state.start;
         self.say("found", format!("start {start} of an earlier supervisor {what}"));
-        self.watch.start(now_unix);
+        let last = self.state.last_beat.as_ref();
+        let launched_unix = self.state.launched_unix;
+        let begun_unix = last.map_or(launched_unix, |(beat, unix)| unix - beat.elapsed_seconds);
+        self.watch.replay(launched_unix, begun_unix);
         (self.phase, self.running) = (Phase::Running, Running::default());
     }
 
@@ -538,6 +541,8 @@ impl Decisions {
     }
 
     fn tick(&mut self, now_unix: f64, stops: usize) {
+        // All that a job has written before it was found is read before the first tick.
+        self.watch.replayed(now_unix);
         match &self.phase {
             Phase::Pausing { .. } if stops > 0 || self.is_over_for_program() => self.stopped(),
             Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),

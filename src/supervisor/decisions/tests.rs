@@ -852,6 +852,28 @@ fn the_job_of_an_earlier_supervisor_goes_on_or_has_ended() {
     assert!(lines[0].ends_with("factor at column 600: the launcher ended unseen"), "{lines:?}");
 }
 
+/// The next supervisor reads within milliseconds what the job has written in hours.
+#[test]
+fn signs_that_an_earlier_supervisor_has_seen_tell_no_pace_and_charge_nobody_again() {
+    let mut first = Play::computing(rules(), &["s1"]);
+    first.on(charging("n2", 1, 3));
+    let mut play = Play::new(rules(), first.decisions.state);
+    play.on(Event::Begin);
+    play.on(Event::Found { runs: true });
+    for phase in ["start", "open", "factor"] {
+        play.now += 0.001;
+        play.on(beat(phase, 0, None));
+    }
+    assert_eq!(play.on(charging("n2", 1, 3)), [""; 0]);
+    assert_eq!(play.decisions.state.charged["n2"].checks, 1);
+    play.ended("the launcher ended unseen");
+    play.answers_but(&["n2"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.tick_after(40.0);
+    let killed = &play.decisions.running.killed;
+    assert_eq!(*killed, None, "nobody knows how long a start takes");
+}
+
 #[test]
 fn a_residual_that_failed_in_any_start_is_the_runs_end() {
     let mut play = Play::computing(rules(), &["s1"]);

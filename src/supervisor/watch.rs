@@ -238,6 +238,15 @@ impl HeartbeatWatch {
         }
     }
 
+    /// Notes that nobody has watched the job for so long until now. It may have been stopped as
+    /// well, so that this is no silence; short times count, or a supervisor that is often held up
+    /// for a moment would never find that a job hangs.
+    pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
+        if seconds > self.floors.columns_seconds / 3.0 {
+            self.alive_at_seconds = (self.alive_at_seconds + seconds).min(now_seconds);
+        }
+    }
+
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
     /// endless loop hangs.
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {

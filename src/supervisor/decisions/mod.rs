@@ -195,6 +195,7 @@ impl Decisions {
             Event::RankEnded(end) => self.running.ends.note(end),
             Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
             Event::Tick { stops } => self.tick(now_unix, stops),
+            Event::Unwatched { seconds } => self.watch.unwatched(seconds, now_unix),
             Event::Saved => self.saved(),
             Event::Unsaved(error) => self.unsaved(error),
         }

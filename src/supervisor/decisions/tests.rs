@@ -383,6 +383,23 @@ fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
     play.launches(1.0, "n1 n2 n3 --resume require");
 }
 
+/// Somebody has stopped the supervisor and the job, or nobody has read the supervisor's output.
+#[test]
+fn what_the_supervisor_has_not_watched_is_no_silence_of_the_job() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    let mut unwatched = |seconds: f64| {
+        play.now += seconds;
+        let lines = play.on(Event::Unwatched { seconds });
+        assert_eq!(lines, [""; 0]);
+        play.tick_after(0.0).join("; ")
+    };
+    assert_eq!(unwatched(600.0), "");
+    // Short pauses count, or a slow supervisor would never find that a job hangs.
+    let looks = (0..3).map(|_| unwatched(9.0)).filter(|lines| lines.starts_with("ask look "));
+    assert!(looks.count() > 0);
+    assert!(unwatched(9.0).starts_with("kill: no sign of life for 36.0 s"));
+}
+
 #[test]
 fn a_sign_of_life_ends_the_silence() {
     let mut play = Play::computing(rules(), &["s1"]);

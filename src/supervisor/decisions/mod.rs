@@ -137,6 +137,8 @@ pub struct Decisions {
     /// whether a lost node explains it.
     word: Option<(u8, String)>,
     told: AlreadyTold,
+    /// The run is over: its files are removed as soon as the state says so.
+    tidies: bool,
     /// What the present event leads to.
     actions: Vec<Action>,
 }
@@ -170,6 +172,7 @@ impl Decisions {
             trials: None,
             word: None,
             told: AlreadyTold::default(),
+            tidies: false,
             actions: Vec::new(),
         }
     }
@@ -250,6 +253,9 @@ impl Decisions {
     }
 
     fn saved(&mut self) {
+        if std::mem::take(&mut self.tidies) {
+            self.act(Action::Tidy);
+        }
         if std::mem::take(&mut self.told.is_unsaved) {
             self.say("saved", "the state is saved again");
         }

@@ -287,8 +287,17 @@ fn an_undisturbed_run_leaves_nothing() {
     play.on(beat("done", 1000, Some(0)));
     assert_eq!(play.ended("the launcher ended with code 0"), ["ask clean n1 n2 n3 s1 + "]);
     assert_eq!(play.answers_but(&[]), ["ask forget n1 n2 n3 s1 + "]);
-    let end = ["finished: the job is done, after 0 failure(s)", "Tidy", "Save", "Account", "end 0"];
+    let end = ["finished: the job is done, after 0 failure(s)", "Save", "Tidy", "Account", "end 0"];
     assert_eq!(play.answers_but(&[]), end);
+}
+
+/// The next command finds the state of a run at work then, and reads its files.
+#[test]
+fn the_files_of_a_run_stay_if_it_cannot_be_saved_that_it_is_over() {
+    let (mut play, pool) = asked_to_clean();
+    play.is_full = true;
+    let lines = play.on(Event::Answers(survey(&pool, &[], 0)));
+    assert!(lines.contains(&"Save".to_owned()) && !lines.contains(&"Tidy".to_owned()), "{lines:?}");
 }
 
 #[test]

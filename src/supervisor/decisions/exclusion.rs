@@ -91,12 +91,15 @@ impl Decisions {
     pub(super) fn take_back_trial(&mut self) {
         let Some(trials) = &self.trials else { return };
         let pool = &mut self.state.pool;
-        pool.out.retain(|out| !trials.active.contains(&out.host));
-        let is_known = |host: &Host| trials.active.contains(host) || trials.spares.contains(host);
-        let others: Vec<Host> =
-            pool.spares.iter().filter(|spare| !is_known(spare)).cloned().collect();
+        let has = |hosts: &[Host], name: &str| hosts.iter().any(|host| host.name == name);
+        pool.out.retain(|out| !has(&trials.active, &out.host.name));
+        // A spare that was lost meanwhile stays out.
+        let is_out = |host: &&Host| pool.out.iter().any(|out| out.host.name == host.name);
+        let spares = trials.spares.iter().filter(|host| !is_out(host));
+        let is_other =
+            |host: &&Host| !has(&trials.active, &host.name) && !has(&trials.spares, &host.name);
+        pool.spares = spares.chain(pool.spares.iter().filter(is_other)).cloned().collect();
         pool.active = trials.active.clone();
-        pool.spares = trials.spares.iter().cloned().chain(others).collect();
     }
 
     /// Ends the trials once the job has sent a heartbeat: the nodes that were left out stay out.
@@ -127,13 +130,19 @@ impl Decisions {
 
     /// Leaves out nodes on trial, and returns which spare replaced which: none where it would cost
     /// data, so that the nodes are tried as they are. `None` when the run is given up.
-    pub(super) fn exclude(&mut self, spares: Vec<Host>) -> Option<Vec<Replacement>> {
+    pub(super) fn exclude(&mut self, mut spares: Vec<Host>) -> Option<Vec<Replacement>> {
         // Each node with data of a checkpoint that is left out is a loss to rebuild.
         let has_data = self.rules.is_protected && self.has_lived();
         let hollow = if has_data { self.hollow() } else { Vec::new() };
         let parities = if has_data { self.rules.parities } else { usize::MAX };
         let costs = Costs { hollow: &hollow, most: parities.saturating_sub(hollow.len()) };
         let pool = &self.state.pool;
+        // A spare that was lost in a trial may have been at fault there: with those that are left
+        // the trials begin anew.
+        let is_left = |spare: &Host| pool.spares.iter().any(|host| host.name == spare.name);
+        if let Some(trials) = self.trials.take_if(|trials| !trials.spares.iter().all(is_left)) {
+            spares = trials.spares.into_iter().filter(is_left).collect();
+        }
         let new = || ExclusionTrials::new(pool.active.clone(), spares, &self.suspects, &costs);
         let trials = self.trials.get_or_insert_with(new);
         let Some(swaps) = trials.next() else {

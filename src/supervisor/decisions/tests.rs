@@ -1429,6 +1429,25 @@ fn trials_leave_out_spares_without_data_before_nodes_with_data() {
 }
 
 #[test]
+fn a_spare_that_is_lost_in_a_trial_takes_no_place_in_the_next() {
+    let mut play = Play::running(rules(), &["s1", "s2"]);
+    let mut fails = |ill: &[&str], trial: &str| {
+        play.on(Event::Line("ORTE was unable to reliably start one or more daemons.\n".into()));
+        play.ended("the launcher ended with code 1");
+        play.answers_but(ill);
+        play.launches(0.0, trial);
+    };
+    fails(&[], "s1 s2 n3");
+    fails(&["s1"], "s2 n2 n3");
+    fails(&[], "n1 s2 n3");
+    let mut pool = play.decisions.state.pool.clone();
+    let mut all: Vec<String> = pool.everyone().map(|host| host.name.clone()).collect();
+    all.sort();
+    assert_eq!(all, ["n1", "n2", "n3", "s1", "s2"], "each is there once");
+    assert_eq!(pool.readmit(), ["s1", "n2"]);
+}
+
+#[test]
 fn what_no_trial_helps_is_given_up() {
     let mut play = Play::running(rules(), &["s1"]);
     for _ in 0..3 {

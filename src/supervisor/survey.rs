@@ -100,6 +100,17 @@ struct Probe {
     started: Instant,
     /// Whether the line was opened for it.
     is_new: bool,
+    /// Whether it only shows that the agent still works here.
+    is_control: bool,
+}
+
+/// Whether an agent works on this machine, by the lines that were opened with it in this survey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentState {
+    /// A line is being opened to see that.
+    Tried,
+    Works,
+    Fails,
 }
 
 /// Probes all nodes of the pool that are not out, on the lines that are kept to
@@ -126,6 +137,7 @@ pub fn survey(
             asking.start(&host.name);
         }
         asking.collect();
+        asking.judge_failed_lines();
         asking.try_silent();
         if waiting.is_empty() && asking.is_enough() {
             break;
@@ -160,6 +172,11 @@ struct Asking<'a> {
     lines: &'a mut IdleLines,
     reach: &'a dyn Fn(&str) -> Vec<String>,
     under_way: Vec<Probe>,
+    /// Nodes to which no line could be opened while the job runs, and why: losses of these nodes if
+    /// the agent opens one to another node.
+    failed_lines: Vec<(String, String)>,
+    /// The agents, by their programs.
+    agents: BTreeMap<String, AgentState>,
     /// When the last node was asked: of many nodes, some wait until others have answered.
     begun: Instant,
     /// The longest that a node took to answer.
@@ -188,6 +205,8 @@ impl<'a> Asking<'a> {
             lines,
             reach,
             under_way: Vec::new(),
+            failed_lines: Vec::new(),
+            agents: BTreeMap::new(),
             begun: Instant::now(),
             slowest: Duration::ZERO,
             slowest_opening: Duration::ZERO,
@@ -204,9 +223,76 @@ impl<'a> Asking<'a> {
         let ask = |mut line: Line| line.ask(self.limits.purpose, partners).then_some(line);
         match kept.and_then(ask) {
             Some(line) => {
-                self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: false });
+                self.push(name, line, started, false);
             }
             None => self.open(name, started),
+        }
+    }
+
+    fn push(&mut self, name: &str, line: Line, started: Instant, is_new: bool) {
+        let (name, is_control) = (name.to_owned(), false);
+        self.under_way.push(Probe { name, line, started, is_new, is_control });
+    }
+
+    /// The program of the agent that reaches a node.
+    fn agent(&self, name: &str) -> String {
+        (self.reach)(name).swap_remove(0)
+    }
+
+    /// Notes that a new line with the agent of `name` has answered, or that one has failed which
+    /// had to show that the agent works.
+    fn note_agent(&mut self, name: &str, state: AgentState) {
+        let known = self.agents.entry(self.agent(name)).or_insert(state);
+        if *known != AgentState::Works {
+            *known = state;
+        }
+    }
+
+    /// Whether a line that cannot be opened may be the fault of the agent here, and is not to end a
+    /// job: a ticket or a certificate has expired, or no name is found for a moment.
+    fn doubts_agent(&self) -> bool {
+        matches!(self.limits.purpose, Purpose::Look | Purpose::Links)
+    }
+
+    /// Decides whether lines that could not be opened are losses of their nodes: if the agent opens
+    /// one to another node meanwhile. That the others answer on lines that were kept says nothing of
+    /// the agent, so that one of them gets a new line, too.
+    fn judge_failed_lines(&mut self) {
+        for (name, why) in std::mem::take(&mut self.failed_lines) {
+            let agent = self.agent(&name);
+            match self.agents.get(&agent) {
+                Some(AgentState::Works) => {
+                    self.outcomes.insert(name, ProbeOutcome::Failed(why));
+                    continue;
+                }
+                Some(AgentState::Fails) => {
+                    self.outcomes.insert(name, ProbeOutcome::Unknown);
+                    continue;
+                }
+                Some(AgentState::Tried) => {}
+                None => self.try_agent(&agent),
+            }
+            self.failed_lines.push((name, why));
+        }
+    }
+
+    /// Opens a line to a node that has answered, to see whether `agent` works; to a spare if none is
+    /// left that may answer.
+    fn try_agent(&mut self, agent: &str) {
+        let has_answered =
+            |host: &&Host| matches!(self.outcomes.get(&host.name), Some(ProbeOutcome::Answer(_)));
+        let is_of_agent = |host: &&Host| self.agent(&host.name) == agent;
+        let may_answer = self.under_way.iter().any(|probe| self.agent(&probe.name) == agent);
+        let spares = if may_answer { &[][..] } else { &self.pool.spares[..] };
+        let mut hosts = self.pool.active.iter().filter(has_answered).chain(spares);
+        let Some(host) = hosts.find(is_of_agent) else { return };
+        let (name, started) = (host.name.clone(), Instant::now());
+        match Line::open(&(self.reach)(&name), false) {
+            Ok(line) => {
+                self.note_agent(&name, AgentState::Tried);
+                self.under_way.push(Probe { name, line, started, is_new: true, is_control: true });
+            }
+            Err(_) => self.note_agent(&name, AgentState::Fails),
         }
     }
 
@@ -216,7 +302,7 @@ impl<'a> Asking<'a> {
         let argv = (self.reach)(name);
         match Line::open(&argv, self.lines.has_room(kept)) {
             Ok(line) => {
-                self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: true });
+                self.push(name, line, started, true);
             }
             Err(error) => {
                 // It says nothing of the node.
@@ -231,7 +317,22 @@ impl<'a> Asking<'a> {
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
             let outcome = match probe.line.hear() {
+                Heard::Answer(_) if probe.is_control => {
+                    self.note_agent(&probe.name, AgentState::Works);
+                    continue;
+                }
+                Heard::End(_) if probe.is_control => {
+                    self.note_agent(&probe.name, AgentState::Fails);
+                    continue;
+                }
+                Heard::Nothing if probe.is_control && waited >= limit => {
+                    self.note_agent(&probe.name, AgentState::Fails);
+                    continue;
+                }
                 Heard::Answer(answer) => {
+                    if probe.is_new {
+                        self.note_agent(&probe.name, AgentState::Works);
+                    }
                     let opening = probe.line.opening().unwrap_or_default();
                     self.slowest = self.slowest.max(waited);
                     self.slowest_opening = self.slowest_opening.max(opening);
@@ -240,6 +341,10 @@ impl<'a> Asking<'a> {
                     self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
                     self.lines.keep(&probe.name, probe.line);
                     ProbeOutcome::Answer(answer)
+                }
+                Heard::End(why) if probe.is_new && self.doubts_agent() => {
+                    self.failed_lines.push((probe.name, why));
+                    continue;
                 }
                 Heard::End(why) if probe.is_new => ProbeOutcome::Failed(why),
                 Heard::Nothing if waited >= limit => {
@@ -335,8 +440,10 @@ impl<'a> Asking<'a> {
         let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
         if limits.purpose == Purpose::Look {
             let patience = if are_suspects { PATIENCE } else { PATIENCE_OF_LOOK };
-            let is_late = !self.is_patient(patience) && silent < pool.active.len();
-            return ill > 0 || silent == 0 || is_late;
+            let is_trying = self.agents.values().any(|state| *state == AgentState::Tried);
+            let is_late = !self.is_patient(patience) && silent < pool.active.len() && !is_trying;
+            let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
+            return self.outcomes.values().any(is_failed) || silent == 0 || is_late;
         }
         if silent == 0 {
             return self.can_replace();
@@ -403,7 +510,8 @@ impl<'a> Asking<'a> {
         let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
         let is_look = self.limits.purpose == Purpose::Look;
         let is_cut_short = is_look && self.outcomes.values().any(is_failed);
-        for probe in std::mem::take(&mut self.under_way) {
+        let is_probe = |probe: &Probe| !probe.is_control;
+        for probe in std::mem::take(&mut self.under_way).into_iter().filter(is_probe) {
             let is_in_use = self.pool.active.iter().any(|host| host.name == probe.name);
             let outcome = if is_in_use && silence_counts && !is_cut_short {
                 let waited = probe.started.elapsed().as_secs_f64();
@@ -689,10 +797,43 @@ mod tests {
         let found = look(&["n1", "n3"]);
         let Health::Ill(why) = found.health("n3") else { panic!("it is silent") };
         assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
-        let found = look(&["n3", "n2"]);
+        let found = look(&["n1", "n3", "n2"]);
         assert_eq!(found.health("n3"), Health::Unknown, "its time was not up");
         let found = look(&["n1", "n4"]);
         assert_eq!(found.health("n4"), Health::Well);
+    }
+
+    /// The agent's own fault here, such as a certificate that has expired, is no loss of a node.
+    #[test]
+    fn in_a_look_an_agent_that_reaches_nobody_says_nothing_of_a_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let (opened, limit) = (folder.path().join("opened"), Duration::from_secs(600));
+        let looks = Limits { purpose: Purpose::Look, each: limit, ..LIMITS };
+        let pool = pool(&["n1", "n2", "n3"], &["s1"]);
+        let refuses = |_: &str| sh("echo no ticket >&2; exit 255".into());
+        let found = survey(&pool, &refuses, looks);
+        for host in &pool.active {
+            assert_eq!(found.health(&host.name), Health::Unknown, "{}", host.name);
+        }
+        // Two nodes answer by the lines that are kept; the line to the third breaks.
+        let look_again = |agent: &dyn Fn(&str) -> Vec<String>| {
+            let mut lines = IdleLines::default();
+            let before = |name: &str| match name {
+                "n2" => sh(says(&answer())),
+                _ => sh(answers_all(&opened)),
+            };
+            super::survey(&mut lines, &pool, &before, looks, &mut || false);
+            super::survey(&mut lines, &pool, agent, looks, &mut || false)
+        };
+        let found = look_again(&refuses);
+        assert_eq!(found.health("n2"), Health::Unknown);
+        assert_eq!(found.health("n1"), Health::Well);
+        // Another node is reached by a new line at the same time.
+        let found = look_again(&|name| match name {
+            "n2" => sh("echo connection refused >&2; exit 255".into()),
+            _ => sh(says(&answer())),
+        });
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("refused")));
     }
 
     #[test]

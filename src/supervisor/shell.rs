@@ -369,7 +369,8 @@ impl Shell {
             if options.is_local || name == here {
                 vec!["/bin/sh".to_owned(), "-c".to_owned(), command]
             } else {
-                launcher::on_node(&options.launcher, options.agent.as_deref(), name, &command)
+                let (agent, limit) = (options.agent.as_deref(), options.probe_limit);
+                launcher::on_node(&options.launcher, agent, limit, name, &command)
             }
         };
         let each = match inquiry.purpose {

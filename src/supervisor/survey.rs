@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+
 use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, IdleLines, Line};
@@ -123,31 +125,14 @@ pub fn survey(
     limits: Limits,
     is_over: &mut dyn FnMut() -> bool,
 ) -> Survey {
-    let mut asking = Asking::new(lines, pool, reach, limits);
-    let spares = match limits.purpose {
-        Purpose::Look => &[],
-        Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
-    };
-    let mut waiting: Vec<&Host> = pool.active.iter().chain(spares).collect();
-    waiting.reverse();
-    while !waiting.is_empty() || !asking.under_way.is_empty() {
-        while asking.under_way.len() < AT_ONCE
-            && let Some(host) = waiting.pop()
-        {
-            asking.start(&host.name);
-        }
-        asking.collect();
-        asking.judge_failed_lines();
-        asking.try_silent();
-        if waiting.is_empty() && asking.is_enough() {
-            break;
-        }
-        if is_over() {
-            return asking.stop(false);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    asking.stop(true)
+    Asking::new(lines, pool, reach, limits).run(is_over)
+}
+
+/// Whether an agent cannot be started since this machine has no room for one more: that passes as
+/// soon as others have ended.
+fn lacks_room(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::EAGAIN | Errno::ENOMEM))
 }
 
 /// What became of a probe.
@@ -171,6 +156,14 @@ struct Asking<'a> {
     limits: Limits<'a>,
     lines: &'a mut IdleLines,
     reach: &'a dyn Fn(&str) -> Vec<String>,
+    /// Opens a line.
+    open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
+    /// Nodes that are not asked yet, the next one last.
+    waiting: Vec<String>,
+    /// Lines in use at a time: fewer where this machine has no room for more.
+    at_once: usize,
+    /// Since when no line could be opened for want of room.
+    lacking: Option<Instant>,
     under_way: Vec<Probe>,
     /// Nodes to which no line could be opened while the job runs, and why: losses of these nodes if
     /// the agent opens one to another node.
@@ -196,6 +189,11 @@ impl<'a> Asking<'a> {
         reach: &'a dyn Fn(&str) -> Vec<String>,
         limits: Limits<'a>,
     ) -> Self {
+        let spares = match limits.purpose {
+            Purpose::Look => &[],
+            Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
+        };
+        let names = pool.active.iter().chain(spares).map(|host| host.name.clone());
         Self {
             outcomes: BTreeMap::new(),
             agent_fault: None,
@@ -204,6 +202,10 @@ impl<'a> Asking<'a> {
             limits,
             lines,
             reach,
+            open: &Line::open,
+            waiting: names.rev().collect(),
+            at_once: AT_ONCE,
+            lacking: None,
             under_way: Vec::new(),
             failed_lines: Vec::new(),
             agents: BTreeMap::new(),
@@ -213,6 +215,30 @@ impl<'a> Asking<'a> {
             judged: (0, false),
             from_here: None,
         }
+    }
+
+    fn run(mut self, is_over: &mut dyn FnMut() -> bool) -> Survey {
+        while !self.waiting.is_empty() || !self.under_way.is_empty() {
+            while self.under_way.len() < self.at_once
+                && let Some(name) = self.waiting.pop()
+            {
+                self.start(&name);
+                if self.lacking.is_some() {
+                    break;
+                }
+            }
+            self.collect();
+            self.judge_failed_lines();
+            self.try_silent();
+            if self.waiting.is_empty() && self.is_enough() {
+                break;
+            }
+            if is_over() {
+                return self.stop(false);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.stop(true)
     }
 
     fn start(&mut self, name: &str) {
@@ -287,7 +313,7 @@ impl<'a> Asking<'a> {
         let mut hosts = self.pool.active.iter().filter(has_answered).chain(spares);
         let Some(host) = hosts.find(is_of_agent) else { return };
         let (name, started) = (host.name.clone(), Instant::now());
-        match Line::open(&(self.reach)(&name), false) {
+        match (self.open)(&(self.reach)(&name), false) {
             Ok(line) => {
                 self.note_agent(&name, AgentState::Tried);
                 self.under_way.push(Probe { name, line, started, is_new: true, is_control: true });
@@ -300,9 +326,14 @@ impl<'a> Asking<'a> {
     fn open(&mut self, name: &str, started: Instant) {
         let kept = self.under_way.iter().filter(|probe| probe.line.is_kept()).count();
         let argv = (self.reach)(name);
-        match Line::open(&argv, self.lines.has_room(kept)) {
+        match (self.open)(&argv, self.lines.has_room(kept)) {
             Ok(line) => {
+                self.lacking = None;
                 self.push(name, line, started, true);
+            }
+            Err(error) if lacks_room(&error) && self.lacks_room_since() < self.limits.each => {
+                self.at_once = self.under_way.len().max(1);
+                self.waiting.push(name.to_owned());
             }
             Err(error) => {
                 // It says nothing of the node.
@@ -310,6 +341,10 @@ impl<'a> Asking<'a> {
                 self.agent_fault = Some((argv[0].clone(), error));
             }
         }
+    }
+
+    fn lacks_room_since(&mut self) -> Duration {
+        self.lacking.get_or_insert_with(Instant::now).elapsed()
     }
 
     fn collect(&mut self) {
@@ -409,10 +444,13 @@ impl<'a> Asking<'a> {
                 }
             }
         } else if self.begun.elapsed() > self.slowest + PATIENCE_WITH_SUSPECTS {
-            let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
             let name = |host: &Host| host.name.clone();
             let active = &self.pool.active;
-            let silent: Vec<String> = active.iter().filter(is_silent).map(name).collect();
+            // Of many nodes, some are not asked yet.
+            let probes = self.under_way.iter().filter(|probe| !probe.is_control);
+            let is_silent: BTreeSet<&str> = probes.map(|probe| probe.name.as_str()).collect();
+            let silent = active.iter().filter(|host| is_silent.contains(host.name.as_str()));
+            let silent: Vec<String> = silent.map(name).collect();
             let asked = active.iter().chain(&self.pool.spares);
             let well = asked.filter(|host| self.health(host) == Health::Well);
             let well: Vec<String> = well.take(silent.len() + 1).map(name).collect();
@@ -623,6 +661,47 @@ mod tests {
         assert_eq!(found.health("n1"), Health::Unknown);
         let (agent, error) = found.agent_fault.unwrap();
         assert_eq!((agent.as_str(), error.kind()), ("/nonexistent/ssh", io::ErrorKind::NotFound));
+    }
+
+    /// This machine lacks processes or file descriptors: it asks fewer nodes at once.
+    #[test]
+    fn nodes_are_asked_later_where_this_machine_has_no_room_for_all_lines() {
+        let (pool, mut lines) = (pool(&["n1", "n2", "n3", "n4"], &["s1"]), IdleLines::default());
+        let limits = Limits { each: Duration::from_secs(600), ..LIMITS };
+        let reach = |_: &str| sh(says(&answer()));
+        let calls = std::cell::Cell::new(0);
+        let open = |argv: &[String], is_kept| {
+            calls.set(calls.get() + 1);
+            match calls.get() % 3 {
+                0 => Err(Errno::EMFILE.into()),
+                _ => Line::open(argv, is_kept),
+            }
+        };
+        let mut asking = Asking::new(&mut lines, &pool, &reach, limits);
+        asking.open = &open;
+        let found = asking.run(&mut || false);
+        assert!(found.agent_fault.is_none(), "{:?}", found.agent_fault);
+        for host in &pool.active {
+            assert_eq!(found.health(&host.name), Health::Well, "{}", host.name);
+        }
+        // Where there is never room for one, that is said.
+        let open = |_: &[String], _| Err(Errno::EMFILE.into());
+        let mut asking =
+            Asking::new(&mut lines, &pool, &reach, Limits { each: Duration::ZERO, ..limits });
+        asking.open = &open;
+        assert!(asking.run(&mut || false).agent_fault.is_some());
+    }
+
+    /// Of thousands of nodes most are not asked at once: those are not silent.
+    #[test]
+    fn a_node_that_was_not_asked_yet_is_not_silent() {
+        let (pool, mut lines) = (pool(&["n1", "n2", "n3"], &[]), IdleLines::default());
+        let reach = |_: &str| unreachable!("nobody is asked");
+        let mut asking = Asking::new(&mut lines, &pool, &reach, LIMITS);
+        asking.begun = Instant::now() - Duration::from_secs(100);
+        asking.outcomes.insert("n1".to_owned(), ProbeOutcome::Answer(Box::new(answer())));
+        asking.try_silent();
+        assert!(asking.from_here.is_none());
     }
 
     #[test]

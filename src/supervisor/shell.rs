@@ -196,8 +196,8 @@ impl Shell {
         }
     }
 
-    /// If the supervisor was held up, hears what the job has written meanwhile: whether it is silent
-    /// is judged by what is there now.
+    /// If the supervisor was held up, hears what the job has written meanwhile: whether it is
+    /// silent is judged by what is there now.
     fn catch_up(&mut self) {
         self.attention.look();
         let held_up = std::mem::take(&mut self.attention.held_up);

@@ -281,8 +281,8 @@ impl<'a> Asking<'a> {
     }
 
     /// Decides whether lines that could not be opened are losses of their nodes: if the agent opens
-    /// one to another node meanwhile. That the others answer on lines that were kept says nothing of
-    /// the agent, so that one of them gets a new line, too.
+    /// one to another node meanwhile. That the others answer on lines that were kept says nothing
+    /// of the agent, so that one of them gets a new line, too.
     fn judge_failed_lines(&mut self) {
         for (name, why) in std::mem::take(&mut self.failed_lines) {
             let agent = self.agent(&name);
@@ -302,8 +302,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Opens a line to a node that has answered, to see whether `agent` works; to a spare if none is
-    /// left that may answer.
+    /// Opens a line to a node that has answered, to see whether `agent` works; to a spare if none
+    /// is left that may answer.
     fn try_agent(&mut self, agent: &str) {
         let has_answered =
             |host: &&Host| matches!(self.outcomes.get(&host.name), Some(ProbeOutcome::Answer(_)));

@@ -215,9 +215,9 @@ impl HeartbeatWatch {
         self.replay = None;
     }
 
-    /// Notes that an earlier supervisor has started the job at that time, of which the clock of the
-    /// job's ranks began at `begun_seconds`, as far as it is known. Its heartbeats so far come next,
-    /// until [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
+    /// Notes that an earlier supervisor has started the job at that time. The clock of the job's
+    /// ranks began at `begun_seconds`, as far as it is known. Its heartbeats so far come next, until
+    /// [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
     pub fn replay(&mut self, launched_seconds: f64, begun_seconds: f64) {
         self.start(launched_seconds);
         let (rank, elapsed_seconds) = (0, 0.0);

@@ -116,16 +116,10 @@ impl Decisions {
         }
     }
 
-    /// Nodes in use that have taken the place of another since a start has last computed: they have
-    /// no data, and each is a loss that the next start has to rebuild.
+    /// Nodes in use without data: each is a loss that the next start has to rebuild.
     pub(super) fn hollow(&self) -> Vec<String> {
-        let failures = self.state.failures.iter().rev();
-        let since = failures.take_while(|failure| failure.computing_unix.is_none());
-        let new: Vec<&String> =
-            since.flat_map(|failure| &failure.replaced).map(|change| &change.by).collect();
-        // Spares of a trial in vain are spares again.
         let names = self.state.pool.active.iter().map(|host| &host.name);
-        names.filter(|name| new.contains(name)).cloned().collect()
+        names.filter(|name| self.state.hollow.contains(*name)).cloned().collect()
     }
 
     /// Leaves out nodes on trial, and returns which spare replaced which: none where it would cost

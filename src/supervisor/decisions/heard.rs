@@ -86,7 +86,12 @@ impl Decisions {
         let state = &mut self.state;
         // A start that declines computes nothing.
         let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
-        let computing = [FACTOR, COMPUTE].contains(&beat.phase.as_str()) || has_result;
+        let advances = [FACTOR, COMPUTE].contains(&beat.phase.as_str());
+        let computing = advances || has_result;
+        if advances {
+            // What was lost is rebuilt; a start that ends early may have a result before.
+            state.hollow.clear();
+        }
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {
             if state.last_beat.is_none() {

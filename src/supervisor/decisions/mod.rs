@@ -328,8 +328,8 @@ impl Decisions {
                 Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
             }
         };
-        // Before the first start nothing is lost by waiting. A silent node would be lost in addition
-        // to those whose data is not rebuilt yet.
+        // Before the first start nothing is lost by waiting. A silent node would be lost beside
+        // those whose data is not rebuilt yet.
         let spare_losses = match purpose {
             Purpose::Start if self.state.start > 0 => {
                 self.rules.parities.saturating_sub(self.hollow().len())
@@ -469,6 +469,10 @@ impl Decisions {
         for change in &replaced {
             let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
             self.say("replaced", text);
+            // Before the first start no node has data.
+            if self.state.start > 0 {
+                self.state.hollow.insert(change.by.clone());
+            }
         }
         if let Some(failure) = self.state.failures.last_mut()
             && failure.relaunched_unix.is_none()

@@ -1400,6 +1400,22 @@ fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
     assert_eq!(play.decisions.state.pool.out[0].host.name, "n3");
 }
 
+/// A run that was stopped has no failure that its replacements could be told by.
+#[test]
+fn a_spare_without_data_is_known_after_a_stop_too() {
+    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    play.stops(1);
+    play.ended("the launcher ended with code 143");
+    play.answers_but(&[]);
+    let mut next = Play::new(rules(), play.decisions.state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    next.answers_but(&["n2"]);
+    next.launches(0.0, "n1 s1 n3 --resume require");
+    let asked = next.ended("the launcher ended with code 1").pop();
+    assert_eq!(asked.as_deref(), Some("ask start n1 s1 n3 + s2"), "none may be silent");
+}
+
 /// A spare that has taken a place has no data until a start has computed: it is one of the losses
 /// that the checkpoint rebuilds, so that a node with data must not be left out beside it.
 #[test]

@@ -1,6 +1,7 @@
 //! Command lines that start a job, as pure functions.
 
 use std::path::Path;
+use std::time::Duration;
 
 use skt_terms::shown::shell_quoted;
 
@@ -207,8 +208,16 @@ pub fn probe_command(folder: &Path, words: &[String]) -> String {
     format!("/bin/sh -c {}", shell_quoted(&script))
 }
 
-/// The command line that runs the shell command `command` on a node.
-pub fn on_node(launcher: &Launcher, agent: Option<&str>, host: &str, command: &str) -> Vec<String> {
+/// The command line that runs the shell command `command` on a node, which has the time `limit` to
+/// answer: the agent does not give up before.
+pub fn on_node(
+    launcher: &Launcher,
+    agent: Option<&str>,
+    limit: Duration,
+    host: &str,
+    command: &str,
+) -> Vec<String> {
+    let seconds = limit.as_secs_f64().ceil();
     match (launcher, agent) {
         (_, Some(agent)) => {
             let mut argv = words(agent);
@@ -216,13 +225,17 @@ pub fn on_node(launcher: &Launcher, agent: Option<&str>, host: &str, command: &s
             argv
         }
         (Launcher::Slurm, None) => {
-            let mut argv = words("srun --nodes=1 --ntasks=1 --overlap --immediate=10");
-            argv.push(format!("--nodelist={host}"));
+            let mut argv = words("srun --nodes=1 --ntasks=1 --overlap");
+            argv.extend([format!("--immediate={seconds}"), format!("--nodelist={host}")]);
             argv.extend(["/bin/sh".into(), "-c".into(), command.to_owned()]);
             argv
         }
         (_, None) => {
-            let mut argv = words("ssh -x -o BatchMode=yes -o ConnectTimeout=5");
+            // A user's ssh may share connections. One that a login has opened is welcome, but the
+            // connection of a probe, which is closed at any time, must not become the one that the
+            // launcher's agents share.
+            let mut argv = words("ssh -x -o BatchMode=yes -o ControlMaster=no");
+            argv.extend(["-o".to_owned(), format!("ConnectTimeout={seconds}")]);
             argv.extend([host.to_owned(), command.to_owned()]);
             argv
         }
@@ -343,15 +356,16 @@ mod tests {
 
     #[test]
     fn nodes_are_reached_by_agent_ssh_or_srun() {
-        let reach = |launcher, agent| on_node(&launcher, agent, "n1", "a 'b'").join("|");
+        let limit = Duration::from_millis(19_500);
+        let reach = |launcher, agent| on_node(&launcher, agent, limit, "n1", "a 'b'").join("|");
         assert_eq!(reach(Launcher::Openmpi, Some("rsh -q")), "rsh|-q|n1|a 'b'");
         assert_eq!(
             reach(Launcher::Mpich, None),
-            "ssh|-x|-o|BatchMode=yes|-o|ConnectTimeout=5|n1|a 'b'"
+            "ssh|-x|-o|BatchMode=yes|-o|ControlMaster=no|-o|ConnectTimeout=20|n1|a 'b'"
         );
         assert_eq!(
             reach(Launcher::Slurm, None),
-            "srun|--nodes=1|--ntasks=1|--overlap|--immediate=10|--nodelist=n1|/bin/sh|-c|a 'b'"
+            "srun|--nodes=1|--ntasks=1|--overlap|--immediate=20|--nodelist=n1|/bin/sh|-c|a 'b'"
         );
     }
 

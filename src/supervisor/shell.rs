@@ -32,6 +32,8 @@ use skt_terms::exit::Exit;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The shortest time between two writes of the state.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// A longer time between two looks for news is one in which the supervisor was held up.
+const HELD_UP: Duration = Duration::from_secs(1);
 /// How long the cleaning of nodes that are no longer needed may take.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -50,6 +52,7 @@ pub struct Shell {
     lines: IdleLines,
     job: Option<Job>,
     saved: Instant,
+    attention: Attention,
     /// The result of the supervisor, once it ends.
     end: Option<Result<Exit>>,
 }
@@ -68,6 +71,32 @@ struct Clock {
 impl Clock {
     fn unix(&self) -> f64 {
         self.start_unix + self.start.elapsed().as_secs_f64()
+    }
+}
+
+/// For how long the supervisor was held up, by a signal, a file system or the reader of its output.
+struct Attention {
+    since: Instant,
+    held_up: Duration,
+}
+
+impl Attention {
+    fn new() -> Self {
+        Self { since: Instant::now(), held_up: Duration::ZERO }
+    }
+
+    /// Notes that the supervisor is at work.
+    fn look(&mut self) {
+        let since = std::mem::replace(&mut self.since, Instant::now());
+        let gap = since.elapsed();
+        if gap > HELD_UP {
+            self.held_up += gap;
+        }
+    }
+
+    /// Notes that nodes were asked meanwhile, which takes time while the job is watched.
+    fn has_asked(&mut self) {
+        self.since = Instant::now();
     }
 }
 
@@ -133,6 +162,7 @@ impl Shell {
             lines: IdleLines::default(),
             job: None,
             saved: Instant::now(),
+            attention: Attention::new(),
             end: None,
         })
     }
@@ -149,6 +179,7 @@ impl Shell {
                 return end;
             }
             self.hear();
+            self.catch_up();
             if stop::is_time_up() {
                 self.end_time();
             }
@@ -162,6 +193,17 @@ impl Shell {
                 }
             }
             std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// If the supervisor was held up, hears what the job has written meanwhile: whether it is
+    /// silent is judged by what is there now.
+    fn catch_up(&mut self) {
+        self.attention.look();
+        let held_up = std::mem::take(&mut self.attention.held_up);
+        if !held_up.is_zero() {
+            self.hear();
+            self.feed(Event::Unwatched { seconds: held_up.as_secs_f64() });
         }
     }
 
@@ -327,7 +369,8 @@ impl Shell {
             if options.is_local || name == here {
                 vec!["/bin/sh".to_owned(), "-c".to_owned(), command]
             } else {
-                launcher::on_node(&options.launcher, options.agent.as_deref(), name, &command)
+                let (agent, limit) = (options.agent.as_deref(), options.probe_limit);
+                launcher::on_node(&options.launcher, agent, limit, name, &command)
             }
         };
         let each = match inquiry.purpose {
@@ -346,7 +389,9 @@ impl Shell {
         };
         let job = &mut self.job;
         let mut is_over = || job.as_mut().is_some_and(|job| job.ended().is_some());
+        self.attention.look();
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
+        self.attention.has_asked();
         // A launcher that ended meanwhile makes the answers needless.
         if !is_over() {
             self.feed(Event::Answers(survey));

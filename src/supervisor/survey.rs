@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+
 use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, IdleLines, Line};
@@ -100,6 +102,17 @@ struct Probe {
     started: Instant,
     /// Whether the line was opened for it.
     is_new: bool,
+    /// Whether it only shows that the agent still works here.
+    is_control: bool,
+}
+
+/// Whether an agent works on this machine, by the lines that were opened with it in this survey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentState {
+    /// A line is being opened to see that.
+    Tried,
+    Works,
+    Fails,
 }
 
 /// Probes all nodes of the pool that are not out, on the lines that are kept to
@@ -112,30 +125,14 @@ pub fn survey(
     limits: Limits,
     is_over: &mut dyn FnMut() -> bool,
 ) -> Survey {
-    let mut asking = Asking::new(lines, pool, reach, limits);
-    let spares = match limits.purpose {
-        Purpose::Look => &[],
-        Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
-    };
-    let mut waiting: Vec<&Host> = pool.active.iter().chain(spares).collect();
-    waiting.reverse();
-    while !waiting.is_empty() || !asking.under_way.is_empty() {
-        while asking.under_way.len() < AT_ONCE
-            && let Some(host) = waiting.pop()
-        {
-            asking.start(&host.name);
-        }
-        asking.collect();
-        asking.try_silent();
-        if waiting.is_empty() && asking.is_enough() {
-            break;
-        }
-        if is_over() {
-            return asking.stop(false);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    asking.stop(true)
+    Asking::new(lines, pool, reach, limits).run(is_over)
+}
+
+/// Whether an agent cannot be started since this machine has no room for one more: that passes as
+/// soon as others have ended.
+fn lacks_room(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::EAGAIN | Errno::ENOMEM))
 }
 
 /// What became of a probe.
@@ -159,7 +156,20 @@ struct Asking<'a> {
     limits: Limits<'a>,
     lines: &'a mut IdleLines,
     reach: &'a dyn Fn(&str) -> Vec<String>,
+    /// Opens a line.
+    open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
+    /// Nodes that are not asked yet, the next one last.
+    waiting: Vec<String>,
+    /// Lines in use at a time: fewer where this machine has no room for more.
+    at_once: usize,
+    /// Since when no line could be opened for want of room.
+    lacking: Option<Instant>,
     under_way: Vec<Probe>,
+    /// Nodes to which no line could be opened while the job runs, and why: losses of these nodes if
+    /// the agent opens one to another node.
+    failed_lines: Vec<(String, String)>,
+    /// The agents, by their programs.
+    agents: BTreeMap<String, AgentState>,
     /// When the last node was asked: of many nodes, some wait until others have answered.
     begun: Instant,
     /// The longest that a node took to answer.
@@ -179,6 +189,11 @@ impl<'a> Asking<'a> {
         reach: &'a dyn Fn(&str) -> Vec<String>,
         limits: Limits<'a>,
     ) -> Self {
+        let spares = match limits.purpose {
+            Purpose::Look => &[],
+            Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
+        };
+        let names = pool.active.iter().chain(spares).map(|host| host.name.clone());
         Self {
             outcomes: BTreeMap::new(),
             agent_fault: None,
@@ -187,13 +202,43 @@ impl<'a> Asking<'a> {
             limits,
             lines,
             reach,
+            open: &Line::open,
+            waiting: names.rev().collect(),
+            at_once: AT_ONCE,
+            lacking: None,
             under_way: Vec::new(),
+            failed_lines: Vec::new(),
+            agents: BTreeMap::new(),
             begun: Instant::now(),
             slowest: Duration::ZERO,
             slowest_opening: Duration::ZERO,
             judged: (0, false),
             from_here: None,
         }
+    }
+
+    fn run(mut self, is_over: &mut dyn FnMut() -> bool) -> Survey {
+        while !self.waiting.is_empty() || !self.under_way.is_empty() {
+            while self.under_way.len() < self.at_once
+                && let Some(name) = self.waiting.pop()
+            {
+                self.start(&name);
+                if self.lacking.is_some() {
+                    break;
+                }
+            }
+            self.collect();
+            self.judge_failed_lines();
+            self.try_silent();
+            if self.waiting.is_empty() && self.is_enough() {
+                break;
+            }
+            if is_over() {
+                return self.stop(false);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.stop(true)
     }
 
     fn start(&mut self, name: &str) {
@@ -204,9 +249,76 @@ impl<'a> Asking<'a> {
         let ask = |mut line: Line| line.ask(self.limits.purpose, partners).then_some(line);
         match kept.and_then(ask) {
             Some(line) => {
-                self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: false });
+                self.push(name, line, started, false);
             }
             None => self.open(name, started),
+        }
+    }
+
+    fn push(&mut self, name: &str, line: Line, started: Instant, is_new: bool) {
+        let (name, is_control) = (name.to_owned(), false);
+        self.under_way.push(Probe { name, line, started, is_new, is_control });
+    }
+
+    /// The program of the agent that reaches a node.
+    fn agent(&self, name: &str) -> String {
+        (self.reach)(name).swap_remove(0)
+    }
+
+    /// Notes that a new line with the agent of `name` has answered, or that one has failed which
+    /// had to show that the agent works.
+    fn note_agent(&mut self, name: &str, state: AgentState) {
+        let known = self.agents.entry(self.agent(name)).or_insert(state);
+        if *known != AgentState::Works {
+            *known = state;
+        }
+    }
+
+    /// Whether a line that cannot be opened may be the fault of the agent here, and is not to end a
+    /// job: a ticket or a certificate has expired, or no name is found for a moment.
+    fn doubts_agent(&self) -> bool {
+        matches!(self.limits.purpose, Purpose::Look | Purpose::Links)
+    }
+
+    /// Decides whether lines that could not be opened are losses of their nodes: if the agent opens
+    /// one to another node meanwhile. That the others answer on lines that were kept says nothing
+    /// of the agent, so that one of them gets a new line, too.
+    fn judge_failed_lines(&mut self) {
+        for (name, why) in std::mem::take(&mut self.failed_lines) {
+            let agent = self.agent(&name);
+            match self.agents.get(&agent) {
+                Some(AgentState::Works) => {
+                    self.outcomes.insert(name, ProbeOutcome::Failed(why));
+                    continue;
+                }
+                Some(AgentState::Fails) => {
+                    self.outcomes.insert(name, ProbeOutcome::Unknown);
+                    continue;
+                }
+                Some(AgentState::Tried) => {}
+                None => self.try_agent(&agent),
+            }
+            self.failed_lines.push((name, why));
+        }
+    }
+
+    /// Opens a line to a node that has answered, to see whether `agent` works; to a spare if none
+    /// is left that may answer.
+    fn try_agent(&mut self, agent: &str) {
+        let has_answered =
+            |host: &&Host| matches!(self.outcomes.get(&host.name), Some(ProbeOutcome::Answer(_)));
+        let is_of_agent = |host: &&Host| self.agent(&host.name) == agent;
+        let may_answer = self.under_way.iter().any(|probe| self.agent(&probe.name) == agent);
+        let spares = if may_answer { &[][..] } else { &self.pool.spares[..] };
+        let mut hosts = self.pool.active.iter().filter(has_answered).chain(spares);
+        let Some(host) = hosts.find(is_of_agent) else { return };
+        let (name, started) = (host.name.clone(), Instant::now());
+        match (self.open)(&(self.reach)(&name), false) {
+            Ok(line) => {
+                self.note_agent(&name, AgentState::Tried);
+                self.under_way.push(Probe { name, line, started, is_new: true, is_control: true });
+            }
+            Err(_) => self.note_agent(&name, AgentState::Fails),
         }
     }
 
@@ -214,9 +326,14 @@ impl<'a> Asking<'a> {
     fn open(&mut self, name: &str, started: Instant) {
         let kept = self.under_way.iter().filter(|probe| probe.line.is_kept()).count();
         let argv = (self.reach)(name);
-        match Line::open(&argv, self.lines.has_room(kept)) {
+        match (self.open)(&argv, self.lines.has_room(kept)) {
             Ok(line) => {
-                self.under_way.push(Probe { name: name.to_owned(), line, started, is_new: true });
+                self.lacking = None;
+                self.push(name, line, started, true);
+            }
+            Err(error) if lacks_room(&error) && self.lacks_room_since() < self.limits.each => {
+                self.at_once = self.under_way.len().max(1);
+                self.waiting.push(name.to_owned());
             }
             Err(error) => {
                 // It says nothing of the node.
@@ -226,12 +343,31 @@ impl<'a> Asking<'a> {
         }
     }
 
+    fn lacks_room_since(&mut self) -> Duration {
+        self.lacking.get_or_insert_with(Instant::now).elapsed()
+    }
+
     fn collect(&mut self) {
         let (limits, limit) = (self.limits, self.limits.each);
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
             let outcome = match probe.line.hear() {
+                Heard::Answer(_) if probe.is_control => {
+                    self.note_agent(&probe.name, AgentState::Works);
+                    continue;
+                }
+                Heard::End(_) if probe.is_control => {
+                    self.note_agent(&probe.name, AgentState::Fails);
+                    continue;
+                }
+                Heard::Nothing if probe.is_control && waited >= limit => {
+                    self.note_agent(&probe.name, AgentState::Fails);
+                    continue;
+                }
                 Heard::Answer(answer) => {
+                    if probe.is_new {
+                        self.note_agent(&probe.name, AgentState::Works);
+                    }
                     let opening = probe.line.opening().unwrap_or_default();
                     self.slowest = self.slowest.max(waited);
                     self.slowest_opening = self.slowest_opening.max(opening);
@@ -240,6 +376,10 @@ impl<'a> Asking<'a> {
                     self.held_bytes = self.held_bytes.max(answer.run_bytes / ranks);
                     self.lines.keep(&probe.name, probe.line);
                     ProbeOutcome::Answer(answer)
+                }
+                Heard::End(why) if probe.is_new && self.doubts_agent() => {
+                    self.failed_lines.push((probe.name, why));
+                    continue;
                 }
                 Heard::End(why) if probe.is_new => ProbeOutcome::Failed(why),
                 Heard::Nothing if waited >= limit => {
@@ -304,10 +444,13 @@ impl<'a> Asking<'a> {
                 }
             }
         } else if self.begun.elapsed() > self.slowest + PATIENCE_WITH_SUSPECTS {
-            let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
             let name = |host: &Host| host.name.clone();
             let active = &self.pool.active;
-            let silent: Vec<String> = active.iter().filter(is_silent).map(name).collect();
+            // Of many nodes, some are not asked yet.
+            let probes = self.under_way.iter().filter(|probe| !probe.is_control);
+            let is_silent: BTreeSet<&str> = probes.map(|probe| probe.name.as_str()).collect();
+            let silent = active.iter().filter(|host| is_silent.contains(host.name.as_str()));
+            let silent: Vec<String> = silent.map(name).collect();
             let asked = active.iter().chain(&self.pool.spares);
             let well = asked.filter(|host| self.health(host) == Health::Well);
             let well: Vec<String> = well.take(silent.len() + 1).map(name).collect();
@@ -335,8 +478,10 @@ impl<'a> Asking<'a> {
         let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
         if limits.purpose == Purpose::Look {
             let patience = if are_suspects { PATIENCE } else { PATIENCE_OF_LOOK };
-            let is_late = !self.is_patient(patience) && silent < pool.active.len();
-            return ill > 0 || silent == 0 || is_late;
+            let is_trying = self.agents.values().any(|state| *state == AgentState::Tried);
+            let is_late = !self.is_patient(patience) && silent < pool.active.len() && !is_trying;
+            let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
+            return self.outcomes.values().any(is_failed) || silent == 0 || is_late;
         }
         if silent == 0 {
             return self.can_replace();
@@ -403,7 +548,8 @@ impl<'a> Asking<'a> {
         let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
         let is_look = self.limits.purpose == Purpose::Look;
         let is_cut_short = is_look && self.outcomes.values().any(is_failed);
-        for probe in std::mem::take(&mut self.under_way) {
+        let is_probe = |probe: &Probe| !probe.is_control;
+        for probe in std::mem::take(&mut self.under_way).into_iter().filter(is_probe) {
             let is_in_use = self.pool.active.iter().any(|host| host.name == probe.name);
             let outcome = if is_in_use && silence_counts && !is_cut_short {
                 let waited = probe.started.elapsed().as_secs_f64();
@@ -515,6 +661,47 @@ mod tests {
         assert_eq!(found.health("n1"), Health::Unknown);
         let (agent, error) = found.agent_fault.unwrap();
         assert_eq!((agent.as_str(), error.kind()), ("/nonexistent/ssh", io::ErrorKind::NotFound));
+    }
+
+    /// This machine lacks processes or file descriptors: it asks fewer nodes at once.
+    #[test]
+    fn nodes_are_asked_later_where_this_machine_has_no_room_for_all_lines() {
+        let (pool, mut lines) = (pool(&["n1", "n2", "n3", "n4"], &["s1"]), IdleLines::default());
+        let limits = Limits { each: Duration::from_secs(600), ..LIMITS };
+        let reach = |_: &str| sh(says(&answer()));
+        let calls = std::cell::Cell::new(0);
+        let open = |argv: &[String], is_kept| {
+            calls.set(calls.get() + 1);
+            match calls.get() % 3 {
+                0 => Err(Errno::EMFILE.into()),
+                _ => Line::open(argv, is_kept),
+            }
+        };
+        let mut asking = Asking::new(&mut lines, &pool, &reach, limits);
+        asking.open = &open;
+        let found = asking.run(&mut || false);
+        assert!(found.agent_fault.is_none(), "{:?}", found.agent_fault);
+        for host in &pool.active {
+            assert_eq!(found.health(&host.name), Health::Well, "{}", host.name);
+        }
+        // Where there is never room for one, that is said.
+        let open = |_: &[String], _| Err(Errno::EMFILE.into());
+        let mut asking =
+            Asking::new(&mut lines, &pool, &reach, Limits { each: Duration::ZERO, ..limits });
+        asking.open = &open;
+        assert!(asking.run(&mut || false).agent_fault.is_some());
+    }
+
+    /// Of thousands of nodes most are not asked at once: those are not silent.
+    #[test]
+    fn a_node_that_was_not_asked_yet_is_not_silent() {
+        let (pool, mut lines) = (pool(&["n1", "n2", "n3"], &[]), IdleLines::default());
+        let reach = |_: &str| unreachable!("nobody is asked");
+        let mut asking = Asking::new(&mut lines, &pool, &reach, LIMITS);
+        asking.begun = Instant::now() - Duration::from_secs(100);
+        asking.outcomes.insert("n1".to_owned(), ProbeOutcome::Answer(Box::new(answer())));
+        asking.try_silent();
+        assert!(asking.from_here.is_none());
     }
 
     #[test]
@@ -689,10 +876,43 @@ mod tests {
         let found = look(&["n1", "n3"]);
         let Health::Ill(why) = found.health("n3") else { panic!("it is silent") };
         assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
-        let found = look(&["n3", "n2"]);
+        let found = look(&["n1", "n3", "n2"]);
         assert_eq!(found.health("n3"), Health::Unknown, "its time was not up");
         let found = look(&["n1", "n4"]);
         assert_eq!(found.health("n4"), Health::Well);
+    }
+
+    /// The agent's own fault here, such as a certificate that has expired, is no loss of a node.
+    #[test]
+    fn in_a_look_an_agent_that_reaches_nobody_says_nothing_of_a_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let (opened, limit) = (folder.path().join("opened"), Duration::from_secs(600));
+        let looks = Limits { purpose: Purpose::Look, each: limit, ..LIMITS };
+        let pool = pool(&["n1", "n2", "n3"], &["s1"]);
+        let refuses = |_: &str| sh("echo no ticket >&2; exit 255".into());
+        let found = survey(&pool, &refuses, looks);
+        for host in &pool.active {
+            assert_eq!(found.health(&host.name), Health::Unknown, "{}", host.name);
+        }
+        // Two nodes answer by the lines that are kept; the line to the third breaks.
+        let look_again = |agent: &dyn Fn(&str) -> Vec<String>| {
+            let mut lines = IdleLines::default();
+            let before = |name: &str| match name {
+                "n2" => sh(says(&answer())),
+                _ => sh(answers_all(&opened)),
+            };
+            super::survey(&mut lines, &pool, &before, looks, &mut || false);
+            super::survey(&mut lines, &pool, agent, looks, &mut || false)
+        };
+        let found = look_again(&refuses);
+        assert_eq!(found.health("n2"), Health::Unknown);
+        assert_eq!(found.health("n1"), Health::Well);
+        // Another node is reached by a new line at the same time.
+        let found = look_again(&|name| match name {
+            "n2" => sh("echo connection refused >&2; exit 255".into()),
+            _ => sh(says(&answer())),
+        });
+        assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("refused")));
     }
 
     #[test]

@@ -60,8 +60,34 @@ pub struct HeartbeatWatch {
     phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
     start: StartPace,
+    /// The job's own clock, while heartbeats are read that have come long ago.
+    replay: Option<Replay>,
     /// What is known of a program of the user; `None` for the benchmark.
     program: Option<ProgramPace>,
+}
+
+/// Heartbeats of a job that an earlier supervisor has watched are all read at once: what lies
+/// between them is told by the times that they have from the job itself.
+#[derive(Debug)]
+struct Replay {
+    /// When the job sent the last heartbeat, as far as it is known.
+    at_seconds: f64,
+    /// The rank that sent it, and the time since this rank's process began.
+    rank: usize,
+    elapsed_seconds: f64,
+}
+
+impl Replay {
+    /// When `beat` was sent. Ranks that wait send heartbeats, too; their clocks are not compared.
+    fn time(&mut self, beat: &Beat) -> f64 {
+        if beat.rank == self.rank {
+            self.at_seconds += (beat.elapsed_seconds - self.elapsed_seconds).max(0.0);
+        }
+        if beat.rank == self.rank || beat.phase != WAIT {
+            (self.rank, self.elapsed_seconds) = (beat.rank, beat.elapsed_seconds);
+        }
+        self.at_seconds
+    }
 }
 
 /// The pace of a program of the user, as far as its signs tell. It may do what it likes between two
@@ -160,6 +186,7 @@ impl HeartbeatWatch {
             phases: HashMap::new(),
             phase_since_seconds: 0.0,
             start: StartPace::default(),
+            replay: None,
             program: None,
         }
     }
@@ -185,11 +212,45 @@ impl HeartbeatWatch {
         self.phase_since_seconds = now_seconds;
         self.start.since_seconds = now_seconds;
         self.start.silent += 1;
+        self.replay = None;
+    }
+
+    /// Notes that an earlier supervisor has started the job at that time. The clock of the job's
+    /// ranks began at `begun_seconds`, as far as it is known. Its heartbeats so far come next, until
+    /// [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
+    pub fn replay(&mut self, launched_seconds: f64, begun_seconds: f64) {
+        self.start(launched_seconds);
+        let (rank, elapsed_seconds) = (0, 0.0);
+        self.replay = Some(Replay { at_seconds: begun_seconds, rank, elapsed_seconds });
+    }
+
+    /// Notes that all heartbeats of an earlier time have been read, if there were any: silence
+    /// begins to count now.
+    pub fn replayed(&mut self, now_seconds: f64) {
+        if self.replay.take().is_some() {
+            self.alive_at_seconds = now_seconds;
+            self.column_at_seconds = self.column_at_seconds.min(now_seconds);
+            self.phase_since_seconds = self.phase_since_seconds.min(now_seconds);
+            if let Some(pace) = &mut self.program {
+                pace.checkpoint_at_seconds =
+                    pace.checkpoint_at_seconds.map(|at| at.min(now_seconds));
+            }
+        }
+    }
+
+    /// Notes that nobody has watched the job for so long until now. It may have been stopped as
+    /// well, so that this is no silence; short times count, or a supervisor that is often held up
+    /// for a moment would never find that a job hangs.
+    pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
+        if seconds > self.floors.columns_seconds / 3.0 {
+            self.alive_at_seconds = (self.alive_at_seconds + seconds).min(now_seconds);
+        }
     }
 
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
     /// endless loop hangs.
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
+        let now_seconds = self.replay.as_mut().map_or(now_seconds, |replay| replay.time(beat));
         if self.wait_expected_seconds.take().is_some() {
             let pause = now_seconds - self.alive_at_seconds;
             self.waited_in_step_seconds += pause;
@@ -216,9 +277,11 @@ impl HeartbeatWatch {
             None => self.measure(beat, now_seconds),
         }
         if self.last.is_none() {
-            let took = now_seconds - self.start.since_seconds;
-            self.start.longest_seconds = self.start.longest_seconds.max(took);
             self.start.silent = 0;
+            if self.replay.is_none() {
+                let took = now_seconds - self.start.since_seconds;
+                self.start.longest_seconds = self.start.longest_seconds.max(took);
+            }
         }
         if is_new {
             self.alive_at_seconds = now_seconds;
@@ -536,6 +599,26 @@ mod tests {
         }
         assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (30.0, 2.0));
         assert_eq!(watch.hung_for(36.0), Some(31.0));
+    }
+
+    #[test]
+    fn signs_that_are_read_late_tell_the_pace_by_the_jobs_own_clock() {
+        let mut watch = watch();
+        watch.replay(100.0, 110.0);
+        let at = |elapsed_seconds, beat| Beat { elapsed_seconds, ..beat };
+        watch.beat(&at(0.5, beat("encode", 0)), 5000.0);
+        watch.beat(&at(7.5, beat("factor", 0)), 5000.0);
+        watch.beat(&at(11.5, beat("factor", 100)), 5000.0);
+        // Another rank waits, whose process began later.
+        watch.beat(&at(2.0, Beat { rank: 3, ..beat(WAIT, 100) }), 5000.0);
+        watch.beat(&at(14.5, beat("factor", 200)), 5000.0);
+        assert_eq!(watch.limit_seconds(), 40.0);
+        watch.replayed(5000.0);
+        assert_eq!(watch.silent_seconds(5000.0), 0.0);
+        watch.beat(&beat("encode", 200), 5001.0);
+        assert_eq!(watch.limit_seconds(), 70.0);
+        watch.start(6000.0);
+        assert_eq!(watch.limit_seconds(), 60.0, "how long the start took was not seen");
     }
 
     #[test]

@@ -52,6 +52,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("supervisor/job.rs", "RESERVE_EVERY"),
     ("supervisor/line.rs", "KEEP_EVERY"),
     ("machine/child.rs", "LOOK_PAUSE"),
+    ("supervisor/shell.rs", "HELD_UP"),
     ("supervisor/shell.rs", "LOOK_EVERY"),
     ("supervisor/shell.rs", "SAVE_EVERY"),
     ("supervisor/watch.rs", "LOOK_LEAST_SECONDS"),

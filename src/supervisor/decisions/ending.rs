@@ -69,8 +69,7 @@ impl Decisions {
             self.act(Action::Save);
             return self.end(Err(SupervisorError::File { path: "standard output".into(), source }));
         }
-        self.act(Action::Tidy);
-        self.act(Action::Save);
+        self.save_and_tidy();
         self.end(Ok(exit));
     }
 
@@ -83,10 +82,16 @@ impl Decisions {
         // Where nothing was computed yet, the next command may give other options.
         if self.state.start == 1 && !self.state.has_checkpoint {
             self.state.status = Status::Finished;
-            self.act(Action::Tidy);
-            self.act(Action::Save);
+            self.save_and_tidy();
         }
         self.end(Ok(Exit::BadInput));
+    }
+
+    /// Saves the state of a finished run; once it is saved, the files are removed that only a
+    /// running run needs. A supervisor that finds the state of a run at work reads them.
+    fn save_and_tidy(&mut self) {
+        self.tidies = true;
+        self.act(Action::Save);
     }
 
     pub(super) fn stopped(&mut self) {

@@ -67,6 +67,13 @@ pub enum Event {
         /// How many times.
         stops: usize,
     },
+    /// The supervisor has not watched the job for so long, nor asked its nodes: it was stopped
+    /// itself, perhaps with the job, or had to wait for a file system or for the reader of its
+    /// output.
+    Unwatched {
+        /// How long.
+        seconds: f64,
+    },
     /// [`Action::Save`] is done.
     Saved,
     /// The state or an event could not be written.

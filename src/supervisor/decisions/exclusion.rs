@@ -14,46 +14,71 @@ pub(super) struct ExclusionTrials {
     active: Vec<Host>,
     /// The spares that were well at that time.
     spares: Vec<Host>,
-    /// Indices in `active`, the most doubted nodes first.
-    places: Vec<usize>,
-    /// Number of nodes left out at a time.
-    at_once: usize,
+    /// What is left out in turn, the most doubted nodes first.
+    groups: Vec<Group>,
+    /// Whether there are nodes that no trial leaves out, since their data could not be rebuilt.
+    spares_data: bool,
     done: usize,
 }
 
+/// Nodes that are left out at a time.
+#[derive(Debug)]
+struct Group {
+    /// Indices among the nodes in use.
+    places: Vec<usize>,
+    /// Number of nodes in each group of this kind, except the last.
+    at_once: usize,
+}
+
+/// What leaving nodes out may cost.
+struct Costs<'a> {
+    /// Nodes without data: leaving them out costs nothing.
+    hollow: &'a [String],
+    /// Number of other nodes that may be left out at a time, because their data has to be rebuilt.
+    most: usize,
+}
+
 impl ExclusionTrials {
-    /// Trials that leave out at most `most` nodes at a time, because their data has to be rebuilt;
-    /// half of the nodes at most, and no more than there are spares.
-    fn new(active: Vec<Host>, spares: Vec<Host>, doubted: &[String], most: usize) -> Self {
+    /// Trials that leave out half of the nodes at most, no more than there are spares, and no more
+    /// than `costs` allows. Those that cost nothing come first.
+    fn new(active: Vec<Host>, spares: Vec<Host>, doubted: &[String], costs: &Costs) -> Self {
         let mut places: Vec<usize> = (0..active.len()).collect();
         places.sort_by_key(|place| !doubted.contains(&active[*place].name));
-        let at_once = most.min(spares.len()).min(active.len().div_ceil(2)).max(1);
-        Self { active, spares, places, at_once, done: 0 }
+        let is_hollow = |place: &usize| costs.hollow.contains(&active[*place].name);
+        let (hollow, others): (Vec<usize>, Vec<usize>) = places.into_iter().partition(is_hollow);
+        let at_most = spares.len().min(active.len().div_ceil(2)).max(1);
+        let mut groups = Vec::new();
+        for (places, at_once) in [(hollow, at_most), (others, at_most.min(costs.most))] {
+            if at_once > 0 {
+                let group = |places: &[usize]| Group { places: places.to_vec(), at_once };
+                groups.extend(places.chunks(at_once).map(group));
+            }
+        }
+        Self { active, spares, groups, spares_data: costs.most == 0, done: 0 }
     }
 
     /// The next trial: indices of nodes, and the spares that replace them. Each node is left out
     /// once with each group of spares, because a spare may be at fault, too. `None` when all have
     /// been tried.
     fn next(&mut self) -> Option<Vec<(usize, Host)>> {
-        if self.spares.is_empty() {
-            return None;
-        }
-        let groups: Vec<&[usize]> = self.places.chunks(self.at_once).collect();
+        let spares = self.spares.len();
         loop {
-            let (group, turn) = (self.done % groups.len(), self.done / groups.len());
-            let first = turn * self.at_once;
-            if first >= self.spares.len() {
+            let index = self.done.checked_rem(self.groups.len())?;
+            let turn = self.done / self.groups.len();
+            if self.groups.iter().all(|group| turn * group.at_once >= spares) {
                 return None;
             }
             self.done += 1;
+            let group = &self.groups[index];
+            if turn * group.at_once >= spares {
+                continue;
+            }
             // Consecutive groups get different spares.
-            let spare =
-                |i: usize| &self.spares[(first + group * self.at_once + i) % self.spares.len()];
-            let swaps: Vec<(usize, Host)> = groups[group]
-                .iter()
-                .enumerate()
-                .map(|(i, place)| (*place, spare(i).clone()))
-                .collect();
+            let before: usize = self.groups[..index].iter().map(|group| group.places.len()).sum();
+            let spare = |i: usize| &self.spares[(turn * group.at_once + before + i) % spares];
+            let places = group.places.iter().enumerate();
+            let swaps: Vec<(usize, Host)> =
+                places.map(|(i, place)| (*place, spare(i).clone())).collect();
             if swaps.iter().all(|(place, spare)| spare.fits(self.active[*place].slots)) {
                 return Some(swaps);
             }
@@ -66,12 +91,15 @@ impl Decisions {
     pub(super) fn take_back_trial(&mut self) {
         let Some(trials) = &self.trials else { return };
         let pool = &mut self.state.pool;
-        pool.out.retain(|out| !trials.active.contains(&out.host));
-        let is_known = |host: &Host| trials.active.contains(host) || trials.spares.contains(host);
-        let others: Vec<Host> =
-            pool.spares.iter().filter(|spare| !is_known(spare)).cloned().collect();
+        let has = |hosts: &[Host], name: &str| hosts.iter().any(|host| host.name == name);
+        pool.out.retain(|out| !has(&trials.active, &out.host.name));
+        // A spare that was lost meanwhile stays out.
+        let is_out = |host: &&Host| pool.out.iter().any(|out| out.host.name == host.name);
+        let spares = trials.spares.iter().filter(|host| !is_out(host));
+        let is_other =
+            |host: &&Host| !has(&trials.active, &host.name) && !has(&trials.spares, &host.name);
+        pool.spares = spares.chain(pool.spares.iter().filter(is_other)).cloned().collect();
         pool.active = trials.active.clone();
-        pool.spares = trials.spares.iter().cloned().chain(others).collect();
     }
 
     /// Ends the trials once the job has sent a heartbeat: the nodes that were left out stay out.
@@ -81,24 +109,40 @@ impl Decisions {
                 |host: &&Host| self.state.pool.active.iter().any(|now| now.name == host.name);
             let out = trials.active.iter().filter(|host| !is_in_use(host));
             let names: Vec<&str> = out.map(|host| host.name.as_str()).collect();
-            let text = format!("the job starts without {}, which stays out", names.join(", "));
-            self.say("excluded", text);
+            if !names.is_empty() {
+                let text = format!("the job starts without {}, which stays out", names.join(", "));
+                self.say("excluded", text);
+            }
         }
     }
 
-    /// Leaves out nodes on trial, and returns which spare replaced which. `None` when the run is
-    /// given up.
-    pub(super) fn exclude(&mut self, spares: Vec<Host>) -> Option<Vec<Replacement>> {
+    /// Nodes in use without data: each is a loss that the next start has to rebuild.
+    pub(super) fn hollow(&self) -> Vec<String> {
+        let names = self.state.pool.active.iter().map(|host| &host.name);
+        names.filter(|name| self.state.hollow.contains(*name)).cloned().collect()
+    }
+
+    /// Leaves out nodes on trial, and returns which spare replaced which: none where it would cost
+    /// data, so that the nodes are tried as they are. `None` when the run is given up.
+    pub(super) fn exclude(&mut self, mut spares: Vec<Host>) -> Option<Vec<Replacement>> {
         // Each node with data of a checkpoint that is left out is a loss to rebuild.
-        let most = if self.rules.is_protected && self.has_lived() {
-            self.rules.parities
-        } else {
-            usize::MAX
-        };
+        let has_data = self.rules.is_protected && self.has_lived();
+        let hollow = if has_data { self.hollow() } else { Vec::new() };
+        let parities = if has_data { self.rules.parities } else { usize::MAX };
+        let costs = Costs { hollow: &hollow, most: parities.saturating_sub(hollow.len()) };
         let pool = &self.state.pool;
-        let new = || ExclusionTrials::new(pool.active.clone(), spares, &self.suspects, most);
+        // A spare that was lost in a trial may have been at fault there: with those that are left
+        // the trials begin anew.
+        let is_left = |spare: &Host| pool.spares.iter().any(|host| host.name == spare.name);
+        if let Some(trials) = self.trials.take_if(|trials| !trials.spares.iter().all(is_left)) {
+            spares = trials.spares.into_iter().filter(is_left).collect();
+        }
+        let new = || ExclusionTrials::new(pool.active.clone(), spares, &self.suspects, &costs);
         let trials = self.trials.get_or_insert_with(new);
         let Some(swaps) = trials.next() else {
+            if trials.spares_data {
+                return Some(Vec::new());
+            }
             self.trials = None;
             let why = "no start gave a sign of life, with each of the nodes left out in turn, and \
                        all of them answer: see what the launcher says";
@@ -129,7 +173,8 @@ mod tests {
 
     /// The number of trials until a start has none of the nodes `bad`.
     fn trials_until(nodes: usize, spares: usize, most: usize, bad: &[&str]) -> Option<usize> {
-        let mut trials = ExclusionTrials::new(hosts("n", nodes), hosts("s", spares), &[], most);
+        let costs = Costs { hollow: &[], most };
+        let mut trials = ExclusionTrials::new(hosts("n", nodes), hosts("s", spares), &[], &costs);
         loop {
             let swaps = trials.next()?;
             let mut active = trials.active.clone();
@@ -160,7 +205,22 @@ mod tests {
 
     #[test]
     fn what_the_launcher_has_named_is_left_out_first() {
-        let mut trials = ExclusionTrials::new(hosts("n", 4), hosts("s", 1), &["n3".into()], 1);
+        let costs = Costs { hollow: &[], most: 1 };
+        let doubted = ["n3".to_owned()];
+        let mut trials = ExclusionTrials::new(hosts("n", 4), hosts("s", 1), &doubted, &costs);
         assert_eq!(trials.next().unwrap()[0].0, 2);
+    }
+
+    #[test]
+    fn nodes_without_data_are_left_out_before_others_and_in_any_number() {
+        let hollow = ["n2".to_owned(), "n4".to_owned()];
+        let places = |most: usize| {
+            let costs = Costs { hollow: &hollow, most };
+            let mut trials = ExclusionTrials::new(hosts("n", 4), hosts("s", 2), &[], &costs);
+            let next = || trials.next().map(|swaps| swaps.iter().map(|swap| swap.0).collect());
+            std::iter::from_fn(next).collect::<Vec<Vec<usize>>>()
+        };
+        assert_eq!(places(0), [[1, 3]]);
+        assert_eq!(places(1), [vec![1, 3], vec![0], vec![2], vec![0], vec![2]]);
     }
 }

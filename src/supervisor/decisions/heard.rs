@@ -70,7 +70,7 @@ impl Decisions {
     }
 
     /// Notes a heartbeat.
-    pub(super) fn beat(&mut self, now_unix: f64, beat: Beat) {
+    pub(super) fn beat(&mut self, now_unix: f64, mut beat: Beat) {
         self.watch.beat(&beat, now_unix);
         if let Some(text) = self.watch.longer_than_asked() {
             self.say("patience", text);
@@ -82,11 +82,16 @@ impl Decisions {
             self.state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
             return;
         }
-        self.charge(&beat.charges);
+        self.charge(&mut beat);
         let state = &mut self.state;
         // A start that declines computes nothing.
         let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
-        let computing = [FACTOR, COMPUTE].contains(&beat.phase.as_str()) || has_result;
+        let advances = [FACTOR, COMPUTE].contains(&beat.phase.as_str());
+        let computing = advances || has_result;
+        if advances {
+            // What was lost is rebuilt; a start that ends early may have a result before.
+            state.hollow.clear();
+        }
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {
             if state.last_beat.is_none() {

@@ -137,6 +137,8 @@ pub struct Decisions {
     /// whether a lost node explains it.
     word: Option<(u8, String)>,
     told: AlreadyTold,
+    /// The run is over: its files are removed as soon as the state says so.
+    tidies: bool,
     /// What the present event leads to.
     actions: Vec<Action>,
 }
@@ -170,6 +172,7 @@ impl Decisions {
             trials: None,
             word: None,
             told: AlreadyTold::default(),
+            tidies: false,
             actions: Vec::new(),
         }
     }
@@ -179,7 +182,7 @@ impl Decisions {
         match event {
             Event::Begin => self.begin(),
             Event::NoJob { swept } => self.no_job(swept),
-            Event::Found { runs } => self.found(now_unix, runs),
+            Event::Found { runs } => self.found(runs),
             Event::Answers(survey) => self.answers(now_unix, survey),
             Event::Launched(launcher) => self.launched(now_unix, launcher),
             Event::Unstarted(error) => self.unstarted(error),
@@ -195,6 +198,7 @@ impl Decisions {
             Event::RankEnded(end) => self.running.ends.note(end),
             Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
             Event::Tick { stops } => self.tick(now_unix, stops),
+            Event::Unwatched { seconds } => self.watch.unwatched(seconds, now_unix),
             Event::Saved => self.saved(),
             Event::Unsaved(error) => self.unsaved(error),
         }
@@ -217,6 +221,10 @@ impl Decisions {
                 self.say("readmit", format!("in again as spares: {}", back.join(", ")));
             }
         }
+        if !self.rules.replace_suspects {
+            // An earlier command may have wanted that.
+            self.state.charged.values_mut().for_each(|charged| charged.is_condemned = false);
+        }
         self.act(Action::FindJob);
     }
 
@@ -233,15 +241,21 @@ impl Decisions {
         self.act(Action::Save);
     }
 
-    fn found(&mut self, now_unix: f64, runs: bool) {
+    fn found(&mut self, runs: bool) {
         let what = if runs { "goes on" } else { "has ended" };
         let start = self.state.start;
         self.say("found", format!("start {start} of an earlier supervisor {what}"));
-        self.watch.start(now_unix);
+        let last = self.state.last_beat.as_ref();
+        let launched_unix = self.state.launched_unix;
+        let begun_unix = last.map_or(launched_unix, |(beat, unix)| unix - beat.elapsed_seconds);
+        self.watch.replay(launched_unix, begun_unix);
         (self.phase, self.running) = (Phase::Running, Running::default());
     }
 
     fn saved(&mut self) {
+        if std::mem::take(&mut self.tidies) {
+            self.act(Action::Tidy);
+        }
         if std::mem::take(&mut self.told.is_unsaved) {
             self.say("saved", "the state is saved again");
         }
@@ -314,9 +328,12 @@ impl Decisions {
                 Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
             }
         };
-        // Before the first start nothing is lost by waiting.
+        // Before the first start nothing is lost by waiting. A silent node would be lost beside
+        // those whose data is not rebuilt yet.
         let spare_losses = match purpose {
-            Purpose::Start if self.state.start > 0 => self.rules.parities,
+            Purpose::Start if self.state.start > 0 => {
+                self.rules.parities.saturating_sub(self.hollow().len())
+            }
             _ => 0,
         };
         let suspects = self.suspects.clone();
@@ -376,12 +393,15 @@ impl Decisions {
         }
     }
 
-    /// Nodes that are lost whatever they answer: their links are dead, or the user has taken them
-    /// from the list.
+    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
+    /// user has taken them from the list. Without them here, the survey would not wait for the
+    /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
     fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {
-            self.links.dead.contains_key(*name) || !self.rules.listed.contains(*name)
+            self.links.dead.contains_key(*name)
+                || self.condemned(name).is_some()
+                || !self.rules.listed.contains(*name)
         };
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
@@ -449,6 +469,10 @@ impl Decisions {
         for change in &replaced {
             let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
             self.say("replaced", text);
+            // Before the first start no node has data.
+            if self.state.start > 0 {
+                self.state.hollow.insert(change.by.clone());
+            }
         }
         if let Some(failure) = self.state.failures.last_mut()
             && failure.relaunched_unix.is_none()
@@ -528,6 +552,8 @@ impl Decisions {
     }
 
     fn tick(&mut self, now_unix: f64, stops: usize) {
+        // All that a job has written before it was found is read before the first tick.
+        self.watch.replayed(now_unix);
         match &self.phase {
             Phase::Pausing { .. } if stops > 0 || self.is_over_for_program() => self.stopped(),
             Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),

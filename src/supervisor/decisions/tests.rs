@@ -287,8 +287,17 @@ fn an_undisturbed_run_leaves_nothing() {
     play.on(beat("done", 1000, Some(0)));
     assert_eq!(play.ended("the launcher ended with code 0"), ["ask clean n1 n2 n3 s1 + "]);
     assert_eq!(play.answers_but(&[]), ["ask forget n1 n2 n3 s1 + "]);
-    let end = ["finished: the job is done, after 0 failure(s)", "Tidy", "Save", "Account", "end 0"];
+    let end = ["finished: the job is done, after 0 failure(s)", "Save", "Tidy", "Account", "end 0"];
     assert_eq!(play.answers_but(&[]), end);
+}
+
+/// The next command finds the state of a run at work then, and reads its files.
+#[test]
+fn the_files_of_a_run_stay_if_it_cannot_be_saved_that_it_is_over() {
+    let (mut play, pool) = asked_to_clean();
+    play.is_full = true;
+    let lines = play.on(Event::Answers(survey(&pool, &[], 0)));
+    assert!(lines.contains(&"Save".to_owned()) && !lines.contains(&"Tidy".to_owned()), "{lines:?}");
 }
 
 #[test]
@@ -349,7 +358,7 @@ fn a_second_node_lost_in_recovery_is_replaced_too() {
             "failure: start 2 failed in phase recover-rebuild at column 0: the launcher ended \
              with code 1",
             "Save",
-            "ask start n1 s1 n3 + s2, 2 may be silent",
+            "ask start n1 s1 n3 + s2, 1 may be silent",
         ]
     );
     assert_eq!(play.answers_but(&["n3"]), ["replaced: n3 no answer; s2 takes its place"]);
@@ -381,6 +390,23 @@ fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
     play.ended("the launcher was killed by signal 9");
     assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
     play.launches(1.0, "n1 n2 n3 --resume require");
+}
+
+/// Somebody has stopped the supervisor and the job, or nobody has read the supervisor's output.
+#[test]
+fn what_the_supervisor_has_not_watched_is_no_silence_of_the_job() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    let mut unwatched = |seconds: f64| {
+        play.now += seconds;
+        let lines = play.on(Event::Unwatched { seconds });
+        assert_eq!(lines, [""; 0]);
+        play.tick_after(0.0).join("; ")
+    };
+    assert_eq!(unwatched(600.0), "");
+    // Short pauses count, or a slow supervisor would never find that a job hangs.
+    let looks = (0..3).map(|_| unwatched(9.0)).filter(|lines| lines.starts_with("ask look "));
+    assert!(looks.count() > 0);
+    assert!(unwatched(9.0).starts_with("kill: no sign of life for 36.0 s"));
 }
 
 #[test]
@@ -475,11 +501,11 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
     assert_eq!(next.on(Event::Begin), ["readmit: in again as spares: n2", "FindJob"]);
     let lines = next.on(Event::NoJob { swept: 2 });
     assert_eq!(lines[0], "ended: 2 process(es) that an earlier supervisor had started");
-    assert_eq!(lines[2], "ask start n1 s1 n3 + n2, 1 may be silent");
+    assert_eq!(lines[2], "ask start n1 s1 n3 + n2", "s1 has no data yet");
     // Without `readmit`, n2 stays out although it is well.
     let mut next = Play::new(rules(), play.decisions.state);
     next.on(Event::Begin);
-    assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + , 1 may be silent");
+    assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + ");
 }
 
 /// A heartbeat that charges `host` with `rows` rows in `checks` checks.
@@ -551,6 +577,24 @@ fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
         lines[0],
         "replaced: n2 computes wrong: 2 check(s) have named it; s1 takes its place"
     );
+}
+
+/// Its spare need not have answered yet: the survey has to know that it is needed.
+#[test]
+fn a_suspect_is_asked_for_as_lost_so_that_its_spare_is_waited_for() {
+    let wanted = RunRules { replace_suspects: true, ..rules() };
+    let mut play = Play::computing(wanted, &["s1"]);
+    play.on(charging("n2", 2, 2));
+    play.ended("killed");
+    let asked = play.asked.as_ref().expect("nodes are asked");
+    assert_eq!(asked.lost, ["n2".to_owned()].into(), "whatever n2 answers, it needs a spare");
+    // A later command that does not want that leaves the node where it is.
+    let mut next = Play::new(rules(), play.decisions.state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    assert_eq!(next.asked.as_ref().expect("nodes are asked").lost, BTreeSet::new());
+    next.answers_but(&[]);
+    next.launches(1.0, "n1 n2 n3 --resume require");
 }
 
 #[test]
@@ -832,6 +876,28 @@ fn the_job_of_an_earlier_supervisor_goes_on_or_has_ended() {
     play.beats(&[("factor", 600)]);
     let lines = play.ended("the launcher ended unseen");
     assert!(lines[0].ends_with("factor at column 600: the launcher ended unseen"), "{lines:?}");
+}
+
+/// The next supervisor reads within milliseconds what the job has written in hours.
+#[test]
+fn signs_that_an_earlier_supervisor_has_seen_tell_no_pace_and_charge_nobody_again() {
+    let mut first = Play::computing(rules(), &["s1"]);
+    first.on(charging("n2", 1, 3));
+    let mut play = Play::new(rules(), first.decisions.state);
+    play.on(Event::Begin);
+    play.on(Event::Found { runs: true });
+    for phase in ["start", "open", "factor"] {
+        play.now += 0.001;
+        play.on(beat(phase, 0, None));
+    }
+    assert_eq!(play.on(charging("n2", 1, 3)), [""; 0]);
+    assert_eq!(play.decisions.state.charged["n2"].checks, 1);
+    play.ended("the launcher ended unseen");
+    play.answers_but(&["n2"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.tick_after(40.0);
+    let killed = &play.decisions.running.killed;
+    assert_eq!(*killed, None, "nobody knows how long a start takes");
 }
 
 #[test]
@@ -1135,7 +1201,11 @@ impl World {
             ["start", "generate", "factor", "commit", "stamp", "clear", "changed", "reported"];
         let (column, phase) = (usize::from(how) * 4, PHASES[usize::from(how % 8)]);
         match what {
-            0..90 => self.feed(beat(phase, column, None)),
+            0..80 => self.feed(beat(phase, column, None)),
+            80..90 => {
+                let (host, checks) = (format!("n{}", how % 4), u64::from(how / 4 % 4));
+                self.feed(charging(&host, checks, checks));
+            }
             90..110 => self.feed(beat("factor", column, None)),
             110..112 => self.feed(beat("reported", column, Some(how % 3))),
             112..116 if !self.is_fresh => self.feed(beat("refused", column, Some(2))),
@@ -1197,8 +1267,10 @@ proptest! {
         start_over in any::<bool>(),
         says_resume in any::<bool>(),
         is_second in any::<bool>(),
+        replace_suspects in any::<bool>(),
     ) {
-        let rules = RunRules { restarts_max, start_over, says_resume, ..rules() };
+        let rules =
+            RunRules { restarts_max, start_over, says_resume, replace_suspects, ..rules() };
         let mut world = World::new(rules, is_second);
         for (what, how) in script {
             if world.end.is_some() {
@@ -1326,6 +1398,69 @@ fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
     assert_eq!(lines[0], "excluded: the job starts without n3, which stays out");
     assert_eq!(names(&play.decisions.state.pool.active), "n1 n2 s1");
     assert_eq!(play.decisions.state.pool.out[0].host.name, "n3");
+}
+
+/// A run that was stopped has no failure that its replacements could be told by.
+#[test]
+fn a_spare_without_data_is_known_after_a_stop_too() {
+    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    play.stops(1);
+    play.ended("the launcher ended with code 143");
+    play.answers_but(&[]);
+    let mut next = Play::new(rules(), play.decisions.state);
+    next.on(Event::Begin);
+    next.on(Event::NoJob { swept: 0 });
+    next.answers_but(&["n2"]);
+    next.launches(0.0, "n1 s1 n3 --resume require");
+    let asked = next.ended("the launcher ended with code 1").pop();
+    assert_eq!(asked.as_deref(), Some("ask start n1 s1 n3 + s2"), "none may be silent");
+}
+
+/// A spare that has taken a place has no data until a start has computed: it is one of the losses
+/// that the checkpoint rebuilds, so that a node with data must not be left out beside it.
+#[test]
+fn trials_leave_out_spares_without_data_before_nodes_with_data() {
+    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    play.ended("the launcher ended with code 1");
+    play.answers_but(&["n2"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    let mut fails = |trial: &str, pause_seconds: f64| {
+        play.on(Event::Line("ORTE was unable to reliably start one or more daemons.\n".into()));
+        let asked = play.ended("the launcher ended with code 1").pop();
+        assert_eq!(asked.as_deref(), Some("ask start n1 s1 n3 + s2"), "none may be silent");
+        let lines = play.answers_but(&[]);
+        play.launches(pause_seconds, &format!("{trial} --resume require"));
+        lines
+    };
+    let lines = fails("n1 s2 n3", 0.0);
+    assert!(said(&lines, "is left out on trial").starts_with("replaced: s1 "), "{lines:?}");
+    // That was in vain, and more cannot be left out: the nodes are tried as they are.
+    assert_eq!(fails("n1 s1 n3", 1.0), ["pause: 1 s before the next start"]);
+    play.now += 1.0;
+    assert_eq!(play.on(beat("start", 0, None)), [""; 0], "no node stays out");
+    play.beats(&[("factor", 512)]);
+    // Its data is rebuilt.
+    let asked = play.ended("the launcher ended with code 1").pop();
+    assert_eq!(asked.as_deref(), Some("ask start n1 s1 n3 + s2, 1 may be silent"));
+}
+
+#[test]
+fn a_spare_that_is_lost_in_a_trial_takes_no_place_in_the_next() {
+    let mut play = Play::running(rules(), &["s1", "s2"]);
+    let mut fails = |ill: &[&str], trial: &str| {
+        play.on(Event::Line("ORTE was unable to reliably start one or more daemons.\n".into()));
+        play.ended("the launcher ended with code 1");
+        play.answers_but(ill);
+        play.launches(0.0, trial);
+    };
+    fails(&[], "s1 s2 n3");
+    fails(&["s1"], "s2 n2 n3");
+    fails(&[], "n1 s2 n3");
+    let mut pool = play.decisions.state.pool.clone();
+    let mut all: Vec<String> = pool.everyone().map(|host| host.name.clone()).collect();
+    all.sort();
+    assert_eq!(all, ["n1", "n2", "n3", "s1", "s2"], "each is there once");
+    assert_eq!(pool.readmit(), ["s1", "n2"]);
 }
 
 #[test]

@@ -7,24 +7,29 @@
 //! cannot mend a number, is left to say so; the spare takes the place before it goes back to images.
 
 use super::Decisions;
-use crate::report::heartbeat::Charge;
+use crate::report::heartbeat::{Beat, Charge};
 use crate::supervisor::hosts::Health;
 
 /// Checks that have named a node when it is suspect.
 const SUSPECT_CHECKS: u64 = 2;
 
 impl Decisions {
-    /// Records what `charges`, of a new heartbeat, say beyond the heartbeat before.
-    pub(super) fn charge(&mut self, charges: &[Charge]) {
+    /// Records what the charges of a new heartbeat say beyond those of this start that are known,
+    /// and adds the known ones to `beat`: a supervisor that takes a job over hears old heartbeats
+    /// again, which have fewer.
+    pub(super) fn charge(&mut self, beat: &mut Beat) {
         let last = self.state.last_beat.as_ref();
-        let known = last.map_or(Vec::new(), |(beat, _)| beat.charges.clone());
-        for charge in charges {
+        let known = last.map_or(Vec::new(), |(last, _)| last.charges.clone());
+        let new = std::mem::replace(&mut beat.charges, known.clone());
+        for charge in &new {
             let Charge { host, rank, checks, rows, first_column, ends_job } = charge;
             let before = known.iter().find(|known| known.host == *host && known.rank == *rank);
             let (old_checks, old_rows) = before.map_or((0, 0), |known| (known.checks, known.rows));
             if *checks <= old_checks {
                 continue;
             }
+            beat.charges.retain(|known| (&known.host, known.rank) != (host, *rank));
+            beat.charges.push(charge.clone());
             let charged = self.state.charged.entry(host.clone()).or_default();
             charged.checks += checks - old_checks;
             charged.rows += rows.saturating_sub(old_rows);

@@ -2,7 +2,7 @@
 
 mod folder;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -163,6 +163,10 @@ pub struct SupervisorState {
     /// Number of failures, from the first, that no longer count as reasons to give up.
     #[serde(default)]
     pub pardoned: usize,
+    /// Nodes that have taken the place of another since a start has last computed: they have no data
+    /// yet. Some may be spares again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hollow: BTreeSet<String>,
     /// The nodes that have computed wrong numbers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charged: BTreeMap<String, Charged>,
@@ -199,6 +203,7 @@ impl SupervisorState {
             residuals_failed: 0,
             failures: Vec::new(),
             pardoned: 0,
+            hollow: BTreeSet::new(),
             charged: BTreeMap::new(),
         }
     }

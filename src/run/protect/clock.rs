@@ -107,6 +107,11 @@ impl Origin {
         Ok(Self { unix_seconds: unix_seconds[0], uptimes })
     }
 
+    /// When the run began, by the present wall clock of rank 0, in whole seconds since 1970.
+    pub fn start_unix_seconds(&self) -> i64 {
+        self.unix_seconds as i64
+    }
+
     /// Moves the beginning of the run later by `seconds`.
     pub fn put_off(&mut self, seconds: f64) {
         self.unix_seconds += seconds;

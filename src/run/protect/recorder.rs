@@ -227,6 +227,10 @@ impl Recorder {
         capacity_bytes: usize,
     ) -> Vec<u8> {
         record.rank_bytes = record.memory.total();
+        if !self.kept.restarts.is_empty() {
+            // The record is of this start; the timed part began in the first one.
+            record.start_unix_seconds = self.kept.origin.start_unix_seconds();
+        }
         result::write(record, samples, self.history(taken), capacity_bytes)
     }
 }

@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::Region;
-use super::app::{NodeCheckpointer, run_of_test};
+use super::app::NodeCheckpointer;
 use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
@@ -23,7 +23,6 @@ use super::segments::TestSegments;
 use super::settings::Settings;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::checkpoint::finish::FinishedRun;
-use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::Hook;
 use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::{Load, StateSeconds, Writer};
@@ -47,12 +46,6 @@ use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 /// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
 /// only its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
-
-/// The layout of the headers of the segments of test `part` of `run`, in a job of `ranks`. The name
-/// is part of a header, so its length decides where the records are.
-pub fn header_layout(run: &str, part: usize, ranks: usize) -> HeaderLayout {
-    HeaderLayout::new(&run_of_test(run, part), ranks, state_bytes(ranks))
-}
 
 /// What a checkpoint has besides the matrix; the same on all ranks.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

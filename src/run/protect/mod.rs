@@ -37,9 +37,7 @@ pub use app::NodeCheckpointer;
 pub use beginning::Beginning;
 pub use clock::{Clock, ClockReading};
 pub use every::Every;
-pub use guard::{
-    Done, Opened, Protected, RankInRun, Surroundings, guessed_schedule, header_layout, open,
-};
+pub use guard::{Done, Opened, Protected, RankInRun, Surroundings, guessed_schedule, open};
 pub use history::History;
 pub use inject::{FaultInjector, Inject, What};
 pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
@@ -52,7 +50,8 @@ pub use settings::Settings;
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
-    memory_split, memory_words, process_rows, segment_bytes, segment_layout, smallest_group,
+    header_layout, memory_split, memory_words, process_rows, segment_bytes, segment_layout,
+    smallest_group,
 };
 pub use wrong::Wrong;
 

@@ -1,7 +1,7 @@
 //! How the memory of a rank is divided: matrix, copies, parities, header, work space.
 
 use super::OnLoss;
-use super::guard::header_layout;
+use super::app::run_of_test;
 use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
@@ -161,6 +161,12 @@ pub fn segment_bytes<'a>(
     split.total() - split.work_space
 }
 
+/// The layout of the headers of the segments of test `part` of `run`, in a job of `ranks`. The name
+/// is part of a header, so its length decides where the records are.
+pub fn header_layout(run: &str, part: usize, ranks: usize) -> HeaderLayout {
+    HeaderLayout::new(&run_of_test(run, part), ranks, state_bytes(ranks))
+}
+
 /// The layout of a rank's segment, after the page of the store.
 pub fn segment_layout(
     spec: &TestSpec,
@@ -173,7 +179,7 @@ pub fn segment_layout(
         Method::Abft => Geometry { members: 2, parities: 1 },
         _ => geometry,
     };
-    // The header of a later test may be some bytes longer, within the alignment of what follows.
+    // From test 10 on the name is longer, and a header may take one more page of the alignment.
     let header = header_layout(&settings.run_id, 0, ranks);
     let (shapes, areas) = ([region_shape(spec, settings)], settings.method.areas());
     let layout = SegmentLayout::new(

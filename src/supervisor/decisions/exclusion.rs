@@ -86,12 +86,16 @@ impl ExclusionTrials {
     }
 }
 
+/// Whether one of `hosts` has this name; its slots may have changed.
+fn has(hosts: &[Host], name: &str) -> bool {
+    hosts.iter().any(|host| host.name == name)
+}
+
 impl Decisions {
     /// Takes back the nodes of a trial that sent no heartbeat, so that they are probed, too.
     pub(super) fn take_back_trial(&mut self) {
         let Some(trials) = &self.trials else { return };
         let pool = &mut self.state.pool;
-        let has = |hosts: &[Host], name: &str| hosts.iter().any(|host| host.name == name);
         pool.out.retain(|out| !has(&trials.active, &out.host.name));
         // A spare that was lost meanwhile stays out.
         let is_out = |host: &&Host| pool.out.iter().any(|out| out.host.name == host.name);
@@ -105,8 +109,7 @@ impl Decisions {
     /// Ends the trials once the job has sent a heartbeat: the nodes that were left out stay out.
     pub(super) fn end_trials(&mut self) {
         if let Some(trials) = self.trials.take() {
-            let is_in_use =
-                |host: &&Host| self.state.pool.active.iter().any(|now| now.name == host.name);
+            let is_in_use = |host: &&Host| has(&self.state.pool.active, &host.name);
             let out = trials.active.iter().filter(|host| !is_in_use(host));
             let names: Vec<&str> = out.map(|host| host.name.as_str()).collect();
             if !names.is_empty() {
@@ -133,7 +136,7 @@ impl Decisions {
         let pool = &self.state.pool;
         // A spare that was lost in a trial may have been at fault there: with those that are left
         // the trials begin anew.
-        let is_left = |spare: &Host| pool.spares.iter().any(|host| host.name == spare.name);
+        let is_left = |spare: &Host| has(&pool.spares, &spare.name);
         if let Some(trials) = self.trials.take_if(|trials| !trials.spares.iter().all(is_left)) {
             spares = trials.spares.into_iter().filter(is_left).collect();
         }

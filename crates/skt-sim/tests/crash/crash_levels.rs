@@ -341,8 +341,8 @@ fn the_last_complete_images_stay_while_newer_ones_lack_some() {
                 let (n, m) = (setup.ranks, setup.parities);
                 let mut lacking = with_newest_lacking(&world, &mut until, seed);
                 (1..m).for_each(|disk| lacking.lose_disk(disk));
-                // Where images have to wait for room, the last ones of a start come, too. (With `abft`
-                // a rank waits for each of its images.)
+                // Where images have to wait for room, the last ones of a start come, too. (With
+                // `abft` a rank waits for each of its images.)
                 let all = if setup.method == Method::Abft { 0 } else { until };
                 for last in 1..=all {
                     let mut stopped = lacking.clone();

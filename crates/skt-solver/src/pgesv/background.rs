@@ -149,7 +149,8 @@ impl Token<'_> {
         self.held = None;
     }
 
-    /// Whether this thread may call the transport: it holds the token, or there is no second thread.
+    /// Whether this thread may call the transport: it holds the token, or there is no second
+    /// thread.
     pub fn is_held(&self) -> bool {
         self.shared.is_none() || self.held.is_some()
     }

@@ -148,7 +148,7 @@ impl<C: Comm> LookAhead<C> {
 
     /// Brings panel `newest`, if there is one, into the look-ahead: its owner updates its columns
     /// by all panels before it, of which `applied` is being applied, and factors it; its broadcast
-    /// starts.
+    /// starts. Afterwards the token is held in any case.
     ///
     /// # Errors
     /// When a rank cannot be reached.

@@ -294,6 +294,9 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     ///
     /// # Errors
     /// The errors of `progress` and of the listener.
+    ///
+    /// # Panics
+    /// When the token is not held.
     pub fn compute_between_messages(
         &self,
         token: &mut Token,

@@ -34,16 +34,17 @@ fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
     record
 }
 
-/// A segment of rank `rank` of four, with this commit and stamp.
-fn segment(rank: usize, commit: u64, stamp: u64) -> FoundSegment {
+/// What rank `rank` of four has with this record.
+fn content(rank: usize, record: &Record) -> Option<Content> {
     let members = vec![0, 1, 2, 3];
     let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
+    Some(Content::of(identity, record))
+}
+
+/// A segment of rank `rank` of four, with this commit and stamp.
+fn segment(rank: usize, commit: u64, stamp: u64) -> FoundSegment {
     let id = SegmentId { rank, start: 3 };
-    FoundSegment {
-        id,
-        content: Some(Content::of(identity, &record(BASE, commit, stamp))),
-        other: None,
-    }
+    FoundSegment { id, content: content(rank, &record(BASE, commit, stamp)), other: None }
 }
 
 fn offers(segments: [Vec<FoundSegment>; 4]) -> Vec<Offer> {
@@ -390,12 +391,9 @@ fn a_mark_that_missed_a_decision_is_stale() {
 /// What four processes find, each an image of its rank at epoch 4 by `start`, too.
 fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
     for (rank, offer) in found.iter_mut().enumerate() {
-        let generation = Generation { start, epoch: 4 };
-        let identity =
-            Identity { fingerprint: 7, rank, members: vec![0, 1, 2, 3], ..Identity::default() };
-        let content = Some(Content::of(identity, &record(start, 4, 4)));
-        offer.images =
-            vec![vec![FoundImage { id: ImageId { generation, rank }, content, other: None }]];
+        let id = ImageId { generation: Generation { start, epoch: 4 }, rank };
+        let content = content(rank, &record(start, 4, 4));
+        offer.images = vec![vec![FoundImage { id, content, other: None }]];
         offer.failures = vec![None];
     }
     found

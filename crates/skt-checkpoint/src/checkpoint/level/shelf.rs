@@ -184,15 +184,17 @@ impl Shelves {
     /// The levels that need an image now, one bit each, as rank 0 sees it.
     pub fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
-        let is_due = |shelf: &Shelf| !shelf.told.is_over && shelf.next.is_due(now_seconds);
-        let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(is_due(shelf)) << i);
-        bits.fold(0, |all, bit| all | bit)
+        self.levels_that(|shelf| !shelf.told.is_over && shelf.next.is_due(now_seconds))
     }
 
     /// The levels whose images of the last epoch were due and had no room, one bit each.
     pub fn put_off(&self) -> u8 {
-        let bits =
-            self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(shelf.is_put_off) << i);
+        self.levels_that(|shelf| shelf.is_put_off)
+    }
+
+    /// The levels of which `holds` is true, one bit each.
+    fn levels_that(&self, holds: impl Fn(&Shelf) -> bool) -> u8 {
+        let bits = self.shelves.iter().enumerate().map(|(i, shelf)| u8::from(holds(shelf)) << i);
         bits.fold(0, |all, bit| all | bit)
     }
 

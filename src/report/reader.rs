@@ -248,14 +248,16 @@ pub struct ParametersPart {
     pub p: usize,
     /// Process columns.
     pub q: usize,
+    /// Checksum columns beside them, with abft.
+    pub checksums: usize,
     /// Threads per rank.
     pub threads: usize,
 }
 
 impl ParametersPart {
-    /// Number of ranks of the grid, without checksum columns.
+    /// Number of ranks of the grid, with those of its checksum columns, which compute as all do.
     pub fn ranks(&self) -> usize {
-        self.p.saturating_mul(self.q)
+        self.p.saturating_mul(self.q.saturating_add(self.checksums))
     }
 
     /// Number of cores that compute: ranks times threads.

@@ -121,15 +121,17 @@ impl Shell {
                 state
             }
             Some(old)
-                if old.program != program_name(&options)
-                    || old.command != options.command
-                    || old.ranks != options.ranks =>
+                if !old.is_of(
+                    program_name(&options).as_deref(),
+                    &options.command,
+                    options.ranks,
+                ) =>
             {
                 let words = old.program.iter().chain(&old.command);
                 let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
                 return Err(SupervisorError::OtherRun { folder: options.state, command });
             }
-            Some(old) => old.taken_over(&options.pool, me),
+            Some(old) => old.taken_over(&options.command, &options.pool, me),
         };
         // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);

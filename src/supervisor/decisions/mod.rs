@@ -34,7 +34,7 @@ use running::Running;
 
 use super::SupervisorError;
 use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
-use super::hosts::{Health, Host, Pool, Replacement, SparesSpent};
+use super::hosts::{Health, Host, Pool, Replacement, SparesSpent, UNLISTED};
 use super::links::addresses::Networks;
 use super::probe::Purpose;
 use super::process::Process;
@@ -380,7 +380,7 @@ impl Decisions {
             if self.rules.listed.contains(&host.name) {
                 survey.health(&host.name)
             } else {
-                Health::Ill("is not listed any more".to_owned())
+                Health::Ill(UNLISTED.to_owned())
             }
         };
         let pool = &self.state.pool;

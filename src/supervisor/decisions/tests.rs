@@ -716,8 +716,9 @@ fn a_job_that_cannot_start_is_given_up() {
     // A user who gives the command again has resolved the reason; a supervisor that is killed has
     // not.
     let asked_again = |state: SupervisorState| {
-        let (pool, me) = (state.pool.clone(), state.supervisor.clone());
-        let mut next = Play::new(rules(), state.taken_over(&pool, me));
+        let (command, pool) = (state.command.clone(), state.pool.clone());
+        let me = state.supervisor.clone();
+        let mut next = Play::new(rules(), state.taken_over(&command, &pool, me));
         next.on(Event::Begin);
         next.on(Event::NoJob { swept: 0 })
     };

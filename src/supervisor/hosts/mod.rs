@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use file::{hydra_file, openmpi_file, parse, repeated};
-pub use pool::{Health, OutOfUse, Pool, Replacement, SparesSpent};
+pub use pool::{Health, OutOfUse, Pool, Replacement, SparesSpent, UNLISTED};
 pub use slurm::{expand_slurm, expand_tasks};
 
 use skt_terms::shown::shown;

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Host;
 
+/// Why a node is out that the list of nodes does not have. It is a new node if a later list has it.
+pub const UNLISTED: &str = "is not listed any more";
+
 /// A node that is not used any more, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOfUse {
@@ -82,8 +85,9 @@ impl Pool {
         self.active.iter().take_while(takes).cloned().collect()
     }
 
-    /// These nodes, and those of `listed` that are new as further spares.
+    /// These nodes, and those of `listed` that are new, or listed again, as further spares.
     pub fn with_new(mut self, listed: &Pool) -> Self {
+        self.out.retain(|out| out.why != UNLISTED);
         let known: BTreeSet<String> = self.everyone().map(|host| host.name.clone()).collect();
         let new = listed.active.iter().chain(&listed.spares);
         self.spares.extend(new.filter(|host| !known.contains(&host.name)).cloned());
@@ -179,6 +183,29 @@ mod tests {
     fn a_spare_counts_once() {
         let spares = ["s1", "n1", "s1"].map(|name| host(name, 1)).to_vec();
         assert_eq!(names(&Pool::new(vec![host("n1", 1)], spares).spares), ["s1"]);
+    }
+
+    /// Each allocation has nodes of its own; those of the first come back in the third.
+    #[test]
+    fn nodes_that_are_listed_again_are_spares_again() {
+        let listed = |names: &[&str]| {
+            Pool::new(names.iter().map(|name| host(name, 1)).collect(), Vec::new())
+        };
+        let lists = [listed(&["n1", "n2", "n3"]), listed(&["m1", "m2", "m3"])];
+        let mut pool = Pool::new(lists[0].active[..2].to_vec(), lists[0].active[2..].to_vec());
+        for turn in [1, 0, 1, 0] {
+            pool = pool.with_new(&lists[turn]);
+            let names: BTreeSet<&str> = names(&lists[turn].active).into_iter().collect();
+            let health = |name: &str| {
+                let is_listed = names.contains(name);
+                if is_listed { Health::Well } else { Health::Ill(UNLISTED.to_owned()) }
+            };
+            assert_eq!(pool.replace(health).map(|replaced| replaced.len()), Ok(2));
+            assert!(pool.active.iter().all(|host| names.contains(host.name.as_str())), "{pool:?}");
+        }
+        // What is out for another reason stays out.
+        pool.out.push(OutOfUse { host: host("m9", 1), why: "silent".to_owned() });
+        assert!(pool.with_new(&listed(&["m9"])).spares.iter().all(|spare| spare.name != "m9"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
+use crate::config::Setting;
 use crate::report::clock::now_unix;
 use crate::report::heartbeat::{Beat, Keeps};
 
@@ -208,13 +209,24 @@ impl SupervisorState {
         }
     }
 
-    /// The state of the same run under another supervisor, with the nodes of `pool`. Unless the
-    /// earlier supervisor was killed while the run was running, the user has asked again, and its
-    /// failures no longer count.
-    pub fn taken_over(mut self, pool: &Pool, me: Process) -> Self {
+    /// Whether the state is that of the run that a user asks for. The time limit of the benchmark
+    /// may differ, as each allocation ends at another time; a program's arguments are its own.
+    pub fn is_of(&self, program: Option<&str>, command: &[String], ranks: usize) -> bool {
+        let is_same_command = match program {
+            Some(_) => self.command == command,
+            None => without_time_limit(&self.command) == without_time_limit(command),
+        };
+        self.program.as_deref() == program && is_same_command && self.ranks == ranks
+    }
+
+    /// The state of the run under another supervisor, with its `command` and the nodes of its
+    /// `pool`. Unless the earlier supervisor was killed while the run was running, the user has
+    /// asked again, and its failures no longer count.
+    pub fn taken_over(mut self, command: &[String], pool: &Pool, me: Process) -> Self {
         if self.status != Status::Running {
             self.pardoned = self.failures.len();
         }
+        self.command = command.to_vec();
         self.pool = self.pool.with_new(pool);
         (self.supervisor, self.status) = (me, Status::Running);
         (self.reason, self.exit) = (None, None);
@@ -227,9 +239,49 @@ impl SupervisorState {
     }
 }
 
+/// The arguments of the benchmark but for its time limit.
+fn without_time_limit(command: &[String]) -> Vec<&str> {
+    let flag = Setting::TimeLimit.info().flag();
+    let (mut words, mut others) = (command.iter().map(String::as_str), Vec::new());
+    while let Some(word) = words.next() {
+        match word.strip_prefix(&flag) {
+            Some("") => _ = words.next(),
+            Some(value) if value.starts_with('=') => {}
+            _ => others.push(word),
+        }
+    }
+    others
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_goes_on_in_an_allocation_that_ends_at_another_time() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let me = Process::of(std::process::id() as i32).unwrap();
+        let pool = Pool::new(vec![], vec![]);
+        let state =
+            SupervisorState::new("r", &words("--n 9 --time-limit @1 --json f"), 4, pool, me);
+        for (command, ranks, is_of) in [
+            ("--n 9 --time-limit @1 --json f", 4, true),
+            ("--n 9 --time-limit @2 --json f", 4, true),
+            ("--n 9 --json f --time-limit=1h", 4, true),
+            ("--n 9 --json f", 4, true),
+            ("--n 8 --time-limit @1 --json f", 4, false),
+            ("--n 9 --time-limit @1 --json f", 5, false),
+            ("--n 9 --time-limits @1 --json f", 4, false),
+        ] {
+            assert_eq!(state.is_of(None, &words(command), ranks), is_of, "{command} {ranks}");
+        }
+        let of_program = SupervisorState { program: Some("/bin/heat".to_owned()), ..state };
+        let same = of_program.command.clone();
+        assert!(of_program.is_of(Some("/bin/heat"), &same, 4));
+        assert!(!of_program.is_of(Some("/bin/heat"), &words("--n 9 --json f"), 4));
+        assert!(!of_program.is_of(Some("/bin/cold"), &same, 4));
+        assert!(!of_program.is_of(None, &same, 4));
+    }
 
     #[test]
     fn the_timeline_is_told_as_far_as_it_went() {

@@ -220,6 +220,25 @@ fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
     }
 }
 
+/// A check at the end of a group mends a number of a finished column before the group's checksums
+/// are summed anew: sums of the wrong number would contradict the old checksums, and end the run.
+#[test]
+fn a_finished_column_that_a_check_mends_is_not_told_as_wrong() {
+    let job = job((1, 2, 2), 1, every(1), 3);
+    let nowhere = (1000, Flip { place: (0, 0), bit: 0 });
+    let ends_at_4 = stopped(&job, 0, nowhere, 4);
+    for rank in 0..2 {
+        let mut memory = ends_at_4.clone();
+        let (a, shape) = matrix_of(&job, rank);
+        // Above the diagonal, in the columns of panel 2 or 3.
+        let number = &mut memory[rank][a.start + 3 * shape.lda + NB];
+        *number = f64::from_bits(number.to_bits() ^ 1 << 56);
+        let (fate, _) = finish(&job, &memory, 2);
+        assert!(matches!(fate, Fate::Solved { mended_rows: 1, .. }), "rank {rank}: {fate:?}");
+        assert!(is_right(&fate), "rank {rank}: {fate:?}");
+    }
+}
+
 /// A start that dies between rebuilding and its first check leaves nothing that the next start
 /// would correct wrongly.
 #[test]

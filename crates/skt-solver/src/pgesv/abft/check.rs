@@ -11,7 +11,7 @@
 //!
 //! A finished column is no longer part of the sums. A number that was wrong when its column was
 //! finished shows below the diagonal in the checksums, which are checked when their group is
-//! finished (`Elimination::finish_group`).
+//! finished (`Elimination::check_group`).
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroUsize, ParseIntError};
@@ -289,7 +289,8 @@ pub(super) fn check<C: Comm>(
         relay.sum(sum, (wrong.row..wrong.row + 1, 0..columns_of(local, target)))?;
     }
     let (mended_rows, mended) = mended_ranks(local, scope, &wrong, doubt)?;
-    let RowCheck { wrong, units, .. } = look(1)?;
+    // A wrong number may have set the first unit.
+    let RowCheck { wrong, units, unit } = look(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
     let [units, most_wrong] = most;

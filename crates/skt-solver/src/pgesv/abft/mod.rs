@@ -19,8 +19,9 @@
 //!     image or has noticed wrong numbers
 //!     U1 into the panel's columns                               REST(k + 1)
 //!     the new checksums replace the old ones                    renewal
-//!     the checksums of a group that ends here are checked       finish_group
+//!     the checksums of a group that ends here are checked       check_group
 //!     the checksums are compared with the matrix, where due     check
+//!     the checksums of that group begin to be summed anew       renewal
 //!     an image, if any rank wants one
 //! x, on all ranks                                               SOLVED
 //! ```

@@ -197,11 +197,17 @@ impl<'r, C: Comm> Elimination<'r, C> {
             self.tell_noticed(cut)?;
         }
         renewal::store(self.local, self.places, self.journal, cut)?;
-        self.finish_group(cut)?;
+        let ended = self.check_group(cut)?;
         if let Some(flip) = watcher.flip(cut) {
             self.flip(cut, flip);
         }
         self.check(cut, keeps_image, watcher)?;
+        if let Some(unit) = ended {
+            // After the check: new sums of numbers that it mends would not agree with the old ones.
+            // Before the image, which must not have the word of older sums.
+            let Self { local, journal, relay, weights, .. } = self;
+            renewal::begin(local, journal, relay, weights, cut, unit)?;
+        }
         if keeps_image {
             watcher.keep_image(cut)?;
         }
@@ -256,24 +262,25 @@ impl<'r, C: Comm> Elimination<'r, C> {
         *value = f64::from_bits(value.to_bits() ^ 1 << bit);
     }
 
-    /// If a group of columns ends before panel `end`, checks what is left over in its checksums,
-    /// and begins to sum them anew.
-    fn finish_group(&mut self, end: usize) -> Result<(), SolveError> {
-        let Self { local, places, journal, relay, weights, checks, noticed, costs, .. } = self;
+    /// If a group of columns ends before panel `end`, checks what is left over in its checksums.
+    /// Returns the unit of these checksums, by whose rounding new sums may differ from them.
+    fn check_group(&mut self, end: usize) -> Result<Option<f64>, SolveError> {
+        let Self { local, places, journal, checks, noticed, costs, .. } = self;
         if !groups::is_group_end(end, local.grid.q) {
-            return Ok(());
+            return Ok(None);
+        }
+        if checks.are_off() {
+            return Ok(Some(f64::INFINITY));
         }
         let start = Instant::now();
-        let mut unit = f64::INFINITY;
-        if !checks.are_off() {
-            (unit, *noticed) = check::check_left_over(local, places, end)?;
-            if noticed.is_some() {
-                // All ranks learn of it at the next cut.
-                journal.set_wrong(true)?;
-            }
+        let (unit, found) = check::check_left_over(local, places, end)?;
+        *noticed = found;
+        if noticed.is_some() {
+            // All ranks learn of it at the next cut.
+            journal.set_wrong(true)?;
         }
         costs.check_seconds += start.elapsed().as_secs_f64();
-        renewal::begin(local, journal, relay, weights, end, unit)
+        Ok(Some(unit))
     }
 
     /// Exchanges rows and solves for U on all columns.

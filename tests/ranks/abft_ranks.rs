@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
+use std::thread::{self, ThreadId};
 
 use crate::abft::{self, Job, Matrix, Memory, Random, deadly, fingerprint, spec};
 use crate::soak;
@@ -533,6 +534,41 @@ impl MemoryHook for StopAt<'_> {
         }
         Ok(())
     }
+}
+
+/// Notes the threads of a rank that take a product back.
+#[derive(Default)]
+struct TakingBack(Mutex<HashSet<ThreadId>>);
+
+impl MemoryHook for TakingBack {
+    fn at(&self, at: At) -> Result<(), SolveError> {
+        if at.name == "take back" {
+            self.0.lock().unwrap().insert(thread::current().id());
+        }
+        Ok(())
+    }
+}
+
+/// A step that a rank has to undo is taken back by as many threads as have computed it.
+#[test]
+fn all_threads_take_a_product_back() {
+    let alone = exact(TestSpec { depth: 1, ..spec(1000, 100, 1, 2) }, 1);
+    let team = Job { spec: TestSpec { threads: 4, ..alone.spec.clone() }, ..alone.clone() };
+    let ranks = alone.ranks();
+    let most = (1..=steps(&alone, 1)).step_by(7).find_map(|step| {
+        let kills = vec![Kill { step, rank: 0 }];
+        let left = alone.start(&alone.untouched(), &deadly(ranks, 1, kills, Linger::Steps(0)), 1);
+        let memory: Vec<Mutex<Vec<f64>>> = left.memory.into_iter().map(Mutex::new).collect();
+        let solved = run(ranks, |comm| {
+            let (hook, memory) = (TakingBack::default(), &memory[comm.rank()]);
+            let solution = team.solve(&comm, &mut memory.lock().unwrap(), 2, &hook)?;
+            Ok::<_, AbftError>((solution.x, hook.0.into_inner().unwrap().len()))
+        });
+        let solved: Vec<_> = solved.into_iter().map(|rank| rank.expect("solved")).collect();
+        assert!(solved.iter().all(|(x, _)| *x == team.matrix.x), "rank 0 died at step {step}");
+        solved.into_iter().map(|(_, threads)| threads).max().filter(|&threads| threads > 1)
+    });
+    assert!(most.is_some(), "no rank has used several threads");
 }
 
 /// The scaled residual if these ranks are lost at the cut before `panel`, at this step.

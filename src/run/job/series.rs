@@ -20,7 +20,7 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::config::{Pmap, RunSpec, TestSpec};
-use crate::hpl::comm::{Comm, CommError, collect};
+use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::report::progress::Progress;
 use crate::report::record::TestRecord;
@@ -191,6 +191,7 @@ impl<'a> Tests<'a> {
                 ranks = Some(Ranks::new(world, size)?);
             }
             let (mut is_written, mut done, mut ended) = (true, None, None);
+            comm::stand_by(ranks.as_ref().is_none_or(|ranks| ranks.comm.is_none()));
             if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
                 // An earlier start has left data only of the first test, or of tests before it.
                 let is_later = index > first || self.done() > 0;

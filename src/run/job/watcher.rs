@@ -59,10 +59,7 @@ impl Watcher<'_> {
 impl Observer for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
-        let expected_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
-        comm::expect_pause(expected_seconds);
-        let column = if phase.is_after_columns() { n } else { 0 };
-        heartbeat::begin_phase(phase.name(), column, n, expected_seconds);
+        self.waits(phase, if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 });
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();
         }
@@ -83,6 +80,12 @@ impl Observer for Watcher<'_> {
             Phase::Done => return self.progress.clear(),
         };
         self.progress.phase(&line);
+    }
+
+    fn waits(&mut self, phase: Phase, seconds: f64) {
+        comm::expect_pause(seconds);
+        let column = if phase.is_after_columns() { self.test.n } else { 0 };
+        heartbeat::begin_phase(phase.name(), column, self.test.n, seconds);
     }
 
     fn resumes(&mut self, restart: &Restart) {

@@ -688,6 +688,10 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
 }
 
 impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
+    fn generated(&mut self, seconds: f64) {
+        self.observer.waits(ptest::generating(self.spec), seconds);
+    }
+
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.begin(beginning).map_err(|error| solve_error(0, error))?;
         let of_row = |&abft::Unverified { row, columns: (first_column, last_column) }: &_| {

@@ -30,6 +30,9 @@ use crate::report::slow::{Named, SlowReport};
 pub trait Observer {
     /// Called when a part of the test begins.
     fn phase(&mut self, phase: Phase);
+    /// Called when this rank begins to wait for the others, which may be in this part of the test
+    /// for `seconds` more.
+    fn waits(&mut self, _phase: Phase, _seconds: f64) {}
     /// Called when this start has resumed the run from the data of an earlier one.
     fn resumes(&mut self, _restart: &Restart) {}
     /// Called when `done` columns are eliminated, `elapsed_seconds` after the first start began

@@ -18,7 +18,7 @@ pub mod threads;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -42,6 +42,20 @@ pub fn expect_pause(seconds: f64) {
 /// The longest pause that was announced, in seconds: see [`expect_pause`].
 pub fn longest_pause_seconds() -> f64 {
     f64::from_bits(LONGEST_PAUSE_SECONDS.load(Ordering::Relaxed))
+}
+
+/// Whether this rank stands by.
+static STANDS_BY: AtomicBool = AtomicBool::new(false);
+
+/// Says whether this rank stands by: it has no part in the work of the others, and cannot know how
+/// long they make no call of MPI. So it waits for them as long as there are any.
+pub fn stand_by(is: bool) {
+    STANDS_BY.store(is, Ordering::Relaxed);
+}
+
+/// Whether this rank stands by: see [`stand_by`].
+pub fn stands_by() -> bool {
+    STANDS_BY.load(Ordering::Relaxed)
 }
 
 /// A message tag, below 32768, which every MPI supports.

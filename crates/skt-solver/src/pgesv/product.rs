@@ -116,16 +116,29 @@ pub(super) unsafe fn multiply_narrow<C: Comm>(
 ) -> Result<(), SolveError> {
     let parts: Vec<_> =
         narrow_parts(local.shape.rows - panel.below, local.team.threads()).collect();
+    try_each(local.team, parts.len(), |part| {
+        // SAFETY: each part is taken once; the rest is the caller's promise.
+        unsafe { multiply_part((local.a, cols), panel, u, (parts[part].clone(), 0), listener) }?;
+        Ok(())
+    })
+}
+
+/// Calls `work` with each number below `count`, on the threads of the team.
+///
+/// # Errors
+/// The first error of `work`; no call begins after one.
+pub(super) fn try_each(
+    team: &Team,
+    count: usize,
+    work: impl Fn(usize) -> Result<(), SolveError> + Sync,
+) -> Result<(), SolveError> {
     let failure = OnceLock::new();
-    local.team.split(parts.len(), 1, |taken| {
-        for rows in &parts[taken] {
+    team.split(count, 1, |taken| {
+        for number in taken {
             if failure.get().is_some() {
                 return;
             }
-            // SAFETY: each part is taken once; the rest is the caller's promise.
-            let multiplied =
-                unsafe { multiply_part((local.a, cols), panel, u, (rows.clone(), 0), listener) };
-            if let Err(error) = multiplied {
+            if let Err(error) = work(number) {
                 failure.get_or_init(|| error);
             }
         }

@@ -20,7 +20,7 @@ use mpi::ffi;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_terms::exit::Exit;
 
-use super::super::longest_pause_seconds;
+use super::super::{longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
 
 /// The least number of seconds that ranks wait for each other after a loss. A rank that does not
@@ -216,14 +216,18 @@ fn in_time<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: the handler does only what is allowed in a signal handler.
     unsafe { sigaction(Signal::SIGALRM, &action) }.expect("this signal may be handled");
     // SAFETY: plain calls.
-    unsafe { libc::alarm(patience_seconds(longest_pause_seconds())) };
+    unsafe { libc::alarm(patience_seconds(longest_pause_seconds(), stands_by())) };
     let done = call();
     // SAFETY: as above.
     unsafe { libc::alarm(0) };
     done
 }
 
-fn patience_seconds(longest_pause_seconds: f64) -> c_uint {
+/// How long a rank waits for the others, in seconds; 0 is for ever.
+fn patience_seconds(longest_pause_seconds: f64, stands_by: bool) -> c_uint {
+    if stands_by {
+        return 0;
+    }
     PATIENCE_SECONDS.max((PAUSE_FACTOR * longest_pause_seconds).ceil() as c_uint)
 }
 
@@ -250,8 +254,10 @@ mod tests {
 
     #[test]
     fn ranks_in_a_long_step_are_waited_for() {
-        assert_eq!(patience_seconds(0.0), PATIENCE_SECONDS);
-        assert_eq!(patience_seconds(35.0), 350);
-        assert_eq!(patience_seconds(f64::INFINITY), c_uint::MAX);
+        assert_eq!(patience_seconds(0.0, false), PATIENCE_SECONDS);
+        assert_eq!(patience_seconds(35.0, false), 350);
+        assert_eq!(patience_seconds(f64::INFINITY, false), c_uint::MAX);
+        // 0 sets no alarm.
+        assert_eq!(patience_seconds(35.0, true), 0);
     }
 }

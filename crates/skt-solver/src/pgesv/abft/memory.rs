@@ -35,6 +35,8 @@ const PAGE_DOUBLES: usize = 512;
 
 /// Name of the point at which rows are copied back from the log.
 pub(super) const PUT_BACK: &str = "put back";
+/// Name of the point at which a part's product is taken back.
+pub(super) const TAKE_BACK: &str = "take back";
 /// Name of the point at which a lost rank is rebuilt.
 pub(super) const REBUILD: &str = "rebuild";
 /// Name of the point at which what is left over below the diagonal of decoded columns is
@@ -60,7 +62,7 @@ pub struct At {
 impl At {
     /// Whether the process restores there what is lost: that takes long, and eliminates no column.
     pub fn is_restoring(&self) -> bool {
-        [PUT_BACK, LOOK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
+        [PUT_BACK, TAKE_BACK, LOOK, REBUILD, LEFT_OVER, DECODE].contains(&self.name)
     }
 }
 

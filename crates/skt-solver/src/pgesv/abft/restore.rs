@@ -10,19 +10,21 @@ use super::super::SolveError;
 use super::super::local::Local;
 use super::super::pace::Pace;
 use super::super::panel::Layout;
-use super::super::product::multiply_part;
+use super::super::product::{multiply_part, try_each};
 use super::groups::{StepColumns, columns_of, columns_of_group, first_of_last_group};
 use super::memory::{
-    Decoded, Journal, MemoryState, PUT_BACK, PartState, Places, REBUILD, Recorded,
+    Decoded, Journal, MemoryState, PUT_BACK, PartState, Places, REBUILD, Recorded, TAKE_BACK,
 };
 use super::relay::{Relay, Sum};
 use super::renewal;
 use super::standing::Action;
 use super::weights::Weights;
 use crate::blas::MatRef;
+use crate::blas::view::SharedMat;
 use crate::comm::Comm;
 use crate::swap;
 use crate::update::{self, Operands};
+use crate::work;
 
 /// The operands of a step, as stored in memory.
 pub(super) struct Step<'p> {
@@ -104,7 +106,7 @@ impl<'p> Step<'p> {
         Ok(())
     }
 
-    /// Computes the parts of the product that are open or incomplete.
+    /// Computes the parts of the product that are open or incomplete, on all threads.
     fn finish<C: Comm>(
         &self,
         local: &Local<C>,
@@ -114,23 +116,24 @@ impl<'p> Step<'p> {
     ) -> Result<(), SolveError> {
         for is_next in [true, false] {
             let (recorded, cols) = (Recorded { journal, pace, is_next }, self.cols(is_next));
-            for part in journal.parts(is_next) {
-                let (rows, is) = journal.part(part);
+            let parts: Vec<usize> = journal.parts(is_next).collect();
+            // SAFETY: nothing writes to U.
+            let (a, u) = (&places.a, unsafe { self.u(local, places, is_next) });
+            try_each(local.team, parts.len(), |i| {
+                let (rows, is) = journal.part(parts[i]);
                 let done = is.columns_done(cols.len()).expect("torn memory is lost");
-                if is == PartState::Done {
-                    continue;
+                if is != PartState::Done {
+                    // SAFETY: each part has rows of its own, and nothing writes to U.
+                    unsafe { multiply_part((a, cols), &self.panel, u, (rows, done), &recorded) }?;
                 }
-                // SAFETY: only this thread uses A, and nothing writes to U.
-                unsafe {
-                    let u = self.u(local, places, is_next);
-                    multiply_part((&places.a, cols), &self.panel, u, (rows, done), &recorded)?;
-                }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
 
-    /// Takes the product back from all parts that have some of it, the last columns first.
+    /// Takes the product back from all parts that have some of it, the last columns first, on all
+    /// threads.
     fn undo<C: Comm>(
         &self,
         local: &Local<C>,
@@ -139,7 +142,11 @@ impl<'p> Step<'p> {
         pace: &Pace,
     ) -> Result<(), SolveError> {
         for is_next in [true, false] {
-            for part in journal.parts(is_next) {
+            let parts: Vec<usize> = journal.parts(is_next).collect();
+            // SAFETY: nothing writes to U.
+            let (a, u) = (&places.a, unsafe { self.u(local, places, is_next) });
+            try_each(local.team, parts.len(), |i| {
+                let part = parts[i];
                 let (rows, mut is) = journal.part(part);
                 while is != PartState::Open {
                     let done = is.columns_done(self.cols(is_next).len());
@@ -147,15 +154,17 @@ impl<'p> Step<'p> {
                     let call = pace.next_columns(rows.len(), self.layout.jb, 0..done).len();
                     journal.hook.begin_change();
                     journal.set_part(part, PartState::Undoing)?;
-                    journal.before_part("take back", part)?;
-                    // SAFETY: only this thread uses A, and nothing writes to U.
-                    unsafe { self.take_back(local, places, is_next, (&rows, done - call..done)) };
+                    journal.before_part(TAKE_BACK, part)?;
+                    // SAFETY: each part has rows of its own, and nothing writes to U.
+                    unsafe { self.take_back((a, u), is_next, (&rows, done - call..done)) };
                     is =
                         if call == done { PartState::Open } else { PartState::Partly(done - call) };
                     journal.set_part(part, is)?;
                     journal.hook.end_change();
+                    work::piece();
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -163,22 +172,18 @@ impl<'p> Step<'p> {
     /// `A2 = A2 + L2 U` on these rows and columns of a product.
     ///
     /// # Safety
-    /// No other thread uses A, and nothing writes to U.
-    unsafe fn take_back<C: Comm>(
+    /// No other thread uses these elements, and nothing writes to U.
+    unsafe fn take_back(
         &self,
-        local: &Local<C>,
-        places: &Places,
+        (a, u): (&SharedMat, MatRef),
         is_next: bool,
         (rows, columns): (&Range<usize>, Range<usize>),
     ) {
         let (Layout { below, jb, .. }, at) = (self.layout, self.cols(is_next).start);
         let rows_of_a = below + rows.start..below + rows.end;
         // SAFETY: the caller's promise.
-        unsafe {
-            let a2 = places.a.block(rows_of_a, at + columns.start..at + columns.end);
-            let u = self.u(local, places, is_next).block(0..jb, columns);
-            update::take_back(&self.panel, u, rows.clone(), a2);
-        }
+        let a2 = unsafe { a.block(rows_of_a, at + columns.start..at + columns.end) };
+        update::take_back(&self.panel, u.block(0..jb, columns), rows.clone(), a2);
     }
 
     fn cols(&self, is_next: bool) -> &Range<usize> {

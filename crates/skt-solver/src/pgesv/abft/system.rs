@@ -182,7 +182,11 @@ impl<'s, C: Comm> System<'s, C> {
                 solution.unverified = lost.unverified(&self.params);
             } else {
                 journal.set(MemoryState::Rest(0))?;
+                let start = Instant::now();
                 self.generate(&local);
+                if !grid.is_checksum() {
+                    watcher.generated(start.elapsed().as_secs_f64() * grid.q as f64);
+                }
             }
             // No rank continues while another may still have data of an earlier start.
             grid.all.barrier()?;

@@ -7,6 +7,11 @@ use super::check::Checked;
 
 /// Callbacks about the progress of a solution, on every rank.
 pub trait Watcher {
+    /// Called when a rank with data has generated its part, before it waits for the others. Those
+    /// with checksums, which generate the entries of all process columns, are expected to take up
+    /// to `seconds` more.
+    fn generated(&mut self, _seconds: f64) {}
+
     /// Called when all ranks are at a cut, before they continue from it. Collective.
     ///
     /// # Errors

@@ -383,7 +383,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
                 let power = ptest::energy::gather(&grid.all, seconds, measure)?;
                 learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
-                let (phases, by_messages) = (learned.phases, Vec::new());
+                let (phases, by_messages) = (learned.phases, by_messages(p));
                 Ok(ptest::Solution { x, seconds, end_unix, phases, by_messages, power })
             }
             Err(AbftError::Solve(error)) => Err(error),
@@ -454,6 +454,12 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             ..self.recorder.protection(&self.checkpointer, &self.settings)
         }
     }
+}
+
+/// The data that goes by messages in P process rows: all, as memory that ranks of a node share
+/// would not outlive them.
+fn by_messages(p: usize) -> Vec<String> {
+    ["panels", "rows"].into_iter().take(p.min(2)).map(str::to_owned).collect()
 }
 
 /// The elements of x for the columns of this rank of the grid `data`.

@@ -94,9 +94,9 @@ impl PowerLog {
         Ok(())
     }
 
-    /// The time of the last reading, in seconds since 1970.
-    pub fn end(&self) -> Option<f64> {
-        self.last.map(|(seconds, _)| seconds)
+    /// The times of the first and the last reading, in seconds since 1970.
+    pub fn span(&self) -> Option<(f64, f64)> {
+        self.last.map(|(seconds, _)| (self.first_seconds, seconds))
     }
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
@@ -159,13 +159,14 @@ impl LogFile {
         let reading = self.log.over(end, seconds, &covers);
         let measured = reading.as_ref().map_or(0.0, |reading| reading.measured_seconds);
         let is_whole = measured >= seconds - 2.0 * TOLERANCE;
+        let (from, to) = self.log.span().unwrap_or_default();
         reading.filter(|_| is_whole).ok_or_else(|| LogError::Uncovered {
             path: self.path.clone(),
             test: test.to_owned(),
             missing: seconds - measured,
             seconds,
-            from: self.log.first_seconds,
-            to: self.log.end().unwrap_or(0.0),
+            from,
+            to,
             begin: end - seconds,
             end,
         })

@@ -37,7 +37,7 @@ struct Heard {
     has_ended: bool,
 }
 
-/// Why there is no meter.
+/// Why there is no meter, or why it says nothing of a test.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeterError {
     #[error("--power-command cannot be started: {0}")]
@@ -53,6 +53,11 @@ pub(super) enum MeterError {
         FIRST.as_secs()
     )]
     Silent,
+    #[error(
+        "--power-command says nothing of a test: its readings are from {from:.1} to {to:.1}, the test \
+         took {begin:.1} to {end:.1}, in seconds since 1970; is the meter's clock off?"
+    )]
+    Uncovered { from: f64, to: f64, begin: f64, end: f64 },
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
@@ -84,17 +89,26 @@ impl Meter {
         }
     }
 
-    /// The energy of a test of `seconds` that ended at `end_unix`; `None` if nothing is known of
-    /// it. Waits for the first reading after its end, ten seconds at most.
-    pub fn over(&self, end_unix: f64, seconds: f64) -> Option<EnergyReading> {
+    /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading after
+    /// its end, ten seconds at most.
+    ///
+    /// # Errors
+    /// [`MeterError::Uncovered`] if nothing is known of it.
+    pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, MeterError> {
         const PAUSE: Duration = Duration::from_millis(20);
         let asked = Instant::now();
         loop {
             let heard = lock(&self.heard);
-            let is_behind = heard.log.end().is_some_and(|end| end >= end_unix);
+            let is_behind = heard.log.span().is_some_and(|(_, last)| last >= end_unix);
             if is_behind || heard.has_ended || asked.elapsed() > LAST {
                 let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
-                return reading.map(|reading| EnergyReading { level: self.level, ..reading });
+                let uncovered = || {
+                    let (from, to) = heard.log.span().expect("no meter starts without a reading");
+                    MeterError::Uncovered { from, to, begin: end_unix - seconds, end: end_unix }
+                };
+                return reading
+                    .map(|reading| EnergyReading { level: self.level, ..reading })
+                    .ok_or_else(uncovered);
             }
             drop(heard);
             thread::sleep(PAUSE);
@@ -172,7 +186,9 @@ mod tests {
         let end = now_unix() + 1000.0;
         let reading = meter.over(end, 2000.0).expect("its first readings");
         assert!(reading.measured_seconds < 990.0 && reading.mean_watts > 49.0, "{reading:?}");
-        assert_eq!(meter.over(end + 5000.0, 100.0), None);
+        let why = meter.over(5000.0, 100.0).unwrap_err().to_string();
+        let end = "took 4900.0 to 5000.0, in seconds since 1970; is the meter's clock off?";
+        assert!(why.ends_with(end), "{why}");
     }
 
     #[test]

@@ -90,10 +90,13 @@ impl<'a> TestPower<'a> {
                 watts: measured.watts,
             }
         };
-        let meter = self.job.meter.as_ref();
+        let of_meter = |meter: &Meter| {
+            let warn = |why| output::say(format_args!("warning: {why}"));
+            meter.over(self.ended_unix, seconds).map_err(warn).ok()
+        };
         RankEnergy {
             node: self.job.node.as_ref().map(of_node),
-            meter: meter.and_then(|meter| meter.over(self.ended_unix, seconds)),
+            meter: self.job.meter.as_ref().and_then(of_meter),
         }
     }
 }

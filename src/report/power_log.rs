@@ -8,7 +8,7 @@ use super::power::{self, EnergyReading, METER};
 use crate::machine::power::{Curve, PowerPiece};
 
 /// The longest time between two readings that power is interpolated over, in seconds.
-const LONGEST_BETWEEN: f64 = 60.0;
+pub const LONGEST_BETWEEN: f64 = 60.0;
 /// The time at either end of a test that need not be covered, in seconds: a report's times are as
 /// exact.
 const TOLERANCE: f64 = 0.01;
@@ -69,6 +69,7 @@ pub struct PowerLog {
     curve: Curve,
     last: Option<(f64, f64)>,
     first_seconds: f64,
+    longest_between: Option<f64>,
 }
 
 impl PowerLog {
@@ -87,7 +88,10 @@ impl PowerLog {
         if seconds < before {
             return Err("its time is before that of the reading above");
         }
-        if seconds - before <= LONGEST_BETWEEN {
+        let between = seconds - before;
+        let known = self.longest_between.into_iter();
+        self.longest_between = known.chain([between]).reduce(f64::max);
+        if between <= LONGEST_BETWEEN {
             self.curve.push(PowerPiece { from: before, to: seconds, watts: [earlier, watts] });
         }
         self.last = Some((seconds, watts));
@@ -97,6 +101,11 @@ impl PowerLog {
     /// The times of the first and the last reading, in seconds since 1970.
     pub fn span(&self) -> Option<(f64, f64)> {
         self.last.map(|(seconds, _)| (self.first_seconds, seconds))
+    }
+
+    /// The longest time between two readings, in seconds; `None` before the second reading.
+    pub fn longest_between(&self) -> Option<f64> {
+        self.longest_between
     }
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`

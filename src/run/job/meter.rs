@@ -13,12 +13,12 @@ use nix::unistd::Pid;
 
 use crate::report::output;
 use crate::report::power::EnergyReading;
-use crate::report::power_log::{PowerLog, parse_line};
+use crate::report::power_log::{LONGEST_BETWEEN, PowerLog, parse_line};
 
-/// How long the first reading is waited for.
-const FIRST: Duration = Duration::from_secs(10);
-/// How long a reading after the end of a test is waited for.
-const LAST: Duration = Duration::from_secs(10);
+/// How long the first reading is waited for: readings that are further apart are of no use.
+const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);
+/// How late a reading may come, by the longest time between two readings before it.
+const MARGIN_SECONDS: f64 = 10.0;
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 4096;
 
@@ -90,7 +90,7 @@ impl Meter {
     }
 
     /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading after
-    /// its end, ten seconds at most.
+    /// its end ([`patience`]).
     ///
     /// # Errors
     /// [`MeterError::Uncovered`] if nothing is known of it.
@@ -100,7 +100,7 @@ impl Meter {
         loop {
             let heard = lock(&self.heard);
             let is_behind = heard.log.span().is_some_and(|(_, last)| last >= end_unix);
-            if is_behind || heard.has_ended || asked.elapsed() > LAST {
+            if is_behind || heard.has_ended || asked.elapsed() > patience(&heard.log) {
                 let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
                 let uncovered = || {
                     let (from, to) = heard.log.span().expect("no meter starts without a reading");
@@ -122,6 +122,12 @@ impl Drop for Meter {
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }
+}
+
+/// How long the next reading of a meter is waited for, by the readings so far.
+fn patience(log: &PowerLog) -> Duration {
+    let seconds = log.longest_between().map_or(LONGEST_BETWEEN, |longest| longest + MARGIN_SECONDS);
+    Duration::from_secs_f64(seconds.min(LONGEST_BETWEEN))
 }
 
 /// Reads the lines of the command until it ends.
@@ -189,6 +195,17 @@ mod tests {
         let why = meter.over(5000.0, 100.0).unwrap_err().to_string();
         let end = "took 4900.0 to 5000.0, in seconds since 1970; is the meter's clock off?";
         assert!(why.ends_with(end), "{why}");
+    }
+
+    #[test]
+    fn a_slow_meter_is_waited_for_as_long_as_it_takes() {
+        let seconds = |times: &[f64]| {
+            let mut log = PowerLog::default();
+            times.iter().for_each(|&time| log.add((time, 100.0)).unwrap());
+            patience(&log).as_secs()
+        };
+        assert_eq!((seconds(&[5.0]), seconds(&[5.0, 6.0, 7.0])), (60, 11));
+        assert_eq!((seconds(&[0.0, 30.0, 31.0]), seconds(&[0.0, 55.0])), (40, 60));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::settings::Settings;
 use super::split::{
-    CLOCK_BYTES, abft_image_bytes, memory_split, process_rows, region_shape, state_bytes,
+    CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
 use super::wrong::{Images, Wrong, charge_origins, charge_suspect, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
@@ -429,7 +429,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
 
     /// The result of a finished test, as bytes.
     fn result(&self, mut record: TestRecord, learned: &Learned, samples: &[Sample]) -> Vec<u8> {
-        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        record.memory = abft_reported_split(&self.spec, &self.settings, self.geometry());
         record.protection = Some(self.protection(learned));
         let capacity_bytes = state_bytes(self.spec.ranks());
         self.recorder.result(record, Vec::new(), samples, capacity_bytes)

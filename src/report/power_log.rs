@@ -8,7 +8,7 @@ use super::power::{self, EnergyReading, METER};
 use crate::machine::power::{Curve, PowerPiece};
 
 /// The longest time between two readings that power is interpolated over, in seconds.
-const LONGEST_BETWEEN: f64 = 60.0;
+pub const LONGEST_BETWEEN: f64 = 60.0;
 /// The time at either end of a test that need not be covered, in seconds: a report's times are as
 /// exact.
 const TOLERANCE: f64 = 0.01;
@@ -69,6 +69,7 @@ pub struct PowerLog {
     curve: Curve,
     last: Option<(f64, f64)>,
     first_seconds: f64,
+    longest_between: Option<f64>,
 }
 
 impl PowerLog {
@@ -87,16 +88,24 @@ impl PowerLog {
         if seconds < before {
             return Err("its time is before that of the reading above");
         }
-        if seconds - before <= LONGEST_BETWEEN {
+        let between = seconds - before;
+        let known = self.longest_between.into_iter();
+        self.longest_between = known.chain([between]).reduce(f64::max);
+        if between <= LONGEST_BETWEEN {
             self.curve.push(PowerPiece { from: before, to: seconds, watts: [earlier, watts] });
         }
         self.last = Some((seconds, watts));
         Ok(())
     }
 
-    /// The time of the last reading, in seconds since 1970.
-    pub fn end(&self) -> Option<f64> {
-        self.last.map(|(seconds, _)| seconds)
+    /// The times of the first and the last reading, in seconds since 1970.
+    pub fn span(&self) -> Option<(f64, f64)> {
+        self.last.map(|(seconds, _)| (self.first_seconds, seconds))
+    }
+
+    /// The longest time between two readings, in seconds; `None` before the second reading.
+    pub fn longest_between(&self) -> Option<f64> {
+        self.longest_between
     }
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
@@ -159,13 +168,14 @@ impl LogFile {
         let reading = self.log.over(end, seconds, &covers);
         let measured = reading.as_ref().map_or(0.0, |reading| reading.measured_seconds);
         let is_whole = measured >= seconds - 2.0 * TOLERANCE;
+        let (from, to) = self.log.span().unwrap_or_default();
         reading.filter(|_| is_whole).ok_or_else(|| LogError::Uncovered {
             path: self.path.clone(),
             test: test.to_owned(),
             missing: seconds - measured,
             seconds,
-            from: self.log.first_seconds,
-            to: self.log.end().unwrap_or(0.0),
+            from,
+            to,
             begin: end - seconds,
             end,
         })

@@ -77,7 +77,7 @@ fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go() {
 fn nothing_is_lost_but_time_with_checksums_in_the_elimination() {
     let run = "--n 2400 --nb 64 --p 1 --q 3 --ft abft --progress off";
     let Some((cluster, ended)) = lose_all_and_then_too_many(run) else { return };
-    let rebuilt = "ranks rebuilt: [1]; downtime";
+    let rebuilt = "ranks rebuilt: [1]; lost work and downtime";
     assert!(ended.report.contains(rebuilt), "{}", ended.report);
     assert_clean(&cluster);
 }

@@ -13,6 +13,7 @@ use crate::mpi_job::{Ended, Job, MOST_JOBS, When};
 use crate::mpirun::shared_library;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
@@ -61,6 +62,7 @@ fn phases_percent(ended: &Ended) -> f64 {
 
 #[test]
 fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
+    let folder = TempDir::new().expect("a folder");
     for (index, shape) in
         [(1, 2, 1, 300), (2, 2, 1, 250), (1, 3, 2, 290), (2, 1, 3, 200)].into_iter().enumerate()
     {
@@ -71,12 +73,19 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
         for depth in depths.into_iter().skip(index % some).step_by(some) {
             let name = format!("bits{index}{}", depth.len());
             let plain = hpl(shape, p * q, &name, &format!("--ft none {depth}")).start(&[]);
-            let job = with_checksums(shape, &name, depth);
+            let path = folder.path().join(&name);
+            let job = with_checksums(shape, &name, &format!("{depth} --json {}", path.display()));
             let ended = job.start(&[]);
             assert!(plain.ok && ended.ok, "{}\n{}", plain.text, ended.text);
             assert_eq!(ended.x(), plain.x(), "{shape:?} {depth}");
             assert!(ended.text.contains("# protection: abft"), "{}", ended.text);
             assert!(ended.text.contains("# checksums: in `other` are"), "{}", ended.text);
+            // Nothing is in shared memory, which is no news.
+            let report = std::fs::read(&path).expect("the run has written it");
+            let report: Value = serde_json::from_slice(&report).expect("JSON");
+            let sent: &[&str] = if p > 1 { &["panels", "rows"] } else { &["panels"] };
+            assert_eq!(report["tests"][0]["by_messages"], json!(sent));
+            assert!(!ended.text.contains("# transport:"), "{}", ended.text);
             job.assert_nothing_is_left();
         }
     }

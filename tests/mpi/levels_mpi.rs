@@ -202,7 +202,11 @@ fn a_rotten_image_of_a_run_with_checksums_is_rebuilt() {
     let ended = job.start(&[]);
     let restart = ended.text.lines().find(|line| line.starts_with("# restart:"));
     // One rank of the other process row may be rebuilt, too.
-    assert!(restart.is_some_and(|line| line.contains("4]; downtime")), "{}", ended.text);
+    assert!(
+        restart.is_some_and(|line| line.contains("4]; lost work and downtime")),
+        "{}",
+        ended.text
+    );
     check_abft_end(&job, &ended, &[&folder]);
 }
 

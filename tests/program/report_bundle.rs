@@ -87,7 +87,6 @@ impl OutputIn for Command {
 fn an_archive_has_what_a_submission_asks_for() {
     let folder = folder();
     let at = folder.path();
-    fs::write(at.join("power.log"), "1700000000 100\n1700000100 100\n").unwrap();
     done(at, "run.json --bundle run.tar.gz");
     let unpacked = unpack(at, "run.tar.gz");
     let names: Vec<String> = names(&unpacked)
@@ -158,11 +157,17 @@ fn the_same_report_gives_the_same_bytes_and_an_archive_is_read_as_its_report() {
 fn the_fields_of_a_submission_and_the_log_of_a_meter_go_along() {
     let folder = folder();
     let at = folder.path();
-    done(at, "run.json --bundle run.tar.gz --top500 --rpeak-gflops 200");
+    // The test takes 5 s, and ends 5.25 s after the run's start.
+    let log = "1700000000 150\n1700000050 150\n";
+    fs::write(at.join("meter.log"), log).unwrap();
+    let flags = "--top500 --rpeak-gflops 200 --power-csv meter.log --power-level 1";
+    done(at, &format!("run.json --bundle run.tar.gz {flags}"));
     let unpacked = unpack(at, "run.tar.gz");
-    let sheet = fs::read_to_string(unpacked.join("top500.txt")).unwrap();
-    let printed = done(at, "run.json --top500 --rpeak-gflops 200").stdout;
-    assert_eq!(sheet, String::from_utf8(printed).unwrap());
+    let text = |name: &str| fs::read_to_string(unpacked.join(name)).unwrap();
+    assert_eq!(text("power.csv"), log);
+    let printed = done(at, &format!("run.json {flags}")).stdout;
+    assert_eq!(text("top500.txt"), String::from_utf8(printed).unwrap());
+    assert!(text("top500.txt").contains(" 0.150"), "150 W: {}", text("top500.txt"));
     assert!(sums_are_right(&unpacked));
 }
 

@@ -1,9 +1,13 @@
 //! The JSON report satisfies the published schema, has what is known, and is never seen half
 //! written.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::mpirun::own_session;
 use crate::report_common::{PASSED_NORMS, other_run, record, record_with, small_run};
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
@@ -294,4 +298,18 @@ fn a_path_that_cannot_be_written_is_named_at_once() {
         assert!(error.contains("no regular file"), "{error}");
     }
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_gets_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(OsStr::from_bytes(b"r\xe9.json"));
+    let mut rank = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    own_session(&mut rank);
+    rank.args(["--n", "10", "--ft", "none", "--json"]).arg(&path).current_dir(&folder);
+    let ended = rank.output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+    let report: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let word = report["command_line"][6].as_str().unwrap();
+    assert!(word.ends_with("/r\u{fffd}.json"), "{word}");
 }

@@ -418,7 +418,7 @@ fn solve<C: Comm>(
     guard: &mut dyn Guard,
     observer: &mut dyn Observer,
 ) -> Result<(Vec<f64>, f64), Failure> {
-    let mine = ptest::solve(grid, team, spec, guard, observer)?.x;
+    let mine = ptest::solve(grid, team, spec, guard, observer, &mut 0)?.x;
     ptest::generate(grid, team, spec, guard.matrix());
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);

@@ -111,7 +111,7 @@ fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
         let cols = grid.cols(spec.nb);
         let mut guard = guard(&grid, spec, cuts);
         ptest::generate(&grid, &team, spec, guard.matrix());
-        let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent)?.x;
+        let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent, &mut 0)?.x;
         ptest::generate(&grid, &team, spec, guard.matrix());
         let shape = ptest::shape(&grid, spec);
         let a = MatRef::row_major(&guard.memory, shape.rows, shape.cols, shape.lda);
@@ -334,7 +334,7 @@ fn pivots_that_are_no_pivots_are_named() {
                             guard.memory[i * shape.lda + cols.local(bad_column)] = value;
                         }
                     }
-                    let solved = ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent);
+                    let solved = ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent, &mut 0);
                     Ok::<_, CommError>(solved.err())
                 });
                 for rank in results {
@@ -479,7 +479,7 @@ fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
             let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
             let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
             ptest::generate(&grid, &team, &spec, guard.matrix());
-            ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
+            ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent, &mut 0)?;
             Ok::<_, SolveError>(calls.tests.load(Ordering::Relaxed))
         });
         let counts: Vec<usize> = counts.into_iter().map(|count| count.expect("solved")).collect();
@@ -592,7 +592,7 @@ fn what_the_solver_calls_final_does_not_change_before_the_cut() {
                     cuts: vec![1, 4, 5, 9, 15],
                 };
                 ptest::generate(&grid, &team, &spec, guard.matrix());
-                ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent)?;
+                ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent, &mut 0)?;
                 Ok::<_, SolveError>(guard.final_elements.compared)
             });
             compared += ranks.into_iter().map(|rank| rank.unwrap()).sum::<usize>();

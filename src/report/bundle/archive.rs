@@ -10,11 +10,19 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use super::{BundleError, Member};
 
-/// The most bytes that an archive may hold: a small file can unpack to any size.
-pub const MOST_BYTES: u64 = 256 << 20;
+/// The bytes that any archive may hold.
+const LEAST_LIMIT: u64 = 256 << 20;
+/// The most bytes that an archive holds for each of its own: a report has about 10, a file that is
+/// made to fill the memory 1000.
+const MOST_TIMES: u64 = 100;
 /// The modification time of each file, as the same report is to give the same archive: 1980, which
 /// no tool takes for a mistake.
 const TIME: u64 = 315_532_800;
+
+/// The most bytes that an archive of this size may hold.
+fn most_bytes(packed: usize) -> u64 {
+    LEAST_LIMIT.max(MOST_TIMES * packed as u64)
+}
 
 /// Whether these bytes are compressed as an archive is; JSON never begins so.
 pub fn is_archive(bytes: &[u8]) -> bool {
@@ -43,13 +51,13 @@ pub fn pack(folder: &str, members: &[Member]) -> Vec<u8> {
 /// The files of an archive. They are all in one folder.
 ///
 /// # Errors
-/// It is damaged, larger than [`MOST_BYTES`], or has anything but plain files, each once.
+/// It is damaged, holds more than a report of its size, or has anything but plain files, each once.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<Member>, BundleError> {
-    let mut tar = Vec::new();
-    let mut unzipped = GzDecoder::new(bytes).take(MOST_BYTES + 1);
+    let (mut tar, most) = (Vec::new(), most_bytes(bytes.len()));
+    let mut unzipped = GzDecoder::new(bytes).take(most + 1);
     unzipped.read_to_end(&mut tar).map_err(damaged)?;
-    if tar.len() as u64 > MOST_BYTES {
-        return Err(BundleError::TooLarge);
+    if tar.len() as u64 > most {
+        return Err(BundleError::TooLarge(most >> 20));
     }
     let (mut folder, mut members) = (None, Vec::<Member>::new());
     for entry in Archive::new(&tar[..]).entries().map_err(damaged)? {
@@ -156,10 +164,12 @@ mod tests {
         for end in [2, 12, whole.len() / 2, whole.len() - 1] {
             assert!(matches!(unpack(&whole[..end]), Err(BundleError::Damaged(_))), "{end}");
         }
-        let zeros = io::repeat(0).take(MOST_BYTES + 1);
+        let zeros = io::repeat(0).take(LEAST_LIMIT + 1);
         let mut bomb = Vec::new();
         flate2::read::GzEncoder::new(zeros, Compression::fast()).read_to_end(&mut bomb).unwrap();
-        assert!(bomb.len() < 4 << 20);
-        assert!(matches!(unpack(&bomb), Err(BundleError::TooLarge)));
+        assert!(most_bytes(bomb.len()) == LEAST_LIMIT, "{}", bomb.len());
+        assert!(matches!(unpack(&bomb), Err(BundleError::TooLarge(256))));
+        // A report of 300 MiB takes about 30.
+        assert!(most_bytes(30 << 20) > 300 << 20);
     }
 }

@@ -32,9 +32,9 @@ pub enum BundleError {
     /// It cannot be unpacked.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
-    /// It holds more than any archive of a report.
-    #[error("the archive holds more than {} MiB, so it is none of a report", archive::MOST_BYTES >> 20)]
-    TooLarge,
+    /// It holds more than this number of MiB, which no report of its size does.
+    #[error("the archive holds more than {0} MiB, so it is none of a report")]
+    TooLarge(u64),
     /// The name of a file leads elsewhere, or it is no plain file.
     #[error(
         "the archive has '{0}', which is no plain file in its one folder: it is not from `report \

@@ -13,12 +13,12 @@ use nix::unistd::Pid;
 
 use crate::report::output;
 use crate::report::power::EnergyReading;
-use crate::report::power_log::{PowerLog, parse_line};
+use crate::report::power_log::{LONGEST_BETWEEN, PowerLog, parse_line};
 
-/// How long the first reading is waited for.
-const FIRST: Duration = Duration::from_secs(10);
-/// How long a reading after the end of a test is waited for.
-const LAST: Duration = Duration::from_secs(10);
+/// How long the first reading is waited for: readings that are further apart are of no use.
+const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);
+/// How late a reading may come, by the longest time between two readings before it.
+const MARGIN_SECONDS: f64 = 10.0;
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 4096;
 
@@ -37,7 +37,7 @@ struct Heard {
     has_ended: bool,
 }
 
-/// Why there is no meter.
+/// Why there is no meter, or why it says nothing of a test.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeterError {
     #[error("--power-command cannot be started: {0}")]
@@ -53,6 +53,11 @@ pub(super) enum MeterError {
         FIRST.as_secs()
     )]
     Silent,
+    #[error(
+        "--power-command says nothing of a test: its readings are from {from:.1} to {to:.1}, the test \
+         took {begin:.1} to {end:.1}, in seconds since 1970; is the meter's clock off?"
+    )]
+    Uncovered { from: f64, to: f64, begin: f64, end: f64 },
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
@@ -84,17 +89,26 @@ impl Meter {
         }
     }
 
-    /// The energy of a test of `seconds` that ended at `end_unix`; `None` if nothing is known of
-    /// it. Waits for the first reading after its end, ten seconds at most.
-    pub fn over(&self, end_unix: f64, seconds: f64) -> Option<EnergyReading> {
+    /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading after
+    /// its end ([`patience`]).
+    ///
+    /// # Errors
+    /// [`MeterError::Uncovered`] if nothing is known of it.
+    pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, MeterError> {
         const PAUSE: Duration = Duration::from_millis(20);
         let asked = Instant::now();
         loop {
             let heard = lock(&self.heard);
-            let is_behind = heard.log.end().is_some_and(|end| end >= end_unix);
-            if is_behind || heard.has_ended || asked.elapsed() > LAST {
+            let is_behind = heard.log.span().is_some_and(|(_, last)| last >= end_unix);
+            if is_behind || heard.has_ended || asked.elapsed() > patience(&heard.log) {
                 let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
-                return reading.map(|reading| EnergyReading { level: self.level, ..reading });
+                let uncovered = || {
+                    let (from, to) = heard.log.span().expect("no meter starts without a reading");
+                    MeterError::Uncovered { from, to, begin: end_unix - seconds, end: end_unix }
+                };
+                return reading
+                    .map(|reading| EnergyReading { level: self.level, ..reading })
+                    .ok_or_else(uncovered);
             }
             drop(heard);
             thread::sleep(PAUSE);
@@ -108,6 +122,12 @@ impl Drop for Meter {
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }
+}
+
+/// How long the next reading of a meter is waited for, by the readings so far.
+fn patience(log: &PowerLog) -> Duration {
+    let seconds = log.longest_between().map_or(LONGEST_BETWEEN, |longest| longest + MARGIN_SECONDS);
+    Duration::from_secs_f64(seconds.min(LONGEST_BETWEEN))
 }
 
 /// Reads the lines of the command until it ends.
@@ -172,7 +192,20 @@ mod tests {
         let end = now_unix() + 1000.0;
         let reading = meter.over(end, 2000.0).expect("its first readings");
         assert!(reading.measured_seconds < 990.0 && reading.mean_watts > 49.0, "{reading:?}");
-        assert_eq!(meter.over(end + 5000.0, 100.0), None);
+        let why = meter.over(5000.0, 100.0).unwrap_err().to_string();
+        let end = "took 4900.0 to 5000.0, in seconds since 1970; is the meter's clock off?";
+        assert!(why.ends_with(end), "{why}");
+    }
+
+    #[test]
+    fn a_slow_meter_is_waited_for_as_long_as_it_takes() {
+        let seconds = |times: &[f64]| {
+            let mut log = PowerLog::default();
+            times.iter().for_each(|&time| log.add((time, 100.0)).unwrap());
+            patience(&log).as_secs()
+        };
+        assert_eq!((seconds(&[5.0]), seconds(&[5.0, 6.0, 7.0])), (60, 11));
+        assert_eq!((seconds(&[0.0, 30.0, 31.0]), seconds(&[0.0, 55.0])), (40, 60));
     }
 
     #[test]

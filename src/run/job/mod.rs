@@ -177,6 +177,11 @@ fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
     Finished::short(exit)
 }
 
+/// The words of the command line; bytes that are not UTF-8 are replaced.
+fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Opens the reports on rank 0. Returns whether that has succeeded, the same on all ranks, and on
 /// rank 0 the reports. Collective.
 fn open_reports<C: Comm>(
@@ -190,7 +195,7 @@ fn open_reports<C: Comm>(
     let mut reports = None;
     if world.rank() == 0 {
         let facts = RunFacts {
-            command_line: std::env::args().collect(),
+            command_line: command_line(),
             configuration: options.configuration.clone(),
             environment: setup.environment.clone(),
             dgemm_self_test: Some(setup.self_test.clone()),

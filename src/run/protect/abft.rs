@@ -26,7 +26,7 @@ use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::settings::Settings;
 use super::split::{
-    CLOCK_BYTES, abft_image_bytes, memory_split, process_rows, region_shape, state_bytes,
+    CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
 use super::wrong::{Images, Wrong, charge_origins, charge_suspect, note_mended};
 use crate::checkpoint::layout::{Active, Geometry};
@@ -383,7 +383,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
                 let power = ptest::energy::gather(&grid.all, seconds, measure)?;
                 learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
-                let (phases, by_messages) = (learned.phases, Vec::new());
+                let (phases, by_messages) = (learned.phases, by_messages(p));
                 Ok(ptest::Solution { x, seconds, end_unix, phases, by_messages, power })
             }
             Err(AbftError::Solve(error)) => Err(error),
@@ -429,7 +429,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
 
     /// The result of a finished test, as bytes.
     fn result(&self, mut record: TestRecord, learned: &Learned, samples: &[Sample]) -> Vec<u8> {
-        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        record.memory = abft_reported_split(&self.spec, &self.settings, self.geometry());
         record.protection = Some(self.protection(learned));
         let capacity_bytes = state_bytes(self.spec.ranks());
         self.recorder.result(record, Vec::new(), samples, capacity_bytes)
@@ -454,6 +454,12 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             ..self.recorder.protection(&self.checkpointer, &self.settings)
         }
     }
+}
+
+/// The data that goes by messages in P process rows: all, as memory that ranks of a node share
+/// would not outlive them.
+fn by_messages(p: usize) -> Vec<String> {
+    ["panels", "rows"].into_iter().take(p.min(2)).map(str::to_owned).collect()
 }
 
 /// The elements of x for the columns of this rank of the grid `data`.

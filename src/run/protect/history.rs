@@ -16,14 +16,14 @@ pub(super) const RESTARTS_KEPT: usize = 60;
 pub(super) struct Taken {
     /// Seconds since the first start.
     pub start_seconds: f64,
-    /// Seconds that the checkpoint took; 0 if it was the last before a restart, as its time is
-    /// known only after it is complete.
+    /// Seconds that the checkpoint took; 0, as `bytes`, if it was the last before a restart, as its
+    /// time is known only after it is complete.
     pub seconds: f64,
     /// The checkpoint's number.
     pub epoch: u64,
     /// Columns that had been factored.
     pub column: usize,
-    /// Bytes of the matrix that a rank saved; 0 where `seconds` is 0.
+    /// Bytes of the matrix that a rank saved.
     pub bytes: u64,
 }
 
@@ -111,7 +111,7 @@ impl History {
 
 fn checkpoint(taken: &Taken) -> Event {
     let Taken { start_seconds, seconds, epoch, column, bytes } = *taken;
-    let is_known = seconds > 0.0;
+    let is_known = seconds > 0.0 || bytes > 0;
     let mib = bytes as f64 / f64::from(1 << 20);
     let cost = if is_known {
         format!("{mib:.1} MiB a rank")
@@ -215,6 +215,17 @@ mod tests {
         assert_eq!((failure.start_seconds, failure.seconds), (10.0, 8.0));
         assert!(events[3].detail.ends_with("ranks rebuilt: [3]"));
         assert_eq!(events[5].start_seconds, 40.0);
+    }
+
+    #[test]
+    fn a_checkpoint_that_took_no_time_to_speak_of_is_known() {
+        let kept =
+            |taken: Taken| checkpoint(&Taken::from(<(f64, f64, u64, usize, u64)>::from(taken)));
+        let short = kept(Taken { seconds: 3e-4, ..taken(1) });
+        assert_eq!((short.seconds, short.bytes), (0.0, Some(1 << 20)));
+        assert!(short.detail.ends_with("1.0 MiB a rank"), "{}", short.detail);
+        let last = kept(Taken { seconds: 0.0, bytes: 0, ..taken(1) });
+        assert!(last.bytes.is_none() && last.detail.ends_with("not known"), "{}", last.detail);
     }
 
     #[test]

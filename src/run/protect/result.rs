@@ -41,7 +41,9 @@ pub fn try_read(result: &[u8]) -> Option<TestRecord> {
     let history = History { taken, restarts, before_seconds };
     let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
     let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
-    record.events = history.events(record.time_seconds);
+    if record.protection.is_some() {
+        record.events = history.events(record.time_seconds);
+    }
     record.progress = history.progress(&samples);
     Some(record)
 }
@@ -339,6 +341,12 @@ mod tests {
                 assert_eq!(kept.last().unwrap().epoch, RESTARTS_KEPT as u64 - 1, "the latest");
             }
         }
+    }
+
+    #[test]
+    fn a_test_without_checkpoints_has_no_events() {
+        let record = TestRecord { protection: None, ..record() };
+        assert_eq!(read(&write_plain(&record)).events, []);
     }
 
     #[test]

@@ -149,6 +149,19 @@ pub fn memory_split(
     MemorySplit { matrix, copies, parities, header, work_space }
 }
 
+/// [`memory_split`] of a test with checksums as its report has it: what the solver keeps in the
+/// segment beside the matrix is work space, not header.
+pub(super) fn abft_reported_split(
+    spec: &TestSpec,
+    settings: &Settings,
+    geometry: Geometry,
+) -> MemorySplit {
+    let split = memory_split(spec, settings, Some(geometry));
+    let beside = (abft_doubles(spec) * size_of::<f64>()) as u64 - split.matrix;
+    let (header, work_space) = (split.header - beside, split.work_space + beside);
+    MemorySplit { header, work_space, ..split }
+}
+
 /// Bytes of the largest rank's segment of a test whose ranks run on these hosts; 0 without
 /// protection.
 pub fn segment_bytes<'a>(
@@ -280,6 +293,19 @@ mod tests {
             assert!((0.0..0.002).contains(&off), "{p} x {q}: {off}");
             let matrix = split.matrix as f64 / (8.0 * rows * cols) - 1.0;
             assert!((0.0..0.002).contains(&matrix), "{p} x {q}: {matrix}");
+        }
+    }
+
+    #[test]
+    fn panels_and_the_log_are_no_header_in_a_report() {
+        for (p, q) in [(1, 2), (2, 3)] {
+            let spec = TestSpec { p, q, checksums: 1, ..test_spec(20_000) };
+            let settings = Settings { method: Method::Abft, ..Settings::none() };
+            let geometry = Geometry { members: q + 1, parities: 1 };
+            let reported = abft_reported_split(&spec, &settings, geometry);
+            assert!(reported.header < 1 << 20, "{reported:?}");
+            let split = memory_split(&spec, &settings, Some(geometry));
+            assert_eq!((reported.total(), reported.matrix), (split.total(), split.matrix));
         }
     }
 

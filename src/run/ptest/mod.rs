@@ -188,8 +188,9 @@ pub struct Solution {
     pub power: Vec<EnergyReading>,
 }
 
-/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Collective
-/// over the grid.
+/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Sets
+/// `start_unix_seconds` to the begin of the timed part in this start, in seconds since 1970.
+/// Collective over the grid.
 ///
 /// # Errors
 /// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
@@ -200,10 +201,12 @@ pub fn solve<C: Comm>(
     spec: &TestSpec,
     guard: &mut dyn Guard,
     observer: &mut dyn Observer,
+    start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
     let mut work = Workspace::new(grid, &Params::from(spec), shape(grid, spec))?;
     let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
-    let solved = solve_in(grid, team, spec, guard, observer, (&mut work, watch.as_mut()));
+    let space = (&mut work, watch.as_mut());
+    let solved = solve_in(grid, team, spec, guard, observer, space, start_unix_seconds);
     if let Some(report) = RateWatch::finish_after(watch, &solved, Some(work.rates()))? {
         observer.rates(report);
     }
@@ -218,6 +221,7 @@ fn solve_in<C: Comm>(
     guard: &mut dyn Guard,
     observer: &mut dyn Observer,
     (work, mut watch): (&mut Workspace<C>, Option<&mut RateWatch<C>>),
+    start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
     let (params, shape) = (Params::from(spec), shape(grid, spec));
     let panels = params.panels();
@@ -225,6 +229,7 @@ fn solve_in<C: Comm>(
     grid.all.barrier()?;
     let mut next = guard.start();
     let (start, before_seconds) = (grid.all.now(), guard.seconds());
+    *start_unix_seconds = unix_seconds();
     observer.timed_part_begins(before_seconds);
     loop {
         let to = guard.cut(next, panels)?;
@@ -310,8 +315,7 @@ pub fn run<C: Comm>(
         observer.phase(generating(spec));
         record.generate_seconds = generate(grid, team, spec, guard.matrix());
     }
-    record.start_unix_seconds = unix_seconds();
-    let solved = solve(grid, team, spec, guard, observer);
+    let solved = solve(grid, team, spec, guard, observer, &mut record.start_unix_seconds);
     conclude(grid, team, spec, record, solved, guard.matrix(), observer)
 }
 
@@ -434,4 +438,45 @@ fn detailed_timing<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<DetailedTim
 
 pub(crate) fn unix_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Format, parse};
+    use crate::hpl::comm::threads;
+    use crate::hpl::pgesv::guard::Unguarded;
+
+    /// Generates its part of the system until this second has begun.
+    struct GeneratesUntil(i64);
+
+    impl Observer for GeneratesUntil {
+        fn phase(&mut self, phase: Phase) {
+            while matches!(phase, Phase::Generate { .. }) && unix_seconds() < self.0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+
+        fn columns(&mut self, _: usize, _: f64) {}
+    }
+
+    #[test]
+    fn a_test_starts_when_all_ranks_have_their_part() {
+        let toml = b"n = 20\nnb = 8\np = 1\nq = 2\n";
+        let spec = parse(toml, "t", Format::Toml, false).unwrap().spec.tests().remove(0);
+        let ranks = threads::run(2, |world| {
+            let grid = Grid::new(&world, 1, 2, spec.pmap)?.expect("both take part");
+            let mut guard = Unguarded::new(shape(&grid, &spec).doubles()).expect("memory");
+            let has_part = unix_seconds() + world.rank() as i64;
+            let mut observer = GeneratesUntil(has_part);
+            let team = Team::solo();
+            let record = run(&grid, &team, &spec, &mut guard, false, &mut observer)?;
+            Ok::<_, SolveError>((has_part, record))
+        });
+        let mut ranks = ranks.into_iter().map(|rank| rank.expect("solved"));
+        let (_, record) = ranks.next().expect("rank 0");
+        let (has_part, _) = ranks.next().expect("rank 1");
+        let start = record.expect("it is rank 0's").start_unix_seconds;
+        assert!(start >= has_part, "{start} is before {has_part}");
+    }
 }

@@ -88,7 +88,7 @@ impl Parameter {
     pub fn is_idle(self, test: &TestSpec, by_messages: &[String]) -> Option<&'static str> {
         let goes = |what: &str| by_messages.iter().any(|sent| sent == what);
         match self {
-            Self::Bcast if test.q == 1 => Some("there is one process column"),
+            Self::Bcast if test.q + test.checksums == 1 => Some("there is one process column"),
             Self::Bcast if !goes("panels") => Some("panels are not sent by messages"),
             Self::Swap if test.p == 1 => Some("there is one process row"),
             Self::Swap if !goes("rows") && !goes(ROWS_IN_HALVES) => {
@@ -245,6 +245,8 @@ mod tests {
             let alone = TestSpec { p: 1, q: 1, ..test.clone() };
             assert!(parameter.is_idle(&alone, &sent(&[what])).unwrap().contains("one process"));
         }
+        let with_checksums = TestSpec { q: 1, checksums: 1, ..test.clone() };
+        assert_eq!(Parameter::Bcast.is_idle(&with_checksums, &sent(&["panels"])), None);
         assert_eq!(Parameter::Nb.is_idle(&test, &[]), None);
     }
 

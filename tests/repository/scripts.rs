@@ -13,11 +13,18 @@ struct Batch {
     folder: TempDir,
 }
 
-/// A stand-in that logs how it was called, and ends with the next code of the file `codes`.
+/// A stand-in that logs how it was called, and ends with the next code of the file `codes`. A
+/// number after the code is that of epochs of which it writes images, newer than all that is there.
 const STARTS: &str = "#!/bin/sh\n\
     echo \"$(basename \"$0\") $*\" >> \"$LOG\"\n\
-    read -r code < \"$CODES\"\n\
+    read -r code epochs < \"$CODES\"\n\
     sed -i 1d \"$CODES\"\n\
+    of=images/skt-hpl-images.0.run\n\
+    mkdir -p $of\n\
+    find $of -type f -exec touch -d 2001-01-01 {} +\n\
+    for epoch in $(seq \"${epochs:-0}\"); do\n\
+    for ranks in 0-7 8-15; do touch -d '1 day' $of/t0.r$ranks.a1.2.e$epoch; done\n\
+    done\n\
     exit \"$code\"\n";
 const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
 
@@ -69,6 +76,7 @@ impl Batch {
             .env("PATH", path)
             .env("TZ", "UTC")
             .env_remove("SLURM_JOB_END_TIME")
+            .env_remove("IMAGES")
             .env_remove("LEVEL")
             .envs(variable)
             .env("LOG", self.at("log"))
@@ -89,6 +97,17 @@ impl Batch {
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/batch").join(name)
 }
+
+const ALL: [&str; 8] = [
+    "slurm.sh",
+    "pbs.sh",
+    "lsf.sh",
+    "flux.sh",
+    "slurm-launch.sh",
+    "pbs-launch.sh",
+    "lsf-launch.sh",
+    "flux-launch.sh",
+];
 
 /// Number of lines that start ranks.
 fn starts(log: &str) -> usize {
@@ -126,8 +145,30 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
 fn what_fails_in_each_job_is_not_queued_for_ever() {
     for name in ["slurm.sh", "pbs.sh", "lsf.sh", "flux.sh"] {
         let batch = Batch::new();
-        let codes = [(); 3].map(|()| batch.run(&script(name), "101\n101\n101\n").0);
-        assert_eq!(codes, [Some(75), Some(75), Some(101)], "{name}");
+        let lost = "101\n101\n101\n";
+        let codes =
+            [lost, lost, "0\n", lost, lost, lost].map(|ends| batch.run(&script(name), ends).0);
+        assert_eq!(codes, [75, 75, 0, 75, 75, 2].map(Some), "{name}");
+        assert!(!batch.at("images/failed").exists(), "{name}");
+    }
+}
+
+/// A job whose time is over has kept something if it has images of two epochs: the files of one may
+/// be those of images that failed.
+#[test]
+fn a_job_that_keeps_no_images_is_not_queued_for_ever() {
+    for name in ALL {
+        let batch = Batch::new();
+        let jobs = ["75\n", "75 1\n", "75 2\n", "75\n", "75 2\n", "75\n", "75\n", "75\n"];
+        let ended = jobs.map(|job| batch.run(&script(name), job));
+        let codes = ended.each_ref().map(|(code, _)| code.unwrap());
+        assert_eq!(codes, [75, 75, 75, 75, 75, 75, 75, 2], "{name}");
+        assert!(!ended[7].1.contains("requeue") && !ended[7].1.contains("qsub"), "{name}");
+        assert!(!batch.at("images/failed").exists(), "{name}");
+        // A result ends the count.
+        for (job, code) in [("75\n", 75), ("75\n", 75), ("1\n", 1), ("75\n", 75), ("75\n", 75)] {
+            assert_eq!(batch.run(&script(name), job).0, Some(code), "{name}");
+        }
     }
 }
 

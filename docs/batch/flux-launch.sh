@@ -10,17 +10,21 @@
 #flux: --time-limit=12h
 
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
+# `skt-hpl status --state images/launch` shows how far the job is.
 images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
 touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
-flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > hosts
+left=$(flux job timeleft)
+[ -n "$left" ] || { echo "flux does not tell the time left" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
+flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > "$images/hosts"
 
-skt-hpl launch --hosts hosts --json launch.json --launcher-template \
-    'flux run --nodes={nodes} --ntasks={ranks} --cores-per-task=8 --requires=hosts:{hosts} {command}' \
+skt-hpl launch --state "$images/launch" --hosts "$images/hosts" --json launch.json \
+    --launcher-template 'flux run --nodes={nodes} --ntasks={ranks} --cores-per-task=8 --requires=hosts:{hosts} {command}' \
     -- --config cluster.toml ${level:+--level "$level"} \
         --time-limit "@$end" --json result.json
 code=$?

@@ -14,9 +14,12 @@ images=${IMAGES:-$PWD/images}
 mkdir -p "$images"
 touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
+left=$(flux job timeleft)
+[ -n "$left" ] || { echo "flux does not tell the time left" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
 
 for _ in 1 2 3; do
     flux run --nodes=8 --ntasks=64 --cores-per-task=8 \

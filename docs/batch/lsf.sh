@@ -17,9 +17,13 @@ images=${IMAGES:-$LS_SUBCWD/images}
 mkdir -p "$images"
 touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
+left=$(bjobs -noheader -o time_left "$LSB_JOBID" |
+    awk '/:/ { split($1, part, ":"); print (part[1] * 60 + part[2]) * 60 }')
+[ -n "$left" ] || { echo "bjobs does not tell the time left" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
 ranks=$(wc -l < "$LSB_DJOB_HOSTFILE")
 
 for _ in 1 2 3; do

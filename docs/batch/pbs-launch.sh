@@ -12,16 +12,21 @@
 
 cd "$PBS_O_WORKDIR" || exit 2
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
+# `skt-hpl status --state images/launch` shows how far the job is.
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
 touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
+left=$(qstat -f "$PBS_JOBID" |
+    awk -F '[ =:]+' '/Resource_List.walltime/ { print ($(NF - 2) * 60 + $(NF - 1)) * 60 + $NF }')
+[ -n "$left" ] || { echo "qstat does not tell the walltime" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
 
-skt-hpl launch --json launch.json -- --config cluster.toml ${level:+--level "$level"} \
-    --time-limit "@$end" --json result.json
+skt-hpl launch --state "$images/launch" --json launch.json -- \
+    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
 code=$?
 # 75: the time is over, or no spare is left.
 if [ "$code" != 75 ]; then
@@ -38,5 +43,6 @@ elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt
     echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
     exit 2
 fi
-qsub pbs-launch.sh
+# qsub passes on none of the variables that this job was submitted with, unless they are named.
+IMAGES=$images LEVEL=$level qsub -v IMAGES,LEVEL pbs-launch.sh
 exit 75

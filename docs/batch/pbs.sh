@@ -16,9 +16,13 @@ images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
 touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
+left=$(qstat -f "$PBS_JOBID" |
+    awk -F '[ =:]+' '/Resource_List.walltime/ { print ($(NF - 2) * 60 + $(NF - 1)) * 60 + $NF }')
+[ -n "$left" ] || { echo "qstat does not tell the walltime" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
 ranks=$(wc -l < "$PBS_NODEFILE")
 
 for _ in 1 2 3; do
@@ -41,5 +45,6 @@ elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt
     echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
     exit 2
 fi
-qsub pbs.sh
+# qsub passes on none of the variables that this job was submitted with, unless they are named.
+IMAGES=$images LEVEL=$level qsub -v IMAGES,LEVEL pbs.sh
 exit 75

@@ -22,9 +22,12 @@ images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
 touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # Slurm before 23.02 does not tell a job its end, but its queue does.
-end=${SLURM_JOB_END_TIME:-$(date -d "$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)}
+end=${SLURM_JOB_END_TIME:+@$SLURM_JOB_END_TIME}
+end=${end:-$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)}
+end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
 for _ in 1 2 3; do
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \

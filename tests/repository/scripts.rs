@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::executables;
 use tempfile::TempDir;
@@ -39,12 +40,16 @@ impl Batch {
             ("mpirun", STARTS),
             ("skt-hpl", STARTS),
             ("scontrol", SAYS),
-            ("qsub", SAYS),
+            ("qsub", "#!/bin/sh\necho \"qsub $* IMAGES=$IMAGES LEVEL=$LEVEL\" >> \"$LOG\"\n"),
             ("squeue", &format!("#!/bin/sh\necho {SLURM_END}\n")),
+            ("qstat", "#!/bin/sh\necho Job Id: 7\necho '    Resource_List.walltime = 04:00:00'\n"),
+            ("bjobs", "#!/bin/sh\necho '4:00 L'\n"),
         ] {
             executables::write_script(&folder.path().join(program), text);
         }
-        let flux = format!("#!/bin/sh\n[ \"$1\" != hostlist ] || {{ echo n1; exit; }}\n{STARTS}");
+        let flux = format!(
+            "#!/bin/sh\ncase $1 in hostlist) echo n1; exit ;; job) echo 14400; exit ;; esac\n{STARTS}"
+        );
         executables::write_script(&folder.path().join("flux"), &flux);
         fs::write(folder.path().join("nodes"), "n1\n".repeat(64)).unwrap();
         Self { folder }
@@ -85,8 +90,10 @@ impl Batch {
             .env("SLURM_JOB_ID", "7")
             .env("SLURM_CPUS_PER_TASK", "8")
             .env("PBS_O_WORKDIR", folder)
+            .env("PBS_JOBID", "7")
             .env("PBS_NODEFILE", self.at("nodes"))
             .env("LS_SUBCWD", folder)
+            .env("LSB_JOBID", "7")
             .env("LSB_DJOB_HOSTFILE", self.at("nodes"))
             .output()
             .unwrap();
@@ -133,7 +140,8 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
         ] {
             let (ended, log) = batch.run(&script(name), codes);
             assert_eq!((ended, starts(&log)), (Some(code), count), "{name} {codes:?}: {log}");
-            let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs.sh");
+            let asks =
+                log.contains("scontrol requeue 7") || log.contains("qsub -v IMAGES,LEVEL pbs.sh");
             // LSF requeues by the exit code; Flux leaves it to the user.
             let must = code == 75 && ["slurm.sh", "pbs.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {codes:?}: {log}");
@@ -179,7 +187,8 @@ fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
         for code in [0, 1, 2, 75] {
             let (ended, log) = batch.run(&script(name), &format!("{code}\n"));
             assert_eq!((ended, starts(&log)), (Some(code), 1), "{name}: {log}");
-            let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs-launch.sh");
+            let asks = log.contains("scontrol requeue 7")
+                || log.contains("qsub -v IMAGES,LEVEL pbs-launch.sh");
             let must = code == 75 && ["slurm-launch.sh", "pbs-launch.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {code}: {log}");
         }
@@ -197,6 +206,65 @@ fn a_slurm_job_of_any_version_knows_its_end() {
             assert!(log.contains(&format!(" --time-limit {want} ")), "{name}: {log}");
         }
     }
+}
+
+/// What is asked for when the job is submitted may differ from what the script asks for.
+#[test]
+fn other_jobs_learn_the_time_that_they_have() {
+    let batch = Batch::new();
+    for name in ALL.iter().filter(|name| !name.starts_with("slurm")) {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let before = now();
+        let (_, log) = batch.run(&script(name), "0\n");
+        let end = log.split(" --time-limit @").nth(1).and_then(|rest| rest.split(' ').next());
+        let end: u64 =
+            end.and_then(|end| end.parse().ok()).unwrap_or_else(|| panic!("{name}: {log}"));
+        let left = 4 * 3600 - 60;
+        assert!((before + left..=now() + left).contains(&end), "{name}: {end}");
+    }
+}
+
+/// A time limit in the past would end each job at once.
+#[test]
+fn a_job_that_cannot_learn_its_end_does_not_start() {
+    let batch = Batch::new();
+    for program in ["squeue", "qstat", "bjobs", "flux"] {
+        executables::write_script(&batch.at(program), "#!/bin/sh\nexit 1\n");
+    }
+    for name in ALL {
+        let (code, log) = batch.run(&script(name), "0\n");
+        assert_eq!(code, Some(2), "{name}");
+        assert_eq!(starts(&log), 0, "{name}: {log}");
+    }
+}
+
+/// qsub passes on no variable that it is not told of.
+#[test]
+fn a_pbs_job_that_submits_itself_keeps_its_images_and_its_level() {
+    for name in ["pbs.sh", "pbs-launch.sh"] {
+        let batch = Batch::new();
+        let level = "global:/parallel/fs,mtbf=7d,keep=3";
+        let (_, log) = batch.run_with(&script(name), "75\n", Some(("LEVEL", level)));
+        assert!(log.contains(&format!("qsub -v IMAGES,LEVEL {name} IMAGES=/")), "{name}: {log}");
+        assert!(log.contains(&format!("/images LEVEL={level}\n")), "{name}: {log}");
+        let images = batch.at("others").display().to_string();
+        let (_, log) = batch.run_with(&script(name), "75\n", Some(("IMAGES", &images)));
+        assert!(log.contains(&format!("IMAGES={images} LEVEL=global:{images}\n")), "{name}: {log}");
+    }
+}
+
+/// Two jobs with a folder each disturb each other neither by the state of `launch` nor by a host
+/// file.
+#[test]
+fn what_launch_keeps_follows_the_images() {
+    let batch = Batch::new();
+    for name in ALL.iter().filter(|name| name.contains("launch")) {
+        let images = batch.at(&format!("{name}.images"));
+        let shown = images.display().to_string();
+        let (_, log) = batch.run_with(&script(name), "0\n", Some(("IMAGES", &shown)));
+        assert!(log.contains(&format!(" --state {shown}/launch ")), "{name}: {log}");
+    }
+    assert!(!batch.at("hosts").exists());
 }
 
 /// A plan may have no checkpoints, and so no images.

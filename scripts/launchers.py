@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How compare and table3 start programs, so that an interrupt leaves none."""
 
 import signal

@@ -83,15 +83,6 @@ mpi_of_mpirun() {
     esac
 }
 
-# `mpirun`, as this user can run it in a shell of his own: Open MPI refuses root.
-mpirun_words() {
-    if [ "$(id -u)" = 0 ] && [ "$(mpi_of_mpirun)" = openmpi ]; then
-        echo 'mpirun --allow-run-as-root'
-    else
-        echo mpirun
-    fi
-}
-
 # The libclang that bindgen, which the MPI binding runs, loads: among the files
 # that clang-sys finds, the first of the highest version that the names tell.
 bindgens_libclang() (

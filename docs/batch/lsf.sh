@@ -15,10 +15,15 @@
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$LS_SUBCWD/images}
 mkdir -p "$images"
+touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
+left=$(bjobs -noheader -o time_left "$LSB_JOBID" |
+    awk '/:/ { split($1, part, ":"); print (part[1] * 60 + part[2]) * 60 }')
+[ -n "$left" ] || { echo "bjobs does not tell the time left" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
 ranks=$(wc -l < "$LSB_DJOB_HOSTFILE")
 
 for _ in 1 2 3; do
@@ -29,13 +34,16 @@ for _ in 1 2 3; do
     # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
     # All others: a rank or a node was lost, and the same command continues here.
     # 126 and 127: the program does not start.
-    case $code in 0 | 1 | 2 | 126 | 127) exit "$code" ;; 75) break ;; esac
+    case $code in 0 | 1 | 2 | 126 | 127) rm -f "$images/failed"; exit "$code" ;; 75) break ;; esac
 done
-# What fails three times in each of three jobs is no lost node, and is not queued for ever.
-if [ "$code" = 75 ]; then
+# The next job continues from the images. Those of a second epoch show that the first are whole:
+# images that fail leave files, too. After three jobs in a row without them no other is queued.
+epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
+if [ "$code" = 75 ] && [ "$epochs" -gt 1 ]; then
     rm -f "$images/failed"
-else
-    echo "$code" >> "$images/failed"
-    [ "$(wc -l < "$images/failed")" -lt 3 ] || exit "$code"
+elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt 3 ]; }; then
+    rm -f "$images/failed"
+    echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
+    exit 2
 fi
 exit 75

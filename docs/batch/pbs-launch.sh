@@ -12,17 +12,37 @@
 
 cd "$PBS_O_WORKDIR" || exit 2
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
+# `skt-hpl status --state images/launch` shows how far the job is.
 images=${IMAGES:-$PBS_O_WORKDIR/images}
 mkdir -p "$images"
+touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # The run saves its state before this time, a minute before the job ends.
-end=$(($(date +%s) + 12 * 3600 - 60))
+left=$(qstat -f "$PBS_JOBID" |
+    awk -F '[ =:]+' '/Resource_List.walltime/ { print ($(NF - 2) * 60 + $(NF - 1)) * 60 + $NF }')
+[ -n "$left" ] || { echo "qstat does not tell the walltime" >&2; exit 2; }
+end=$(($(date +%s) + left - 60))
 
-skt-hpl launch --json launch.json -- --config cluster.toml ${level:+--level "$level"} \
-    --time-limit "@$end" --json result.json
+skt-hpl launch --state "$images/launch" --json launch.json -- \
+    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
 code=$?
-if [ "$code" = 75 ]; then
-    qsub pbs-launch.sh
+# 75: the time is over, or no spare is left.
+if [ "$code" != 75 ]; then
+    rm -f "$images/failed"
+    exit "$code"
 fi
-exit "$code"
+# The next job continues from the images. Those of a second epoch show that the first are whole:
+# images that fail leave files, too. After three jobs in a row without them no other is queued.
+epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
+if [ "$code" = 75 ] && [ "$epochs" -gt 1 ]; then
+    rm -f "$images/failed"
+elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt 3 ]; }; then
+    rm -f "$images/failed"
+    echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
+    exit 2
+fi
+# qsub passes on none of the variables that this job was submitted with, unless they are named.
+IMAGES=$images LEVEL=$level qsub -v IMAGES,LEVEL pbs-launch.sh
+exit 75

@@ -19,18 +19,35 @@
 #SBATCH --open-mode=append
 
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
+# `skt-hpl status --state images/launch` shows how far the job is.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
+touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # Slurm before 23.02 does not tell a job its end, but its queue does.
-end=${SLURM_JOB_END_TIME:-$(date -d "$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)}
+end=${SLURM_JOB_END_TIME:+@$SLURM_JOB_END_TIME}
+end=${end:-$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)}
+end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
-skt-hpl launch --json launch.json -- --config cluster.toml ${level:+--level "$level"} \
-    --time-limit "@$end" --json result.json
+skt-hpl launch --state "$images/launch" --json launch.json -- \
+    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
 code=$?
-# The time is over, or no spare is left: another job continues from the images.
-if [ "$code" = 75 ]; then
-    scontrol requeue "$SLURM_JOB_ID"
+# 75: the time is over, or no spare is left.
+if [ "$code" != 75 ]; then
+    rm -f "$images/failed"
+    exit "$code"
 fi
-exit "$code"
+# The next job continues from the images. Those of a second epoch show that the first are whole:
+# images that fail leave files, too. After three jobs in a row without them no other is queued.
+epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
+if [ "$code" = 75 ] && [ "$epochs" -gt 1 ]; then
+    rm -f "$images/failed"
+elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt 3 ]; }; then
+    rm -f "$images/failed"
+    echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
+    exit 2
+fi
+scontrol requeue "$SLURM_JOB_ID"
+exit 75

@@ -20,10 +20,14 @@
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-$SLURM_SUBMIT_DIR/images}
 mkdir -p "$images"
+touch "$images/begun"
 # A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
+# The end of this script looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 # Slurm before 23.02 does not tell a job its end, but its queue does.
-end=${SLURM_JOB_END_TIME:-$(date -d "$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s)}
+end=${SLURM_JOB_END_TIME:+@$SLURM_JOB_END_TIME}
+end=${end:-$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)}
+end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
 for _ in 1 2 3; do
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
@@ -33,14 +37,17 @@ for _ in 1 2 3; do
     # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
     # All others: a rank or a node was lost, and the same command continues here.
     # 126 and 127: the program does not start.
-    case $code in 0 | 1 | 2 | 126 | 127) exit "$code" ;; 75) break ;; esac
+    case $code in 0 | 1 | 2 | 126 | 127) rm -f "$images/failed"; exit "$code" ;; 75) break ;; esac
 done
-# What fails three times in each of three jobs is no lost node, and is not queued for ever.
-if [ "$code" = 75 ]; then
+# The next job continues from the images. Those of a second epoch show that the first are whole:
+# images that fail leave files, too. After three jobs in a row without them no other is queued.
+epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
+if [ "$code" = 75 ] && [ "$epochs" -gt 1 ]; then
     rm -f "$images/failed"
-else
-    echo "$code" >> "$images/failed"
-    [ "$(wc -l < "$images/failed")" -lt 3 ] || exit "$code"
+elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt 3 ]; }; then
+    rm -f "$images/failed"
+    echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
+    exit 2
 fi
 scontrol requeue "$SLURM_JOB_ID"
 exit 75

@@ -74,7 +74,7 @@ fn is_interrupted(signal: Signal, comes_while_it_starts: bool) {
     let waits = at("seen.pid");
     let reference = format!(
         "#!/bin/sh\necho '{RESULT}'\ntest -e {seen} || {{ : > {seen}; exit 0; }}\n\
-         echo $$ > {seen}.new && mv {seen}.new {seen}.pid\nexec sleep 600\n"
+         echo kept in memory\necho $$ > {seen}.new && mv {seen}.new {seen}.pid\nexec sleep 600\n"
     );
     executables::write_script(&at("xhpl"), &reference);
     fs::write(at("HPL.dat"), "a\nb\nHPL.out file\n6 device\n").unwrap();
@@ -102,6 +102,7 @@ fn is_interrupted(signal: Signal, comes_while_it_starts: bool) {
         .args(["--dat".as_ref(), at("HPL.dat").as_os_str()])
         .env("PYTHONPATH", folder.path())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("python3");
     while !waits.exists() {
@@ -119,4 +120,6 @@ fn is_interrupted(signal: Signal, comes_while_it_starts: bool) {
     }
     assert!(kill(Pid::from_raw(pid), None).is_err(), "the reference still runs");
     assert!(said.contains("# warning  : cores are shared  (in 2 of 2 runs)"), "{said}");
+    let last = String::from_utf8_lossy(&output.stderr);
+    assert!(last.contains("kept in memory"), "what the interrupted run said: {last}");
 }

@@ -11,5 +11,6 @@ mod pages;
 mod protocol_steps;
 mod release;
 mod scripts;
+mod soaks;
 mod suites;
 mod time_limits;

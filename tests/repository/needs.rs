@@ -128,3 +128,12 @@ fn a_newer_rust_of_rustup_is_taken_before_an_older_one_of_the_system() {
     let default_is_older = both.with("home/rustc", version).with("home/cargo", version);
     assert_eq!(default_is_older.says(&line), "x 1.95.0\n");
 }
+
+#[test]
+fn quickstart_says_why_no_configuration_fits() {
+    let machine = Machine::new()
+        .with("cargo", "[ $1 = build ] || echo cargo 1.95.0")
+        .with("release/skt-hpl", "echo 'error: no memory' >&2; exit 2");
+    let said = machine.says("CARGO_TARGET_DIR=$HERE scripts/quickstart || echo refused");
+    assert!(said.ends_with("error: no memory\nrefused\n"), "{said}");
+}

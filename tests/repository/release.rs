@@ -134,6 +134,10 @@ fn a_release_sets_the_version_commits_and_tags() {
     for name in FILES.iter().filter(|name| !["scripts/release", "Cargo.lock"].contains(name)) {
         assert!(checkout.read(name).contains("7.8.9"), "{name}");
     }
+    let manifest = checkout.read("Cargo.toml");
+    for line in manifest.lines().filter(|line| line.starts_with("skt-") && line.contains("path")) {
+        assert!(line.contains("version = \"7.8.9\""), "{line}");
+    }
     assert!(!checkout.read("CHANGELOG.md").contains("7.8.9 (unreleased)"));
     let dates = checkout.read("CITATION.cff");
     assert_eq!(dates.matches("\ndate-released: 2").count(), 1, "{dates}");
@@ -179,6 +183,20 @@ fn each_crate_has_what_its_package_needs() {
             let same = fs::read(root().join(licence)).unwrap();
             assert!(fs::read(member.join(licence)).unwrap() == same, "{name}: {licence}");
         }
+    }
+}
+
+/// Fedora and RHEL have the libraries of an MPI outside the loader's path, until its module is
+/// loaded.
+#[test]
+fn the_rpm_builds_and_checks_with_the_module_of_its_mpi() {
+    let spec = fs::read_to_string(root().join("packaging/rpm/skt-hpl.spec")).unwrap();
+    for name in ["build", "install", "check"] {
+        assert!(spec.contains(&format!("\n%{name}\n%{{?mpi_load}}\n")), "{name}");
+    }
+    assert_eq!(spec.matches("\n%{?mpi_unload}\n\n%").count(), 3);
+    for mpi in ["openmpi", "mpich"] {
+        assert!(spec.contains(&format!("%global mpi_load %{{?_{mpi}_load}}\n")), "{mpi}");
     }
 }
 

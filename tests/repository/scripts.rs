@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::executables;
 use tempfile::TempDir;
@@ -13,11 +14,18 @@ struct Batch {
     folder: TempDir,
 }
 
-/// A stand-in that logs how it was called, and ends with the next code of the file `codes`.
+/// A stand-in that logs how it was called, and ends with the next code of the file `codes`. A
+/// number after the code is that of epochs of which it writes images, newer than all that is there.
 const STARTS: &str = "#!/bin/sh\n\
     echo \"$(basename \"$0\") $*\" >> \"$LOG\"\n\
-    read -r code < \"$CODES\"\n\
+    read -r code epochs < \"$CODES\"\n\
     sed -i 1d \"$CODES\"\n\
+    of=images/skt-hpl-images.0.run\n\
+    mkdir -p $of\n\
+    find $of -type f -exec touch -d 2001-01-01 {} +\n\
+    for epoch in $(seq \"${epochs:-0}\"); do\n\
+    for ranks in 0-7 8-15; do touch -d '1 day' $of/t0.r$ranks.a1.2.e$epoch; done\n\
+    done\n\
     exit \"$code\"\n";
 const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
 
@@ -32,12 +40,16 @@ impl Batch {
             ("mpirun", STARTS),
             ("skt-hpl", STARTS),
             ("scontrol", SAYS),
-            ("qsub", SAYS),
+            ("qsub", "#!/bin/sh\necho \"qsub $* IMAGES=$IMAGES LEVEL=$LEVEL\" >> \"$LOG\"\n"),
             ("squeue", &format!("#!/bin/sh\necho {SLURM_END}\n")),
+            ("qstat", "#!/bin/sh\necho Job Id: 7\necho '    Resource_List.walltime = 04:00:00'\n"),
+            ("bjobs", "#!/bin/sh\necho '4:00 L'\n"),
         ] {
             executables::write_script(&folder.path().join(program), text);
         }
-        let flux = format!("#!/bin/sh\n[ \"$1\" != hostlist ] || {{ echo n1; exit; }}\n{STARTS}");
+        let flux = format!(
+            "#!/bin/sh\ncase $1 in hostlist) echo n1; exit ;; job) echo 14400; exit ;; esac\n{STARTS}"
+        );
         executables::write_script(&folder.path().join("flux"), &flux);
         fs::write(folder.path().join("nodes"), "n1\n".repeat(64)).unwrap();
         Self { folder }
@@ -69,6 +81,7 @@ impl Batch {
             .env("PATH", path)
             .env("TZ", "UTC")
             .env_remove("SLURM_JOB_END_TIME")
+            .env_remove("IMAGES")
             .env_remove("LEVEL")
             .envs(variable)
             .env("LOG", self.at("log"))
@@ -77,8 +90,10 @@ impl Batch {
             .env("SLURM_JOB_ID", "7")
             .env("SLURM_CPUS_PER_TASK", "8")
             .env("PBS_O_WORKDIR", folder)
+            .env("PBS_JOBID", "7")
             .env("PBS_NODEFILE", self.at("nodes"))
             .env("LS_SUBCWD", folder)
+            .env("LSB_JOBID", "7")
             .env("LSB_DJOB_HOSTFILE", self.at("nodes"))
             .output()
             .unwrap();
@@ -89,6 +104,17 @@ impl Batch {
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/batch").join(name)
 }
+
+const ALL: [&str; 8] = [
+    "slurm.sh",
+    "pbs.sh",
+    "lsf.sh",
+    "flux.sh",
+    "slurm-launch.sh",
+    "pbs-launch.sh",
+    "lsf-launch.sh",
+    "flux-launch.sh",
+];
 
 /// Number of lines that start ranks.
 fn starts(log: &str) -> usize {
@@ -114,7 +140,8 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
         ] {
             let (ended, log) = batch.run(&script(name), codes);
             assert_eq!((ended, starts(&log)), (Some(code), count), "{name} {codes:?}: {log}");
-            let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs.sh");
+            let asks =
+                log.contains("scontrol requeue 7") || log.contains("qsub -v IMAGES,LEVEL pbs.sh");
             // LSF requeues by the exit code; Flux leaves it to the user.
             let must = code == 75 && ["slurm.sh", "pbs.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {codes:?}: {log}");
@@ -126,8 +153,30 @@ fn an_interrupted_run_is_started_again_and_a_result_is_the_end() {
 fn what_fails_in_each_job_is_not_queued_for_ever() {
     for name in ["slurm.sh", "pbs.sh", "lsf.sh", "flux.sh"] {
         let batch = Batch::new();
-        let codes = [(); 3].map(|()| batch.run(&script(name), "101\n101\n101\n").0);
-        assert_eq!(codes, [Some(75), Some(75), Some(101)], "{name}");
+        let lost = "101\n101\n101\n";
+        let codes =
+            [lost, lost, "0\n", lost, lost, lost].map(|ends| batch.run(&script(name), ends).0);
+        assert_eq!(codes, [75, 75, 0, 75, 75, 2].map(Some), "{name}");
+        assert!(!batch.at("images/failed").exists(), "{name}");
+    }
+}
+
+/// A job whose time is over has kept something if it has images of two epochs: the files of one may
+/// be those of images that failed.
+#[test]
+fn a_job_that_keeps_no_images_is_not_queued_for_ever() {
+    for name in ALL {
+        let batch = Batch::new();
+        let jobs = ["75\n", "75 1\n", "75 2\n", "75\n", "75 2\n", "75\n", "75\n", "75\n"];
+        let ended = jobs.map(|job| batch.run(&script(name), job));
+        let codes = ended.each_ref().map(|(code, _)| code.unwrap());
+        assert_eq!(codes, [75, 75, 75, 75, 75, 75, 75, 2], "{name}");
+        assert!(!ended[7].1.contains("requeue") && !ended[7].1.contains("qsub"), "{name}");
+        assert!(!batch.at("images/failed").exists(), "{name}");
+        // A result ends the count.
+        for (job, code) in [("75\n", 75), ("75\n", 75), ("1\n", 1), ("75\n", 75), ("75\n", 75)] {
+            assert_eq!(batch.run(&script(name), job).0, Some(code), "{name}");
+        }
     }
 }
 
@@ -138,7 +187,8 @@ fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
         for code in [0, 1, 2, 75] {
             let (ended, log) = batch.run(&script(name), &format!("{code}\n"));
             assert_eq!((ended, starts(&log)), (Some(code), 1), "{name}: {log}");
-            let asks = log.contains("scontrol requeue 7") || log.contains("qsub pbs-launch.sh");
+            let asks = log.contains("scontrol requeue 7")
+                || log.contains("qsub -v IMAGES,LEVEL pbs-launch.sh");
             let must = code == 75 && ["slurm-launch.sh", "pbs-launch.sh"].contains(&name);
             assert_eq!(asks, must, "{name} {code}: {log}");
         }
@@ -156,6 +206,65 @@ fn a_slurm_job_of_any_version_knows_its_end() {
             assert!(log.contains(&format!(" --time-limit {want} ")), "{name}: {log}");
         }
     }
+}
+
+/// What is asked for when the job is submitted may differ from what the script asks for.
+#[test]
+fn other_jobs_learn_the_time_that_they_have() {
+    let batch = Batch::new();
+    for name in ALL.iter().filter(|name| !name.starts_with("slurm")) {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let before = now();
+        let (_, log) = batch.run(&script(name), "0\n");
+        let end = log.split(" --time-limit @").nth(1).and_then(|rest| rest.split(' ').next());
+        let end: u64 =
+            end.and_then(|end| end.parse().ok()).unwrap_or_else(|| panic!("{name}: {log}"));
+        let left = 4 * 3600 - 60;
+        assert!((before + left..=now() + left).contains(&end), "{name}: {end}");
+    }
+}
+
+/// A time limit in the past would end each job at once.
+#[test]
+fn a_job_that_cannot_learn_its_end_does_not_start() {
+    let batch = Batch::new();
+    for program in ["squeue", "qstat", "bjobs", "flux"] {
+        executables::write_script(&batch.at(program), "#!/bin/sh\nexit 1\n");
+    }
+    for name in ALL {
+        let (code, log) = batch.run(&script(name), "0\n");
+        assert_eq!(code, Some(2), "{name}");
+        assert_eq!(starts(&log), 0, "{name}: {log}");
+    }
+}
+
+/// qsub passes on no variable that it is not told of.
+#[test]
+fn a_pbs_job_that_submits_itself_keeps_its_images_and_its_level() {
+    for name in ["pbs.sh", "pbs-launch.sh"] {
+        let batch = Batch::new();
+        let level = "global:/parallel/fs,mtbf=7d,keep=3";
+        let (_, log) = batch.run_with(&script(name), "75\n", Some(("LEVEL", level)));
+        assert!(log.contains(&format!("qsub -v IMAGES,LEVEL {name} IMAGES=/")), "{name}: {log}");
+        assert!(log.contains(&format!("/images LEVEL={level}\n")), "{name}: {log}");
+        let images = batch.at("others").display().to_string();
+        let (_, log) = batch.run_with(&script(name), "75\n", Some(("IMAGES", &images)));
+        assert!(log.contains(&format!("IMAGES={images} LEVEL=global:{images}\n")), "{name}: {log}");
+    }
+}
+
+/// Two jobs with a folder each disturb each other neither by the state of `launch` nor by a host
+/// file.
+#[test]
+fn what_launch_keeps_follows_the_images() {
+    let batch = Batch::new();
+    for name in ALL.iter().filter(|name| name.contains("launch")) {
+        let images = batch.at(&format!("{name}.images"));
+        let shown = images.display().to_string();
+        let (_, log) = batch.run_with(&script(name), "0\n", Some(("IMAGES", &shown)));
+        assert!(log.contains(&format!(" --state {shown}/launch ")), "{name}: {log}");
+    }
+    assert!(!batch.at("hosts").exists());
 }
 
 /// A plan may have no checkpoints, and so no images.

@@ -39,7 +39,7 @@ pub const NAMES: [&str; 14] = [
     "time_limit",
 ];
 /// Seconds that the ranks of a call wait for the last one.
-const TIMEOUT_SECONDS: f64 = 600.0;
+pub const TIMEOUT_SECONDS: f64 = 600.0;
 /// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
 /// The most members of a group: GF(2^8) has no more points.

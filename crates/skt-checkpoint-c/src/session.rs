@@ -14,7 +14,7 @@ use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 use crate::control::{Call, Control, lost};
-use crate::options::Options;
+use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::raw;
 use crate::table::{Table, memory_bytes};
 
@@ -103,6 +103,7 @@ fn stop_of(error: CheckpointError) -> Stop {
             let text = text.replace("--resume never", "the option resume = \"never\"");
             let text = text.replace("that --level out", "it out of the option levels");
             Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
+            let text = text.replace("with --run-id", "by the option run_id");
         }
         CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
         CheckpointError::Comm(why) => lost(why),
@@ -168,7 +169,8 @@ impl Session {
         bytes: usize,
         options: Result<Options>,
     ) -> Result<InitOutcome> {
-        let seconds = options.as_ref().map_or(60.0, |options| options.timeout_seconds);
+        // A rank whose options are not legal waits for the others, which may have the default.
+        let seconds = options.as_ref().map_or(TIMEOUT_SECONDS, |options| options.timeout_seconds);
         let timeout = Duration::from_secs_f64(seconds);
         let control = Control::new(raw::duplicate(comm, timeout)?, seconds);
         let here = options.and_then(|options| Ok((options.open(&control.comm().host())?, options)));
@@ -653,4 +655,23 @@ fn differs(
         here.1,
         whose(here_is_ours)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use skt_checkpoint::checkpoint::agree::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn what_is_a_flag_of_skt_hpl_is_an_option_here() {
+        let why = "Wait for it, or name this one with --run-id".to_owned();
+        let held = Refusal::Held { process: 1, why, passes: false };
+        let stop = stop_of(CheckpointError::Refused(held));
+        assert!(stop.text.ends_with("name this one by the option run_id"), "{}", stop.text);
+        for refusal in [Refusal::NothingFound, Refusal::OfNoUse { why: "x".to_owned() }] {
+            let text = stop_of(CheckpointError::Refused(refusal)).text;
+            assert!(!text.contains("--"), "{text}");
+        }
+    }
 }

@@ -310,12 +310,28 @@ impl Session {
         Ok(memory.as_mut_ptr())
     }
 
-    /// Registers memory of the program as a region, in place of what it was before.
+    /// Registers memory of the program as a region, in place of what it was before. `at` is where
+    /// the memory is, or why the program's arguments are not legal. Without legal arguments nothing
+    /// of the region is protected any more: where it was before the program may have freed it. As
+    /// all ranks are told in the next collective call, no checkpoint lacks the region unnoticed.
     ///
     /// # Errors
-    /// The region is memory of the library; there is no room for all of them.
-    pub fn protect(&mut self, id: i32, at: *mut u8, count: usize, size: usize) -> Result<()> {
-        let done = self.register(id, Yours { at, count, size });
+    /// The arguments are not legal; the region is memory of the library; there is no room for all
+    /// of them.
+    pub fn protect(
+        &mut self,
+        id: i32,
+        at: Result<*mut u8>,
+        count: usize,
+        size: usize,
+    ) -> Result<()> {
+        let done = match at {
+            Ok(at) => self.register(id, Yours { at, count, size }),
+            Err(stop) => {
+                self.yours.remove(&id);
+                Err(stop)
+            }
+        };
         self.remember(done)
     }
 
@@ -354,7 +370,7 @@ impl Session {
     }
 
     /// Keeps a failure for the next collective call, which reports it on all ranks.
-    fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
+    pub fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(stop) = &outcome {
             self.refused.get_or_insert_with(|| stop.clone());
         }

@@ -192,6 +192,9 @@ fn null_and_nothing() {
                 "region 1 of 18446744073709551615 x 8",
             ),
             ("skt_unprotect(9)", Argument, "region 9 is not protected"),
+            ("skt_checkpoint()", Argument, "rank 0: skt_alloc: the place for the answer is null"),
+            ("skt_protect(1, NULL, 1, 8)", Argument, "the memory of region 1 is null"),
+            ("skt_checkpoint()", Argument, "rank 0: skt_protect: the memory of region 1 is null"),
             ("skt_checkpoint()", Order, "rank 0: skt_checkpoint: nothing is protected"),
         ]
     });

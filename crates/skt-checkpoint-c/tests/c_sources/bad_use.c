@@ -81,6 +81,10 @@ static void nulls(void) {
     SAY(skt_unprotect(9));
     SAY(skt_checkpoint());
     must(skt_finalize(1));
+    must(skt_protect(1, numbers, 10, 8));
+    SAY(skt_protect(1, NULL, 1, 8));
+    SAY(skt_checkpoint());
+    SAY(skt_checkpoint()); /* What was protected before may be gone. */
 }
 
 static void space(void) {

@@ -385,8 +385,8 @@ fn a_run_that_an_earlier_start_has_ended_is_told_and_removed() {
 /// What the ranks are told if `late` comes too late for a checkpoint.
 fn late(name: &str, late: usize) {
     let told = match late {
-        0 => "rank 0 has not called skt_checkpoint within 2 s (option timeout_seconds)",
-        _ => "rank 1 has not called skt_checkpoint within 1 s (option timeout_seconds)",
+        0 => "rank 0 has not called skt_checkpoint within 10 s (option timeout_seconds)",
+        _ => "rank 1 has not called skt_checkpoint within 5 s (option timeout_seconds)",
     };
     let left = segments_after(name, |rank| {
         // Rank 0 is late itself, so it hears of it from the others.

@@ -352,10 +352,10 @@ static void structs(void) {
 }
 
 /* A rank that comes too late for a call, and what is left to it then. */
-static void late(int late_rank) {
-    begin(8000, "timeout_seconds = 1");
+static void late(int late_rank, const char *file) {
+    begin(8000, "timeout_seconds = 5");
     must(skt_protect(1, numbers, 10, 8));
-    if (rank == late_rank) sleep(4);
+    if (rank == late_rank) wait_for_others(file);
     SAY(skt_checkpoint());
     SAY(skt_checkpoint());
     SAY(skt_finalize(1));
@@ -435,12 +435,28 @@ static void *from_another(void *unused) {
 static void other_thread(void) {
     pthread_t other;
     begin(8000, NULL);
+/* Tells a rank that waits in wait_for_others that this one has given it up. */
+static void gave_up(const char *file) {
+    char name[500];
+    snprintf(name, sizeof name, "%s.%d", file, rank);
+    fclose(fopen(name, "w"));
+}
+
+static void wait_for_others(const char *file) {
+    char name[500];
+    for (int other = 0; other < size; other++) {
+        snprintf(name, sizeof name, "%s.%d", file, other);
+        while (other != rank && access(name, F_OK) != 0) usleep(1000);
+    }
+}
+
     must(skt_protect(1, numbers, 10, 8));
     pthread_create(&other, NULL, from_another, NULL);
     pthread_join(other, NULL);
     must(skt_finalize(1));
 }
 
+    gave_up(file);
 static void run(const char *name, const char *argument) {
     if (!strcmp(name, "nulls")) nulls();
     else if (!strcmp(name, "space")) space();
@@ -454,8 +470,8 @@ static void run(const char *name, const char *argument) {
     else if (!strcmp(name, "levels")) levels(argument);
     else if (!strcmp(name, "structs")) structs();
     else if (!strcmp(name, "ended")) SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
-    else if (!strcmp(name, "late-1")) late(1);
-    else if (!strcmp(name, "late-0")) late(0);
+    else if (!strcmp(name, "late-1")) late(1, argument);
+    else if (!strcmp(name, "late-0")) late(0, argument);
     else if (!strcmp(name, "in-time")) in_time();
     else if (!strcmp(name, "different")) different();
     else if (!strcmp(name, "alone")) alone();
@@ -478,7 +494,7 @@ static void run(const char *name, const char *argument) {
         SAY(skt_init(MPI_COMM_WORLD, 8000, "resume = \"require\""));
         if (rank == 0) SAY(skt_init(MPI_COMM_SELF, 8000, NULL));
     } else if (!strcmp(name, "late-init")) {
-        if (rank == 1) sleep(4);
+        if (rank == 1) wait_for_others(argument);
         SAY(skt_init(MPI_COMM_WORLD, 8000, "timeout_seconds = 1"));
     } else {
         exit(5);
@@ -501,3 +517,4 @@ int main(int argc, char **argv) {
     run(name, argc > 2 ? argv[2] : "");
     return MPI_Finalize();
 }
+        gave_up(argument);

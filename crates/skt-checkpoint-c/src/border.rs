@@ -115,14 +115,16 @@ fn guarded(state: &mut RunState, body: impl FnOnce(&mut RunState) -> Result<Code
 }
 
 fn bug() -> Stop {
-    let at = PANIC.with(|at| at.take());
+    let at = PANIC.try_with(RefCell::take).unwrap_or_default();
     Stop::over(Code::Internal, format!("a bug of this library: {at}"))
 }
 
-/// Sets the message of this thread.
-fn say(text: &str) {
+/// Sets the message of this thread. A thread that ends, as in a function of `atexit`, has none any
+/// more: its calls have their codes alone.
+pub fn say(text: &str) {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
-    MESSAGE.with(|message| *message.borrow_mut() = CString::new(text).expect("no zero is left"));
+    let text = CString::new(text).expect("no zero is left");
+    let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
 }
 
 /// The message of this thread, which its next call changes.

@@ -110,9 +110,11 @@ fn stop_of(error: CheckpointError) -> Stop {
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
             Stop::over(Code::System, error.to_string())
         }
-        CheckpointError::NoLevels(_)
-        | CheckpointError::Code { .. }
-        | CheckpointError::NotDirect => Stop::over(Code::Options, error.to_string()),
+        // All ranks find this together, with nothing left of it.
+        CheckpointError::NotDirect => Stop::new(Code::Options, error.to_string()),
+        CheckpointError::NoLevels(_) | CheckpointError::Code { .. } => {
+            Stop::over(Code::Options, error.to_string())
+        }
         CheckpointError::StateTooLarge { .. } => Stop::over(Code::Internal, error.to_string()),
     }
 }
@@ -133,7 +135,7 @@ fn told<T>(
             return Stop::over(code, text);
         }
         let stop = stop_of(error);
-        // A refusal is the same on all ranks.
+        // What is not over is the same on all ranks.
         if stop.is_over {
             control.tell_failed(call, &stop);
         }

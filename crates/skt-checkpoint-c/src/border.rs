@@ -81,12 +81,10 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
             return Code::Thread;
         }
     };
+    say("");
     let done = raw::check_mpi().and_then(|()| guarded(&mut state, body));
     match done {
-        Ok(code) => {
-            say("");
-            code
-        }
+        Ok(code) => code,
         Err(stop) => {
             say(&stop.text);
             let code = stop.code;

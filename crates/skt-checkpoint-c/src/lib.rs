@@ -113,7 +113,10 @@ fn begin(
             *state = RunState::Open(session);
             Ok(Code::Success)
         }
-        InitOutcome::Ended => Ok(Code::Ended),
+        InitOutcome::Ended(stay) => {
+            border::say(&stay);
+            Ok(Code::Ended)
+        }
     }
 }
 
@@ -386,7 +389,7 @@ pub extern "C" fn skt_finalize(done: c_int) -> c_int {
     call(|state| {
         open(state, "skt_finalize")?.agree_on_end(done != 0)?;
         if let RunState::Open(session) = std::mem::replace(state, RunState::None) {
-            session.end(done != 0)?;
+            border::say(&session.end(done != 0)?);
         }
         Ok(Code::Success)
     })

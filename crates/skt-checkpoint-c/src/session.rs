@@ -85,8 +85,9 @@ unsafe impl Send for Session {}
 pub enum InitOutcome {
     /// A run to compute, from its beginning or from a checkpoint.
     Run(Box<Session>),
-    /// A run that an earlier start has ended; nothing of it is left.
-    Ended,
+    /// A run that an earlier start has ended. Nothing of it is left but the images that this text
+    /// names, if there are any.
+    Ended(String),
 }
 
 /// Locks the control, also after a panic.
@@ -102,8 +103,8 @@ fn stop_of(error: CheckpointError) -> Stop {
             let text = refusal.to_string();
             let text = text.replace("--resume never", "the option resume = \"never\"");
             let text = text.replace("that --level out", "it out of the option levels");
-            Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
             let text = text.replace("with --run-id", "by the option run_id");
+            Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
         }
         CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
         CheckpointError::Comm(why) => lost(why),
@@ -230,8 +231,8 @@ impl Session {
         let mut saved = match told(&control, Call::Init, next)? {
             Next::Compute(saved) => saved,
             Next::Report(ended) => {
-                told(&control, Call::Init, ended.clear())?;
-                return Ok(InitOutcome::Ended);
+                let stay = told(&control, Call::Init, ended.clear())?;
+                return Ok(InitOutcome::Ended(in_words(&stay)));
             }
         };
         let table = match saved.recovered() {
@@ -619,24 +620,25 @@ impl Session {
         self.agree(call, wrong)
     }
 
-    /// Ends the run. If it is done, removes all of it. Otherwise the next start resumes from the
-    /// run's last checkpoint, whose images are completed. Collective.
+    /// Ends the run. If it is done, removes all of it, and returns a text that names the images
+    /// that a failing level keeps, if any. Otherwise the next start resumes from the run's last
+    /// checkpoint, whose images are completed. Collective.
     ///
     /// # Errors
-    /// A rank is lost; the system refuses to remove what is left.
-    pub fn end(self, is_done: bool) -> Result<()> {
+    /// A rank is lost; the system refuses to remove memory.
+    pub fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, .. } = self;
         if is_done {
             let ended = told(&control, Call::Done, saved.finish(&state))?;
-            told(&control, Call::Done, ended.clear())?;
+            stay = told(&control, Call::Done, ended.clear())?;
         } else {
             // Memory may go with the allocation.
             told(&control, Call::Later, saved.finish_images())?;
             drop(saved);
         }
         raw::free(comm);
-        Ok(())
+        Ok(in_words(&stay))
     }
 
     /// Reports a failure of this rank to the other ranks, unless that has been done.
@@ -644,6 +646,7 @@ impl Session {
         lock(&self.control).tell_failed(Call::Checkpoint, stop);
     }
 }
+        let mut stay = Vec::new();
 
 fn under_way(call: &str) -> Stop {
     let text = format!("{call}: a checkpoint is under way; call skt_checkpoint_wait first");
@@ -662,6 +665,16 @@ fn differs(
     there_is_ours: bool,
     here: (usize, usize),
     here_is_ours: bool,
+/// The images of a run that has ended which could not be removed; empty if there are none.
+fn in_words(stay: &[CheckpointError]) -> String {
+    let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
+    if why.is_empty() {
+        return String::new();
+    }
+    let stay = "the run has ended, but images of it may stay, from which a start would continue";
+    format!("{stay}: {}", why.join("; "))
+}
+
 ) -> String {
     let whose = |is_ours| if is_ours { "skt_alloc" } else { "skt_protect" };
     format!(

@@ -433,16 +433,21 @@ impl<C: Comm> Ended<'_, C> {
     /// Collective.
     ///
     /// # Errors
-    /// A rank died, the system refuses, or images of a level cannot be removed.
-    pub fn clear(mut self) -> Result<()> {
+    /// A rank died, or the system refuses to remove memory.
+    pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.signs.phase(sign::REPORTED);
         let Options { store, config, levels, .. } = self.options;
         // No other start of the run begins before all of it is removed.
         let _hold = self.run.hold().cloned();
         let images_that_stay = self.run.clear()?;
+    /// Returns the errors that kept images of levels from being removed, each on one of the
+    /// processes on which the level's disk fails. The run has ended all the same: its memory is
+    /// removed after its images, so a death before that leaves the result to the next start, and
+    /// one after it leaves nothing but these images.
+    ///
         sweep(&**store, &config.run_id, 0).map_err(not_removed)?;
         levels.close(&config.run_id);
-        images_that_stay.into_iter().next().map_or(Ok(()), Err)
+        Ok(images_that_stay)
     }
 }
 
@@ -498,21 +503,21 @@ mod tests {
 
     use super::*;
     use crate::checkpoint::store::Files;
+    use std::io;
     use crate::comm::threads;
 
     const RANKS: usize = 4;
     const REGIONS: [usize; 2] = [1000, 3];
 
-    use std::io;
     fn options(folder: &Path) -> Options {
         let store = Box::new(Files::in_folder(folder));
+    use crate::checkpoint::hook::{Step, Wait};
+    use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
         Options { store, ..Options::new("client", "a test").with_parities(2) }
     }
 
     /// What a rank has in its regions in a step.
     fn value(rank: usize, step: u64, region: usize, at: usize) -> f64 {
-    use crate::checkpoint::hook::{Step, Wait};
-    use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
         (rank * 1_000_000 + region * 10_000 + at) as f64 + step as f64 / 7.0
     }
 
@@ -622,11 +627,6 @@ mod tests {
         let due = threads::run(RANKS, |world| {
             let options = options(folder.path());
             let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(1)])? else {
-                panic!("nothing is there")
-            };
-            let deadline = Instant::now() + Duration::from_secs(60);
-            while world.rank() > 0 && !has_decided.load(Ordering::SeqCst) {
-                assert!(Instant::now() < deadline, "rank 0 waits for the others");
     /// A disk on which a write takes until the rank has been told that it waits.
     #[derive(Debug)]
     struct SlowDisk(Arc<dyn Disk>, Arc<AtomicUsize>);
@@ -757,6 +757,11 @@ mod tests {
         }
     }
 
+                panic!("nothing is there")
+            };
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while world.rank() > 0 && !has_decided.load(Ordering::SeqCst) {
+                assert!(Instant::now() < deadline, "rank 0 waits for the others");
                 std::thread::yield_now();
             }
             let due = saved.due()?;

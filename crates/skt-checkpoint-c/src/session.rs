@@ -450,7 +450,23 @@ impl Session {
     pub fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
-        told(&self.control, Call::Checkpoint, done).map(drop)
+        told(&self.control, Call::Checkpoint, done)?;
+        self.wait_for_disks(Call::Checkpoint)
+    }
+
+    /// Waits, at the end of a checkpoint, for the ranks that still wait for the image of the one
+    /// before, which their disks are writing: in their next call, whose time is limited, the others
+    /// would take them for ranks that do not come. Nothing here is limited, and a rank that dies or
+    /// fails is found. Collective.
+    ///
+    /// A rank that is here has written and stamped the checkpoint, and all ranks have its parities.
+    /// So a job that dies before, within or after this wait continues from the checkpoint, as one
+    /// without it does.
+    fn wait_for_disks(&self, call: Call) -> Result<()> {
+        if self.saved.levels().is_empty() {
+            return Ok(());
+        }
+        told(&self.control, call, self.saved.barrier())
     }
 
     /// Copies the program's regions, whose memory is free again then, and begins to save all
@@ -499,7 +515,8 @@ impl Session {
         self.agree(Call::Wait, wrong)?;
         let done = self.saved.complete(&self.state());
         self.begun = None;
-        told(&self.control, Call::Wait, done).map(drop)
+        told(&self.control, Call::Wait, done)?;
+        self.wait_for_disks(Call::Wait)
     }
 
     /// Checksums of the regions of the library's memory.
@@ -629,6 +646,7 @@ impl Session {
     pub fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, .. } = self;
+        let mut stay = Vec::new();
         if is_done {
             let ended = told(&control, Call::Done, saved.finish(&state))?;
             stay = told(&control, Call::Done, ended.clear())?;
@@ -646,7 +664,16 @@ impl Session {
         lock(&self.control).tell_failed(Call::Checkpoint, stop);
     }
 }
-        let mut stay = Vec::new();
+
+/// The images of a run that has ended which could not be removed; empty if there are none.
+fn in_words(stay: &[CheckpointError]) -> String {
+    let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
+    if why.is_empty() {
+        return String::new();
+    }
+    let stay = "the run has ended, but images of it may stay, from which a start would continue";
+    format!("{stay}: {}", why.join("; "))
+}
 
 fn under_way(call: &str) -> Stop {
     let text = format!("{call}: a checkpoint is under way; call skt_checkpoint_wait first");
@@ -665,16 +692,6 @@ fn differs(
     there_is_ours: bool,
     here: (usize, usize),
     here_is_ours: bool,
-/// The images of a run that has ended which could not be removed; empty if there are none.
-fn in_words(stay: &[CheckpointError]) -> String {
-    let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
-    if why.is_empty() {
-        return String::new();
-    }
-    let stay = "the run has ended, but images of it may stay, from which a start would continue";
-    format!("{stay}: {}", why.join("; "))
-}
-
 ) -> String {
     let whose = |is_ours| if is_ours { "skt_alloc" } else { "skt_protect" };
     format!(

@@ -385,6 +385,14 @@ impl<'a, C: Comm> Saved<'a, C> {
         Ok(stats)
     }
 
+    /// Returns when all ranks have called this. Collective.
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn barrier(&self) -> Result<()> {
+        Ok(self.checkpointer.comm().barrier()?)
+    }
+
     /// What each level has done on this rank.
     pub fn levels(&self) -> Vec<LevelReport> {
         self.checkpointer.level_reports()
@@ -432,6 +440,11 @@ impl<C: Comm> Ended<'_, C> {
     /// Removes all of the run, whose result has been reported by each process that reports it.
     /// Collective.
     ///
+    /// Returns the errors that kept images of levels from being removed, each on one of the
+    /// processes on which the level's disk fails. The run has ended all the same: its memory is
+    /// removed after its images, so a death before that leaves the result to the next start, and
+    /// one after it leaves nothing but these images.
+    ///
     /// # Errors
     /// A rank died, or the system refuses to remove memory.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
@@ -440,11 +453,6 @@ impl<C: Comm> Ended<'_, C> {
         // No other start of the run begins before all of it is removed.
         let _hold = self.run.hold().cloned();
         let images_that_stay = self.run.clear()?;
-    /// Returns the errors that kept images of levels from being removed, each on one of the
-    /// processes on which the level's disk fails. The run has ended all the same: its memory is
-    /// removed after its images, so a death before that leaves the result to the next start, and
-    /// one after it leaves nothing but these images.
-    ///
         sweep(&**store, &config.run_id, 0).map_err(not_removed)?;
         levels.close(&config.run_id);
         Ok(images_that_stay)
@@ -494,6 +502,7 @@ fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::path::Path;
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -502,8 +511,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::checkpoint::hook::{Step, Wait};
+    use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
     use crate::checkpoint::store::Files;
-    use std::io;
     use crate::comm::threads;
 
     const RANKS: usize = 4;
@@ -511,8 +521,6 @@ mod tests {
 
     fn options(folder: &Path) -> Options {
         let store = Box::new(Files::in_folder(folder));
-    use crate::checkpoint::hook::{Step, Wait};
-    use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
         Options { store, ..Options::new("client", "a test").with_parities(2) }
     }
 
@@ -619,14 +627,6 @@ mod tests {
         }
     }
 
-    /// The question costs one broadcast.
-    #[test]
-    fn without_levels_rank_0_decides_what_is_due_before_the_others_ask() {
-        let folder = tempfile::tempdir().unwrap();
-        let has_decided = AtomicBool::new(false);
-        let due = threads::run(RANKS, |world| {
-            let options = options(folder.path());
-            let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(1)])? else {
     /// A disk on which a write takes until the rank has been told that it waits.
     #[derive(Debug)]
     struct SlowDisk(Arc<dyn Disk>, Arc<AtomicUsize>);
@@ -757,6 +757,14 @@ mod tests {
         }
     }
 
+    /// The question costs one broadcast.
+    #[test]
+    fn without_levels_rank_0_decides_what_is_due_before_the_others_ask() {
+        let folder = tempfile::tempdir().unwrap();
+        let has_decided = AtomicBool::new(false);
+        let due = threads::run(RANKS, |world| {
+            let options = options(folder.path());
+            let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(1)])? else {
                 panic!("nothing is there")
             };
             let deadline = Instant::now() + Duration::from_secs(60);

@@ -17,21 +17,15 @@ use crate::hpl::work;
 use crate::machine::launcher_rank;
 
 pub use skt_checkpoint::sign::{
-    CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP,
+    CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP, WAIT,
 };
-use skt_checkpoint::sign::{INTERVAL_SECONDS, find_marked, marked_line, run_in};
+use skt_checkpoint::sign::{INTERVAL_SECONDS, WaitSigns, find_marked, marked_line, run_in};
 /// The phase in which columns advance.
 pub const FACTOR: &str = "factor";
 /// The job is done.
 pub const DONE: &str = "done";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
-/// A rank waits for its image, or for a process of an earlier start to release what it holds. The
-/// record is of that rank, whichever it is, and says nothing about the others.
-pub const WAIT: &str = "wait";
-/// All waiting ranks together write at most this number of records per second. To achieve this,
-/// each rank begins later than the one before it by the time of one record.
-const WAIT_RECORDS_A_SECOND: f64 = 100.0;
 
 /// The most ranks whose charges a record has: a line must not grow without bound.
 const MOST_CHARGED: usize = 64;
@@ -161,45 +155,6 @@ struct Heart {
     speaks: AtomicBool,
     last: Mutex<Beat>,
     wait: Mutex<WaitSigns>,
-}
-
-/// What this process has reported of its wait.
-#[derive(Debug, Default)]
-struct WaitSigns {
-    /// The seconds of the wait and the operations in the last record.
-    told: Option<(f64, u64)>,
-    /// The seconds of the wait at the last call.
-    waited_seconds: f64,
-}
-
-impl WaitSigns {
-    /// Whether rank `rank` of `ranks` must write a record, after `waited_seconds` and `operations`.
-    /// Rank 0 writes at once; the others, possibly many thousands, write after a second, one after
-    /// the other. A wait in which nothing happens is reported once.
-    fn is_due(
-        &mut self,
-        waited_seconds: f64,
-        operations: u64,
-        (rank, ranks): (usize, usize),
-    ) -> bool {
-        if waited_seconds < self.waited_seconds {
-            self.told = None;
-        }
-        self.waited_seconds = waited_seconds;
-        let of_all = |ranks: usize| ranks as f64 / WAIT_RECORDS_A_SECOND;
-        let is_due = match self.told {
-            None if rank == 0 => true,
-            None => waited_seconds >= INTERVAL_SECONDS + of_all(rank),
-            Some((told_seconds, told)) => {
-                let interval_seconds = INTERVAL_SECONDS.max(of_all(ranks));
-                told != operations && waited_seconds - told_seconds >= interval_seconds
-            }
-        };
-        if is_due {
-            self.told = Some((waited_seconds, operations));
-        }
-        is_due
-    }
 }
 
 /// The heartbeat of this process, if it is the one that writes.
@@ -407,20 +362,6 @@ mod tests {
             charges: Vec::new(),
             keeps: None,
         }
-    }
-
-    #[test]
-    fn ranks_tell_of_their_waits_as_often_as_the_launcher_can_bear() {
-        let mut signs = WaitSigns::default();
-        assert!(signs.is_due(0.0, 1, (0, 2)), "rank 0 at once");
-        assert!(!signs.is_due(5.0, 1, (0, 2)), "a wait in which nothing happens");
-        assert!(!signs.is_due(0.9, 1, (1, 2)), "another wait");
-        assert!(signs.is_due(1.1, 1, (1, 2)));
-        assert!(!signs.is_due(1.5, 2, (1, 2)) && signs.is_due(2.2, 2, (1, 2)));
-        // 10,000 ranks write 100 records per second.
-        let place = (5000, 10_000);
-        let due = (0..600u32).filter(|&second| signs.is_due(second.into(), second.into(), place));
-        assert_eq!(due.collect::<Vec<_>>(), [51, 151, 251, 351, 451, 551]);
     }
 
     #[test]

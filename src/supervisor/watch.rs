@@ -319,11 +319,14 @@ impl HeartbeatWatch {
 
     /// How long the job may be silent now, in seconds.
     pub fn limit_seconds(&self) -> f64 {
+        let floor = self.floors.columns_seconds;
         if let Some(expected) = self.wait_expected_seconds {
             let pause = self.longest_wait_pause_seconds.max(expected);
-            return self.floors.phase_seconds.max(PACE_FACTOR * pause);
+            let limit = self.floors.phase_seconds.max(PACE_FACTOR * pause);
+            // A program need not tell that a wait is over, and may do what it likes after it.
+            let after = self.program.as_ref().zip(self.last.as_ref());
+            return after.map_or(limit, |(pace, last)| limit.max(pace.limit_seconds(floor, last)));
         }
-        let floor = self.floors.columns_seconds;
         let Some(last) = &self.last else {
             return self.start.limit_seconds(floor, self.floors.phase_seconds);
         };
@@ -588,6 +591,27 @@ mod tests {
         assert_eq!(watch.limit_seconds(), 2365.0);
         watch.beat(&beat("reported", 3), 3101.0);
         assert_eq!(watch.hung_for(1e9), None, "it may write its results as long as it likes");
+    }
+
+    #[test]
+    fn a_program_that_waits_for_an_image_has_the_limit_of_waits_or_its_own() {
+        let mut watch = HeartbeatWatch::of_program(Floors::from_columns(30.0));
+        watch.start(0.0);
+        let wait = |steps, expected_seconds| Beat { steps, expected_seconds, ..beat(WAIT, 0) };
+        watch.beat(&beat("open", 0), 1.0);
+        watch.beat(&wait(1, 0.0), 2.0);
+        assert_eq!(watch.hung_for(1e9), None, "it reads images, and then may do what it likes");
+        for number in 0..3 {
+            watch.beat(&beat("compute", number), 3.0 + number as f64);
+        }
+        assert_eq!(watch.limit_seconds(), 30.0);
+        watch.beat(&beat("checkpoint", 2), 6.0);
+        watch.beat(&wait(1, 50.0), 7.0);
+        assert_eq!(watch.limit_seconds(), 500.0);
+        watch.beat(&beat("compute", 3), 400.0);
+        assert_eq!(watch.limit_seconds(), 3950.0);
+        watch.beat(&wait(1, 0.0), 401.0);
+        assert_eq!(watch.limit_seconds(), 3950.0, "it may compute again without a sign");
     }
 
     #[test]

@@ -21,10 +21,12 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("comm/mod.rs", "NAP"),
     ("doctor/measure.rs", "SECONDS"),
     ("doctor/trial.rs", "SECONDS"),
+    ("options.rs", "MTBF_SECONDS"),
     ("pgesv/background.rs", "LONG_PAUSE"),
     ("pgesv/background.rs", "PAUSE"),
     ("machine/power/sampler.rs", "INTERVAL"),
     ("machine/power/sampler.rs", "PAUSE"),
+    ("raw.rs", "NAP"),
     ("report/json.rs", "SYNC_INTERVAL"),
     ("report/phases.rs", "LEAST_IDEAL_SECONDS"),
     ("report/power.rs", "LEAST_SECONDS"),
@@ -90,9 +92,13 @@ fn constant(line: &str) -> Option<&str> {
 fn program() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for folder in
-        ["src", "crates/skt-terms/src", "crates/skt-checkpoint/src", "crates/skt-solver/src"]
-    {
+    for folder in [
+        "src",
+        "crates/skt-terms/src",
+        "crates/skt-checkpoint/src",
+        "crates/skt-checkpoint-c/src",
+        "crates/skt-solver/src",
+    ] {
         sources(&root.join(folder), &mut found);
     }
     assert!(found.len() > 200, "{}", found.len());

@@ -188,7 +188,8 @@ int skt_finalize(int done);
 /* The meaning of a code. */
 const char *skt_error(int code);
 
-/* What has happened in the last failed call of this thread; valid until its next call. */
+/* What has happened in the last failed call of this thread, or which images skt_finalize(1) could
+ * not remove; valid until its next call. */
 const char *skt_message(void);
 
 /* The version of the library that is loaded. */

@@ -81,12 +81,10 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
             return Code::Thread;
         }
     };
+    say("");
     let done = raw::check_mpi().and_then(|()| guarded(&mut state, body));
     match done {
-        Ok(code) => {
-            say("");
-            code
-        }
+        Ok(code) => code,
         Err(stop) => {
             say(&stop.text);
             let code = stop.code;
@@ -115,14 +113,16 @@ fn guarded(state: &mut RunState, body: impl FnOnce(&mut RunState) -> Result<Code
 }
 
 fn bug() -> Stop {
-    let at = PANIC.with(|at| at.take());
+    let at = PANIC.try_with(RefCell::take).unwrap_or_default();
     Stop::over(Code::Internal, format!("a bug of this library: {at}"))
 }
 
-/// Sets the message of this thread.
-fn say(text: &str) {
+/// Sets the message of this thread. A thread that ends, as in a function of `atexit`, has none any
+/// more: its calls have their codes alone.
+pub fn say(text: &str) {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
-    MESSAGE.with(|message| *message.borrow_mut() = CString::new(text).expect("no zero is left"));
+    let text = CString::new(text).expect("no zero is left");
+    let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
 }
 
 /// The message of this thread, which its next call changes.

@@ -195,8 +195,24 @@ impl Control {
     ///
     /// # Errors
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
-    /// not come in time; ranks in different calls.
+    /// not come in time; ranks in different calls; the error of a rank's `meanwhile`, on all ranks.
     pub fn agree(
+        &self,
+        call: Call,
+        wrong: Option<&Stop>,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let mut failed = None;
+        let mut noted = || meanwhile().inspect_err(|stop| failed = Some(stop.clone()));
+        let agreed = self.agree_while(call, wrong, &mut noted);
+        if let Some(stop) = failed {
+            // This rank has said that it is there, so the others wait for it without a limit.
+            self.tell_failed(call, &stop);
+        }
+        agreed
+    }
+
+    fn agree_while(
         &self,
         call: Call,
         wrong: Option<&Stop>,
@@ -493,6 +509,11 @@ pub fn lost(why: &CommError) -> Stop {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+    use std::process::Command;
+
+    use skt_checkpoint::comm::mpi::MpiWorld;
+
     use super::*;
 
     #[test]
@@ -508,6 +529,61 @@ mod tests {
         }
         assert_eq!(Word::decode(&[0; WORD_BYTES]), None);
         assert_eq!(Word::decode(&[0xff; WORD_BYTES]), None);
+    }
+
+    /// Where the ranks of the test below write what they are told.
+    const FOLDER: &str = "SKT_TEST_CONTROL_FOLDER";
+    const RANKS: usize = 3;
+
+    /// What the ranks of the test below run; by itself nothing. Rank 1 fails while it waits for the
+    /// others, which come after that.
+    #[test]
+    fn as_a_rank() {
+        let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };
+        let world = MpiWorld::init().expect("MPI");
+        let control = Control::new(world.comm().expect("a communicator"), 600.0);
+        let rank = control.comm.rank();
+        let file = |rank: usize| folder.join(rank.to_string());
+        let is_there = |rank: usize| file(rank).exists();
+        let wait_for = |ranks: Range<usize>| {
+            while !ranks.clone().all(is_there) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let mut meanwhile = || {
+            let stop = Stop::over(Code::System, "no memory");
+            if rank == 1 { Err(stop) } else { Ok(()) }
+        };
+        if rank != 1 {
+            wait_for(1..2);
+        }
+        let stop = control.agree(Call::Wait, None, &mut meanwhile).expect_err("rank 1 fails");
+        std::fs::write(file(rank), stop.text).expect("our folder");
+        // A rank that ends takes the others with it.
+        wait_for(0..RANKS);
+        std::process::exit(0);
+    }
+
+    #[test]
+    fn a_rank_that_fails_while_it_waits_for_the_others_tells_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut job = Command::new("mpirun");
+        job.args(["-np", &RANKS.to_string()]).arg(std::env::current_exe().expect("this test"));
+        job.args(["--exact", "control::tests::as_a_rank", "--nocapture"]);
+        job.env(FOLDER, folder.path()).env("MPIEXEC_TIMEOUT", "60");
+        // As root, on fewer cores than ranks, and with a folder of its own: see tests/mpirun.
+        job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        job.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        job.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+        job.env("OMPI_MCA_orte_tmpdir_base", folder.path());
+        job.env("PRTE_MCA_prte_tmpdir_base", folder.path());
+        let output = job.output().expect("mpirun");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let told = |rank: usize| std::fs::read_to_string(folder.path().join(rank.to_string()));
+        for rank in 0..RANKS {
+            let want = if rank == 1 { "no memory" } else { "rank 1: no memory" };
+            assert_eq!(told(rank).unwrap_or_default(), want, "rank {rank}: {said}");
+        }
     }
 
     #[test]

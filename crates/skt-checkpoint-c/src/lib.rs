@@ -113,7 +113,10 @@ fn begin(
             *state = RunState::Open(session);
             Ok(Code::Success)
         }
-        InitOutcome::Ended => Ok(Code::Ended),
+        InitOutcome::Ended(stay) => {
+            border::say(&stay);
+            Ok(Code::Ended)
+        }
     }
 }
 
@@ -232,8 +235,9 @@ pub unsafe extern "C" fn skt_alloc(
     call(|state| {
         let session = open(state, "skt_alloc")?;
         // SAFETY: by this function's contract.
-        let place = unsafe { place(memory, "skt_alloc") }?;
-        sizes("skt_alloc", id, count, size)?;
+        let place = unsafe { place(memory, "skt_alloc") };
+        let legal = place.and_then(|place| sizes("skt_alloc", id, count, size).map(|()| place));
+        let place = session.remember(legal)?;
         *place = session.alloc(id, count, size)?.cast();
         Ok(Code::Success)
     })
@@ -252,11 +256,12 @@ pub unsafe extern "C" fn skt_protect(
 ) -> c_int {
     call(|state| {
         let session = open(state, "skt_protect")?;
-        sizes("skt_protect", id, count, size)?;
-        if memory.is_null() {
-            return Err(argument(format!("skt_protect: the memory of region {id} is null")));
-        }
-        session.protect(id, memory.cast(), count, size)?;
+        let is_there = || {
+            let text = format!("skt_protect: the memory of region {id} is null");
+            if memory.is_null() { Err(argument(text)) } else { Ok(()) }
+        };
+        let legal = sizes("skt_protect", id, count, size).and_then(|()| is_there());
+        session.protect(id, legal.map(|()| memory.cast()), count, size)?;
         Ok(Code::Success)
     })
 }
@@ -384,7 +389,7 @@ pub extern "C" fn skt_finalize(done: c_int) -> c_int {
     call(|state| {
         open(state, "skt_finalize")?.agree_on_end(done != 0)?;
         if let RunState::Open(session) = std::mem::replace(state, RunState::None) {
-            session.end(done != 0)?;
+            border::say(&session.end(done != 0)?);
         }
         Ok(Code::Success)
     })

@@ -9,8 +9,8 @@ use nix::sys::signal::SigSet;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
-use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::level::settings::Levels;
+use skt_checkpoint::checkpoint::level::{Reach, Writer};
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_checkpoint::client;
 use skt_checkpoint::comm::collect::all_reduce;
@@ -39,7 +39,7 @@ pub const NAMES: [&str; 14] = [
     "time_limit",
 ];
 /// Seconds that the ranks of a call wait for the last one.
-const TIMEOUT_SECONDS: f64 = 600.0;
+pub const TIMEOUT_SECONDS: f64 = 600.0;
 /// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
 /// The most members of a group: GF(2^8) has no more points.
@@ -97,8 +97,16 @@ impl Options {
         if parities > 1 && codec == CodecKind::Xor {
             return Err(bad("option codec: more than one parity needs reed-solomon".to_owned()));
         }
+        let levels = given("levels").with(Levels::default, levels)?;
+        let named = given("run_id");
+        if named.value.is_none() && levels.0.iter().any(|level| level.reach == Reach::Global) {
+            let text = "option run_id: a run with a global level needs a name of its own: another \
+                        job of this program may use the same folder, on other nodes, and each \
+                        would take the images there for its own";
+            return Err(bad(text.to_owned()));
+        }
         Ok(Self {
-            run_id: given("run_id").with(program_name, run_id)?,
+            run_id: named.with(program_name, run_id)?,
             application: given("application").value.unwrap_or_default(),
             group_size: given("group_size").whole(16.max(least), least, MOST_MEMBERS)?,
             parities,
@@ -110,7 +118,7 @@ impl Options {
             timeout_seconds: given("timeout_seconds").with(|| TIMEOUT_SECONDS, seconds)?,
             domains: given("domains").with(|| None, |file| read_domains(file).map(Some))?,
             allow_shared_domains: given("allow_shared_domains").with(|| false, flag)?,
-            levels: given("levels").with(Levels::default, levels)?,
+            levels,
             time_limit: given("time_limit").with(|| TimeLimit::Auto, time_limit)?,
         })
     }
@@ -311,6 +319,18 @@ mod tests {
         assert!(options.run_id.starts_with("skt_checkpoint_c"), "{}", options.run_id);
         assert_eq!((options.group_size, options.parities), (16, 1));
         assert_eq!(options.codec, CodecKind::Xor);
+    }
+
+    /// Nothing else would keep the images of two jobs apart.
+    #[test]
+    fn a_global_level_needs_a_name_of_the_run() {
+        let stop = read("levels = 'local:/y,global:/x'").expect_err("no name");
+        assert_eq!(stop.code, Code::Options);
+        assert!(stop.text.contains("option run_id: a run with a global level"), "{}", stop.text);
+        assert!(read("levels = 'global:/x'\nrun_id = 'a'").is_ok());
+        let named = |name: &str| (name == "SKT_RUN_ID").then(|| "a".to_owned());
+        assert!(Options::read("levels = 'global:/x'", named).is_ok());
+        assert!(read("levels = 'local:/x'").is_ok());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 use crate::control::{Call, Control, lost};
-use crate::options::Options;
+use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::raw;
 use crate::table::{Table, memory_bytes};
 
@@ -85,8 +85,9 @@ unsafe impl Send for Session {}
 pub enum InitOutcome {
     /// A run to compute, from its beginning or from a checkpoint.
     Run(Box<Session>),
-    /// A run that an earlier start has ended; nothing of it is left.
-    Ended,
+    /// A run that an earlier start has ended. Nothing of it is left but the images that this text
+    /// names, if there are any.
+    Ended(String),
 }
 
 /// Locks the control, also after a panic.
@@ -102,6 +103,7 @@ fn stop_of(error: CheckpointError) -> Stop {
             let text = refusal.to_string();
             let text = text.replace("--resume never", "the option resume = \"never\"");
             let text = text.replace("that --level out", "it out of the option levels");
+            let text = text.replace("with --run-id", "by the option run_id");
             Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
         }
         CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
@@ -109,9 +111,11 @@ fn stop_of(error: CheckpointError) -> Stop {
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
             Stop::over(Code::System, error.to_string())
         }
-        CheckpointError::NoLevels(_)
-        | CheckpointError::Code { .. }
-        | CheckpointError::NotDirect => Stop::over(Code::Options, error.to_string()),
+        // All ranks find this together, with nothing left of it.
+        CheckpointError::NotDirect => Stop::new(Code::Options, error.to_string()),
+        CheckpointError::NoLevels(_) | CheckpointError::Code { .. } => {
+            Stop::over(Code::Options, error.to_string())
+        }
         CheckpointError::StateTooLarge { .. } => Stop::over(Code::Internal, error.to_string()),
     }
 }
@@ -132,7 +136,7 @@ fn told<T>(
             return Stop::over(code, text);
         }
         let stop = stop_of(error);
-        // A refusal is the same on all ranks.
+        // What is not over is the same on all ranks.
         if stop.is_over {
             control.tell_failed(call, &stop);
         }
@@ -168,7 +172,8 @@ impl Session {
         bytes: usize,
         options: Result<Options>,
     ) -> Result<InitOutcome> {
-        let seconds = options.as_ref().map_or(60.0, |options| options.timeout_seconds);
+        // A rank whose options are not legal waits for the others, which may have the default.
+        let seconds = options.as_ref().map_or(TIMEOUT_SECONDS, |options| options.timeout_seconds);
         let timeout = Duration::from_secs_f64(seconds);
         let control = Control::new(raw::duplicate(comm, timeout)?, seconds);
         let here = options.and_then(|options| Ok((options.open(&control.comm().host())?, options)));
@@ -226,8 +231,8 @@ impl Session {
         let mut saved = match told(&control, Call::Init, next)? {
             Next::Compute(saved) => saved,
             Next::Report(ended) => {
-                told(&control, Call::Init, ended.clear())?;
-                return Ok(InitOutcome::Ended);
+                let stay = told(&control, Call::Init, ended.clear())?;
+                return Ok(InitOutcome::Ended(in_words(&stay)));
             }
         };
         let table = match saved.recovered() {
@@ -308,12 +313,28 @@ impl Session {
         Ok(memory.as_mut_ptr())
     }
 
-    /// Registers memory of the program as a region, in place of what it was before.
+    /// Registers memory of the program as a region, in place of what it was before. `at` is where
+    /// the memory is, or why the program's arguments are not legal. Without legal arguments nothing
+    /// of the region is protected any more: where it was before the program may have freed it. As
+    /// all ranks are told in the next collective call, no checkpoint lacks the region unnoticed.
     ///
     /// # Errors
-    /// The region is memory of the library; there is no room for all of them.
-    pub fn protect(&mut self, id: i32, at: *mut u8, count: usize, size: usize) -> Result<()> {
-        let done = self.register(id, Yours { at, count, size });
+    /// The arguments are not legal; the region is memory of the library; there is no room for all
+    /// of them.
+    pub fn protect(
+        &mut self,
+        id: i32,
+        at: Result<*mut u8>,
+        count: usize,
+        size: usize,
+    ) -> Result<()> {
+        let done = match at {
+            Ok(at) => self.register(id, Yours { at, count, size }),
+            Err(stop) => {
+                self.yours.remove(&id);
+                Err(stop)
+            }
+        };
         self.remember(done)
     }
 
@@ -352,7 +373,7 @@ impl Session {
     }
 
     /// Keeps a failure for the next collective call, which reports it on all ranks.
-    fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
+    pub fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(stop) = &outcome {
             self.refused.get_or_insert_with(|| stop.clone());
         }
@@ -429,7 +450,23 @@ impl Session {
     pub fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
-        told(&self.control, Call::Checkpoint, done).map(drop)
+        told(&self.control, Call::Checkpoint, done)?;
+        self.wait_for_disks(Call::Checkpoint)
+    }
+
+    /// Waits, at the end of a checkpoint, for the ranks that still wait for the image of the one
+    /// before, which their disks are writing: in their next call, whose time is limited, the others
+    /// would take them for ranks that do not come. Nothing here is limited, and a rank that dies or
+    /// fails is found. Collective.
+    ///
+    /// A rank that is here has written and stamped the checkpoint, and all ranks have its parities.
+    /// So a job that dies before, within or after this wait continues from the checkpoint, as one
+    /// without it does.
+    fn wait_for_disks(&self, call: Call) -> Result<()> {
+        if self.saved.levels().is_empty() {
+            return Ok(());
+        }
+        told(&self.control, call, self.saved.barrier())
     }
 
     /// Copies the program's regions, whose memory is free again then, and begins to save all
@@ -478,7 +515,8 @@ impl Session {
         self.agree(Call::Wait, wrong)?;
         let done = self.saved.complete(&self.state());
         self.begun = None;
-        told(&self.control, Call::Wait, done).map(drop)
+        told(&self.control, Call::Wait, done)?;
+        self.wait_for_disks(Call::Wait)
     }
 
     /// Checksums of the regions of the library's memory.
@@ -599,30 +637,42 @@ impl Session {
         self.agree(call, wrong)
     }
 
-    /// Ends the run. If it is done, removes all of it. Otherwise the next start resumes from the
-    /// run's last checkpoint, whose images are completed. Collective.
+    /// Ends the run. If it is done, removes all of it, and returns a text that names the images
+    /// that a failing level keeps, if any. Otherwise the next start resumes from the run's last
+    /// checkpoint, whose images are completed. Collective.
     ///
     /// # Errors
-    /// A rank is lost; the system refuses to remove what is left.
-    pub fn end(self, is_done: bool) -> Result<()> {
+    /// A rank is lost; the system refuses to remove memory.
+    pub fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, .. } = self;
+        let mut stay = Vec::new();
         if is_done {
             let ended = told(&control, Call::Done, saved.finish(&state))?;
-            told(&control, Call::Done, ended.clear())?;
+            stay = told(&control, Call::Done, ended.clear())?;
         } else {
             // Memory may go with the allocation.
             told(&control, Call::Later, saved.finish_images())?;
             drop(saved);
         }
         raw::free(comm);
-        Ok(())
+        Ok(in_words(&stay))
     }
 
     /// Reports a failure of this rank to the other ranks, unless that has been done.
     pub fn tell_failed(&self, stop: &Stop) {
         lock(&self.control).tell_failed(Call::Checkpoint, stop);
     }
+}
+
+/// The images of a run that has ended which could not be removed; empty if there are none.
+fn in_words(stay: &[CheckpointError]) -> String {
+    let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
+    if why.is_empty() {
+        return String::new();
+    }
+    let stay = "the run has ended, but images of it may stay, from which a start would continue";
+    format!("{stay}: {}", why.join("; "))
 }
 
 fn under_way(call: &str) -> Stop {
@@ -653,4 +703,23 @@ fn differs(
         here.1,
         whose(here_is_ours)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use skt_checkpoint::checkpoint::agree::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn what_is_a_flag_of_skt_hpl_is_an_option_here() {
+        let why = "Wait for it, or name this one with --run-id".to_owned();
+        let held = Refusal::Held { process: 1, why, passes: false };
+        let stop = stop_of(CheckpointError::Refused(held));
+        assert!(stop.text.ends_with("name this one by the option run_id"), "{}", stop.text);
+        for refusal in [Refusal::NothingFound, Refusal::OfNoUse { why: "x".to_owned() }] {
+            let text = stop_of(CheckpointError::Refused(refusal)).text;
+            assert!(!text.contains("--"), "{text}");
+        }
+    }
 }

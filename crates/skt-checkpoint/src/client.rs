@@ -156,7 +156,7 @@ fn find<'a, C: Comm>(
     regions: &[Region],
     signs: &mut Signs,
 ) -> Result<Next<'a, C>> {
-    let Options { store, config, hook, .. } = options;
+    let Options { store, config, .. } = options;
     let memory = RunSegments::new(&**store, &config.run_id, 0, Supervised);
     let of_store = |source| CheckpointError::Memory {
         what: format!("looking at the store of rank {}", comm.rank()),
@@ -165,10 +165,11 @@ fn find<'a, C: Comm>(
     let mut config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
     open_levels(comm, options, &mut config)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
-    match Checkpointer::open(comm, memory, config, &shapes, hook.clone())? {
+    let hook = signs.of_waits(options.hook.clone(), comm.rank(), comm.size());
+    match Checkpointer::open(comm, memory, config, &shapes, hook)? {
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
-            let (regions, measured) = (regions.to_vec(), MeasuredTimes::default());
+            let (regions, measured) = (regions.to_vec(), MeasuredTimes::opened(Instant::now()));
             let under_way = None;
             signs.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
             Ok(Next::Compute(Saved {
@@ -384,6 +385,14 @@ impl<'a, C: Comm> Saved<'a, C> {
         Ok(stats)
     }
 
+    /// Returns when all ranks have called this. Collective.
+    ///
+    /// # Errors
+    /// A rank died.
+    pub fn barrier(&self) -> Result<()> {
+        Ok(self.checkpointer.comm().barrier()?)
+    }
+
     /// What each level has done on this rank.
     pub fn levels(&self) -> Vec<LevelReport> {
         self.checkpointer.level_reports()
@@ -431,9 +440,14 @@ impl<C: Comm> Ended<'_, C> {
     /// Removes all of the run, whose result has been reported by each process that reports it.
     /// Collective.
     ///
+    /// Returns the errors that kept images of levels from being removed, each on one of the
+    /// processes on which the level's disk fails. The run has ended all the same: its memory is
+    /// removed after its images, so a death before that leaves the result to the next start, and
+    /// one after it leaves nothing but these images.
+    ///
     /// # Errors
-    /// A rank died, the system refuses, or images of a level cannot be removed.
-    pub fn clear(mut self) -> Result<()> {
+    /// A rank died, or the system refuses to remove memory.
+    pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.signs.phase(sign::REPORTED);
         let Options { store, config, levels, .. } = self.options;
         // No other start of the run begins before all of it is removed.
@@ -441,7 +455,7 @@ impl<C: Comm> Ended<'_, C> {
         let images_that_stay = self.run.clear()?;
         sweep(&**store, &config.run_id, 0).map_err(not_removed)?;
         levels.close(&config.run_id);
-        images_that_stay.into_iter().next().map_or(Ok(()), Err)
+        Ok(images_that_stay)
     }
 }
 
@@ -488,13 +502,17 @@ fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::checkpoint::hook::{Step, Wait};
+    use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
     use crate::checkpoint::store::Files;
     use crate::comm::threads;
 
@@ -606,6 +624,136 @@ mod tests {
         });
         for due in due {
             assert_eq!(due.unwrap(), [true, false, true, true]);
+        }
+    }
+
+    /// A disk on which a write takes until the rank has been told that it waits.
+    #[derive(Debug)]
+    struct SlowDisk(Arc<dyn Disk>, Arc<AtomicUsize>);
+
+    struct SlowFile(Box<dyn ImageFile>, Arc<AtomicUsize>);
+
+    /// Counts what a rank is told of its waits.
+    struct CountsWaits(Arc<AtomicUsize>);
+
+    impl Hook for CountsWaits {
+        fn at(&self, _: &Step) -> crate::comm::Result<()> {
+            Ok(())
+        }
+
+        fn waits(&self, _: &Wait) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl ImageFile for SlowFile {
+        fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while self.1.load(Ordering::SeqCst) == 0 {
+                assert!(Instant::now() < deadline, "the rank does not wait");
+                std::thread::yield_now();
+            }
+            self.0.write_at(at, bytes)
+        }
+
+        fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+            self.0.read_at(at, into)
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.0.sync()
+        }
+
+        fn discard(&mut self) -> io::Result<()> {
+            self.0.discard()
+        }
+
+        fn bytes(&self) -> io::Result<u64> {
+            self.0.bytes()
+        }
+    }
+
+    impl Disk for SlowDisk {
+        fn list(&self) -> io::Result<Vec<FileId>> {
+            self.0.list()
+        }
+
+        fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
+            Ok(Box::new(SlowFile(self.0.create(generation, slot)?, self.1.clone())))
+        }
+
+        fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
+            self.0.open(file, rank)
+        }
+
+        fn remove(&self, file: FileId) -> io::Result<()> {
+            self.0.remove(file)
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            self.0.sync_names()
+        }
+
+        fn free_bytes(&self) -> io::Result<u64> {
+            self.0.free_bytes()
+        }
+    }
+
+    /// Waits for the image of a first checkpoint, in a second one or at the end.
+    fn wait_for_an_image(folder: &Path, in_checkpoint: bool) {
+        let waited = threads::run(2, |world| {
+            let waits = Arc::new(AtomicUsize::new(0));
+            let mut options = options(folder).with_parities(1);
+            options.hook = Arc::new(CountsWaits(waits.clone()));
+            let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
+            let mut level = levels.0[0].open("client", 0, world.rank() as u64, 1, true);
+            level.disk = Arc::new(SlowDisk(level.disk, waits));
+            level.every = ImagesEvery::Seconds(0.0);
+            options.config.levels = vec![level];
+            let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(100)])? else {
+                panic!("nothing is there")
+            };
+            saved.checkpoint(&1u64)?;
+            if in_checkpoint {
+                saved.checkpoint(&2u64)?;
+            } else {
+                assert_eq!(saved.finish_images()?, [true]);
+            }
+            assert_eq!(saved.finish(&0u64)?.clear()?.len(), 0);
+            Ok::<_, CheckpointError>(())
+        });
+        waited.into_iter().for_each(|rank| rank.unwrap());
+    }
+
+    /// A supervisor would take the silence for a hang. The signs go to standard error, so a process
+    /// of their own writes them.
+    #[test]
+    fn ranks_that_wait_for_their_images_tell_the_supervisor() {
+        const TEST: &str = "client::tests::ranks_that_wait_for_their_images_tell_the_supervisor";
+        const WAITED: &str = "the image is waited for";
+        if std::env::var_os(sign::ENV).is_some() {
+            for in_checkpoint in [true, false] {
+                let folder = tempfile::tempdir().unwrap();
+                wait_for_an_image(folder.path(), in_checkpoint);
+                eprintln!("{WAITED}");
+            }
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", TEST, "--nocapture"]).env(sign::ENV, "signs.1.2");
+        let output = child.output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{told}");
+        let parts: Vec<&str> = told.split(WAITED).collect();
+        assert_eq!(parts.len(), 3, "{told}");
+        for part in &parts[..2] {
+            let signs = part.lines().filter_map(|line| {
+                sign::find_marked::<serde_json::Value>(line, sign::MARK).map(|(_, sign)| sign)
+            });
+            let mut waits = signs.filter(|sign| sign["phase"] == sign::WAIT);
+            let wait = waits.next().unwrap_or_else(|| panic!("no sign of a wait: {part}"));
+            assert_eq!(wait["token"], "signs.1.2");
+            assert!(wait["expected_seconds"].is_f64(), "{wait}");
         }
     }
 

@@ -6,13 +6,16 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::protocol::CheckpointError;
 use crate::checkpoint::segments::Process;
+use crate::comm;
 
 /// The environment variable that switches signs on. Under `launch` it holds the name of the run,
 /// the number of the start, and the number of ranks, separated by dots.
@@ -31,6 +34,12 @@ pub const REPORTED: &str = "reported";
 pub const CHANGED: &str = "changed";
 /// The time of the job is up.
 pub const TIME_UP: &str = "time-up";
+/// A rank waits for its image, or for a process of an earlier start to release what it holds. The
+/// sign is of that rank, whichever it is, and says nothing about the others.
+pub const WAIT: &str = "wait";
+/// All waiting ranks together write at most this number of signs per second. To achieve this, each
+/// rank begins later than the one before it by the time of one sign.
+const WAIT_SIGNS_A_SECOND: f64 = 100.0;
 /// The least number of seconds between signs that tell of progress alone.
 pub const INTERVAL_SECONDS: f64 = 1.0;
 /// The least number of seconds between signs of checkpoints, which may follow each other quickly.
@@ -87,6 +96,8 @@ struct Sign {
     column: u64,
     /// Calls that have asked whether a checkpoint is due.
     steps: u64,
+    /// Seconds that the operation may take which a rank waits for; 0 if unknown.
+    expected_seconds: f64,
     /// Not a matrix.
     n: usize,
     elapsed_seconds: f64,
@@ -117,17 +128,17 @@ impl Signs {
     }
 
     fn new(token: Option<String>) -> Self {
-        let last = token.map(|token| Sign {
-            token,
-            rank: 0,
-            phase: OPEN,
-            column: 0,
-            steps: 0,
-            n: 0,
-            elapsed_seconds: f64::NEG_INFINITY,
-            keeps: None,
-        });
+        let last = token.map(|token| Sign::new(token, 0, OPEN));
         Self { last, start: Instant::now() }
+    }
+
+    /// The hook of process `rank` of `ranks`, by which a supervisor, if there is one, also learns
+    /// that the process waits. Everything is passed on to `hook`.
+    pub fn of_waits(&self, hook: Arc<dyn Hook>, rank: usize, ranks: usize) -> Arc<dyn Hook> {
+        let Ok(token) = std::env::var(ENV) else { return hook };
+        let sign = Sign::new(token, rank, WAIT);
+        let last = Mutex::new((WaitSigns::default(), sign));
+        Arc::new(SignedWaits { hook, start: self.start, ranks, last })
     }
 
     /// Tells that a run is looked for, and where its data is kept.
@@ -174,9 +185,7 @@ impl Signs {
     fn tell<T>(&mut self, interval_seconds: f64, change: impl FnOnce(&mut Sign) -> T) {
         let elapsed_seconds = self.start.elapsed().as_secs_f64();
         if let Some(line) = self.due(elapsed_seconds, interval_seconds, change) {
-            // One write, so that no other output comes in between. A closed standard error is for
-            // the supervisor to deal with.
-            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+            write(&line);
         }
     }
 
@@ -199,9 +208,111 @@ impl Signs {
     }
 }
 
+impl Sign {
+    fn new(token: String, rank: usize, phase: &'static str) -> Self {
+        Self {
+            token,
+            rank,
+            phase,
+            column: 0,
+            steps: 0,
+            expected_seconds: 0.0,
+            n: 0,
+            elapsed_seconds: f64::NEG_INFINITY,
+            keeps: None,
+        }
+    }
+}
+
+/// Writes a line in one write, so that no other output comes in between. A closed standard error is
+/// for the supervisor to deal with.
+fn write(line: &str) {
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// What a process has told of its wait.
+#[derive(Debug, Default)]
+pub struct WaitSigns {
+    /// The seconds of the wait and the operations in the last sign.
+    told: Option<(f64, u64)>,
+    /// The seconds of the wait at the last call.
+    waited_seconds: f64,
+}
+
+impl WaitSigns {
+    /// Whether rank `rank` of `ranks` must write a sign, after `waited_seconds` and `operations`.
+    /// Rank 0 writes at once; the others, possibly many thousands, write after a second, one after
+    /// the other. A wait in which nothing happens is told of once.
+    pub fn is_due(
+        &mut self,
+        waited_seconds: f64,
+        operations: u64,
+        (rank, ranks): (usize, usize),
+    ) -> bool {
+        if waited_seconds < self.waited_seconds {
+            self.told = None;
+        }
+        self.waited_seconds = waited_seconds;
+        let of_all = |ranks: usize| ranks as f64 / WAIT_SIGNS_A_SECOND;
+        let is_due = match self.told {
+            None if rank == 0 => true,
+            None => waited_seconds >= INTERVAL_SECONDS + of_all(rank),
+            Some((told_seconds, told)) => {
+                let interval_seconds = INTERVAL_SECONDS.max(of_all(ranks));
+                told != operations && waited_seconds - told_seconds >= interval_seconds
+            }
+        };
+        if is_due {
+            self.told = Some((waited_seconds, operations));
+        }
+        is_due
+    }
+}
+
+/// A hook that tells the supervisor of waits. Any rank does: the others may stand still for the
+/// same reason.
+struct SignedWaits {
+    hook: Arc<dyn Hook>,
+    start: Instant,
+    ranks: usize,
+    last: Mutex<(WaitSigns, Sign)>,
+}
+
+impl Hook for SignedWaits {
+    fn at(&self, step: &Step) -> comm::Result<()> {
+        self.hook.at(step)
+    }
+
+    fn waits(&self, wait: &Wait) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, sign) = &mut *last;
+        if told.is_due(wait.seconds, wait.operations, (sign.rank, self.ranks)) {
+            (sign.steps, sign.expected_seconds) = (wait.operations, wait.expected_seconds);
+            sign.elapsed_seconds = self.start.elapsed().as_secs_f64();
+            write(&marked_line(MARK, sign));
+        }
+        drop(last);
+        self.hook.waits(wait);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_tell_of_their_waits_as_often_as_the_launcher_can_bear() {
+        let mut signs = WaitSigns::default();
+        assert!(signs.is_due(0.0, 1, (0, 2)), "rank 0 at once");
+        assert!(!signs.is_due(5.0, 1, (0, 2)), "a wait in which nothing happens");
+        assert!(!signs.is_due(0.9, 1, (1, 2)), "another wait");
+        assert!(signs.is_due(1.1, 1, (1, 2)));
+        assert!(!signs.is_due(1.5, 2, (1, 2)) && signs.is_due(2.2, 2, (1, 2)));
+        // 10,000 ranks write 100 signs per second.
+        let place = (5000, 10_000);
+        let due = (0..600u32).filter(|&second| signs.is_due(second.into(), second.into(), place));
+        assert_eq!(due.collect::<Vec<_>>(), [51, 151, 251, 351, 451, 551]);
+    }
 
     #[test]
     fn without_a_supervisor_nothing_is_told() {

@@ -4,7 +4,7 @@
 //! folder is taken before the system's, though not before one that LD_LIBRARY_PATH names.
 
 use std::env;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -37,25 +37,38 @@ pub fn beside(bin: &Path, library: &str) -> Option<PathBuf> {
     folders.map(|lib| root.join(lib).join(library)).into_iter().find(|file| file.exists())
 }
 
-/// Finds a library of this interface that can be loaded, and returns the folder that has to be
-/// searched for it first, if any.
+/// Finds a library of this interface that can be loaded, and returns the LD_LIBRARY_PATH with which
+/// a program finds it, if it has to be another one.
 ///
 /// # Errors
 /// When none can be loaded: why.
-pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<PathBuf>, String> {
+pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<OsString>, String> {
     let library = mpi.library();
     let named = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let is_named = env::split_paths(&named).any(|folder| folder.join(library).exists());
     if let Some(file) = bin.filter(|_| !is_named).and_then(|bin| beside(bin, library)) {
-        return load(&file).map(|()| file.parent().map(Path::to_owned));
+        // The user's folders have no MPI library. What else they have goes before what is in this
+        // folder, which may be the system's.
+        return load(&file).map(|()| file.parent().map(|folder| list(&named, folder.as_os_str())));
     }
     let Err(why) = load(Path::new(library)) else { return Ok(None) };
     // Debian's MPICH has another file name; this file leads to it.
     let bridge = programs.join("debian").join(library);
     match load(&bridge) {
-        Ok(()) => Ok(bridge.parent().map(Path::to_owned)),
+        // A folder that the user names may have one that cannot be loaded.
+        Ok(()) => Ok(bridge.parent().map(|folder| list(folder.as_os_str(), &named))),
         Err(_) => Err(why),
     }
+}
+
+/// The folders of one list before those of another.
+fn list(first: &OsStr, then: &OsStr) -> OsString {
+    let mut list = first.to_owned();
+    if !first.is_empty() && !then.is_empty() {
+        list.push(":");
+    }
+    list.push(then);
+    list
 }
 
 /// Loads a library, as a program that needs it would; it stays.
@@ -86,6 +99,14 @@ mod tests {
         let why = load(&file).unwrap_err();
         assert!(why.contains("libmpi.so.12"), "{why}");
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn an_empty_list_does_not_mean_the_current_folder() {
+        let joined = |first: &str, then: &str| list(OsStr::new(first), OsStr::new(then));
+        assert_eq!(joined("/opt/mpi/lib", ""), "/opt/mpi/lib");
+        assert_eq!(joined("", "/opt/mpi/lib"), "/opt/mpi/lib");
+        assert_eq!(joined("/opt/mpi/lib", "/a:/b"), "/opt/mpi/lib:/a:/b");
     }
 
     #[test]

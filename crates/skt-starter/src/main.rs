@@ -8,9 +8,9 @@ mod choice;
 mod library;
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use choice::Mpi;
@@ -43,7 +43,7 @@ fn start() -> Result<std::convert::Infallible, String> {
     for mpi in wishes.order {
         let programs = root.join("libexec/skt-hpl").join(mpi.name());
         match library::find(mpi, bin.as_deref(), &programs) {
-            Ok(folder) => return Err(become_program(&own, &programs.join("skt-hpl"), folder)),
+            Ok(folders) => return Err(become_program(&own, &programs.join("skt-hpl"), folders)),
             Err(why) => reasons.push(format!("  {}: {why}", mpi.title())),
         }
     }
@@ -57,39 +57,16 @@ fn start() -> Result<std::convert::Infallible, String> {
     ))
 }
 
-/// Replaces this process by `program`; `folder`, if any, is put first where libraries are searched.
-/// Returns why that failed.
-fn become_program(own: &Path, program: &Path, folder: Option<PathBuf>) -> String {
+/// Replaces this process by `program`, with `folders`, if any, as its LD_LIBRARY_PATH. Returns why
+/// that failed.
+fn become_program(own: &Path, program: &Path, folders: Option<OsString>) -> String {
     let mut arguments = env::args_os();
     let mut command = Command::new(program);
     command.arg0(arguments.next().unwrap_or_else(|| "skt-hpl".into())).args(arguments);
     // What the program starts on other nodes has to choose there.
     command.env("SKT_HPL_STARTER", own.with_file_name("skt-hpl"));
-    if let Some(folder) = folder {
-        command.env("LD_LIBRARY_PATH", put_first(&folder, env::var_os("LD_LIBRARY_PATH")));
+    if let Some(folders) = folders {
+        command.env("LD_LIBRARY_PATH", folders);
     }
     format!("{}: {}; unpack the whole archive", program.display(), command.exec())
-}
-
-/// A list of folders with `folder` before the others.
-fn put_first(folder: &Path, others: Option<impl AsRef<OsStr>>) -> std::ffi::OsString {
-    let mut list = folder.as_os_str().to_owned();
-    if let Some(others) = others.filter(|list| !list.as_ref().is_empty()) {
-        list.push(":");
-        list.push(others);
-    }
-    list
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_empty_list_does_not_mean_the_current_folder() {
-        let folder = Path::new("/opt/mpi/lib");
-        assert_eq!(put_first(folder, None::<&str>), "/opt/mpi/lib");
-        assert_eq!(put_first(folder, Some("")), "/opt/mpi/lib");
-        assert_eq!(put_first(folder, Some("/a:/b")), "/opt/mpi/lib:/a:/b");
-    }
 }

@@ -82,7 +82,10 @@ fn the_library_of_the_launcher_is_taken() {
     let told = environment(&package.call("/proc/self/environ", &[("PATH", &bin)]));
     assert!(told.contains(&format!("LD_LIBRARY_PATH={lib}")), "{told:?}");
     assert!(told.contains(&format!("SKT_HPL_STARTER={}", package.path("bin/skt-hpl"))), "{told:?}");
-    // A folder that the user names comes first, and stays.
+    // A folder that the user names comes first, also where it has no MPI, and stays.
+    let named = [("PATH", bin.as_str()), ("LD_LIBRARY_PATH", "/tmp/x")];
+    let told = environment(&package.call("/proc/self/environ", &named));
+    assert!(told.contains(&format!("LD_LIBRARY_PATH=/tmp/x:{lib}")), "{told:?}");
     let named = [("PATH", bin.as_str()), ("LD_LIBRARY_PATH", &lib)];
     let told = environment(&package.call("/proc/self/environ", &named));
     assert!(told.contains(&format!("LD_LIBRARY_PATH={lib}")), "{told:?}");

@@ -53,8 +53,8 @@ fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
     let run = run_of(name);
     let mut command = mpirun(RANKS);
     // A case makes a file of its name, or has images there.
-    let argument =
-        if name == "levels" { folder.path().to_owned() } else { folder.path().join("file") };
+    let is_in_folder = ["level", "slow-disk", "no-direct"].iter().any(|one| name.starts_with(one));
+    let argument = if is_in_folder { folder.path().to_owned() } else { folder.path().join("file") };
     command.args(under()).arg(program()).arg(name).arg(argument).stdin(Stdio::null());
     command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
     let output = command.output().expect("mpirun");
@@ -192,6 +192,9 @@ fn null_and_nothing() {
                 "region 1 of 18446744073709551615 x 8",
             ),
             ("skt_unprotect(9)", Argument, "region 9 is not protected"),
+            ("skt_checkpoint()", Argument, "rank 0: skt_alloc: the place for the answer is null"),
+            ("skt_protect(1, NULL, 1, 8)", Argument, "the memory of region 1 is null"),
+            ("skt_checkpoint()", Argument, "rank 0: skt_protect: the memory of region 1 is null"),
             ("skt_checkpoint()", Order, "rank 0: skt_checkpoint: nothing is protected"),
         ]
     });
@@ -344,6 +347,37 @@ fn levels_that_are_none_or_fail() {
     });
 }
 
+/// Its images would be all that stays.
+#[test]
+fn a_run_whose_level_is_gone_ends() {
+    case("level-gone", |rank| {
+        // The first rank whose disk fails says so.
+        let told = if rank == 0 { "removing the images of level local:" } else { "" };
+        vec![("skt_finalize(1)", Success, told)]
+    });
+}
+
+#[test]
+fn a_rank_whose_disk_is_slow_is_waited_for_without_a_limit() {
+    for name in ["slow-disk", "slow-disk-in-parts"] {
+        case(name, |_| Vec::new());
+    }
+}
+
+#[test]
+fn an_encoder_that_all_lack_leaves_the_process_another_try() {
+    case("no-direct", |_| {
+        let call = "skt_init(MPI_COMM_WORLD, 8000, \"encoder = 'direct'\")";
+        vec![(call, Code::Options, "Use `auto` or `ring`")]
+    });
+}
+
+#[test]
+fn calls_at_the_exit_of_a_process_have_a_code() {
+    // The text belongs to the thread, and is gone.
+    case("at-exit", |_| vec![("skt_unprotect(9)", Argument, "")]);
+}
+
 #[test]
 fn structs_of_options_mean_what_the_text_means() {
     case("structs", |_| {
@@ -382,8 +416,8 @@ fn a_run_that_an_earlier_start_has_ended_is_told_and_removed() {
 /// What the ranks are told if `late` comes too late for a checkpoint.
 fn late(name: &str, late: usize) {
     let told = match late {
-        0 => "rank 0 has not called skt_checkpoint within 2 s (option timeout_seconds)",
-        _ => "rank 1 has not called skt_checkpoint within 1 s (option timeout_seconds)",
+        0 => "rank 0 has not called skt_checkpoint within 10 s (option timeout_seconds)",
+        _ => "rank 1 has not called skt_checkpoint within 5 s (option timeout_seconds)",
     };
     let left = segments_after(name, |rank| {
         // Rank 0 is late itself, so it hears of it from the others.

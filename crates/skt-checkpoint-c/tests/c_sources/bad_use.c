@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <mpi.h>
@@ -80,6 +81,10 @@ static void nulls(void) {
     SAY(skt_protect(1, numbers, (size_t)-1, 8));
     SAY(skt_unprotect(9));
     SAY(skt_checkpoint());
+    must(skt_protect(1, numbers, 10, 8));
+    SAY(skt_protect(1, NULL, 1, 8));
+    SAY(skt_checkpoint());
+    SAY(skt_checkpoint()); /* What was protected before may be gone. */
     must(skt_finalize(1));
 }
 
@@ -318,6 +323,89 @@ static void levels(const char *folder) {
     must(skt_finalize(1));
 }
 
+/* A level whose folder goes while its run waits for the next start, and what ends the run all the
+ * same. folder: one that exists. */
+static void level_gone(const char *folder) {
+    char text[500];
+    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms'", folder);
+    begin(8000, text);
+    must(skt_protect(1, numbers, 1000, 8));
+    must(skt_checkpoint());
+    must(skt_images_wait());
+    must(skt_finalize(0));
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(text, sizeof text, "rm -rf '%s'", folder);
+    if (rank == 0 && system(text) != 0) exit(4);
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms'", folder);
+    begin(8000, text);
+    must(skt_protect(1, numbers, 1000, 8));
+    must(skt_restore());
+    must(skt_checkpoint());
+    SAY(skt_finalize(1));
+}
+
+/* Seconds that the disk of this rank takes to sync a file. */
+static unsigned slow_sync;
+
+/* In place of the system's, which the library would call. */
+int fsync(int file) {
+    (void)file;
+    if (slow_sync > 0) sleep(slow_sync);
+    return 0;
+}
+
+/* The disk of one rank takes longer than the ranks of a call wait for the last one. */
+static void slow_disk(const char *folder, int in_parts) {
+    char text[500];
+    int is_due;
+    snprintf(text, sizeof text, "timeout_seconds = 4\nlevels = 'local:%s,every=1ms'", folder);
+    begin(8000, text);
+    must(skt_protect(1, numbers, 1000, 8));
+    if (rank == 1) slow_sync = 5;
+    usleep(10000); /* longer than `every` */
+    must(skt_checkpoint());
+    /* It waits for the image of the one before. */
+    if (in_parts) {
+        must(skt_checkpoint_begin());
+        must(skt_checkpoint_wait());
+    } else {
+        must(skt_checkpoint());
+    }
+    must(skt_due(&is_due));
+    slow_sync = 0;
+    must(skt_finalize(1));
+}
+
+/* All ranks are told together that they cannot have what they ask for, and may ask for less. folder:
+ * one that exists. */
+static void no_direct(const char *folder) {
+    char store[500];
+    snprintf(store, sizeof store, "file:%s/%d", folder, rank);
+    if (mkdir(store + strlen("file:"), 0700) != 0) exit(4);
+    setenv("SKT_STORE", store, 1);
+    SAY(skt_init(MPI_COMM_WORLD, 8000, "encoder = 'direct'"));
+    begin(8000, "encoder = 'auto'");
+    must(skt_protect(1, numbers, 10, 8));
+    must(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
+/* Called by exit, when what belongs to the thread is gone. */
+static void end_at_exit(void) {
+    must(skt_checkpoint());
+    SAY(skt_unprotect(9));
+    must(skt_finalize(1));
+    MPI_Finalize();
+}
+
+static void at_exit(void) {
+    begin(8000, NULL);
+    must(skt_protect(1, numbers, 10, 8));
+    atexit(end_at_exit);
+    exit(0);
+}
+
 /* The options as a struct. */
 static void structs(void) {
     skt_options options;
@@ -347,12 +435,28 @@ static void structs(void) {
     must(skt_finalize(1));
 }
 
+/* Tells a rank that waits in wait_for_others that this one has given it up. */
+static void gave_up(const char *file) {
+    char name[500];
+    snprintf(name, sizeof name, "%s.%d", file, rank);
+    fclose(fopen(name, "w"));
+}
+
+static void wait_for_others(const char *file) {
+    char name[500];
+    for (int other = 0; other < size; other++) {
+        snprintf(name, sizeof name, "%s.%d", file, other);
+        while (other != rank && access(name, F_OK) != 0) usleep(1000);
+    }
+}
+
 /* A rank that comes too late for a call, and what is left to it then. */
-static void late(int late_rank) {
-    begin(8000, "timeout_seconds = 1");
+static void late(int late_rank, const char *file) {
+    begin(8000, "timeout_seconds = 5");
     must(skt_protect(1, numbers, 10, 8));
-    if (rank == late_rank) sleep(4);
+    if (rank == late_rank) wait_for_others(file);
     SAY(skt_checkpoint());
+    gave_up(file);
     SAY(skt_checkpoint());
     SAY(skt_finalize(1));
     SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
@@ -448,10 +552,15 @@ static void run(const char *name, const char *argument) {
     else if (!strcmp(name, "overlap-tree")) overlap("encoder = 'tree'");
     else if (!strcmp(name, "alloc-first")) alloc_first();
     else if (!strcmp(name, "levels")) levels(argument);
+    else if (!strcmp(name, "level-gone")) level_gone(argument);
+    else if (!strcmp(name, "slow-disk")) slow_disk(argument, 0);
+    else if (!strcmp(name, "slow-disk-in-parts")) slow_disk(argument, 1);
+    else if (!strcmp(name, "no-direct")) no_direct(argument);
+    else if (!strcmp(name, "at-exit")) at_exit();
     else if (!strcmp(name, "structs")) structs();
     else if (!strcmp(name, "ended")) SAY(skt_init(MPI_COMM_WORLD, 8000, NULL));
-    else if (!strcmp(name, "late-1")) late(1);
-    else if (!strcmp(name, "late-0")) late(0);
+    else if (!strcmp(name, "late-1")) late(1, argument);
+    else if (!strcmp(name, "late-0")) late(0, argument);
     else if (!strcmp(name, "in-time")) in_time();
     else if (!strcmp(name, "different")) different();
     else if (!strcmp(name, "alone")) alone();
@@ -474,8 +583,9 @@ static void run(const char *name, const char *argument) {
         SAY(skt_init(MPI_COMM_WORLD, 8000, "resume = \"require\""));
         if (rank == 0) SAY(skt_init(MPI_COMM_SELF, 8000, NULL));
     } else if (!strcmp(name, "late-init")) {
-        if (rank == 1) sleep(4);
+        if (rank == 1) wait_for_others(argument);
         SAY(skt_init(MPI_COMM_WORLD, 8000, "timeout_seconds = 1"));
+        gave_up(argument);
     } else {
         exit(5);
     }

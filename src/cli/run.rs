@@ -136,6 +136,15 @@ pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
+/// Whether the file that these flags name, or the default file, gives N.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
+    let Some(path) = &args.config else { return Ok(Path::new(DEFAULT_FILE).exists()) };
+    Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
+}
+
 /// What a configuration file says; nothing by default.
 #[derive(Default)]
 struct ConfigSource {

@@ -398,7 +398,8 @@ fn options_of_nodes(
         says_resume: false,
         state: wanted.path(Launching::State).expect("it has a default"),
         floors: Floors::from_columns(hang_after),
-        probe_limit: Duration::from_secs_f64(probe_limit),
+        // ssh, which gets this limit, too, counts the seconds in an `int`.
+        probe_limit: Duration::from_secs_f64(probe_limit.min(i32::MAX.into())),
         restarts_max: wanted.valued(Launching::MaxRestarts, str::parse)?,
         head_lost: args.head_lost,
         readmit: wanted.is_set(Launching::Readmit),
@@ -460,16 +461,27 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
 /// The flags, with the table `[launch]` of the configuration for what they do not say.
 fn with_file(flags: &Flags<Launching>, mut file: LaunchDraft) -> Result<Wanted, ConfigError> {
     use Launching::{Launcher, LauncherArg, LauncherProgram, LauncherTemplate};
-    if let (true, Some(templates)) = (file.contains_key(&Launcher), file.get(&LauncherTemplate)) {
-        // A template replaces a launcher.
-        return Err(LauncherTemplate.wrong(&templates[0]));
-    }
     // If the command line names a launcher, the file's launcher settings do not apply.
     if [Launcher, LauncherTemplate].iter().any(|setting| flags.0.contains_key(setting)) {
         let settings = [Launcher, LauncherProgram, LauncherArg, LauncherTemplate];
         file.retain(|setting, _| !settings.contains(setting));
     }
     file.extend(flags.0.clone());
+    let is_given = |setting: Launching| {
+        let mut values = file.get(&setting).into_iter().flatten();
+        values.any(|value| value.text != setting.info().default)
+    };
+    if let Some(template) = file.get(&LauncherTemplate).and_then(|values| values.first())
+        && let Some(other) = [Launcher, LauncherArg].into_iter().find(|other| is_given(*other))
+    {
+        return Err(ConfigError::BadText {
+            at: LauncherTemplate.at(&template.place),
+            what: format!(
+                "it replaces launcher and launcher_arg: leave {} or the template out",
+                other.info().key
+            ),
+        });
+    }
     Ok(Wanted(file))
 }
 
@@ -657,6 +669,14 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_may_be_as_long_as_a_user_likes() {
+        let line = "--launcher openmpi --probe-limit 1e30 --hang-after 1e30 -- --n 100";
+        let options = super::options(&args(line), &none).unwrap();
+        // The `int` in which ssh counts the seconds.
+        assert_eq!(options.probe_limit.as_secs(), 2_147_483_647);
+    }
+
+    #[test]
     fn a_program_of_the_user_has_its_own_arguments() {
         let line = "--launcher openmpi --np 3 --program /bin/sh -- -c true";
         let options = super::options(&args(line), &none).unwrap();
@@ -735,7 +755,17 @@ mod tests {
         assert!(said("np = 'two'").starts_with("6: launch.np: "), "{}", said("np = 'two'"));
         assert!(said("launcher = 'pbs'").contains("auto, openmpi, mpich, slurm"));
         assert!(said("hang_after = 'soon'").contains("a time: 90 or 90s, 10min"));
-        assert!(said("np = 2\nlauncher = 'slurm'\nlauncher_template = 'x'").starts_with("8: "));
+        let beside = "launch.launcher_template: it replaces launcher and launcher_arg: leave";
+        for others in ["launcher = 'slurm'", "launcher_arg = ['-x']"] {
+            let said =
+                said(&format!("np = 2\n{others}\nlauncher_template = 'x {{hosts}} {{command}}'"));
+            assert!(said.starts_with(&format!("8: {beside}")), "{said}");
+        }
+        toml("launcher = 'auto'\nlauncher_template = 'x {hosts} {command}'");
+        assert!(matches!(read("").unwrap().launcher, Launcher::Template(_)));
+        let said = read("--launcher-arg=-x").unwrap_err().to_string();
+        assert!(said.contains(beside), "{said}");
+        assert_eq!(read("--launcher slurm --launcher-arg=-x").unwrap().launcher, Launcher::Slurm);
     }
 
     #[test]

@@ -136,6 +136,15 @@ pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
+/// Whether the file that these flags name, or the default file, gives N.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
+    let Some(path) = &args.config else { return Ok(Path::new(DEFAULT_FILE).exists()) };
+    Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
+}
+
 /// What a configuration file says; nothing by default.
 #[derive(Default)]
 struct ConfigSource {
@@ -223,14 +232,7 @@ fn tell_job<'j>(
 ) -> Result<Option<&'j JobRequest>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        let request = match job.request.take() {
-            Some(request) => Ok(request),
-            None => load_for(args, comm.size()),
-        };
-        match request {
-            Ok(request) => bytes = serde_json::to_vec(&request).expect("plain data"),
-            Err(error) => output::say(format_args!("error: {error}")),
-        }
+        bytes = told(job, || load_for(args, comm.size()));
     }
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
     job.request = if bytes.is_empty() {
@@ -241,6 +243,17 @@ fn tell_job<'j>(
             .map_err(|error| JobError::Spec(error.to_string()))?
     };
     Ok(job.request.as_ref())
+}
+
+/// What rank 0 tells the other ranks: the run that it knows, else the one that `load` reads; nothing
+/// if that fails. Rank 0 keeps the run meanwhile: if a rank is lost before all have heard of it, the
+/// next attempt must not read another one, for fewer ranks.
+fn told(job: &mut KeptJob, load: impl FnOnce() -> Result<JobRequest, ConfigError>) -> Vec<u8> {
+    if job.request.is_none() {
+        job.request = load().inspect_err(|error| output::say(format_args!("error: {error}"))).ok();
+    }
+    let request = job.request.as_ref();
+    request.map_or_else(Vec::new, |request| serde_json::to_vec(request).expect("plain data"))
 }
 
 /// Runs the benchmark on all ranks of `comm`.
@@ -404,6 +417,19 @@ mod tests {
         let checked = load_or(&args(&["--config", by_file.to_str().unwrap()], 2), missing());
         let checked = checked.unwrap();
         assert!(Settings::read(&checked.checkpoint, &checked.spec).is_err());
+    }
+
+    /// A rank may be lost while rank 0 tells the run, again and again.
+    #[test]
+    fn a_run_that_was_read_is_the_one_that_is_told() {
+        let (_folder, file) = folder();
+        let load = || load_for(&args(&["--config", file.to_str().unwrap()], 2), 2);
+        let mut job = KeptJob::default();
+        let first = told(&mut job, load);
+        assert!(!first.is_empty());
+        for _ in 0..2 {
+            assert_eq!(told(&mut job, || unreachable!("it is read once")), first);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `skt-hpl tune`: finds the fastest values of a run's parameters on this job's ranks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -203,8 +203,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
         ..RunArgs::default()
     };
     let mut without_n = with_n.clone();
-    let has_file = args.config.is_some() || Path::new("HPL.dat").exists();
-    if has_file {
+    if run::file_has_n(&with_n)? {
         // The file's N stays in the configuration; the flag's N is for the trials.
         without_n.overrides.n.clear();
     }
@@ -253,4 +252,31 @@ fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
         run_id: format!("tune-{:016x}", checksum(settings.run_id.as_bytes())),
         ..settings
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Only {
+        #[command(flatten)]
+        tune: TuneArgs,
+    }
+
+    #[test]
+    fn the_order_of_a_file_stays_and_a_file_without_one_has_that_of_the_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.toml");
+        let read = |table: &str| {
+            std::fs::write(&file, table).unwrap();
+            let words = ["x", "--n", "20000", "--config", file.to_str().unwrap()];
+            let job = read_job(&Only::parse_from(words).tune, 2).unwrap();
+            (job.checked.spec.n, job.task.n)
+        };
+        assert_eq!(read("nb = 64\n"), (vec![20000], Some(20000)));
+        assert_eq!(read("n = [500, 600]\nnb = 64\n"), (vec![500, 600], Some(20000)));
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use skt_terms::shown::shown;
 
-use super::error::{At, ConfigError};
+use super::error::{At, ConfigError, ValueSource};
 use super::value::{Row, Value, Written, settings};
 
 /// The largest number of ranks in a list, more than any machine has had: a greater number is a
@@ -119,10 +119,15 @@ settings! {
 pub type LaunchDraft = BTreeMap<Launching, Vec<Value>>;
 
 impl Launching {
+    /// This setting, given at `place`.
+    pub fn at(self, place: &ValueSource) -> At {
+        At::named(&format!("launch.{}", self.info().key), place)
+    }
+
     /// The error for an illegal value of this setting.
     pub fn wrong(self, value: &Value) -> ConfigError {
         ConfigError::NotUnderstood {
-            at: At::named(&format!("launch.{}", self.info().key), &value.place),
+            at: self.at(&value.place),
             value: shown(&value.text),
             wanted: match self.info().written {
                 Written::Whole => "a whole number",

@@ -474,6 +474,8 @@ fn lenient_still_refuses_what_the_reference_refuses() {
         (23, "99999999999"),
         (31, "99999999999"),
         (13, "inf"),
+        (13, "0x10"),
+        (13, "-0X1p4 "),
         (7, ""),
     ];
     for (line, text) in cases {

@@ -325,8 +325,12 @@ pub fn leading_whole(text: &str) -> i128 {
     parse_whole(&text[..sign + digits]).unwrap_or(0)
 }
 
-/// Reads a text as C's `atof` does: its leading number, else 0.
+/// Reads a text as C's `atof` does: its leading number, else 0. Hexadecimal digits, which `atof`
+/// reads as well, give no number here.
 fn leading_real(text: &str) -> f64 {
+    if text.trim_start_matches(['+', '-']).to_ascii_lowercase().starts_with("0x") {
+        return f64::NAN;
+    }
     // The text of a double is shorter; the bound keeps the search short.
     let ascii = text.bytes().take(64).take_while(u8::is_ascii).count();
     (1..=ascii).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)

@@ -103,19 +103,22 @@ impl HostFacts {
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The nominal clock in GHz, else the highest one.
+    /// The nominal clock in GHz, if the host tells it.
     pub fn nominal_gigahertz(&self) -> Option<f64> {
-        let clock = self.counters.frequencies.cpus.first();
-        let khz = clock
-            .and_then(|clock| clock.base_khz)
-            .or(self.counters.processor.named_khz)
-            .or(clock.map(|clock| clock.most_khz));
-        khz.map(|khz| khz as f64 / 1e6)
+        let base = self.counters.frequencies.cpus.first().and_then(|clock| clock.base_khz);
+        base.or(self.counters.processor.named_khz).map(|khz| khz as f64 / 1e6)
     }
 
-    /// What a core could do by its clock and its vector units, in Gflop/s.
+    /// The highest clock in GHz, which a processor that boosts has for a while, or for few cores.
+    pub fn highest_gigahertz(&self) -> Option<f64> {
+        self.counters.frequencies.cpus.first().map(|clock| clock.most_khz as f64 / 1e6)
+    }
+
+    /// What a core could do by its nominal clock, else the highest one, and its vector units, in
+    /// Gflop/s.
     pub fn theoretical_gflops(&self) -> Option<f64> {
-        Some(self.nominal_gigahertz()? * self.counters.processor.flops_a_cycle()?)
+        let clock = self.nominal_gigahertz().or(self.highest_gigahertz())?;
+        Some(clock * self.counters.processor.flops_a_cycle()?)
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::each::each;
+
 /// What a host knows of names: their addresses, or why there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
@@ -23,20 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(12);
 /// one that is not known.
 pub fn look_up(host: &str, names: &[String]) -> View {
     let (sender, receiver) = mpsc::channel();
-    for name in names.iter().cloned() {
-        let sender = sender.clone();
-        // A thread that waits for a name server is not joined.
-        std::thread::spawn(move || {
-            let found = (name.as_str(), 0).to_socket_addrs();
-            let addresses = found
-                .map(|all| all.map(|address| address.ip()).collect::<BTreeSet<IpAddr>>())
-                .map_err(|why| why.to_string());
-            // The receiver is gone once the time is up.
-            drop(sender.send((name, addresses)));
-        });
-    }
-    drop(sender);
-    let late = || Err(format!("no answer in {PATIENCE:?}"));
+    let started = each(names.to_vec(), move |name| {
+        let found = (name.as_str(), 0).to_socket_addrs();
+        let addresses = found
+            .map(|all| all.map(|address| address.ip()).collect::<BTreeSet<IpAddr>>())
+            .map_err(|why| why.to_string());
+        // The receiver is gone once the time is up.
+        drop(sender.send((name, addresses)));
+    });
+    let why = started.map_or_else(|why| why.to_string(), |()| format!("no answer in {PATIENCE:?}"));
+    let late = || Err(why.clone());
     let mut found: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), late())).collect();
     let start = Instant::now();
     while let Ok((name, addresses)) =

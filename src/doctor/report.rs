@@ -48,12 +48,19 @@ pub struct HostSummary {
     pub ranks: usize,
     /// Threads of these ranks.
     pub threads: usize,
-    /// What its cores in use could do by their nominal clock and their vector units.
+    /// What its cores in use could do by their nominal clock, else the highest one, and their
+    /// vector units.
     pub theoretical_gflops: Option<f64>,
     /// Floating-point operations of a core in a cycle.
     pub flops_a_cycle: Option<f64>,
     /// The nominal clock.
     pub nominal_gigahertz: Option<f64>,
+    /// The highest clock; like the cores at work no part of the JSON, which has the rate.
+    #[serde(skip)]
+    pub highest_gigahertz: Option<f64>,
+    /// The cores that have a thread.
+    #[serde(skip)]
+    pub cores_at_work: usize,
     /// The clock that was measured among vector instructions.
     pub gigahertz: Option<f64>,
     /// What the vector units did.
@@ -144,7 +151,8 @@ impl HostSummary {
     fn new(host: &HostFacts) -> Self {
         let processor = &host.counters.processor;
         let cores = host.cores_of(&Vec::from_iter(host.used_cpus())).len();
-        let at_work = host.threads().min(cores) as f64;
+        let cores_at_work = host.threads().min(cores);
+        let at_work = cores_at_work as f64;
         let of_threads = |a_thread: Option<f64>| a_thread.map(|rate| rate * host.threads() as f64);
         Self {
             host: host.host.clone(),
@@ -155,6 +163,8 @@ impl HostSummary {
             theoretical_gflops: host.theoretical_gflops().map(|rate| rate * at_work),
             flops_a_cycle: processor.flops_a_cycle(),
             nominal_gigahertz: host.nominal_gigahertz(),
+            highest_gigahertz: host.highest_gigahertz(),
+            cores_at_work,
             gigahertz: host.mean(|measured| measured.vector_gigahertz),
             units_gflops: host
                 .mean(|measured| measured.units(processor))
@@ -181,14 +191,16 @@ impl HostSummary {
             self.ranks,
             self.threads
         );
-        let at_work = self.threads.min(self.cores);
-        if let (Some(rate), Some(flops), Some(clock)) =
-            (self.theoretical_gflops, self.flops_a_cycle, self.nominal_gigahertz)
+        let nominal = self.nominal_gigahertz.map(|clock| (clock, "nominal"));
+        let clock = nominal.or(self.highest_gigahertz.map(|clock| (clock, "highest")));
+        if let (Some(rate), Some(flops), Some((clock, which))) =
+            (self.theoretical_gflops, self.flops_a_cycle, clock)
         {
             let _ = writeln!(
                 text,
-                "  peak : {rate:.1} Gflop/s by {at_work} core(s) x {flops} flop a cycle x \
-                 {clock:.2} GHz (nominal)"
+                "  peak : {rate:.1} Gflop/s by {} core(s) x {flops} flop a cycle x {clock:.2} GHz \
+                 ({which})",
+                self.cores_at_work
             );
         }
         if let Some(rate) = self.units_gflops {

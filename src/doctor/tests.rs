@@ -4,6 +4,7 @@
 use super::diagnose;
 use super::facts::{HostFacts, RankFacts, RankMeasurement};
 use super::finding::{Finding, FindingKind};
+use super::report::DoctorReport;
 use super::trial::{OtherKernel, Trial};
 use crate::machine::counters::root::tests::Tree;
 use crate::machine::counters::{Counters, throttling};
@@ -123,8 +124,8 @@ fn xeon_with_smt() {
     assert_gain(&half, 2.0);
 }
 
-#[test]
-fn epyc_with_four_nodes_a_socket() {
+/// Sixteen cores on four nodes of memory.
+fn epyc_of_four_nodes() -> (Tree, Vec<Vec<usize>>) {
     let epyc = machine(EPYC, 16, 1);
     epyc.file("sys/devices/system/node/online", "0-3\n");
     for node in 0..4 {
@@ -132,7 +133,12 @@ fn epyc_with_four_nodes_a_socket() {
         epyc.file(&path, &format!("{}-{}\n", 4 * node, 4 * node + 3));
     }
     epyc.file("proc/self/status", "Mems_allowed_list:\t0-3\n");
-    let nodes: Vec<Vec<usize>> = (0..4).map(|node| (4 * node..4 * node + 4).collect()).collect();
+    (epyc, (0..4).map(|node| (4 * node..4 * node + 4).collect()).collect())
+}
+
+#[test]
+fn epyc_with_four_nodes_a_socket() {
+    let (epyc, nodes) = epyc_of_four_nodes();
     assert_eq!(kinds(&with(&epyc, &nodes, 4)), []);
     let one = only(&with(&epyc, &[(0..16).collect()], 16), FindingKind::SeveralNodes);
     assert!(one.remedy.contains("ppr:4:node") && one.remedy.contains("--threads 4"), "{one:?}");
@@ -143,6 +149,45 @@ fn epyc_with_four_nodes_a_socket() {
     epyc.file("proc/self/status", "Mems_allowed_list:\t0\n");
     let bound = only(&with(&epyc, &nodes, 4), FindingKind::MemoryNode);
     assert_eq!(bound.measured, "cores of node 1, memory of node 0 alone");
+}
+
+/// HBM and memory behind CXL are nodes without cores.
+#[test]
+fn a_node_of_memory_alone_is_no_wrong_one() {
+    let (epyc, nodes) = epyc_of_four_nodes();
+    epyc.file("sys/devices/system/node/online", "0-4\n");
+    epyc.file("sys/devices/system/node/node4/cpulist", "\n");
+    let hbm = RankMeasurement { node_bytes: [(3, 1 << 20), (4, 3 << 20)].into(), ..well() };
+    let mut host = with(&epyc, &nodes, 4);
+    host.ranks[3].measured = Some(hbm);
+    assert_eq!(kinds(&host), []);
+    epyc.file("proc/self/status", "Mems_allowed_list:\t4\n");
+    assert_eq!(kinds(&with(&epyc, &nodes, 4)), []);
+}
+
+/// The line of the report about the peak.
+fn peak(host: HostFacts) -> String {
+    let text = DoctorReport::new(&[host], Vec::new()).text();
+    text.lines().find(|line| line.contains("peak")).expect("a clock is known").trim().to_owned()
+}
+
+#[test]
+fn the_peak_is_told_with_the_cores_and_the_clock_that_give_it() {
+    let xeon = machine(XEON, 4, 1);
+    clocks(&xeon, 4, "performance", "intel_pstate", [1000, 2600, 3900]);
+    let on_one = with(&xeon, &vec![vec![0]; 4], 1);
+    let want = "peak : 83.2 Gflop/s by 1 core(s) x 32 flop a cycle x 2.60 GHz (nominal)";
+    assert_eq!(peak(on_one), want);
+    // Drivers of AMD tell the highest clock alone.
+    let epyc = machine(EPYC, 1, 1);
+    epyc.file(&format!("{CPU}/cpu0/cpufreq/cpuinfo_max_freq"), "3500000\n");
+    epyc.file(&format!("{CPU}/cpu0/cpufreq/scaling_governor"), "performance\n");
+    let host = with(&epyc, &each(1), 1);
+    assert_eq!(host.nominal_gigahertz(), None);
+    assert_eq!(
+        peak(host),
+        "peak : 56.0 Gflop/s by 1 core(s) x 16 flop a cycle x 3.50 GHz (highest)"
+    );
 }
 
 fn trial(kernel: &str, gflops: f64, others: &[(&str, f64)]) -> Option<Trial> {

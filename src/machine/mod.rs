@@ -3,6 +3,7 @@
 
 pub mod child;
 pub mod counters;
+pub mod each;
 pub mod environment;
 pub mod grace;
 pub mod launcher_rank;

@@ -2,9 +2,16 @@
 //! the agent that launchers use reaches them; through it, what they know of each other's names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::hosts::Host;
 use super::links::{LinkState, Partner, connect};
@@ -14,11 +21,14 @@ use crate::doctor::rules::names as rules;
 use crate::machine::child;
 
 /// The agent, unless the user names another: one that never asks for a password.
-pub const AGENT: &str = "ssh -o BatchMode=yes -o ConnectTimeout=5";
-/// The longest time of an agent.
+pub const AGENT: &str = "ssh -o BatchMode=yes";
+/// The longest time for all questions to a host.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Agents at a time.
 const AT_ONCE: usize = 32;
+/// Names in a question, which is one argument of the agent: Linux allows 128 KiB, and names have at
+/// most 255 bytes.
+const MOST_NAMES: usize = 256;
 
 /// Looks at the hosts of a list from this host, which is called `here`, with the command `agent`.
 pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
@@ -62,15 +72,20 @@ fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
 fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<View>, Vec<Finding>) {
     let next = Mutex::new(hosts.iter());
     let answers: Mutex<BTreeMap<&str, Result<View, String>>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(hosts.len()) {
-            scope.spawn(|| {
-                while let Some(host) = { next.lock().expect("no thread panics").next() } {
-                    let answer = ask(host, names, agent, PATIENCE);
-                    answers.lock().expect("no thread panics").insert(host, answer);
-                }
-            });
+    let work = || {
+        while let Some(host) = { next.lock().expect("no thread panics").next() } {
+            let answer = ask(host, names, agent, PATIENCE);
+            answers.lock().expect("no thread panics").insert(host, answer);
         }
+    };
+    thread::scope(|scope| {
+        for _ in 1..AT_ONCE.min(hosts.len()) {
+            // Where the system gives fewer threads, fewer hosts are asked at a time.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
     });
     let (mut views, mut lost) = (Vec::new(), Vec::new());
     for (host, answer) in answers.into_inner().expect("no thread panics") {
@@ -89,60 +104,87 @@ fn question(names: &[String]) -> String {
     format!("for h in {words}; do echo \"= $h\"; getent ahosts $h; done; echo \"= .\"")
 }
 
-/// Asks one host.
+/// Asks one host, some names at a time. A host that has begun to answer is reached; names that it
+/// gives no answer for in time are not known there.
 fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<View, String> {
+    let begun = Instant::now();
+    let mut text = String::new();
+    for names in names.chunks(MOST_NAMES) {
+        let left = patience.saturating_sub(begun.elapsed());
+        let (told, is_late) = run(host, &question(names), agent, left)?;
+        text += &told;
+        if is_late {
+            break;
+        }
+    }
+    let told = read_answer(&text)
+        .ok_or_else(|| format!("no answer of `{agent} {host}` in {patience:?}"))?;
+    let late = || Err(format!("no answer in {patience:?}"));
+    let mut known: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), late())).collect();
+    known.extend(told);
+    Ok(View { host: host.to_owned(), names: known })
+}
+
+/// Runs a command on a host. Returns what it printed, and whether it was ended for its time.
+fn run(
+    host: &str,
+    question: &str,
+    agent: &str,
+    patience: Duration,
+) -> Result<(String, bool), String> {
     let mut words = agent.split_whitespace();
     let program = words.next().ok_or("the agent is empty")?;
+    let failed = |why: io::Error| format!("{program}: {why}");
+    let (out, err) = (Printed::new().map_err(failed)?, Printed::new().map_err(failed)?);
     let mut command = Command::new(program);
-    command.args(words).arg(host).arg(question(names));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|why| format!("{program}: {why}"))?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    // Both pipes are read while it runs, so that it cannot fill one and wait.
-    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    };
-    let out = read(out.map(|pipe| Box::new(pipe) as _));
-    let err = read(err.map(|pipe| Box::new(pipe) as _));
-    let Some(status) = child::wait(&mut child, patience).map_err(|why| why.to_string())? else {
-        // A child of the agent may hold the pipes open: they are not waited for.
-        return Err(format!("no answer of `{agent} {host}` in {patience:?}"));
-    };
-    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
-    if out.lines().any(|line| line == "= .") {
-        Ok(View { host: host.to_owned(), names: read_answer(&out) })
-    } else {
-        Err(format!("{status}: {}", err.lines().last().unwrap_or("it says nothing")))
+    command.args(words).arg(host).arg(question).stdin(Stdio::null());
+    command.stdout(out.stdio().map_err(failed)?).stderr(err.stdio().map_err(failed)?);
+    let mut child = command.spawn().map_err(failed)?;
+    let status = child::wait(&mut child, patience).map_err(failed)?;
+    let text = out.text().map_err(failed)?;
+    match status {
+        Some(status) if !text.lines().any(|line| line == "= .") => {
+            let said = err.text().map_err(failed)?;
+            Err(format!("{status}: {}", said.lines().last().unwrap_or("it says nothing")))
+        }
+        _ => Ok((text, status.is_none())),
     }
 }
 
-/// Reads the answer to [`question`].
-fn read_answer(text: &str) -> BTreeMap<String, Result<BTreeSet<std::net::IpAddr>, String>> {
-    let mut found: BTreeMap<String, Result<BTreeSet<_>, String>> = BTreeMap::new();
-    let mut name = None;
-    for line in text.lines() {
-        if let Some(next) = line.strip_prefix("= ").filter(|next| *next != ".") {
-            found.insert(next.to_owned(), Err("getent ahosts finds no address".to_owned()));
-            name = Some(next.to_owned());
-            continue;
-        }
-        let address = line.split_whitespace().next().and_then(|word| word.parse().ok());
-        if let Some((entry, address)) =
-            name.as_ref().and_then(|name| found.get_mut(name)).zip(address)
-        {
-            match entry {
-                Ok(addresses) => {
-                    addresses.insert(address);
-                }
-                Err(_) => *entry = Ok(BTreeSet::from([address])),
-            }
-        }
+/// A file in memory that an agent prints to. Nobody waits for its end, as for that of a pipe, which
+/// a child of the agent may keep open for long: ssh leaves one behind that shares its connection.
+struct Printed(File);
+
+impl Printed {
+    fn new() -> io::Result<Self> {
+        Ok(Self(memfd_create("agent", MFdFlags::MFD_CLOEXEC)?.into()))
     }
-    found
+
+    fn stdio(&self) -> io::Result<Stdio> {
+        Ok(self.0.try_clone()?.into())
+    }
+
+    fn text(&self) -> io::Result<String> {
+        let mut bytes = vec![0; self.0.metadata()?.len() as usize];
+        self.0.read_exact_at(&mut bytes, 0)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Reads the answers to [`question`], of which the last may be cut off. `None` if none has begun.
+fn read_answer(text: &str) -> Option<BTreeMap<String, Result<BTreeSet<IpAddr>, String>>> {
+    let text = format!("\n{text}");
+    let (whole, _) = text.rsplit_once("\n= ")?;
+    let read = |answer: &str| {
+        let mut lines = answer.lines();
+        let name = lines.next().filter(|name| *name != ".")?;
+        let address = |line: &str| line.split_whitespace().next()?.parse().ok();
+        let addresses: BTreeSet<IpAddr> = lines.filter_map(address).collect();
+        let is_known = !addresses.is_empty();
+        let unknown = || "getent ahosts finds no address".to_owned();
+        Some((name.to_owned(), is_known.then_some(addresses).ok_or_else(unknown)))
+    };
+    Some(whole.split("\n= ").skip(1).filter_map(read).collect())
 }
 
 #[cfg(test)]
@@ -152,9 +194,12 @@ mod tests {
     #[test]
     fn an_answer_is_read_name_by_name() {
         let text = "welcome\n= n1\n10.0.0.1 STREAM n1\n10.0.0.1 DGRAM\n= n2\n= .\n";
-        let found = read_answer(text);
+        let found = read_answer(text).unwrap();
         assert_eq!(found["n1"], Ok(BTreeSet::from(["10.0.0.1".parse().unwrap()])));
         assert!(found["n2"].is_err() && found.len() == 2);
+        let cut = &text[..text.len() - "= .\n".len()];
+        assert_eq!(read_answer(cut).unwrap().into_keys().collect::<Vec<_>>(), ["n1"]);
+        assert_eq!(read_answer("welcome\n"), None);
     }
 
     fn hosts(names: &[&str]) -> Vec<Host> {
@@ -191,6 +236,46 @@ mod tests {
         let (_folder, agent) = agent("exec sleep 1000\n");
         let why = ask("n1", &["n1".to_owned()], &agent, Duration::from_millis(50)).unwrap_err();
         assert!(why.starts_with("no answer of `sh "), "{why}");
+    }
+
+    /// As ssh does whose first connection stays open for others.
+    #[test]
+    fn a_child_of_the_agent_that_stays_is_not_waited_for() {
+        // It ends with the folder, else after a minute.
+        let child =
+            "(i=0; while [ -e $0 ] && [ $((i+=1)) -lt 600 ]; do sleep 0.1; done; : > $0.end)";
+        let (folder, agent) = agent(&format!("{child} & sh -c \"$2\"\n"));
+        let view = ask("n1", &["127.0.0.1".to_owned()], &agent, PATIENCE).unwrap();
+        assert!(view.names["127.0.0.1"].is_ok(), "{view:?}");
+        assert!(!folder.path().join("agent.end").exists(), "the child was waited for");
+    }
+
+    /// A name server that is dead on one host takes all the time there.
+    #[test]
+    fn a_host_that_has_begun_to_answer_is_reached() {
+        let stub = "getent() { [ $2 = n2 ] && kill -STOP $$; echo 10.0.0.1; }; eval \"$2\"\n";
+        let (_folder, agent) = agent(stub);
+        let names = ["n1", "n2", "n3"].map(str::to_owned);
+        let mut patience = Duration::from_millis(50);
+        let view = loop {
+            match ask("n1", &names, &agent, patience) {
+                Ok(view) if view.names["n1"].is_ok() => break view,
+                early => assert!(patience < PATIENCE, "{early:?}"),
+            }
+            patience *= 2;
+        };
+        for name in ["n2", "n3"] {
+            assert_eq!(view.names[name], Err(format!("no answer in {patience:?}")));
+        }
+    }
+
+    #[test]
+    fn more_names_than_an_argument_holds_are_asked_in_parts() {
+        let (_folder, agent) = agent("getent() { echo 10.0.0.1; }; eval \"$2\"\n");
+        let names: Vec<String> = (0..10_000).map(|node| format!("rack-12-node-{node}")).collect();
+        let view = ask("n1", &names, &agent, PATIENCE).unwrap();
+        assert_eq!(view.names.len(), names.len());
+        assert!(view.names.values().all(Result::is_ok));
     }
 
     #[test]

@@ -117,8 +117,7 @@ fn throttled(host: &HostFacts) -> Option<Finding> {
 
 fn low(host: &HostFacts) -> Option<Finding> {
     let clock = host.mean(|measured| measured.light_gigahertz)?;
-    let base = host.counters.frequencies.cpus.first().and_then(|clock| clock.base_khz);
-    let nominal = base.or(host.counters.processor.named_khz)? as f64 / 1e6;
+    let nominal = host.nominal_gigahertz()?;
     if clock >= 0.9 * nominal {
         return None;
     }

@@ -19,6 +19,12 @@ fn nodes_of(host: &HostFacts, rank: &RankFacts) -> BTreeSet<usize> {
     nodes.filter(|node| is_next(&node.cpus)).map(|node| node.id).collect()
 }
 
+/// Whether a node is next to CPUs. A node of memory alone (HBM, CXL) has no cores that would be nearer
+/// to it than those of a rank, so a rank's memory is not wrong there.
+fn has_cpus(host: &HostFacts, node: usize) -> bool {
+    host.counters.nodes.iter().any(|other| other.id == node && !other.cpus.is_empty())
+}
+
 const WRONG_NODE: &str = "memory is on another NUMA node than the cores";
 const LOCAL: &str =
     "numactl --localalloc, or no numactl at all; mpirun --map-by numa --bind-to core";
@@ -27,8 +33,9 @@ const LOCAL: &str =
 fn policy(host: &HostFacts) -> Option<Finding> {
     let is_barred = |rank: &&RankFacts| {
         let own = nodes_of(host, rank);
+        let is_wrong = |node: &usize| !own.contains(node) && has_cpus(host, *node);
         let allowed = &rank.allowed_nodes;
-        !own.is_empty() && !allowed.is_empty() && allowed.iter().all(|node| !own.contains(node))
+        !own.is_empty() && !allowed.is_empty() && allowed.iter().all(is_wrong)
     };
     let rank = host.ranks.iter().find(is_barred)?;
     let measured = format!(
@@ -48,7 +55,8 @@ fn away(host: &HostFacts) -> Option<Finding> {
         let bytes = &rank.measured.as_ref()?.node_bytes;
         let own = nodes_of(host, rank);
         let all: u64 = bytes.values().sum();
-        let away: u64 = bytes.iter().filter(|(node, _)| !own.contains(node)).map(|it| it.1).sum();
+        let is_away = |node: usize| !own.contains(&node) && has_cpus(host, node);
+        let away: u64 = bytes.iter().filter(|it| is_away(*it.0)).map(|it| it.1).sum();
         (all > 0 && !own.is_empty()).then(|| away as f64 / all as f64)
     };
     let worst = host.ranks.iter().filter_map(share).fold(0.0, f64::max);

@@ -16,7 +16,7 @@ pub fn findings(views: &[View], is_listed: bool) -> Vec<Finding> {
 
 fn of_name(name: &str, views: &[View], is_listed: bool) -> Vec<Finding> {
     // What a host says of its own name matters to no other.
-    let others = || views.iter().filter(|view| view.host != name);
+    let others = || views.iter().filter(|view| !is_own(&view.host, name));
     let unknown: Vec<(&str, &str)> = others()
         .filter_map(|view| {
             Some((view.host.as_str(), view.names.get(name)?.as_ref().err()?.as_str()))
@@ -40,6 +40,13 @@ fn of_name(name: &str, views: &[View], is_listed: bool) -> Vec<Finding> {
     }
     found.extend(differs(name, &known));
     found
+}
+
+/// Whether a host is the one of this name. Either may lack the domain.
+fn is_own(host: &str, name: &str) -> bool {
+    let (short, domain) = host.split_once('.').unwrap_or((host, ""));
+    let (other, its) = name.split_once('.').unwrap_or((name, ""));
+    short == other && (domain == its || domain.is_empty() || its.is_empty())
 }
 
 fn hosts<T>(views: &[(&str, T)]) -> String {
@@ -104,6 +111,19 @@ mod tests {
             view("n3", &[("n1", "10.0.0.1 10.1.0.1"), ("n2", "10.0.0.2")]),
         ];
         assert_eq!(findings(&views, true), []);
+    }
+
+    #[test]
+    fn a_host_calls_itself_by_its_name_with_or_without_the_domain() {
+        let own = |host: &str, name: &str| {
+            let views = [view(host, &[(name, "127.0.1.1")]), view("n2", &[(name, "10.0.0.1")])];
+            findings(&views, true).len()
+        };
+        assert_eq!((own("n1.cluster", "n1"), own("n1", "n1.cluster")), (0, 0));
+        assert_eq!(
+            (own("n1.a", "n1.b"), own("n11", "n1.a"), own("10.0.0.1", "10.0.0.9")),
+            (1, 1, 1)
+        );
     }
 
     #[test]

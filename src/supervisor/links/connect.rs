@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::{Link, LinkState, Partner};
+use crate::machine::each::each;
 
 /// The port that is tried. It is above the ports that Linux assigns automatically, so nothing
 /// listens there: the other node's kernel refuses at once, without a process, and that packet shows
@@ -26,22 +27,18 @@ pub fn all(partners: &[Partner]) -> Vec<Link> {
 
 fn all_at(partners: &[Partner], port: u16) -> Vec<Link> {
     let (sender, receiver) = mpsc::channel();
-    for (index, partner) in partners.iter().cloned().enumerate() {
-        let sender = sender.clone();
-        // A thread that waits for a name server is not joined.
-        std::thread::spawn(move || {
-            // The receiver is gone once the time is up.
-            let tell = |found| drop(sender.send((index, found)));
-            match address_of(&partner, port) {
-                Ok(address) => {
-                    tell(LinkState::Dead("no answer in time".into()));
-                    tell(reach(address));
-                }
-                Err(why) => tell(LinkState::Unknown(why)),
+    let numbered = partners.iter().cloned().enumerate().collect();
+    let started = each(numbered, move |(index, partner): (usize, Partner)| {
+        // The receiver is gone once the time is up.
+        let tell = |found| drop(sender.send((index, found)));
+        match address_of(&partner, port) {
+            Ok(address) => {
+                tell(LinkState::Dead("no answer in time".into()));
+                tell(reach(address));
             }
-        });
-    }
-    drop(sender);
+            Err(why) => tell(LinkState::Unknown(why)),
+        }
+    });
     let begun = Instant::now();
     let mut found: Vec<Option<LinkState>> = vec![None; partners.len()];
     let mut slowest = Duration::ZERO;
@@ -64,10 +61,12 @@ fn all_at(partners: &[Partner], port: u16) -> Vec<Link> {
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
-    let nameless = || LinkState::Unknown("its name was not found in time".into());
+    let late = || "its name was not found, or no thread was free, in time".to_owned();
+    let why = started.map_or_else(|why| why.to_string(), |()| late());
+    let untried = || LinkState::Unknown(why.clone());
     let link = |(partner, found): (&Partner, Option<LinkState>)| Link {
         to: partner.name.clone(),
-        found: found.unwrap_or_else(nameless),
+        found: found.unwrap_or_else(untried),
     };
     partners.iter().zip(found).map(link).collect()
 }

@@ -198,7 +198,7 @@ pub fn solve<C: Comm>(
     guard: &mut dyn Guard,
     observer: &mut dyn Observer,
 ) -> Result<Solution, SolveError> {
-    let mut work = Workspace::new(grid, &Params::from(spec), shape(grid, spec))?;
+    let mut work = Workspace::new(grid, team, &Params::from(spec), shape(grid, spec))?;
     let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
     let solved = solve_in(grid, team, spec, guard, observer, (&mut work, watch.as_mut()));
     if let Some(report) = RateWatch::finish_after(watch, &solved, Some(work.rates()))? {

@@ -20,8 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Agents at a time.
 const AT_ONCE: usize = 32;
 
+/// What is known of the hosts of a list.
+pub struct Looked {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// What hosts call themselves, by their names in the list.
+    pub own_names: BTreeMap<String, String>,
+}
+
 /// Looks at the hosts of a list from this host, which is called `here`, with the command `agent`.
-pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
+pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let view = names::look_up(here, &names);
     let known: Vec<&String> = names.iter().filter(|name| view.names[*name].is_ok()).collect();
@@ -37,11 +45,21 @@ pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
             LinkState::Alive | LinkState::Unknown(_) => alive.push(link.to),
         }
     }
-    let (mut views, lost) = ask_all(&alive, &names, agent);
+    let (answers, lost) = ask_all(&alive, &names, agent);
     found.extend(lost);
-    views.push(view);
+    let own = |answer: &Answer| Some((answer.view.host.clone(), answer.own_name.clone()?));
+    let own_names = answers.iter().filter_map(own).collect();
+    let views: Vec<View> = answers.into_iter().map(|answer| answer.view).chain([view]).collect();
     found.extend(rules::findings(&views, true));
-    found
+    Looked { findings: found, own_names }
+}
+
+/// What a host has answered.
+#[derive(Debug)]
+struct Answer {
+    view: View,
+    /// What it calls itself, if it says so.
+    own_name: Option<String>,
 }
 
 fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
@@ -59,9 +77,9 @@ fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
 }
 
 /// Asks the hosts through the agent, some at a time.
-fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<View>, Vec<Finding>) {
+fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<Answer>, Vec<Finding>) {
     let next = Mutex::new(hosts.iter());
-    let answers: Mutex<BTreeMap<&str, Result<View, String>>> = Mutex::default();
+    let answers: Mutex<BTreeMap<&str, Result<Answer, String>>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(hosts.len()) {
             scope.spawn(|| {
@@ -72,25 +90,30 @@ fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<View>, Vec<F
             });
         }
     });
-    let (mut views, mut lost) = (Vec::new(), Vec::new());
+    let (mut told, mut lost) = (Vec::new(), Vec::new());
     for (host, answer) in answers.into_inner().expect("no thread panics") {
         match answer {
-            Ok(view) => views.push(view),
+            Ok(answer) => told.push(answer),
             Err(why) => lost.push(out_of_reach(host, "the agent of launchers fails", &why)),
         }
     }
-    (views, lost)
+    (told, lost)
 }
+
+/// The last line of an answer begins with this; then comes what the host calls itself.
+const END: &str = "= .";
 
 /// The command for the shell of a host: a line for each name, and then its addresses. Names hold
 /// nothing that means something to a shell ([`Host`]).
 fn question(names: &[String]) -> String {
     let words = names.join(" ");
-    format!("for h in {words}; do echo \"= $h\"; getent ahosts $h; done; echo \"= .\"")
+    format!(
+        "for h in {words}; do echo \"= $h\"; getent ahosts $h; done; echo \"{END} $(uname -n)\""
+    )
 }
 
 /// Asks one host.
-fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<View, String> {
+fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<Answer, String> {
     let mut words = agent.split_whitespace();
     let program = words.next().ok_or("the agent is empty")?;
     let mut command = Command::new(program);
@@ -113,10 +136,12 @@ fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<
         return Err(format!("no answer of `{agent} {host}` in {patience:?}"));
     };
     let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
-    if out.lines().any(|line| line == "= .") {
-        Ok(View { host: host.to_owned(), names: read_answer(&out) })
-    } else {
-        Err(format!("{status}: {}", err.lines().last().unwrap_or("it says nothing")))
+    match out.lines().find_map(|line| line.strip_prefix(END)) {
+        Some(own_name) => Ok(Answer {
+            view: View { host: host.to_owned(), names: read_answer(&out) },
+            own_name: Some(own_name.trim().to_owned()).filter(|name| !name.is_empty()),
+        }),
+        None => Err(format!("{status}: {}", err.lines().last().unwrap_or("it says nothing"))),
     }
 }
 
@@ -125,7 +150,10 @@ fn read_answer(text: &str) -> BTreeMap<String, Result<BTreeSet<std::net::IpAddr>
     let mut found: BTreeMap<String, Result<BTreeSet<_>, String>> = BTreeMap::new();
     let mut name = None;
     for line in text.lines() {
-        if let Some(next) = line.strip_prefix("= ").filter(|next| *next != ".") {
+        if line.starts_with(END) {
+            break;
+        }
+        if let Some(next) = line.strip_prefix("= ") {
             found.insert(next.to_owned(), Err("getent ahosts finds no address".to_owned()));
             name = Some(next.to_owned());
             continue;
@@ -155,6 +183,17 @@ mod tests {
         let found = read_answer(text);
         assert_eq!(found["n1"], Ok(BTreeSet::from(["10.0.0.1".parse().unwrap()])));
         assert!(found["n2"].is_err() && found.len() == 2);
+    }
+
+    fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
+        look(here, hosts, agent).findings
+    }
+
+    #[test]
+    fn hosts_say_what_they_call_themselves() {
+        let (_folder, agent) = agent("uname() { echo node7; }; eval \"$2\"\n");
+        let looked = look("here", &hosts(&["127.0.0.1"]), &agent);
+        assert_eq!(looked.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
     }
 
     fn hosts(names: &[&str]) -> Vec<Host> {

@@ -258,8 +258,8 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
     show(args, &results, &Listed { hosts, own_names })
 }
 
-/// The longest time of a start. With an N of the user's the time does not follow from `--time`: the
-/// limits of the parts, which follow from the measured rates, are all.
+/// The longest time of a start. With `--n` the work does not follow from `--time`: then only the
+/// parts have limits that bind, which follow from the measured rates.
 fn longest(args: &ScreenArgs) -> Duration {
     let seconds = match args.n {
         Some(_) => MOST_PARTS * LONGEST_SECONDS,
@@ -355,7 +355,6 @@ mod tests {
         assert_eq!(found("n3"), host("n3", 1));
     }
 
-    /// An order of the user's may take any time; the parts have limits of their own.
     #[test]
     fn the_time_limits_a_start_only_where_n_follows_from_it() {
         #[derive(clap::Parser)]

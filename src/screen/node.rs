@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// The host that counts has as many CPUs as it has; its list says nothing about others'.
+    /// The CPUs of the host that compares say nothing about those of others.
     #[test]
     fn a_node_has_the_threads_that_its_own_host_counts() {
         let places = [place("small", 1), place("large", 4096)];

@@ -374,8 +374,8 @@ impl<C: Comm> Lead<'_, C> {
     }
 }
 
-/// The order of systems that a node of median DGEMM rate, in Gflop/s, solves in `seconds`, and whose
-/// matrix fits twice into the free memory of a node that has the median.
+/// The order of systems that a node of median DGEMM rate, in Gflop/s, solves in `seconds`, and
+/// whose matrix fits twice into the median of the nodes' free memory.
 fn order(dgemm_gflops: &[f64], seconds: f64, shares: &[HostShare]) -> usize {
     let operations = SHARE_OF_DGEMM * 1e9 * median(dgemm_gflops.to_vec()) * seconds;
     let by_time = (1.5 * operations).cbrt();

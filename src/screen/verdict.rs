@@ -319,8 +319,8 @@ impl Found<'_> {
         blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
     }
 
-    /// Systems that have no result, which `slow`, the slow links, explain only where both ends of one
-    /// took part. Returns those whose nodes are not lost.
+    /// Systems that have no result. A link of `slow`, the slow links, explains those of the teams
+    /// that have both its ends. Returns the systems whose nodes are not lost.
     fn by_missing(&mut self, slow: &[(usize, String)]) -> Vec<usize> {
         let results = self.results;
         let is_missing = |index: &usize| {
@@ -486,8 +486,8 @@ struct WrongJoints {
 }
 
 /// What must agree for the x of two teams to have the same bits: the kinds of the members, and for
-/// each the first member on its host. Members on one host share memory, where others send messages,
-/// and some BLAS round products that are cut otherwise differently.
+/// each member the first one on its host. Members on one host share memory, where others send
+/// messages: that cuts products at other rows, and some BLAS round those differently.
 type TeamKind<'a> = (Vec<&'a NodeKind>, Vec<usize>);
 
 fn team_kind<'a>(results: &'a Results, nodes: &[usize]) -> Option<TeamKind<'a>> {

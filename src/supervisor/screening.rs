@@ -113,8 +113,8 @@ pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
     Ok(Screened { results: Results { nodes, ..Results::default() }, own_names })
 }
 
-/// Takes the hosts that cannot be reached out of the list; what else is found is told. Adds what the
-/// others call themselves to `own_names`.
+/// Takes the hosts that cannot be reached out of the list; what else is found is told. Adds what
+/// the others call themselves to `own_names`.
 fn take_unreachable(
     job: &Screening,
     left: &mut Vec<Host>,

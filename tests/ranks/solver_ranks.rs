@@ -288,10 +288,10 @@ fn larger_systems_with_threads() {
 }
 
 /// The ranks of a process column exchange rows and pivots in one order, however many threads each
-/// has: with two a panel is advanced beside the product, with three before the rows.
+/// has: where 13 to 27 columns are left, two would advance a panel after the rows, three before.
 #[test]
 fn teams_of_different_sizes_do_not_wait_for_each_other() {
-    let spec = TestSpec { depth: 1, transport: Transport::Messages, ..base(40, 8, 2, 2) };
+    let spec = TestSpec { depth: 1, transport: Transport::Messages, ..base(72, 8, 2, 2) };
     let solved = solve_with_teams(&spec, &[], |myrow| 2 + myrow);
     Checker::new().assert_right(&spec, &solved);
 }

@@ -159,7 +159,7 @@ fn of_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
     let read = fs::read_to_string(path);
     let text = read.map_err(|why| DoctorError::Other(format!("{file}: {why}")))?;
     let hosts = hosts::parse(&text, &file)?;
-    let found = reach::findings(&host::this_host().name, &hosts, &args.agent);
+    let found = reach::look(&host::this_host().name, &hosts, &args.agent).findings;
     let well = found.is_empty().then_some(hosts.len());
     Ok(Listed { found, well })
 }

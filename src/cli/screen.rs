@@ -1,5 +1,6 @@
 //! `skt-hpl screen`: finds the bad hosts of an allocation.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use crate::machine::starter::Starter;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{outfile, output};
 use crate::run::job::JobError;
-use crate::screen::limit::Limit;
+use crate::screen::limit::{LONGEST_SECONDS, Limit};
 use crate::screen::node::ScreenError;
 use crate::screen::report::ScreenReport;
 use crate::screen::results::Results;
@@ -30,7 +31,7 @@ use crate::screen::run::{self, Request, ScreeningEnd};
 use crate::screen::verdict::{TOLERANCE, judge};
 use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
-use crate::supervisor::screening::{self, Screening, ScreeningError};
+use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;
@@ -38,6 +39,8 @@ const FOUND: u8 = 1;
 const PATIENCE: f64 = 10.0;
 /// That while.
 const FLOOR_SECONDS: f64 = 900.0;
+/// More than the parts of a screening, each of which has a limit of its own.
+const MOST_PARTS: f64 = 10.0;
 
 /// The exit codes, in the help.
 pub const AFTER_HELP: &str = "\
@@ -191,7 +194,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
-        ScreeningEnd::Led(results) => show(args, &results, &[]),
+        ScreeningEnd::Led(results) => show(args, &results, &Listed::default()),
         ScreeningEnd::Followed(code) => Ok(code),
     }
 }
@@ -205,21 +208,18 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let mut progress = Progress::stderr(mode);
     let ended = run::run(&world, &request(args), &limit, &mut progress);
     drop(progress);
-    let shown = match ended {
+    let (shown, has_lost) = match ended {
         Ok(ScreeningEnd::Followed(code)) => return Ok(code),
         Ok(ScreeningEnd::Led(results)) => {
             let has_lost = results.nodes.iter().any(|node| node.lost.is_some());
-            show(args, &results, &[]).map(|code| (code, has_lost))
+            (show(args, &results, &Listed::default()), has_lost)
         }
-        Err(why) => Err(why.into()),
+        Err(why) => (Err(why.into()), true),
     };
-    let (code, has_lost) = match shown {
-        Ok(shown) => shown,
-        Err(why) => {
-            output::say(format_args!("error: {why}"));
-            (Exit::BadInput.code(), true)
-        }
-    };
+    let code = shown.unwrap_or_else(|why| {
+        output::say(format_args!("error: {why}"));
+        Exit::BadInput.code()
+    });
     if has_lost || run::dismiss(&world, &limit, code).is_err() {
         // A rank that does not answer would keep the others from ending.
         launcher_rank::let_the_first_speak(code);
@@ -245,7 +245,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
         }
     };
     let own = program::file().map_err(|why| ScreenCommandError::Other(why.to_string()))?;
-    let results = screening::run(&Screening {
+    let Screened { results, own_names } = screening::run(&Screening {
         hosts: &hosts,
         here: &host::this_host().name,
         launcher,
@@ -253,9 +253,19 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
         extra: &args.launcher_arg,
         agent: args.agent.as_deref(),
         command: &command(args, &own),
-        longest: Duration::from_secs_f64(FLOOR_SECONDS + PATIENCE * args.time),
+        longest: longest(args),
     })?;
-    show(args, &results, &hosts)
+    show(args, &results, &Listed { hosts, own_names })
+}
+
+/// The longest time of a start. With `--n` the work does not follow from `--time`: then only the
+/// parts have limits that bind, which follow from the measured rates.
+fn longest(args: &ScreenArgs) -> Duration {
+    let seconds = match args.n {
+        Some(_) => MOST_PARTS * LONGEST_SECONDS,
+        None => FLOOR_SECONDS + PATIENCE * args.time,
+    };
+    Duration::from_secs_f64(seconds)
 }
 
 /// The command that each host runs.
@@ -274,14 +284,24 @@ fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
     words
 }
 
-/// Judges and prints the results and writes the files. `listed` are the hosts of the user's list.
-/// Returns the exit code.
-fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, ScreenCommandError> {
+/// The hosts of the user's list.
+#[derive(Default)]
+struct Listed {
+    hosts: Vec<Host>,
+    /// What they call themselves, by their names in the list.
+    own_names: BTreeMap<String, String>,
+}
+
+/// Judges and prints the results and writes the files. Returns the exit code.
+fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<u8, ScreenCommandError> {
     if args.raw {
         let mut line = serde_json::to_vec(results).expect("plain data");
         line.push(b'\n');
         output::print(&line)?;
         return Ok(0);
+    }
+    if let Some(why) = &results.refused {
+        return Err(ScreenCommandError::Other(why.clone()));
     }
     let verdicts = judge(results, args.tolerance);
     let report = ScreenReport { results, verdicts: &verdicts, tolerance: args.tolerance };
@@ -299,11 +319,21 @@ fn show(args: &ScreenArgs, results: &Results, listed: &[Host]) -> Result<u8, Scr
     Ok(if verdicts.are_all_ok() { 0 } else { FOUND })
 }
 
-/// The host of this name as the list has it, which may leave out the domain; else with its ranks.
-fn as_listed(name: &str, results: &Results, listed: &[Host]) -> Host {
+/// The host that calls itself by this name, as the list has it, which may leave out the domain or
+/// have another name; else with its ranks.
+fn as_listed(name: &str, results: &Results, listed: &Listed) -> Host {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    let exact = listed.iter().find(|host| host.name == name);
-    let found = exact.or_else(|| listed.iter().find(|host| short(&host.name) == short(name)));
+    let find = |is_meant: &dyn Fn(&Host) -> bool| listed.hosts.iter().find(|host| is_meant(host));
+    let own = |host: &Host| listed.own_names.get(&host.name);
+    let found = find(&|host| host.name == name)
+        .or_else(|| find(&|host| own(host).is_some_and(|own| own == name)))
+        .or_else(|| find(&|host| short(&host.name) == short(name)))
+        .or_else(|| find(&|host| own(host).is_some_and(|own| short(own) == short(name))));
+    if found.is_none() && !listed.hosts.is_empty() {
+        output::say(format_args!(
+            "warning: {name} is no host of the list by its name: it is written as it calls itself"
+        ));
+    }
     let node = results.nodes.iter().find(|node| node.host == name);
     let ranks = node.and_then(|node| node.kind.as_ref()).map_or(1, |kind| kind.ranks);
     found.cloned().unwrap_or_else(|| Host { name: name.to_owned(), slots: ranks })
@@ -315,11 +345,29 @@ mod tests {
 
     #[test]
     fn hosts_are_written_as_the_user_has_them() {
-        let listed = [Host { name: "n1".into(), slots: 8 }, Host { name: "n2.x".into(), slots: 2 }];
-        let results = Results::default();
-        let host = |name: &str| as_listed(name, &results, &listed);
-        assert_eq!((host("n1.cluster"), host("n2.x")), (listed[0].clone(), listed[1].clone()));
-        assert_eq!(host("n3"), Host { name: "n3".into(), slots: 1 });
+        let host = |name: &str, slots| Host { name: name.into(), slots };
+        let hosts = vec![host("n1", 8), host("n2.x", 2), host("n4-ib", 16)];
+        let own_names = BTreeMap::from([("n4-ib".into(), "n4.cluster".into())]);
+        let (listed, results) = (Listed { hosts, own_names }, Results::default());
+        let found = |name: &str| as_listed(name, &results, &listed);
+        assert_eq!((found("n1.cluster"), found("n2.x")), (host("n1", 8), host("n2.x", 2)));
+        assert_eq!([found("n4.cluster"), found("n4")], [host("n4-ib", 16), host("n4-ib", 16)]);
+        assert_eq!(found("n3"), host("n3", 1));
+    }
+
+    #[test]
+    fn the_time_limits_a_start_only_where_n_follows_from_it() {
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            args: ScreenArgs,
+        }
+        let longest = |words: &[&str]| {
+            longest(&<Only as clap::Parser>::parse_from([&["x"], words].concat()).args)
+                .as_secs_f64()
+        };
+        assert_eq!(longest(&["--time=10s"]), 1000.0);
+        assert!(longest(&["--time=10s", "--n=1000000"]) > 5.0 * LONGEST_SECONDS);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const SECONDS: f64 = 1.0;
 /// When the system has no memory for the products.
 pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpace> {
     let root = Root::of_this_machine();
-    let (throttled, ticks) = (throttling::read(&root, cpus).events, load::read(&root));
+    let (throttled, ticks) = (throttling::events_of_cpus(&root, cpus), load::read(&root));
     let light_gigahertz = clock(team, false);
     let (start, busy) = (Instant::now(), cpu_seconds());
     let rates = selftest::dgemm_rates(team, SECONDS)?;
@@ -31,7 +31,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
     let vector_gigahertz = clock(team, true);
     let units_gflops = peak::gflops_per_core(team);
     let threads = team.threads() as f64;
-    let events = throttling::read(&root, cpus).events.unwrap_or(0);
+    let events = throttling::events_of_cpus(&root, cpus);
     Ok(RankMeasurement {
         best_gflops: rates.best / threads,
         mean_gflops: rates.mean / threads,
@@ -40,7 +40,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         light_gigahertz,
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),
-        throttled: events.saturating_sub(throttled.unwrap_or(0)),
+        throttled: throttling::most_events_between(&throttled, &events),
         stolen_share: load::read(&root).stolen_share(ticks),
     })
 }

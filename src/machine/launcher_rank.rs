@@ -38,11 +38,13 @@ pub fn size() -> Option<usize> {
 }
 
 /// The variables that tell the number of ranks, with what they tell. Those of Slurm count only
-/// without others: a launcher of an MPI may start its daemons by `srun`.
+/// without others: a launcher of an MPI may start its daemons by `srun`. They do not count on a
+/// terminal of `srun --pty`.
 fn told_sizes(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)> {
     let told = |name: &'static str| Some((name, first_number(&[name], &get)?));
     let all: Vec<_> = SIZE_NAMES.into_iter().filter_map(told).collect();
-    if all.is_empty() { told(SLURM_SIZE_NAME).into_iter().collect() } else { all }
+    let is_slurm_s = all.is_empty() && get(SLURM_TERMINAL_NAME).is_none();
+    if is_slurm_s { told(SLURM_SIZE_NAME).into_iter().collect() } else { all }
 }
 
 /// The launcher has started several processes, and each is alone in its `MPI_COMM_WORLD`.
@@ -83,8 +85,7 @@ fn alone(
     get: impl Fn(&str) -> Option<String>,
     by_supervisor: Option<(&'static str, usize)>,
 ) -> Option<(&'static str, usize)> {
-    let mut told = told_sizes(&get);
-    told.retain(|(name, _)| *name != SLURM_SIZE_NAME || get(SLURM_TERMINAL_NAME).is_none());
+    let told = told_sizes(&get);
     let is_several = |&(_, size): &(&str, usize)| size > 1;
     if ranks != 1 || !told.iter().all(is_several) {
         return None;
@@ -210,6 +211,21 @@ mod tests {
             assert_eq!(found(1, &[("SLURM_STEP_NUM_TASKS", "4"), (inner, "1")]), None);
         }
         assert_eq!(found(1, &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMI_SIZE", "4")]), None);
+    }
+
+    #[test]
+    fn a_shell_on_a_terminal_of_slurm_is_no_rank_and_a_rank_started_there_is_one() {
+        let sizes = |variables: &[(&str, &str)]| {
+            told_sizes(|name| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let shell = ("SLURM_STEP_NUM_TASKS", "1");
+        assert_eq!(sizes(&[shell]), [shell.0].map(|name| (name, 1)));
+        assert_eq!(sizes(&[shell, ("SLURM_PTY_PORT", "9")]), []);
+        let by_mpirun = [shell, ("SLURM_PTY_PORT", "9"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        assert_eq!(sizes(&by_mpirun), [("OMPI_COMM_WORLD_SIZE", 2)]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Limit {
 }
 
 /// The longest time that can be set.
-const LONGEST_SECONDS: f64 = 86_400.0;
+pub const LONGEST_SECONDS: f64 = 86_400.0;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::probe::{self, LinkRate};
-use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
+use super::results::{Events, Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve};
 use super::schedule::{self, Stage};
 use super::told::Told;
 use crate::config::{Format, TestSpec, parse};
@@ -43,6 +43,8 @@ pub enum ScreenError {
 struct Place {
     host: String,
     mask: Vec<usize>,
+    /// The cores that `mask` has, as the rank's own host numbers its CPUs.
+    cores: usize,
     processor: String,
     blas: String,
     /// The threads that the user wants.
@@ -69,7 +71,8 @@ pub struct Crew<C: Comm> {
     cpus: Vec<usize>,
     /// Nodes on this host, which share its memory: one, unless ranks are nodes.
     nodes_here: u64,
-    before: Events,
+    /// What the host had counted at the start.
+    before: HostCounts,
 }
 
 impl<C: Comm> Crew<C> {
@@ -87,6 +90,7 @@ impl<C: Comm> Crew<C> {
         let place = Place {
             host: world.host(),
             mask: counters.allowed_cpus.clone(),
+            cores: affinity::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
             blas: library::words(&blas.library, version, kernel),
             threads,
@@ -99,7 +103,7 @@ impl<C: Comm> Crew<C> {
         let (names, ranks) = nodes_of(&places, by_rank);
         let own = world.rank();
         let node = ranks.iter().position(|ranks| ranks.contains(&own)).expect("each has one");
-        let kinds = ranks.iter().map(|of_node| kind(&counters, &places, of_node));
+        let kinds = ranks.iter().map(|of_node| kind(&places, of_node));
         let stages = schedule::stages(names.len());
         let comm = world.split(Some(node as u32), own as u32)?.expect("a colour was given");
         let mut teams = Vec::new();
@@ -109,7 +113,7 @@ impl<C: Comm> Crew<C> {
         }
         let is_here = |ranks: &&Vec<usize>| places[ranks[0]].host == places[own].host;
         let nodes_here = ranks.iter().filter(is_here).count() as u64;
-        let threads = threads_of(&counters, &places, own);
+        let threads = threads_of(&places, own);
         let team = start_team(&counters, &places, own, threads)?;
         Ok(Self {
             nodes: names.into_iter().zip(kinds).collect(),
@@ -122,7 +126,7 @@ impl<C: Comm> Crew<C> {
             team,
             threads,
             nodes_here,
-            before: counted(&counters.allowed_cpus),
+            before: HostCounts::read(&Root::of_this_machine(), &counters.allowed_cpus),
             cpus: counters.allowed_cpus,
         })
     }
@@ -211,8 +215,7 @@ impl<C: Comm> Crew<C> {
             }
             collect::broadcast(comm, &mut rate, 0)?;
             if is_too_slow(rate[0], n, seconds) {
-                let why = "the link is too slow to solve a system over it in time";
-                return Err(ScreenError::Host(why.to_owned()));
+                return Err(ScreenError::Host(SLOW_LINK.to_owned()));
             }
         }
         solve(comm, &self.team, n, self.threads)
@@ -226,14 +229,9 @@ impl<C: Comm> Crew<C> {
 
     /// What the system has counted since the start.
     pub fn events(&self) -> Events {
-        let (now, before) = (counted(&self.cpus), &self.before);
-        Events {
-            corrected: now.corrected.saturating_sub(before.corrected),
-            uncorrected: now.uncorrected.saturating_sub(before.uncorrected),
-            machine_checks: now.machine_checks.saturating_sub(before.machine_checks),
-            throttled: now.throttled.saturating_sub(before.throttled),
-            celsius: now.celsius,
-        }
+        let root = Root::of_this_machine();
+        let celsius = temperature::hottest_celsius(&root);
+        Events { celsius, ..HostCounts::read(&root, &self.cpus).since(&self.before) }
     }
 
     /// Adds what the nodes of a stage told, by node, to the results.
@@ -248,6 +246,11 @@ impl<C: Comm> Crew<C> {
             let all: Vec<_> = team.iter().filter_map(joined).collect();
             let is_tried = all.iter().any(|(_, solve, lost)| solve.is_some() || lost.is_some());
             if !is_tried {
+                // Of teams without lost nodes only those behind slow links are left out.
+                if team.iter().all(|&node| results.nodes[node].lost.is_none()) {
+                    let (nodes, lost) = (team.clone(), Some(SLOW_LINK.to_owned()));
+                    results.joints.push(Joint { nodes, solve: None, lost });
+                }
                 continue;
             }
             if let &[a, b] = &team[..] {
@@ -297,18 +300,16 @@ fn nodes_of(places: &[Place], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
 
 /// The threads of rank `rank`: as the user wants, or its share of the cores that it may use with
 /// the ranks of its host that may use the same.
-fn threads_of(counters: &Counters, places: &[Place], rank: usize) -> usize {
+fn threads_of(places: &[Place], rank: usize) -> usize {
     let place = &places[rank];
-    // All hosts are taken to number their CPUs as this one does.
-    let cores = affinity::cores_in(&counters.cpus, &place.mask).len();
     let is_sharer = |other: &&Place| other.host == place.host && other.mask == place.mask;
     let sharers = places.iter().filter(is_sharer).count();
-    place.threads.unwrap_or(cores / sharers).max(1)
+    place.threads.unwrap_or(place.cores / sharers).max(1)
 }
 
-fn kind(counters: &Counters, places: &[Place], of_node: &[usize]) -> NodeKind {
+fn kind(places: &[Place], of_node: &[usize]) -> NodeKind {
     let Place { processor, blas, .. } = places[of_node[0]].clone();
-    let threads = threads_of(counters, places, of_node[0]);
+    let threads = threads_of(places, of_node[0]);
     NodeKind { processor, blas, ranks: of_node.len(), threads }
 }
 
@@ -328,16 +329,35 @@ fn start_team(
     Team::new(threads, pin).map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
 }
 
-/// The counters of this host now.
-fn counted(cpus: &[usize]) -> Events {
-    let root = Root::of_this_machine();
-    let errors = memory_errors::read(&root);
-    Events {
-        corrected: errors.controllers.iter().map(|(_, corrected, _)| corrected).sum(),
-        uncorrected: errors.controllers.iter().map(|(.., uncorrected)| uncorrected).sum(),
-        machine_checks: errors.machine_checks,
-        throttled: throttling::read(&root, cpus).events.unwrap_or(0),
-        celsius: temperature::hottest_celsius(&root),
+/// The counters of a host at one moment.
+struct HostCounts {
+    corrected: u64,
+    uncorrected: u64,
+    machine_checks: u64,
+    /// How often each CPU was throttled.
+    throttled: Vec<Option<u64>>,
+}
+
+impl HostCounts {
+    fn read(root: &Root, cpus: &[usize]) -> Self {
+        let errors = memory_errors::read(root);
+        Self {
+            corrected: errors.controllers.iter().map(|(_, corrected, _)| corrected).sum(),
+            uncorrected: errors.controllers.iter().map(|(.., uncorrected)| uncorrected).sum(),
+            machine_checks: errors.machine_checks,
+            throttled: throttling::events_of_cpus(root, cpus),
+        }
+    }
+
+    /// What was counted since `before`.
+    fn since(&self, before: &Self) -> Events {
+        Events {
+            corrected: self.corrected.saturating_sub(before.corrected),
+            uncorrected: self.uncorrected.saturating_sub(before.uncorrected),
+            machine_checks: self.machine_checks.saturating_sub(before.machine_checks),
+            throttled: throttling::most_events_between(&before.throttled, &self.throttled),
+            celsius: None,
+        }
     }
 }
 
@@ -348,6 +368,12 @@ fn test(n: usize, ranks: usize, threads: usize) -> TestSpec {
     let text = format!("n = {n}\nnb = {NB}\np = {p}\nq = {q}\nthreads = {threads}\n");
     let parsed = parse(text.as_bytes(), "screen", Format::Toml, false).expect("legal values");
     parsed.spec.tests().remove(0)
+}
+
+/// The most bytes that one of the `ranks` ranks of a node needs for a system of order `n` that the
+/// node solves by itself.
+pub fn bytes_a_rank(n: usize, ranks: usize) -> u64 {
+    ptest::rank_bytes(&test(n, ranks, 1), 0, 0)
 }
 
 /// Solves a system with all ranks of `comm`. Rank 0 gets the result.
@@ -399,16 +425,47 @@ fn result(record: &TestRecord) -> Solve {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::counters::root::tests::Tree;
 
-    #[test]
-    fn ranks_of_a_host_are_a_node_unless_each_is_one() {
-        let place = |host: &str| Place {
+    /// A rank on a host with `cores` cores, each of which is one CPU.
+    fn place(host: &str, cores: usize) -> Place {
+        Place {
             host: host.to_owned(),
-            mask: vec![0, 1, 2, 3],
+            mask: (0..cores).collect(),
+            cores,
             processor: String::new(),
             blas: String::new(),
             threads: None,
+        }
+    }
+
+    /// The CPUs of the host that compares say nothing about those of others.
+    #[test]
+    fn a_node_has_the_threads_that_its_own_host_counts() {
+        let places = [place("small", 1), place("large", 4096)];
+        assert_eq!([0, 1].map(|rank| kind(&places, &[rank]).threads), [1, 4096]);
+    }
+
+    #[test]
+    fn an_event_of_a_package_is_counted_once() {
+        let tree = Tree::new();
+        let count = |events: u64| {
+            for id in [0, 1] {
+                let file = "thermal_throttle/package_throttle_count";
+                tree.file(
+                    &format!("sys/devices/system/cpu/cpu{id}/{file}"),
+                    &format!("{events}\n"),
+                );
+            }
+            HostCounts::read(&tree.root(), &[0, 1])
         };
+        let (before, after) = (count(5), count(8));
+        assert_eq!(after.since(&before).throttled, 3);
+    }
+
+    #[test]
+    fn ranks_of_a_host_are_a_node_unless_each_is_one() {
+        let place = |host: &str| place(host, 4);
         let places = [place("a"), place("b"), place("a"), place("b")];
         let (names, ranks) = nodes_of(&places, false);
         assert_eq!((names, ranks), (vec!["a".into(), "b".into()], vec![vec![0, 2], vec![1, 3]]));

@@ -1,13 +1,13 @@
 //! Two short measurements: the memory of a node, and the link between two nodes.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use skt_checkpoint::thread_clock::thread_cpu_seconds;
 
 use super::spread::median;
 use crate::hpl::blas::triad;
-use crate::hpl::comm::{Comm, CommError, Tag};
+use crate::hpl::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::hpl::team::Team;
 
 /// For how much processor time of a thread the memory is measured, and the least number of passes:
@@ -77,23 +77,35 @@ pub struct LinkRate {
 /// # Errors
 /// When the other rank does not answer in time.
 pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
-    let trip = |out: &[f64], into: &mut [f64]| -> Result<f64, CommError> {
-        let start = Instant::now();
-        comm.sendrecv(out, other, into, other, TAG_LINK)?;
-        Ok(start.elapsed().as_secs_f64().max(1e-9))
+    let [least, most] = [MESSAGE_BYTES.0, MESSAGE_BYTES.1].map(|bytes| bytes / size_of::<f64>());
+    let buffer = || {
+        let failed = |why: std::io::Error| CommError::Transport {
+            call: "screen",
+            what: format!("no memory for a message: {why}"),
+        };
+        PageBuf::new(most).map_err(failed)
     };
-    let (mut trips, mut into) = (Vec::new(), [0.0]);
+    let (out, mut into) = (Arc::new(buffer()?), buffer()?);
+    // The messages own their buffers: nothing is copied but what the transport copies.
+    let trip = |len: usize, into: PageBuf| -> Result<(f64, PageBuf), CommError> {
+        let start = Instant::now();
+        let recv = comm.irecv(into, 0..len, other, TAG_LINK)?;
+        let send = comm.isend(Arc::clone(&out), 0..len, other, TAG_LINK)?;
+        let into = recv.wait()?;
+        send.wait()?;
+        Ok((start.elapsed().as_secs_f64().max(1e-9), into))
+    };
+    let mut seconds;
+    let mut trips = Vec::new();
     for _ in 0..TRIPS {
-        trips.push(trip(&[1.0], &mut into)?);
+        (seconds, into) = trip(1, into)?;
+        trips.push(seconds);
     }
     let microseconds = median(trips) * 1e6;
-    let doubles = |bytes: usize| bytes / size_of::<f64>();
-    let (out, mut into) =
-        (vec![1.0; doubles(MESSAGE_BYTES.1)], vec![0.0; doubles(MESSAGE_BYTES.1)]);
-    let (mut len, mut rates) = (doubles(MESSAGE_BYTES.0), Vec::new());
+    let (mut len, mut rates) = (least, Vec::new());
     let start = Instant::now();
     loop {
-        let seconds = trip(&out[..len], &mut into[..len])?;
+        (seconds, into) = trip(len, into)?;
         rates.push((len * size_of::<f64>()) as f64 / seconds / 1e9);
         // Both ranks must do the same next: the slower clock decides.
         let mine = [start.elapsed().as_secs_f64(), seconds];
@@ -102,7 +114,7 @@ pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
         if mine[0].max(theirs[0]) > LINK_SECONDS {
             break;
         }
-        if len < into.len() && mine[1].max(theirs[1]) < LINK_SECONDS / 16.0 {
+        if len < most && mine[1].max(theirs[1]) < LINK_SECONDS / 16.0 {
             len *= 2;
             rates.clear();
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
 use super::spread::Spread;
-use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of};
+use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of, why_missing};
 
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;
@@ -114,6 +114,7 @@ impl ScreenReport<'_> {
             let _ = write!(text, "; {} slow link(s)", self.verdicts.links.len());
         }
         let _ = writeln!(text, "; N={}", self.results.n);
+        text += &self.missing();
         let mut kinds: BTreeMap<&NodeKind, Vec<f64>> = BTreeMap::new();
         for node in &self.results.nodes {
             if let Some((kind, rate)) = node.kind.as_ref().zip(rate_of(node)) {
@@ -124,6 +125,14 @@ impl ScreenReport<'_> {
             text += &kind_line(kind, rates, self.tolerance, unit);
         }
         text
+    }
+
+    /// How many systems of teams have no result, and why the first of them has none.
+    fn missing(&self) -> String {
+        let (joints, missing) = (&self.results.joints, &self.verdicts.missing);
+        let Some(&first) = missing.first() else { return String::new() };
+        let (count, all, why) = (missing.len(), joints.len(), why_missing(&joints[first]));
+        format!("{count} of {all} team system(s) have no result: {why}\n")
     }
 
     /// What is compared: hosts or, with `--by-rank`, ranks.
@@ -246,6 +255,7 @@ fn kind_line(kind: &NodeKind, rates: &[f64], tolerance: f64, unit: &str) -> Stri
 
 #[cfg(test)]
 mod tests {
+    use super::super::results::SLOW_LINK;
     use super::super::verdict::judge;
     use super::*;
 
@@ -280,7 +290,7 @@ mod tests {
         let links = [(0, 1, 9.0), (2, 3, 9.0), (0, 3, 0.01), (1, 2, 9.0), (0, 2, 9.0), (1, 3, 9.0)];
         let joint = Joint { nodes: vec![0, 1], solve: Some(solve(190.0)), lost: None };
         let links = links.map(|(a, b, rate)| link(a, b, rate)).into();
-        Results { n: 5000, nodes, links, joints: vec![joint] }
+        Results { n: 5000, nodes, links, joints: vec![joint], refused: None }
     }
 
     #[test]
@@ -304,6 +314,16 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
         assert_eq!(report.text(), want);
         assert_eq!(report.names(true), ["n1", "n2", "n4"]);
         assert_eq!(report.names(false), ["node3", "n5"]);
+    }
+
+    #[test]
+    fn systems_without_a_result_are_told() {
+        let mut results = results();
+        (results.joints[0].solve, results.joints[0].lost) = (None, Some(SLOW_LINK.into()));
+        let verdicts = judge(&results, 0.1);
+        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let want = format!("\n1 of 1 team system(s) have no result: {SLOW_LINK}\n");
+        assert!(report.text().contains(&want), "{}", report.text());
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Results {
     pub joints: Vec<Joint>,
     /// Links between two nodes.
     pub links: Vec<Link>,
+    /// Why nothing was screened: the user's N does not fit.
+    pub refused: Option<String>,
 }
 
 /// What must agree for two nodes to be comparable: then a sound one has the rate of the other, and
@@ -86,6 +88,9 @@ pub struct Joint {
     /// Why there is no result: a node stopped answering, or the link is too slow for it.
     pub lost: Option<String>,
 }
+
+/// Why a team solves no system where it would take too long: no node is at fault.
+pub const SLOW_LINK: &str = "the link is too slow to solve a system over it in time";
 
 /// A link between two nodes, as they measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use skt_terms::units;
 
 use super::limit::Limit;
-use super::node::{Crew, ScreenError, is_too_slow};
+use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
 use super::told::{self, Instruction, Told};
 use crate::hpl::comm::Comm;
+use crate::machine::environment::preflight::{self, HostShare};
 use crate::report::progress::Progress;
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
@@ -36,7 +37,7 @@ const GRACE_SECONDS: f64 = 10.0;
 const SHARE_OF_DGEMM: f64 = 0.6;
 /// A node that is slower than the others by more than this factor is not waited for.
 const SLOWEST: f64 = 8.0;
-/// The share of the free memory that a matrix may take.
+/// The share of the median's free memory that a matrix may take.
 const SHARE_OF_MEMORY: f64 = 0.5;
 /// The least N: smaller systems take no time that can be compared.
 const LEAST_N: usize = 1000;
@@ -126,10 +127,11 @@ fn follow<C: Comm>(
             ScreenError::Host(format!("the host {} does not answer: {why}", crew.nodes[0].0))
         })?;
         match instruction {
-            Instruction::Solve { n, rounds, seconds } => {
+            Instruction::Solve { n, rounds, lost, seconds } => {
                 (longest, order_of) = (seconds, n);
                 let until = Instant::now() + Duration::from_secs_f64(seconds);
-                for _ in 0..rounds {
+                let is_out = lost.contains(&crew.node);
+                for _ in 0..if is_out { 0 } else { rounds } {
                     limit.set(until.saturating_duration_since(Instant::now()).as_secs_f64());
                     let solved = crew.solve_alone(n);
                     let has_failed = solved.is_err();
@@ -171,7 +173,7 @@ struct Lead<'a, C: Comm> {
 impl<C: Comm> Lead<'_, C> {
     fn all(mut self) -> Result<Results, ScreenError> {
         self.say("DGEMM and memory", self.request.seconds);
-        let free_bytes = self.ready()?;
+        let shares = self.ready()?;
         let parts = self.request.rounds + self.crew.stages.len();
         let each_seconds = self.request.seconds / parts as f64;
         let rates: Vec<f64> =
@@ -179,7 +181,18 @@ impl<C: Comm> Lead<'_, C> {
         if rates.is_empty() {
             return Ok(self.results);
         }
-        let n = self.request.n.unwrap_or_else(|| order(&rates, each_seconds, free_bytes));
+        let ranks = self.crew.ranks[0].len();
+        let n = self.request.n.unwrap_or_else(|| order(&rates, each_seconds, &shares));
+        if self.request.n.is_some() {
+            let fits = preflight::check(n, &shares, |n| bytes_a_rank(n, ranks));
+            if let Err(why) = fits {
+                self.results.refused = Some(why.to_string());
+                return Ok(self.results);
+            }
+        }
+        for (node, why) in without_memory(n, &shares, |n| bytes_a_rank(n, ranks)) {
+            self.results.nodes[node].lost.get_or_insert(why);
+        }
         self.results.n = n;
         let expected = expected_seconds(&rates, n);
         self.solve(n, expected)?;
@@ -254,17 +267,24 @@ impl<C: Comm> Lead<'_, C> {
         self.results.nodes[node].lost = Some(format!("{doing}: {why}"));
     }
 
-    /// Collects the rates of all nodes. Returns the free memory of the node with the least.
-    fn ready(&mut self) -> Result<Option<u64>, ScreenError> {
+    /// Collects the rates of all nodes. Returns their free memory.
+    fn ready(&mut self) -> Result<Vec<HostShare>, ScreenError> {
         const DOING: &str = "measuring DGEMM";
         let until = Instant::now() + Duration::from_secs_f64(self.request.start_seconds());
-        let mut least = None;
-        let mut take = |results: &mut Results, node: usize, told| {
+        let ranks = self.crew.ranks[0].len();
+        let share = |(host, _): &(String, _)| HostShare {
+            host: host.clone(),
+            ranks,
+            available_bytes: None,
+            limit_bytes: None,
+        };
+        let mut shares: Vec<HostShare> = self.crew.nodes.iter().map(share).collect();
+        let mut take = |results: &mut Results, index: usize, told| {
             if let Told::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } = told {
-                let node = &mut results.nodes[node];
+                let node = &mut results.nodes[index];
                 node.dgemm_gflops = dgemm_gflops;
                 node.memory_gigabytes_a_second = memory_gigabytes_a_second;
-                least = least.into_iter().chain(free_bytes).min();
+                shares[index].available_bytes = free_bytes;
             }
             false
         };
@@ -275,7 +295,7 @@ impl<C: Comm> Lead<'_, C> {
             Err(why) => self.own_failure(DOING, &why),
         }
         self.collect(until, DOING, take)?;
-        Ok(least)
+        Ok(shares)
     }
 
     /// Has each node solve systems by itself, each of which is expected to take `expected` seconds.
@@ -283,11 +303,16 @@ impl<C: Comm> Lead<'_, C> {
         let rounds = self.request.rounds;
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
         let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
-        self.instruct(&Instruction::Solve { n, rounds, seconds });
+        let lost = self.lost();
+        let is_out = lost.contains(&self.crew.node);
+        self.instruct(&Instruction::Solve { n, rounds, lost, seconds });
         let parts = rounds + self.crew.stages.len();
         for round in 0..rounds {
             let what = format!("N={n}, each by itself, round {} of {rounds}", round + 1);
             self.say(&what, expected * (parts - round) as f64);
+            if is_out {
+                break;
+            }
             self.limit.set(until.saturating_duration_since(Instant::now()).as_secs_f64());
             match self.crew.solve_alone(n) {
                 Ok(solve) => {
@@ -349,14 +374,35 @@ impl<C: Comm> Lead<'_, C> {
     }
 }
 
-/// The order of systems that a node of median DGEMM rate, in Gflop/s, solves in `seconds`, and whose
-/// matrix fits into `free_bytes` twice.
-fn order(dgemm_gflops: &[f64], seconds: f64, free_bytes: Option<u64>) -> usize {
+/// The order of systems that a node of median DGEMM rate, in Gflop/s, solves in `seconds`, and
+/// whose matrix fits twice into the median of the nodes' free memory.
+fn order(dgemm_gflops: &[f64], seconds: f64, shares: &[HostShare]) -> usize {
     let operations = SHARE_OF_DGEMM * 1e9 * median(dgemm_gflops.to_vec()) * seconds;
     let by_time = (1.5 * operations).cbrt();
-    let bytes = free_bytes.map_or(f64::INFINITY, |bytes| SHARE_OF_MEMORY * bytes as f64);
+    let bytes = median_bytes(shares).map_or(f64::INFINITY, |bytes| SHARE_OF_MEMORY * bytes);
     let by_memory = (bytes / size_of::<f64>() as f64).sqrt();
     (by_time.min(by_memory) as usize / 100 * 100).max(LEAST_N)
+}
+
+/// The median of the free memory of the nodes that tell theirs.
+fn median_bytes(shares: &[HostShare]) -> Option<f64> {
+    let told = shares.iter().filter_map(|share| share.available_bytes);
+    skt_terms::median::median(told.map(|bytes| bytes as f64))
+}
+
+/// The nodes that have no memory for a system of order `n`, each with what it lacks.
+fn without_memory(
+    n: usize,
+    shares: &[HostShare],
+    bytes_a_rank: impl Fn(usize) -> u64,
+) -> Vec<(usize, String)> {
+    let lacks = |(node, share): (usize, &HostShare)| {
+        let fits = preflight::check(n, std::slice::from_ref(share), &bytes_a_rank);
+        let free = units::bytes(fits.err()?.usable_bytes);
+        let median = units::bytes(median_bytes(shares)? as u64);
+        Some((node, format!("{free} of memory free, median {median}: too little for N={n}")))
+    };
+    shares.iter().enumerate().filter_map(lacks).collect()
 }
 
 /// The seconds for a system of order `n` on the slowest node that is waited for.
@@ -394,10 +440,50 @@ mod tests {
     #[test]
     fn n_follows_from_rate_time_and_memory() {
         // 1000 Gflop/s x 0.6 x 10 s = 6e12 operations.
-        assert_eq!(order(&[1.0, 1000.0, 1000.0], 10.0, None), 20_800);
-        assert_eq!(order(&[1000.0], 10.0, Some(16 << 30)), 20_800);
-        assert_eq!(order(&[1000.0], 10.0, Some(1 << 30)), 8_100);
-        assert_eq!(order(&[0.1], 0.1, None), LEAST_N);
+        assert_eq!(order(&[1.0, 1000.0, 1000.0], 10.0, &[]), 20_800);
+        assert_eq!(order(&[1000.0], 10.0, &shares(&[16 << 30])), 20_800);
+        assert_eq!(order(&[1000.0], 10.0, &shares(&[1 << 30])), 8_100);
+        assert_eq!(order(&[0.1], 0.1, &[]), LEAST_N);
+    }
+
+    fn shares(free_bytes: &[u64]) -> Vec<HostShare> {
+        let share = |&bytes: &u64| HostShare {
+            host: "n".into(),
+            ranks: 1,
+            available_bytes: Some(bytes),
+            limit_bytes: None,
+        };
+        free_bytes.iter().map(share).collect()
+    }
+
+    #[test]
+    fn a_node_with_little_memory_is_named_and_does_not_set_n() {
+        let shares = shares(&[16 << 30, 1 << 30, 16 << 30]);
+        let n = order(&[1000.0], 10.0, &shares);
+        let want = "1.0 GiB of memory free, median 16.0 GiB: too little for N=20800";
+        let lacking = without_memory(n, &shares, |n| bytes_a_rank(n, 1));
+        assert_eq!((n, lacking), (20_800, vec![(1, want.to_owned())]));
+    }
+
+    #[test]
+    fn an_order_that_does_not_fit_is_refused_with_one_that_does() {
+        let n = Some(1_000_000);
+        let request = Request { n, rounds: 1, seconds: 1.0, threads: Some(1), by_rank: true };
+        let ended = run_ranks(2, |world| {
+            let (limit, mut progress) = (Limit::default(), Progress::off());
+            let ended = run(&world, &request, &limit, &mut progress)?;
+            if let ScreeningEnd::Led(_) = &ended {
+                dismiss(&world, &limit, 2)?;
+            }
+            Ok::<_, ScreenError>(ended)
+        });
+        let mut ended = ended.into_iter();
+        let Some(Ok(ScreeningEnd::Led(results))) = ended.next() else { panic!("rank 0 leads") };
+        assert!(matches!(ended.next(), Some(Ok(ScreeningEnd::Followed(2)))));
+        let why = results.refused.expect("8 TB");
+        assert!(why.starts_with("N = 1000000 does not fit: host "), "{why}");
+        assert!(why.contains("The largest N that fits is "), "{why}");
+        assert!(results.nodes.iter().all(|node| node.lost.is_none()));
     }
 
     #[test]

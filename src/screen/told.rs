@@ -54,6 +54,8 @@ pub enum Instruction {
         n: usize,
         /// How many, each node by itself.
         rounds: usize,
+        /// Nodes that do not take part.
+        lost: Vec<usize>,
         /// The longest time for all of them.
         seconds: f64,
     },

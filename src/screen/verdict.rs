@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::results::{Joint, Link, NodeKind, Results, ScreenedNode, Solve, sound_rate};
+use super::results::{Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
 use super::spread::{Spread, median};
 use crate::report::slow::blame::{NodeGroup, blame};
 
@@ -29,11 +29,12 @@ pub enum HostState {
     Ok,
     /// It computes, reads its memory or reaches the others more slowly than its kind.
     Slow,
-    /// Its result differs from that of others, and nothing says which is right.
+    /// Its result differs from that of others, or its team has none, and nothing says whose fault
+    /// that is.
     Differ,
     /// Its result is wrong.
     Wrong,
-    /// It gives no answer.
+    /// It gives no answer, or it is why its teams give none.
     Unreachable,
 }
 
@@ -70,12 +71,16 @@ pub struct Verdicts {
     /// Links that are slow while the nodes at both ends are not at fault, as indices into
     /// [`Results::links`], with the reason.
     pub links: Vec<(usize, String)>,
+    /// Systems that have no result although all their nodes answered to the end, as indices into
+    /// [`Results::joints`].
+    pub missing: Vec<usize>,
 }
 
 impl Verdicts {
-    /// Whether no host and no link is bad.
+    /// Whether no host and no link is bad, and each team that could solve its system has done so.
     pub fn are_all_ok(&self) -> bool {
-        self.links.is_empty() && self.hosts.iter().all(|host| host.state == HostState::Ok)
+        let are_all_here = self.links.is_empty() && self.missing.is_empty();
+        are_all_here && self.hosts.iter().all(|host| host.state == HostState::Ok)
     }
 }
 
@@ -94,12 +99,13 @@ pub fn judge(results: &Results, tolerance: f64) -> Verdicts {
     found.lost();
     found.by_joints();
     let links = found.by_links(tolerance);
+    let missing = found.by_missing(&links);
     let hosts = found.by_node.into_iter().map(|mut of_node| {
         of_node.sort_by_key(|(state, _)| std::cmp::Reverse(*state));
         let state = of_node.first().map_or(HostState::Ok, |(state, _)| *state);
         HostVerdict { state, reasons: of_node.into_iter().map(|(_, reason)| reason).collect() }
     });
-    Verdicts { hosts: hosts.collect(), links }
+    Verdicts { hosts: hosts.collect(), links, missing }
 }
 
 impl Found<'_> {
@@ -312,6 +318,49 @@ impl Found<'_> {
         }
         blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
     }
+
+    /// Systems that have no result. A link of `slow`, the slow links, explains those of the teams
+    /// that have both its ends. Returns the systems whose nodes are not lost.
+    fn by_missing(&mut self, slow: &[(usize, String)]) -> Vec<usize> {
+        let results = self.results;
+        let is_missing = |index: &usize| {
+            let Joint { nodes, solve, .. } = &results.joints[*index];
+            solve.is_none() && nodes.iter().all(|&node| results.nodes[node].lost.is_none())
+        };
+        let missing: Vec<usize> = (0..results.joints.len()).filter(is_missing).collect();
+        let has_slow_link = |joint: &Joint| {
+            let has = |(link, _): &(usize, String)| {
+                results.links[*link].nodes.iter().all(|end| joint.nodes.contains(end))
+            };
+            joint.lost.as_deref() == Some(SLOW_LINK) || slow.iter().any(has)
+        };
+        let tells = |joint: &&Joint| joint.solve.is_some() || !has_slow_link(joint);
+        let told: Vec<&Joint> = results.joints.iter().filter(tells).collect();
+        let group = |joint: &&Joint| NodeGroup {
+            nodes: joint.nodes.clone(),
+            is_bad: joint.solve.is_none(),
+        };
+        let groups: Vec<NodeGroup> = told.iter().map(group).collect();
+        let known =
+            self.nodes_that_are(&[HostState::Slow, HostState::Wrong, HostState::Unreachable]);
+        let blamed = blame(&groups, &known);
+        for node in blamed.nodes {
+            let of_node = || told.iter().filter(|joint| joint.nodes.contains(&node));
+            let bad: Vec<&&Joint> = of_node().filter(|joint| joint.solve.is_none()).collect();
+            let (bad_times, times, why) = (bad.len(), of_node().count(), why_missing(bad[0]));
+            let why = format!("no result with others {bad_times} of {times} times: {why}");
+            self.tell(node, HostState::Unreachable, why);
+        }
+        for index in blamed.unexplained {
+            self.differ(&told[index].nodes, &format!("no result: {}", why_missing(told[index])));
+        }
+        missing
+    }
+}
+
+/// Why a system has no result.
+pub fn why_missing(joint: &Joint) -> &str {
+    joint.lost.as_deref().unwrap_or("its first node told none")
 }
 
 /// For each link the median of the links that were measured at the same time, if there are three or
@@ -436,11 +485,24 @@ struct WrongJoints {
     missing: BTreeSet<usize>,
 }
 
+/// What must agree for the x of two teams to have the same bits: the kinds of the members, and for
+/// each member the first one on its host. Members on one host share memory, where others send
+/// messages: that cuts products at other rows, and some BLAS round those differently.
+type TeamKind<'a> = (Vec<&'a NodeKind>, Vec<usize>);
+
+fn team_kind<'a>(results: &'a Results, nodes: &[usize]) -> Option<TeamKind<'a>> {
+    let kinds: Option<_> = nodes.iter().map(|&node| results.nodes[node].kind.as_ref()).collect();
+    // A rank that stands for a node is called `HOST/RANK`.
+    let host = |node: usize| results.nodes[node].host.split('/').next();
+    let first = |&node: &usize| nodes.iter().position(|&other| host(other) == host(node));
+    Some((kinds?, nodes.iter().filter_map(first).collect()))
+}
+
 /// Which of the joint systems are wrong: by themselves, or as x differs from that of most teams of
 /// the same kinds.
 fn wrong_joints(results: &Results, joints: &[&Joint]) -> WrongJoints {
     let mut found = WrongJoints::default();
-    let mut votes: BTreeMap<Vec<&NodeKind>, Vec<(usize, &str)>> = BTreeMap::new();
+    let mut votes: BTreeMap<TeamKind, Vec<(usize, &str)>> = BTreeMap::new();
     for (index, joint) in joints.iter().enumerate() {
         let Some(solve) = &joint.solve else {
             found.missing.insert(index);
@@ -450,10 +512,8 @@ fn wrong_joints(results: &Results, joints: &[&Joint]) -> WrongJoints {
             found.wrong.insert(index, why.clone());
             continue;
         }
-        let kinds: Option<Vec<&NodeKind>> =
-            joint.nodes.iter().map(|&node| results.nodes[node].kind.as_ref()).collect();
-        if let (Some(kinds), Some(x)) = (kinds, solve.x.as_deref()) {
-            votes.entry(kinds).or_default().push((index, x));
+        if let (Some(kind), Some(x)) = (team_kind(results, &joint.nodes), solve.x.as_deref()) {
+            votes.entry(kind).or_default().push((index, x));
         }
     }
     for votes in votes.values() {
@@ -612,6 +672,61 @@ mod tests {
         let mut results = sound(2);
         results.joints[0].solve.as_mut().unwrap().wrong = Some("residual".into());
         assert_eq!(states(&results), "dd");
+    }
+
+    #[test]
+    fn a_node_whose_teams_have_no_result_is_named() {
+        let mut results = sound(8);
+        let lose = |joint: &mut Joint, why: &str| {
+            (joint.solve, joint.lost) = (None, Some(why.to_owned()));
+        };
+        for joint in results.joints.iter_mut().filter(|joint| joint.nodes.contains(&5)) {
+            lose(joint, "no answer in time");
+        }
+        let verdicts = judge(&results, TOLERANCE);
+        assert_eq!((states(&results), verdicts.missing.len()), ("ooooouoo".to_owned(), 4));
+        let want = "no result with others 4 of 4 times: no answer in time";
+        assert_eq!((verdicts.are_all_ok(), &verdicts.hosts[5].reasons[0][..]), (false, want));
+        // Of two nodes, either may be it.
+        let mut results = sound(2);
+        lose(&mut results.joints[0], "no answer in time");
+        assert_eq!(states(&results), "dd");
+    }
+
+    #[test]
+    fn teams_behind_slow_links_have_no_result_and_name_no_node() {
+        let mut results = sound(8);
+        for joint in &mut results.joints {
+            (joint.solve, joint.lost) = (None, Some(SLOW_LINK.to_owned()));
+        }
+        let verdicts = judge(&results, TOLERANCE);
+        assert_eq!((states(&results), verdicts.missing.len()), ("oooooooo".to_owned(), 14));
+        assert!(!verdicts.are_all_ok());
+        // A link that is broken explains the pair that has it.
+        let mut results = sound(8);
+        results.links[3].gigabytes_a_second = None;
+        let pair = results.links[3].nodes;
+        for joint in results.joints.iter_mut().filter(|joint| joint.nodes == pair) {
+            (joint.solve, joint.lost) = (None, Some("no answer in time".to_owned()));
+        }
+        let verdicts = judge(&results, TOLERANCE);
+        assert_eq!((states(&results), verdicts.links[0].0), ("oooooooo".to_owned(), 3));
+    }
+
+    /// Two ranks of a host share memory: their x may have other last bits than that of two hosts.
+    #[test]
+    fn teams_on_one_host_are_compared_with_their_like() {
+        let mut results = sound(8);
+        for (index, node) in results.nodes.iter_mut().enumerate() {
+            node.host = format!("n{}/{}", index / 2, index % 2);
+        }
+        let hosts = |joint: &Joint| joint.nodes.iter().map(|node| node / 2).collect::<Vec<_>>();
+        let is_shared =
+            |joint: &&mut Joint| joint.nodes.len() == 2 && hosts(joint).is_sorted_by(|a, b| a == b);
+        let shared: Vec<&mut Joint> = results.joints.iter_mut().filter(is_shared).collect();
+        assert!(!shared.is_empty(), "two ranks of a host meet");
+        shared.into_iter().for_each(|joint| joint.solve.as_mut().unwrap().x = Some("b".into()));
+        assert_eq!(states(&results), "oooooooo");
     }
 
     /// Most links of one stage were slow, as the machine was busy then: the figures of a run.

@@ -30,8 +30,16 @@ const AT_ONCE: usize = 32;
 /// most 255 bytes.
 const MOST_NAMES: usize = 256;
 
+/// What is known of the hosts of a list.
+pub struct Looked {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// What hosts call themselves, by their names in the list.
+    pub own_names: BTreeMap<String, String>,
+}
+
 /// Looks at the hosts of a list from this host, which is called `here`, with the command `agent`.
-pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
+pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let view = names::look_up(here, &names);
     let known: Vec<&String> = names.iter().filter(|name| view.names[*name].is_ok()).collect();
@@ -47,11 +55,21 @@ pub fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
             LinkState::Alive | LinkState::Unknown(_) => alive.push(link.to),
         }
     }
-    let (mut views, lost) = ask_all(&alive, &names, agent);
+    let (answers, lost) = ask_all(&alive, &names, agent);
     found.extend(lost);
-    views.push(view);
+    let own = |answer: &Answer| Some((answer.view.host.clone(), answer.own_name.clone()?));
+    let own_names = answers.iter().filter_map(own).collect();
+    let views: Vec<View> = answers.into_iter().map(|answer| answer.view).chain([view]).collect();
     found.extend(rules::findings(&views, true));
-    found
+    Looked { findings: found, own_names }
+}
+
+/// What a host has answered.
+#[derive(Debug)]
+struct Answer {
+    view: View,
+    /// What it calls itself, if it says so.
+    own_name: Option<String>,
 }
 
 fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
@@ -69,9 +87,9 @@ fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
 }
 
 /// Asks the hosts through the agent, some at a time.
-fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<View>, Vec<Finding>) {
+fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<Answer>, Vec<Finding>) {
     let next = Mutex::new(hosts.iter());
-    let answers: Mutex<BTreeMap<&str, Result<View, String>>> = Mutex::default();
+    let answers: Mutex<BTreeMap<&str, Result<Answer, String>>> = Mutex::default();
     let work = || {
         while let Some(host) = { next.lock().expect("no thread panics").next() } {
             let answer = ask(host, names, agent, PATIENCE);
@@ -87,26 +105,31 @@ fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<View>, Vec<F
         }
         work();
     });
-    let (mut views, mut lost) = (Vec::new(), Vec::new());
+    let (mut told, mut lost) = (Vec::new(), Vec::new());
     for (host, answer) in answers.into_inner().expect("no thread panics") {
         match answer {
-            Ok(view) => views.push(view),
+            Ok(answer) => told.push(answer),
             Err(why) => lost.push(out_of_reach(host, "the agent of launchers fails", &why)),
         }
     }
-    (views, lost)
+    (told, lost)
 }
+
+/// The last line of an answer begins with this; then comes what the host calls itself.
+const END: &str = "= .";
 
 /// The command for the shell of a host: a line for each name, and then its addresses. Names hold
 /// nothing that means something to a shell ([`Host`]).
 fn question(names: &[String]) -> String {
     let words = names.join(" ");
-    format!("for h in {words}; do echo \"= $h\"; getent ahosts $h; done; echo \"= .\"")
+    format!(
+        "for h in {words}; do echo \"= $h\"; getent ahosts $h; done; echo \"{END} $(uname -n)\""
+    )
 }
 
 /// Asks one host, some names at a time. A host that has begun to answer is reached; names that it
 /// gives no answer for in time are not known there.
-fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<View, String> {
+fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<Answer, String> {
     let begun = Instant::now();
     let mut text = String::new();
     for names in names.chunks(MOST_NAMES) {
@@ -122,7 +145,9 @@ fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<
     let late = || Err(format!("no answer in {patience:?}"));
     let mut known: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), late())).collect();
     known.extend(told);
-    Ok(View { host: host.to_owned(), names: known })
+    let own_name = text.lines().find_map(|line| line.strip_prefix(END));
+    let own_name = own_name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    Ok(Answer { view: View { host: host.to_owned(), names: known }, own_name })
 }
 
 /// Runs a command on a host. Returns what it printed, and whether it was ended for its time.
@@ -143,7 +168,7 @@ fn run(
     let status = child::wait(&mut child, patience).map_err(failed)?;
     let text = out.text().map_err(failed)?;
     match status {
-        Some(status) if !text.lines().any(|line| line == "= .") => {
+        Some(status) if !text.lines().any(|line| line.starts_with(END)) => {
             let said = err.text().map_err(failed)?;
             Err(format!("{status}: {}", said.lines().last().unwrap_or("it says nothing")))
         }
@@ -177,7 +202,7 @@ fn read_answer(text: &str) -> Option<BTreeMap<String, Result<BTreeSet<IpAddr>, S
     let (whole, _) = text.rsplit_once("\n= ")?;
     let read = |answer: &str| {
         let mut lines = answer.lines();
-        let name = lines.next().filter(|name| *name != ".")?;
+        let name = lines.next().filter(|name| !name.starts_with('.'))?;
         let address = |line: &str| line.split_whitespace().next()?.parse().ok();
         let addresses: BTreeSet<IpAddr> = lines.filter_map(address).collect();
         let is_known = !addresses.is_empty();
@@ -200,6 +225,17 @@ mod tests {
         let cut = &text[..text.len() - "= .\n".len()];
         assert_eq!(read_answer(cut).unwrap().into_keys().collect::<Vec<_>>(), ["n1"]);
         assert_eq!(read_answer("welcome\n"), None);
+    }
+
+    fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
+        look(here, hosts, agent).findings
+    }
+
+    #[test]
+    fn hosts_say_what_they_call_themselves() {
+        let (_folder, agent) = agent("uname() { echo node7; }; eval \"$2\"\n");
+        let looked = look("here", &hosts(&["127.0.0.1"]), &agent);
+        assert_eq!(looked.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
     }
 
     fn hosts(names: &[&str]) -> Vec<Host> {
@@ -245,7 +281,7 @@ mod tests {
         let child =
             "(i=0; while [ -e $0 ] && [ $((i+=1)) -lt 600 ]; do sleep 0.1; done; : > $0.end)";
         let (folder, agent) = agent(&format!("{child} & sh -c \"$2\"\n"));
-        let view = ask("n1", &["127.0.0.1".to_owned()], &agent, PATIENCE).unwrap();
+        let view = ask("n1", &["127.0.0.1".to_owned()], &agent, PATIENCE).unwrap().view;
         assert!(view.names["127.0.0.1"].is_ok(), "{view:?}");
         assert!(!folder.path().join("agent.end").exists(), "the child was waited for");
     }
@@ -259,7 +295,7 @@ mod tests {
         let mut patience = Duration::from_millis(50);
         let view = loop {
             match ask("n1", &names, &agent, patience) {
-                Ok(view) if view.names["n1"].is_ok() => break view,
+                Ok(answer) if answer.view.names["n1"].is_ok() => break answer.view,
                 early => assert!(patience < PATIENCE, "{early:?}"),
             }
             patience *= 2;
@@ -273,7 +309,7 @@ mod tests {
     fn more_names_than_an_argument_holds_are_asked_in_parts() {
         let (_folder, agent) = agent("getent() { echo 10.0.0.1; }; eval \"$2\"\n");
         let names: Vec<String> = (0..10_000).map(|node| format!("rack-12-node-{node}")).collect();
-        let view = ask("n1", &names, &agent, PATIENCE).unwrap();
+        let view = ask("n1", &names, &agent, PATIENCE).unwrap().view;
         assert_eq!(view.names.len(), names.len());
         assert!(view.names.values().all(Result::is_ok));
     }

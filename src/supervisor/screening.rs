@@ -1,9 +1,11 @@
 //! `screen --hosts`: tries which hosts of a list can be reached, starts the screening on those, and
 //! again without a host whose ranks die.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::path::Path;
-use std::process::{ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -68,23 +70,33 @@ pub enum ScreeningError {
     Result(#[from] serde_json::Error),
 }
 
+/// The hosts, screened.
+#[derive(Debug)]
+pub struct Screened {
+    /// The results.
+    pub results: Results,
+    /// What hosts call themselves, by their names in the list.
+    pub own_names: BTreeMap<String, String>,
+}
+
 /// Screens the hosts. Those that cannot be reached, or whose ranks die, are in the results with the
 /// reason.
 ///
 /// # Errors
 /// When the launcher does not work.
-pub fn run(job: &Screening) -> Result<Results, ScreeningError> {
+pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
     let (mut left, mut lost) = (job.hosts.to_vec(), Vec::new());
-    lost.extend(take_unreachable(job, &mut left));
+    let mut own_names = BTreeMap::new();
+    lost.extend(take_unreachable(job, &mut left, &mut own_names));
     while !left.is_empty() {
         let ended = start(job, &left)?;
         if let Some(mut results) = ended.results()? {
             results
                 .nodes
                 .extend(lost.iter().map(|(host, why): &(String, String)| unreached(host, why)));
-            return Ok(results);
+            return Ok(Screened { results, own_names });
         }
-        let mut gone = take_unreachable(job, &mut left);
+        let mut gone = take_unreachable(job, &mut left, &mut own_names);
         if gone.is_empty() {
             gone.extend(take_named(&ended.lines, &mut left));
         }
@@ -98,14 +110,20 @@ pub fn run(job: &Screening) -> Result<Results, ScreeningError> {
         lost.extend(gone);
     }
     let nodes = lost.iter().map(|(host, why)| unreached(host, why)).collect();
-    Ok(Results { nodes, ..Results::default() })
+    Ok(Screened { results: Results { nodes, ..Results::default() }, own_names })
 }
 
-/// Takes the hosts that cannot be reached out of the list; what else is found is told.
-fn take_unreachable(job: &Screening, left: &mut Vec<Host>) -> Vec<(String, String)> {
-    let found = reach::findings(job.here, left, job.agent.unwrap_or(reach::AGENT));
+/// Takes the hosts that cannot be reached out of the list; what else is found is told. Adds what
+/// the others call themselves to `own_names`.
+fn take_unreachable(
+    job: &Screening,
+    left: &mut Vec<Host>,
+    own_names: &mut BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    let looked = reach::look(job.here, left, job.agent.unwrap_or(reach::AGENT));
+    own_names.extend(looked.own_names);
     let (lost, others): (Vec<Finding>, Vec<Finding>) =
-        found.into_iter().partition(|finding| finding.kind == FindingKind::OutOfReach);
+        looked.findings.into_iter().partition(|finding| finding.kind == FindingKind::OutOfReach);
     for finding in others {
         output::say(format_args!("warning: {}: {}", finding.what, finding.measured));
     }
@@ -141,7 +159,8 @@ fn named_host(lines: &[String], hosts: &[Host]) -> Option<(String, String)> {
 
 /// A start that has ended.
 struct EndedStart {
-    out: Vec<u8>,
+    /// The line with the results, if rank 0 has written it.
+    result: Option<Vec<u8>>,
     lines: Vec<String>,
     how: String,
 }
@@ -149,10 +168,39 @@ struct EndedStart {
 impl EndedStart {
     /// The results, if rank 0 has written some.
     fn results(&self) -> Result<Option<Results>, ScreeningError> {
-        let line = self.out.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"{"));
         // A line that is cut was not written to its end.
-        let whole = line.filter(|line| line.ends_with(b"}"));
-        Ok(whole.map(serde_json::from_slice).transpose()?)
+        let whole = self.result.as_ref().filter(|line| line.ends_with(b"}"));
+        Ok(whole.map(|line| serde_json::from_slice(line)).transpose()?)
+    }
+}
+
+/// A thread that reads a pipe line by line. What it has read is there before the pipe ends: a child
+/// of the launcher that hangs may hold the pipe open.
+struct LineReader<T> {
+    read: Arc<Mutex<T>>,
+    thread: JoinHandle<()>,
+}
+
+impl<T: Default + Send + 'static> LineReader<T> {
+    /// Reads `pipe`, at most `most_bytes` of it, and calls `take` with each line.
+    fn start(
+        pipe: impl Read + Send + 'static,
+        most_bytes: u64,
+        take: impl Fn(&mut T, Vec<u8>) + Send + 'static,
+    ) -> Self {
+        let read = Arc::new(Mutex::default());
+        let shared: Arc<Mutex<T>> = Arc::clone(&read);
+        let thread = std::thread::spawn(move || {
+            for line in BufReader::new(pipe.take(most_bytes)).split(b'\n').map_while(Result::ok) {
+                take(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), line);
+            }
+        });
+        Self { read, thread }
+    }
+
+    /// Calls `look` with what has been read so far.
+    fn so_far<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
+        look(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -174,29 +222,24 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> 
         .map_err(failed)?;
     let out = child.stdout.take().expect("piped");
     let err = child.stderr.take().expect("piped");
-    let out = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What is missing is seen when the result is read.
-        let _ = out.take(MOST_BYTES).read_to_end(&mut bytes);
-        bytes
+    let out = LineReader::start(out, MOST_BYTES, |result: &mut Option<Vec<u8>>, line| {
+        if result.is_none() && line.starts_with(b"{") {
+            *result = Some(line);
+        }
     });
-    let err = std::thread::spawn(move || forward(err));
-    let status = child::wait(&mut child, job.longest).map_err(failed)?;
+    let err = LineReader::start(err, u64::MAX, forward);
+    let is_done = || Ok(child.try_wait()?.is_some() || out.so_far(|result| result.is_some()));
+    child::until(job.longest, is_done).map_err(failed)?;
+    // An agent that hangs may keep the launcher from ending, whose result is there.
+    let status = child::wait(&mut child, END_PATIENCE).map_err(failed)?;
     let how = status.map_or_else(
         || format!("no end in {:?}", job.longest),
         |status: ExitStatus| status.to_string(),
     );
-    if status.is_none() {
-        // Agents that hang may hold the pipes open, so they are not read to their end.
-        return Ok(EndedStart { out: Vec::new(), lines: Vec::new(), how });
-    }
-    child::until(END_PATIENCE, || Ok(out.is_finished() && err.is_finished())).map_err(failed)?;
-    Ok(EndedStart { out: read_by(out), lines: read_by(err), how })
-}
-
-/// What a thread has read; nothing if it still reads.
-fn read_by<T: Default>(reader: JoinHandle<T>) -> T {
-    if reader.is_finished() { reader.join().unwrap_or_default() } else { T::default() }
+    let are_read = || Ok(out.thread.is_finished() && err.thread.is_finished());
+    child::until(END_PATIENCE, are_read).map_err(failed)?;
+    let lines = err.so_far(|lines| lines.drain(..).collect());
+    Ok(EndedStart { result: out.so_far(Option::take), lines, how })
 }
 
 fn plan(job: &Screening, hosts: &[Host], hostfile: &Path) -> launcher::LauncherCommand {
@@ -218,21 +261,17 @@ fn plan(job: &Screening, hosts: &[Host], hostfile: &Path) -> launcher::LauncherC
     )
 }
 
-/// Passes the lines of the launcher on, and returns the last ones.
-fn forward(err: ChildStderr) -> Vec<String> {
-    let mut lines = std::collections::VecDeque::new();
-    for line in BufReader::new(err).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).into_owned();
-        if line.contains(heartbeat::MARK) {
-            continue;
-        }
-        output::say(format_args!("{line}"));
-        lines.push_back(line);
-        if lines.len() > MOST_LINES {
-            lines.pop_front();
-        }
+/// Passes a line of the launcher on, and adds it to the last ones.
+fn forward(lines: &mut VecDeque<String>, line: Vec<u8>) {
+    let line = String::from_utf8_lossy(&line).into_owned();
+    if line.contains(heartbeat::MARK) {
+        return;
     }
-    lines.into()
+    output::say(format_args!("{line}"));
+    lines.push_back(line);
+    if lines.len() > MOST_LINES {
+        lines.pop_front();
+    }
 }
 
 #[cfg(test)]
@@ -276,8 +315,16 @@ mod tests {
             extra: &[],
             agent: Some(&agent),
             command: &["screen".to_owned()],
-            longest: Duration::from_secs(20),
+            longest: Duration::from_secs(600),
         })
+        .map(|screened| screened.results)
+    }
+
+    #[test]
+    fn results_of_a_launcher_that_does_not_end_are_read() {
+        let script = "echo '{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}'\n\
+                      exec sleep 600\n";
+        assert_eq!(screen(script, &["127.0.0.1"]).unwrap().n, 7);
     }
 
     #[test]

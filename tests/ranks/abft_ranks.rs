@@ -43,7 +43,7 @@ fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
                 *value = matrix.rows[row][col];
             }
         }
-        let mut work = Workspace::new(&grid, &params, shape)?;
+        let mut work = Workspace::new(&grid, &team, &params, shape)?;
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(&grid, &team, params, shape, &a, &mut work);
         solver.factor(0..params.panels(), &mut |_, _| Ok(()), background)?;

@@ -105,9 +105,18 @@ fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
 
 /// Solves on threads and collects x.
 fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
+    solve_with_teams(spec, cuts, |_| spec.threads)
+}
+
+/// Solves on threads, with `threads_of` a process row on each rank of it, and collects x.
+fn solve_with_teams(
+    spec: &TestSpec,
+    cuts: &[usize],
+    threads_of: impl Fn(usize) -> usize + Sync,
+) -> (Vec<f64>, f64) {
     let results = run(spec.p * spec.q, |world| {
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
-        let team = Team::new(spec.threads, |_| ()).expect("threads");
+        let team = Team::new(threads_of(grid.myrow), |_| ()).expect("threads");
         let cols = grid.cols(spec.nb);
         let mut guard = guard(&grid, spec, cuts);
         ptest::generate(&grid, &team, spec, guard.matrix());
@@ -276,6 +285,15 @@ fn larger_systems_with_threads() {
             }
         }
     }
+}
+
+/// The ranks of a process column exchange rows and pivots in one order, however many threads each
+/// has: where 13 to 27 columns are left, two would advance a panel after the rows, three before.
+#[test]
+fn teams_of_different_sizes_do_not_wait_for_each_other() {
+    let spec = TestSpec { depth: 1, transport: Transport::Messages, ..base(72, 8, 2, 2) };
+    let solved = solve_with_teams(&spec, &[], |myrow| 2 + myrow);
+    Checker::new().assert_right(&spec, &solved);
 }
 
 #[test]

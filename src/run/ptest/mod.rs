@@ -203,7 +203,7 @@ pub fn solve<C: Comm>(
     observer: &mut dyn Observer,
     start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
-    let mut work = Workspace::new(grid, &Params::from(spec), shape(grid, spec))?;
+    let mut work = Workspace::new(grid, team, &Params::from(spec), shape(grid, spec))?;
     let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
     let space = (&mut work, watch.as_mut());
     let solved = solve_in(grid, team, spec, guard, observer, space, start_unix_seconds);

@@ -47,7 +47,7 @@ use std::ops::Range;
 use skt_terms::phases::Phases;
 
 use crate::blas::view::SharedMat;
-use crate::comm::{Comm, CommError};
+use crate::comm::{Comm, CommError, collect};
 use crate::grid::Grid;
 use crate::pfact::Variant;
 use crate::team::Team;
@@ -175,18 +175,36 @@ pub struct Workspace<C: Comm> {
     exchange: TrailingExchange<C>,
     /// Whether a second thread progresses messages while this one multiplies.
     has_helper: bool,
+    /// The threads of the rank of this process column with the fewest. All ranks of the column
+    /// advance a panel at the same point of a step, which follows from the number of threads, and
+    /// hosts may differ in it.
+    least_threads: usize,
     /// The time this rank has spent so far, by phase.
     phases: Phases,
     /// The rates of this rank's products so far.
     rates: Rates,
 }
 
+/// The threads of the rank of this process column with the fewest. Collective in the column.
+fn least_threads<C: Comm>(grid: &Grid<C>, team: &Team) -> Result<usize, CommError> {
+    let mut least = [team.threads() as u64];
+    collect::all_reduce(&grid.col, &mut least, u64::min)?;
+    Ok(least[0] as usize)
+}
+
 impl<C: Comm> Workspace<C> {
-    /// Allocates the work space for `params` on a rank whose part has `shape`. Collective.
+    /// Allocates the work space for `params` on a rank whose part has `shape` and whose threads are
+    /// `team`. Collective.
     ///
     /// # Errors
     /// When there is no memory, or a rank cannot be reached.
-    pub fn new(grid: &Grid<C>, params: &Params, shape: LocalShape) -> Result<Self, SolveError> {
+    pub fn new(
+        grid: &Grid<C>,
+        team: &Team,
+        params: &Params,
+        shape: LocalShape,
+    ) -> Result<Self, SolveError> {
+        let least_threads = least_threads(grid, team)?;
         let nb = params.widest_panel();
         let ColumnMemory { candidates, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
@@ -198,6 +216,7 @@ impl<C: Comm> Workspace<C> {
             look_ahead,
             exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
             has_helper: true,
+            least_threads,
             phases: Phases::default(),
             rates: Rates::new(params.n, params.nb),
         })
@@ -274,15 +293,15 @@ impl<C: Comm> Workspace<C> {
         token: &mut Token,
     ) -> Result<(), SolveError> {
         let has_messages = self.has_messages(local);
-        let Self { look_ahead, exchange, phases, rates, .. } = self;
+        let Self { look_ahead, exchange, phases, rates, least_threads, .. } = self;
         let last_ahead = panel.k + local.params.depth;
         let halves = exchange.halves(local.columns_right_of(last_ahead));
         let next_halves = exchange.halves(local.columns_right_of(last_ahead + 1));
         let may_be_sent = if cut_follows { &[][..] } else { &next_halves };
-        let (threads, jb) = (local.team.threads(), panel.layout.jb);
         let width = halves.first().map_or(0, Range::len);
+        let goes_first = advances_first(*least_threads, panel.layout.jb, width);
         let (advance_first, mut advance_beside) =
-            if advances_first(threads, jb, width) { (newest, None) } else { (None, newest) };
+            if goes_first { (newest, None) } else { (None, newest) };
         look_ahead.advance(local, advance_first, panel, token, phases)?;
         local.release_if_alone(token);
         for (half, cols) in halves.iter().enumerate() {

@@ -465,7 +465,8 @@ fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
 /// before the product                      late (1 / threads + loss) + rows / threads
 /// ```
 ///
-/// `late / rows` does not depend on the rows, so all ranks of a process column decide alike.
+/// `late / rows` does not depend on the rows, so all ranks of a process column decide alike if they
+/// are given equal `threads`.
 pub(super) fn advances_first(threads: usize, jb: usize, width: usize) -> bool {
     let Ratio { times, over } = TUNING.team_panel_loss;
     let rows = TUNING.advance_cost.over * width.max(1);

@@ -24,10 +24,14 @@ const PROCESSORS: [(&str, &[&str], &str, &str); 2] = [
     ("apm_xgene", &["CPU power", "IO power"], "power", "processors and input/output"),
 ];
 
-/// The folders of all chips with this name. Files of old drivers are those of their device.
+/// The folders of all chips with this name. Files of old drivers are those of their device, the name
+/// included: the power meter of ACPI has registered without a name in most kernels.
 fn chips(root: &Root, chip: &str) -> Vec<String> {
     let folders = root.names(FOLDER).into_iter().map(|name| format!("{FOLDER}/{name}"));
-    let is_meant = |folder: &String| root.text(&format!("{folder}/name")).as_deref() == Some(chip);
+    let is_named = |file: String| root.text(&file).as_deref() == Some(chip);
+    let is_meant = |folder: &String| {
+        is_named(format!("{folder}/name")) || is_named(format!("{folder}/device/name"))
+    };
     folders.filter(is_meant).flat_map(|folder| [format!("{folder}/device"), folder]).collect()
 }
 
@@ -110,6 +114,14 @@ mod tests {
         assert_eq!(watts(&tree), (vec![412.0], "the node, as its board measures it".to_owned()));
         meter(&tree, 4, "", 100_000_000);
         assert_eq!(find(&tree.root()), Found::Nothing, "one may contain the other");
+    }
+
+    #[test]
+    fn a_chip_without_a_name_has_that_of_its_device() {
+        let tree = Tree::new();
+        tree.file(&format!("{FOLDER}/hwmon1/device/name"), "power_meter\n");
+        tree.file(&format!("{FOLDER}/hwmon1/device/power1_average"), "412000000\n");
+        assert_eq!(watts(&tree).0, [412.0]);
     }
 
     #[test]

@@ -75,7 +75,9 @@ impl InMemoryJob {
     /// # Errors
     /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
-        at_least("nodes", self.nodes, self.group.size(), "at least one whole group")?;
+        // Without a protocol there are no groups, so any number of nodes is legal.
+        let least = if self.protocol == Protocol::None { 1 } else { self.group.size() };
+        at_least("nodes", self.nodes, least, "at least one whole group")?;
         positive("node_mtbf_seconds", self.node_mtbf_seconds)?;
         positive("work_seconds", self.work_seconds)?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;

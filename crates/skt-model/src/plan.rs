@@ -421,7 +421,7 @@ impl PlannedMachine {
         let ample = InMemoryJob {
             protocol,
             group,
-            nodes: self.nodes.max(group.size()),
+            nodes: self.nodes,
             spares: None,
             node_mtbf_seconds: self.node_mtbf_seconds,
             work_seconds,
@@ -717,6 +717,12 @@ mod tests {
             let mut others = others.filter(|c| c.job.protocol == protocol);
             assert!(others.all(|c| c.job.overlap_fraction == 0.0), "{protocol:?}");
         }
+    }
+
+    #[test]
+    fn one_node_fails_as_often_as_one_node() {
+        let plan = cluster(1, YEAR_SECONDS).plan().unwrap();
+        assert_eq!(plan.choice().job.system_mtbf_seconds(), YEAR_SECONDS);
     }
 
     #[test]

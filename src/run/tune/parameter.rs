@@ -156,11 +156,7 @@ fn listed<T: Copy>(given: &[T], ours: impl IntoIterator<Item = T>) -> impl Itera
 
 /// The grids of the configuration, if there are several, else those that `ranks` ranks can form, the
 /// most like that of `current` first: time may end before all have had their trial.
-fn grids(
-    current: &TestSpec,
-    base: &RunSpec,
-    ranks: usize,
-) -> impl Iterator<Item = (usize, usize)> + use<> {
+fn grids(current: &TestSpec, base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let is_wide = move |width: &usize| *width > base.checksums;
     // The ranks of a process row are a group that survives the losses of its members.
     let is_legal = move |width: &usize| base.checksums == 0 || *width <= MOST_MEMBERS;

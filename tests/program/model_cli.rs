@@ -358,8 +358,8 @@ fn cores_that_no_rank_uses_are_told() {
     };
     assert!(plan(&[]).contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
     let protected = |cores| {
-        let failing = ["--nodes", "100", "--node-mtbf-hours", "500"];
-        plan(&with_all(&failing, &["--bandwidth-gbs", "1", "--helper-cores", cores]))
+        let failing = ["--nodes", "100", "--node-mtbf-hours", "50"];
+        plan(&with_all(&failing, &["--helper-cores", cores]))
     };
     assert!(protected("3").contains("6 rank(s) x 16 thread(s), 1 core idle, "));
     assert!(!protected("4").contains("idle"));

@@ -105,7 +105,7 @@ fn remarks(tuning: &Tuning) -> String {
         writeln!(text, "# chosen: {values}")
     } else if !tuning.parameters.iter().any(is_raced) {
         writeln!(text, "# nothing was compared, the defaults stay: {values}")
-    } else if tuning.together.is_some() {
+    } else if tuning.together.is_some_and(|together| together.gain <= 0.0) {
         writeln!(text, "# all changes together are not faster, the defaults stay: {values}")
     } else {
         writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")

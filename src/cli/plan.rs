@@ -11,7 +11,7 @@ use super::convert::text;
 use super::machine;
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
-use super::plan_report::{Basis, describe, json, large, protection};
+use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
 use super::ranges::{above_zero, share, share_above_zero, zero_or_above};
 use super::study_error::StudyError;
 use crate::config::param::Param;
@@ -26,12 +26,13 @@ use crate::machine::environment::selftest;
 use crate::machine::starter::Ranks;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
-use crate::model::path::{self, Changes};
+use crate::model::path;
 use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, networked};
 use crate::model::tang::memory::Protocol;
 use crate::report::measured;
 use crate::report::output;
 use crate::report::reader::RunReport;
+use crate::run::protect::Settings;
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]
@@ -139,8 +140,9 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
     let Some(path) = &args.out else { return Ok(output::print(words.as_bytes())?) };
     let format = Format::of(path);
-    let table = protection_table(&basis.machine, &plan, level);
-    let config = configuration(args, &basis.machine, &plan, &table, format)?;
+    let machine = basis.machine.running(plan.choice().job.protocol);
+    let table = protection_table(&machine, &plan, level);
+    let config = configuration(args, &machine, &plan, &table, format)?;
     if to_stdout {
         output::say(format_args!("{words}"));
         return Ok(output::print(config.as_bytes())?);
@@ -150,7 +152,7 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     output::say(format_args!(
         "configuration written to {}; run it with\n{}",
         path.display(),
-        how_to_run(&basis.machine, plan.choice(), &table, args, format)
+        how_to_run(&machine, plan.choice(), &table, args, format)
     ));
     Ok(())
 }
@@ -305,14 +307,15 @@ fn rate_over_model(
     if reports.is_empty() {
         return Ok(1.0);
     }
-    let mut shares = Vec::new();
+    let (mut shares, mut shared) = (Vec::new(), 0);
     for (file, report) in args.report.iter().zip(reports) {
         let hosts = report.environment.hosts.len().max(1);
         for measured in measured::read(file)? {
             let ranks = measured.run.p * measured.run.q;
             let machine = networked(core, network, hosts, ranks.div_ceil(hosts));
-            let model = path::predict(&measured.run, &machine, &Changes::default())?;
-            shares.push((measured.run.n, model.time_seconds / measured.time_seconds));
+            let model_seconds = path::estimate_seconds(&measured.run, &machine)?;
+            shares.push((measured.run.n, model_seconds / measured.time_seconds));
+            shared += usize::from(measured.shared);
         }
     }
     let largest = shares.iter().map(|(n, _)| *n).max();
@@ -325,11 +328,16 @@ fn rate_over_model(
         shares.into_iter().filter(|(n, _)| 2 * n >= largest).map(|(_, share)| share).collect();
     let mean = (shares.iter().map(|share| share.ln()).sum::<f64>() / shares.len() as f64).exp();
     notes.push(format!(
-        "E(N): {:.1} % of the model's rate, as in {} test(s) of the reports ({:.1} to {:.1} %)",
+        "E(N): {:.1} % of the model's rate, as in {} test(s) of the reports ({:.1} to {:.1} %){}",
         100.0 * mean,
         shares.len(),
         100.0 * shares.iter().copied().fold(f64::INFINITY, f64::min),
         100.0 * shares.iter().copied().fold(0.0, f64::max),
+        if args.nodes > 1 && shared > 0 {
+            "; some used shared memory, and runs on several nodes, by messages, may reach less"
+        } else {
+            ""
+        },
     ));
     Ok(mean)
 }
@@ -372,6 +380,8 @@ fn configuration(
 ) -> Result<String, ConfigError> {
     let choice = plan.choice();
     let mut spec = specification(args, plan)?;
+    // A run must accept what is written.
+    Settings::read(table, &spec)?;
     let protection = protection(choice);
     spec.title = [
         "HPLinpack benchmark input file".to_owned(),
@@ -404,12 +414,10 @@ fn protection_table(
     let Candidate { job, .. } = choice;
     let mut table = CheckpointDraft::from([(Setting::Method, Value::text(job.protocol.name()))]);
     if job.protocol != Protocol::None {
-        let mtbf_seconds = machine.node_mtbf_seconds / machine.nodes as f64;
+        let mtbf_seconds = (machine.node_mtbf_seconds / machine.nodes as f64).max(1.0);
         // An interval longer than the run takes no checkpoint, so the run decides instead.
-        let every = match choice.expected.interval_seconds {
-            seconds if seconds < job.work_seconds => format!("{}s", large(seconds, 0)),
-            _ => "auto".to_owned(),
-        };
+        let every = every_seconds(choice)
+            .map_or("auto".to_owned(), |seconds| format!("{}s", large(seconds, 0)));
         table.insert(Setting::GroupSize, Value::number(job.group.size()));
         table.insert(Setting::Parities, Value::number(job.group.parities()));
         table.insert(Setting::Every, Value::text(every));

@@ -51,6 +51,8 @@ impl LevelArgs {
             local_bytes_per_second: self.local_gbs.map(|rate| rate * 1e9),
             global_bytes_per_second: self.global_gbs.map(|rate| rate * 1e9),
             machine_mtbf_seconds: self.machine_mtbf_hours * HOUR_SECONDS,
+            // Without any folder, both levels are planned as if they were written.
+            writes_local: self.local_folder.is_some() || self.global_folder.is_none(),
         };
         storage.plan(machine, plan.choice()).map(Some)
     }
@@ -120,7 +122,8 @@ fn line(planned: &PlannedLevel) -> String {
         )
     };
     if planned.validity != Validity::Valid {
-        words += "; two failures in one interval are likely, and more is lost than this says";
+        words += "; the interval is so long that more is lost than this says, which leaves out two \
+                  failures in one";
     }
     words + "\n"
 }

@@ -25,7 +25,7 @@ pub(super) fn describe(
     images: &str,
     all: bool,
 ) -> Result<String, ModelError> {
-    let mut words = machine_line(&basis.machine);
+    let mut words = machine_line(&basis.machine.running(plan.choice().job.protocol));
     for note in &basis.notes {
         let _ = writeln!(words, "{note}");
     }
@@ -100,11 +100,7 @@ fn table_row(candidate: &Candidate, chosen: bool) -> String {
     let or_dash = |text: String| if none { "-".to_string() } else { text };
     let saves = job.protocol.takes_checkpoints();
     let memory = candidate.memory.workspace_bytes / candidate.memory.total_bytes();
-    let interval = if !saves || expected.interval_seconds >= job.work_seconds {
-        "-".to_string()
-    } else {
-        format!("{:.0}", expected.interval_seconds)
-    };
+    let interval = every_seconds(candidate).filter(|_| saves);
     format!(
         "{star} {name:<8} {n:>3} {m:>2} {order:>10}  {memory:>6.1}  {e:>6.2}  {checkpoint:>10}  \
          {interval:>9}  {hours:>10}  {efficiency:>10.2}  {keeps:>10}  {spares:>6}  {gflops:>11}\n",
@@ -115,6 +111,7 @@ fn table_row(candidate: &Candidate, chosen: bool) -> String {
         order = candidate.n,
         memory = 100.0 * memory,
         e = 100.0 * candidate.hpl_efficiency,
+        interval = interval.map_or("-".into(), |seconds| format!("{seconds:.0}")),
         checkpoint = if saves { format!("{:.2}", job.checkpoint_seconds) } else { "-".into() },
         hours = large(expected.time_seconds / HOUR_SECONDS, 3),
         efficiency = 100.0 * expected.efficiency,
@@ -141,17 +138,20 @@ fn counted(count: usize, what: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { what } else { more })
 }
 
+/// The seconds of work from one checkpoint to the next as a run takes them, which are at least 1;
+/// `None` if no checkpoint is due.
+pub(super) fn every_seconds(candidate: &Candidate) -> Option<f64> {
+    (candidate.checkpoints() > 0.0).then(|| candidate.cut_seconds().max(1.0))
+}
+
 /// Describes how a candidate is protected.
 pub(super) fn protection(candidate: &Candidate) -> String {
-    let Candidate { job, expected, .. } = candidate;
+    let job = &candidate.job;
     if job.protocol == Protocol::None {
         return "no checkpoint".into();
     }
-    let every = if expected.interval_seconds < job.work_seconds {
-        format!(", every {:.0} s of work", expected.interval_seconds)
-    } else {
-        String::new()
-    };
+    let every = every_seconds(candidate);
+    let every = every.map_or(String::new(), |seconds| format!(", every {seconds:.0} s of work"));
     format!(
         "{} checkpoint in groups of {} with {}{every}",
         job.protocol.name(),
@@ -242,7 +242,7 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
     if job.protocol != Protocol::None {
         let _ = writeln!(
             words,
-            "Checkpoint: {:.2} s on average, {}; {} of them (work over interval, less 1)",
+            "Checkpoint: {:.2} s on average, {}; {} of them",
             job.checkpoint_seconds,
             if machine.checkpoint_bytes_per_second.is_some() {
                 "at the measured rate"
@@ -259,6 +259,13 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
     words
 }
 
+/// By how many percent another candidate's rate differs from that of the choice; `None` where the
+/// choice never ends, so that it has no rate.
+fn change_percent(other: &Candidate, choice: &Candidate) -> Option<f64> {
+    let ratio = other.expected_gflops / choice.expected_gflops;
+    (choice.expected_gflops > 0.0).then_some(100.0 * (ratio - 1.0))
+}
+
 /// Justifies the choice by what the other choice, with checkpoints or without, would give.
 fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let choice = plan.choice();
@@ -270,7 +277,7 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
         return String::new();
     };
     let other = &plan.candidates[index];
-    let change = 100.0 * (other.expected_gflops / choice.expected_gflops - 1.0);
+    let Some(change) = change_percent(other, choice) else { return String::new() };
     let (n, hours) = (other.n, hours(other.expected.time_seconds));
     match choice.job.protocol {
         Protocol::None if other.checkpoints() > 0.0 => {
@@ -358,16 +365,14 @@ fn finish_line(machine: &PlannedMachine, plan: &Plan) -> String {
 /// Explains why the fastest candidate is not chosen.
 fn larger_group_line(plan: &Plan) -> String {
     let (choice, fastest) = (plan.choice(), &plan.candidates[plan.fastest]);
-    if plan.chosen == plan.fastest {
-        return String::new();
-    }
+    let change = change_percent(fastest, choice).filter(|_| plan.chosen != plan.fastest);
+    let Some(change) = change else { return String::new() };
     let loses = |candidate: &Candidate| 1.0 - candidate.expected.keeps_data_probability;
     format!(
-        "Group: {} members with {} would be {:.2} % faster, and lose the data with {:.1e} instead of \
+        "Group: {} members with {} would be {change:.2} % faster, and lose the data with {:.1e} instead of \
          {:.1e}, recover in {:.1} s instead of {:.1} s\n",
         fastest.job.group.size(),
         counted(fastest.job.group.parities(), "parity", "parities"),
-        100.0 * (fastest.expected_gflops / choice.expected_gflops - 1.0),
         loses(fastest),
         loses(choice),
         fastest.job.recovery_seconds,
@@ -379,11 +384,11 @@ fn larger_group_line(plan: &Plan) -> String {
 fn checksums_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let best = plan.best_of(Protocol::Abft, machine.finish_probability);
     let Some(other) = best.map(|index| &plan.candidates[index]) else { return String::new() };
+    let Some(change) = change_percent(other, plan.choice()) else { return String::new() };
     let ((p, q), parities) = (other.grid, other.job.group.parities());
     format!(
-        "Checksums: abft on {p} x ({q} + {parities}) would change the rate by {:+.2} %, keep data \
+        "Checksums: abft on {p} x ({q} + {parities}) would change the rate by {change:+.2} %, keep data \
          with {} %, recover in {:.1} s; it is not chosen, as residuals of large runs are not known\n",
-        100.0 * (other.expected_gflops / plan.choice().expected_gflops - 1.0),
         percent(other.expected.keeps_data_probability),
         other.job.recovery_seconds,
     )
@@ -396,7 +401,7 @@ fn uncertain(plan: &Plan, machine: &PlannedMachine) -> Result<String, ModelError
     if machine.rate_over_model != 1.0 {
         words += "; the reports' share of its rate is taken to hold here, too";
     }
-    for WhatIf { what, interval_seconds, fewest_spares, expected, expected_gflops } in
+    for WhatIf { what, cut_seconds, fewest_spares, expected, expected_gflops } in
         machine.what_ifs(plan)?
     {
         let _ = write!(
@@ -410,7 +415,7 @@ fn uncertain(plan: &Plan, machine: &PlannedMachine) -> Result<String, ModelError
             continue;
         }
         let spares = fewest_spares.map_or("-".to_owned(), |spares| spares.to_string());
-        let _ = write!(words, "; spares {spares}, best interval {interval_seconds:.0} s");
+        let _ = write!(words, "; spares {spares}, best interval {:.0} s", cut_seconds.max(1.0));
     }
     words.push('\n');
     Ok(words)
@@ -426,13 +431,14 @@ pub(super) fn json(
     levels: Option<serde_json::Value>,
 ) -> Result<String, ModelError> {
     let machine = &basis.machine;
+    let run_on = machine.running(plan.choice().job.protocol);
     let uncertain: Vec<_> = machine
         .what_ifs(plan)?
         .into_iter()
         .map(|what_if| {
             json!({
                 "what_if": what_if.what,
-                "best_interval_seconds": finite(what_if.interval_seconds),
+                "best_interval_seconds": finite(what_if.cut_seconds),
                 "fewest_spares": what_if.fewest_spares,
                 "expected_seconds": finite(what_if.expected.time_seconds),
                 "expected_failures": finite(what_if.expected.failures),
@@ -444,10 +450,10 @@ pub(super) fn json(
     let mut document = json!({
         "machine": {
             "nodes": machine.nodes,
-            "ranks_per_node": machine.ranks_per_node,
+            "ranks_per_node": run_on.ranks_per_node,
             "threads": machine.threads,
             "node_memory_bytes": machine.node_memory_bytes,
-            "node_gflops": machine.node_flops() / 1e9,
+            "node_gflops": run_on.node_flops() / 1e9,
             "node_mtbf_seconds": machine.node_mtbf_seconds,
             "rate_over_model": machine.rate_over_model,
         },
@@ -493,7 +499,7 @@ fn json_candidate(candidate: &Candidate) -> serde_json::Value {
         "copies_bytes": memory.copies_bytes,
         "parities_bytes": memory.parities_bytes,
         "checkpoint_seconds": job.checkpoint_seconds,
-        "interval_seconds": finite(expected.interval_seconds),
+        "interval_seconds": finite(candidate.cut_seconds()),
         "downtime_seconds": job.downtime_seconds,
         "recovery_seconds": job.recovery_seconds,
         "work_seconds": job.work_seconds,

@@ -296,6 +296,44 @@ fn plan_tells_how_many_spares_it_takes() {
     assert!(line(&plan(&[]), "Spares:").contains("for 99 %, the fewest"));
 }
 
+/// A run accepts what is written, also where checkpoints beside the solver follow each other at
+/// once. Of a machine on which no run ever ends, the words are still numbers.
+#[test]
+fn plan_writes_what_a_run_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = ["--nodes", "100", "--cores-per-node", "64", "--memory-gib", "256"];
+    let rates = ["--gflops-per-core", "40", "--copy-gbs", "20", "--bandwidth-gbs", "0.1"];
+    let machine = with_all(&["plan", "--force", "--out", "p.toml"], &with_all(&nodes, &rates));
+    let helped = ["--threads", "63", "--helper-cores", "1", "--node-mtbf-hours", "500"];
+    for extra in [&helped[..], &["--threads", "64", "--node-mtbf-hours", "0.0001"]] {
+        let words = stdout(folder.path(), &with_all(&machine, extra));
+        stdout(folder.path(), &["convert", "--force", "p.toml", "p.dat"]);
+        let toml = fs::read_to_string(folder.path().join("p.toml")).unwrap();
+        assert!(!toml.contains("\"0s\""), "{toml}");
+        assert!(!words.contains("NaN"), "{words}");
+        if extra == helped {
+            let every = toml.lines().find_map(|line| line.strip_prefix("every = \"")).unwrap();
+            let every: f64 = every.trim_end_matches("s\"").parse().unwrap();
+            let shown = format!("every {every:.0} s of work");
+            assert!(every >= 1.0 && words.contains(&shown), "{toml}\n{words}");
+        }
+    }
+}
+
+/// Images on disks that are too slow, or have no folder, leave power cuts to the file system.
+#[test]
+fn plan_leaves_no_failures_to_images_that_are_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = ["--nodes", "100", "--cores-per-node", "64", "--threads", "16"];
+    let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
+    let failing = ["--node-mtbf-hours", "4000", "--machine-mtbf-hours", "24"];
+    let stored = ["--local-gbs", "0.05", "--global-gbs", "500", "--global-folder", "/gpfs"];
+    let machine = with_all(&with_all(&nodes, &rates), &with_all(&failing, &stored));
+    stdout(folder.path(), &with_all(&["plan", "--out", "p.toml"], &machine));
+    let toml = fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    assert!(toml.contains("level = \"global:/gpfs,every="), "{toml}");
+}
+
 /// The gain by the checkpoints is told apart from that of the shorter run.
 #[test]
 fn why_there_are_no_checkpoints_is_told_in_parts() {
@@ -319,8 +357,14 @@ fn cores_that_no_rank_uses_are_told() {
         stdout(folder.path(), &with_all(&with_all(&machine, &rates), extra))
     };
     assert!(plan(&[]).contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
-    assert!(plan(&["--helper-cores", "3"]).contains("6 rank(s) x 16 thread(s), 1 core idle, "));
-    assert!(!plan(&["--helper-cores", "4"]).contains("idle"));
+    let protected = |cores| {
+        let failing = ["--nodes", "100", "--node-mtbf-hours", "50"];
+        plan(&with_all(&failing, &["--helper-cores", cores]))
+    };
+    assert!(protected("3").contains("6 rank(s) x 16 thread(s), 1 core idle, "));
+    assert!(!protected("4").contains("idle"));
+    // A run without checkpoints keeps no cores.
+    assert!(plan(&["--helper-cores", "3"]).contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
 }
 
 #[test]
@@ -557,6 +601,13 @@ fn plan_expects_what_earlier_runs_reached_of_the_model() {
     assert!((ratio - 0.9).abs() < 1e-6, "{ratio}");
     let words = stdout(folder.path(), &with(&["--report", "a.json"]));
     assert!(words.contains("90.0 % of the model's rate, as in 1 test(s)"), "{words}");
+    assert!(!words.contains("shared memory"), "{words}");
+    // Ranks that read each other's memory say less of many nodes. A run of any size counts.
+    let large = path_report(20_000_000, 256, &serde_json::json!({"update": 1e6}), "null");
+    let large = large.replace(r#""p": 1, "q": 1"#, r#""p": 256, "q": 256, "transport": "shared""#);
+    fs::write(folder.path().join("large.json"), large).unwrap();
+    let words = stdout(folder.path(), &with(&["--report", "large.json"]));
+    assert!(words.contains("; some used shared memory, and runs on several nodes"), "{words}");
     fs::write(folder.path().join("ft.json"), path_report(4000, 128, &phases, "{}")).unwrap();
     let message = refusal(folder.path(), &with(&["--report", "ft.json"]));
     assert!(message.contains("without checkpoints"), "{message}");

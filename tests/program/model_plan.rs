@@ -72,17 +72,22 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     let choice = &json["choice"];
     let value = |name: &str| choice[name].as_f64().unwrap_or_else(|| panic!("{name}: {choice}"));
 
-    // Of 80 % of the memory, 4 % is work space; none keeps all, self (n - m) / 2n.
-    let usable = given("--memory-gib").unwrap() * 2f64.powi(30) * 0.8 * 0.96;
+    // Of 80 % of the memory, 4 % is work space; none keeps all, self (n - m) / 2n, n being that of
+    // the smallest group that the run forms.
+    let memory = given("--memory-gib").unwrap() * 2f64.powi(30) * 0.8;
+    let usable = memory * 0.96;
     let is_protected = choice["protocol"] == "self";
     let (members, parities) =
         if is_protected { (value("group_size"), value("parities")) } else { (2.0, 1.0) };
-    let share = if is_protected { (members - parities) / (2.0 * members) } else { 1.0 };
+    let formed = (nodes / (nodes / members).ceil()).floor();
+    let share = if is_protected { (formed - parities) / (2.0 * formed) } else { 1.0 };
     assert_near("matrix", value("matrix_bytes"), share * usable, 1e-12);
     let n = ((share * usable * nodes / 8.0).sqrt() / 256.0).floor() * 256.0;
     assert_eq!(value("n"), n, "{command}");
     let (p, q) = (json["p"].as_f64().unwrap(), json["q"].as_f64().unwrap());
     assert!(p <= q && p * q == nodes * ranks_per_node);
+    // Panels and buffers, 3 NB (N/P + N/Q) doubles a rank, fit into the 4 %.
+    assert!(ranks_per_node * 8.0 * 768.0 * (n / p + n / q) < 0.04 * memory, "{command}");
 
     // E(N), from `model path` for this run.
     let bandwidth = given("--bandwidth-gbs").unwrap();

@@ -75,7 +75,9 @@ impl InMemoryJob {
     /// # Errors
     /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
-        at_least("nodes", self.nodes, self.group.size(), "at least one whole group")?;
+        // Without a protocol there are no groups, so any number of nodes is legal.
+        let least = if self.protocol == Protocol::None { 1 } else { self.group.size() };
+        at_least("nodes", self.nodes, least, "at least one whole group")?;
         positive("node_mtbf_seconds", self.node_mtbf_seconds)?;
         positive("work_seconds", self.work_seconds)?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
@@ -128,6 +130,21 @@ impl InMemoryJob {
     /// [`InMemoryJob::loss_probability_per_failure`].
     pub fn data_loss_mtbf_seconds(&self) -> f64 {
         self.system_mtbf_seconds() / self.loss_probability_per_failure()
+    }
+
+    /// Seconds of work from one checkpoint to the next if `interval_seconds` of them are pure
+    /// computation: the work that continues beside the checkpoint also counts.
+    pub fn cut_seconds(&self, interval_seconds: f64) -> f64 {
+        interval_seconds + self.overlap_fraction * self.checkpoint_seconds
+    }
+
+    /// Number of checkpoints of a run without failures: one after each interval but the last, which
+    /// the model also cuts, so that it is no whole number.
+    pub fn checkpoints(&self, interval_seconds: f64) -> f64 {
+        if interval_seconds >= self.work_seconds {
+            return 0.0;
+        }
+        (self.work_seconds - interval_seconds) / self.cut_seconds(interval_seconds)
     }
 
     /// The interval of least expected time, found numerically, in seconds; infinite for
@@ -195,9 +212,8 @@ impl InMemoryJob {
         }
         let losses = time_seconds / mtbf_seconds * self.loss_probability_per_failure();
         // Tang et al., eq. 13: a failure during an update of the single copy is fatal.
-        let updates = (self.work_seconds / interval_seconds - 1.0).max(0.0);
         let exposed_seconds = match self.protocol {
-            Protocol::Single => updates * self.checkpoint_seconds,
+            Protocol::Single => self.checkpoints(interval_seconds) * self.checkpoint_seconds,
             _ => 0.0,
         };
         (-losses - exposed_seconds / mtbf_seconds).exp()
@@ -256,8 +272,7 @@ impl InMemoryJob {
         }
         let period_seconds = interval_seconds + self.checkpoint_seconds;
         let redo_seconds = self.overlap_fraction * self.checkpoint_seconds;
-        let periods = (self.work_seconds - interval_seconds)
-            / self.coordinated().work_seconds(period_seconds);
+        let periods = self.checkpoints(interval_seconds);
         let (mean, variance) = segment(peace(period_seconds), peace(period_seconds + redo_seconds));
         let (last_mean, last_variance) = segment(peace(interval_seconds), peace(interval_seconds));
         NegativeBinomial {

@@ -46,7 +46,7 @@ const MOST_WIDE: usize = 255;
 /// recovery takes longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
-/// The share of the memory that panels, buffers and the program itself take.
+/// The least share of the memory that panels, buffers and the program itself take.
 pub const WORKSPACE_FRACTION: f64 = 0.04;
 
 /// Who computes the parities of a checkpoint, with protocol self.
@@ -127,10 +127,14 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Number of checkpoints of a run without failures: one after each interval but the last, which
-    /// the model also cuts, so that it is no whole number.
+    /// Number of checkpoints of a run without failures ([`InMemoryJob::checkpoints`]).
     pub fn checkpoints(&self) -> f64 {
-        (self.job.work_seconds / self.expected.interval_seconds - 1.0).max(0.0)
+        self.job.checkpoints(self.expected.interval_seconds)
+    }
+
+    /// Seconds of work from one checkpoint to the next ([`InMemoryJob::cut_seconds`]).
+    pub fn cut_seconds(&self) -> f64 {
+        self.job.cut_seconds(self.expected.interval_seconds)
     }
 
     /// By which part the checkpoints raise the rate: over that of the same matrix without them.
@@ -147,13 +151,21 @@ impl Candidate {
         let Self { job, expected, .. } = self;
         let standing = 1.0 - job.overlap_fraction;
         let checkpoints_seconds = self.checkpoints() * standing * job.checkpoint_seconds;
-        let outages_seconds = expected.failures * job.outage_seconds();
+        // An outage that takes no time takes none for any number of failures, even an infinite one.
+        let outage_seconds = job.outage_seconds();
+        let outages_seconds =
+            if outage_seconds > 0.0 { expected.failures * outage_seconds } else { 0.0 };
         let known = job.work_seconds + checkpoints_seconds + outages_seconds;
+        // A run that never ends loses work for ever.
+        let lost_seconds = match expected.time_seconds {
+            f64::INFINITY => f64::INFINITY,
+            all => (all - known).max(0.0),
+        };
         TimeParts {
             work_seconds: job.work_seconds,
             checkpoints_seconds,
             outages_seconds,
-            lost_seconds: (expected.time_seconds - known).max(0.0),
+            lost_seconds,
         }
     }
 }
@@ -177,8 +189,8 @@ pub struct TimeParts {
 pub struct WhatIf {
     /// The changed input.
     pub what: String,
-    /// The interval that would be best, in seconds.
-    pub interval_seconds: f64,
+    /// The seconds of work from one checkpoint to the next that would be best.
+    pub cut_seconds: f64,
     /// The smallest number of spares that would suffice as surely as is asked for.
     pub fewest_spares: Option<usize>,
     /// The expected outcome.
@@ -254,6 +266,42 @@ impl PlannedMachine {
         Self { encoder, helper_cores: 0, ranks_per_node, ..*self }
     }
 
+    /// This machine as a run with `protocol` uses it: helper cores have work beside checkpoints
+    /// only, and without checkpoints go to the solver.
+    pub fn running(&self, protocol: Protocol) -> Self {
+        if self.helper_cores == 0 || protocol.takes_checkpoints() {
+            return *self;
+        }
+        self.encoding(Encoder::AtOnce)
+    }
+
+    /// The smallest of the groups that a run forms on these nodes when it is asked for `group`. The
+    /// nodes are cut into as few spans of at most its size as possible, so that groups are smaller
+    /// where the size does not divide the nodes (`skt_checkpoint`'s `checkpoint::group::form`).
+    pub(crate) fn formed(&self, protocol: Protocol, group: Group) -> Result<Group, ModelError> {
+        if !protocol.takes_checkpoints() {
+            return Ok(group);
+        }
+        let (nodes, size, parities) = (self.nodes, group.size(), group.parities());
+        let spans = nodes.div_ceil(size).min(nodes / (2 * parities)).max(1);
+        Group::new(nodes / spans, parities)
+    }
+
+    /// Bytes of a node for the matrix, copies and parities: what panels and buffers leave.
+    ///
+    /// These are 3 NB (N/P + N/Q) doubles a rank. Let a node have u bytes left, the matrix the
+    /// share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / 8), and u + b N
+    /// is the node's memory: a quadratic equation in sqrt(u).
+    fn usable_bytes(&self, protocol: Protocol, group: Group, (p, q): (usize, usize)) -> f64 {
+        let (p, q, ranks) = (p as f64, q as f64, self.ranks_per_node as f64);
+        let share = protocol.available_fraction(group);
+        let beside = 8.0 * ranks * 3.0 * self.nb as f64 * (1.0 / p + 1.0 / q);
+        let linear = beside * (share * self.nodes as f64 / 8.0).sqrt();
+        let memory = self.node_memory_bytes;
+        let root = 2.0 * memory / (linear + (linear * linear + 4.0 * memory).sqrt());
+        (root * root).min(memory * (1.0 - WORKSPACE_FRACTION))
+    }
+
     /// DGEMM rate of all cores of a node that the solver uses.
     pub fn node_flops(&self) -> f64 {
         (self.ranks_per_node * self.threads) as f64 / self.core.product_flop_seconds
@@ -266,12 +314,14 @@ impl PlannedMachine {
     /// block per rank.
     pub fn plan(&self) -> Result<Plan, ModelError> {
         self.validate()?;
-        let usable_bytes = self.node_memory_bytes * (1.0 - WORKSPACE_FRACTION);
         let sized = self
             .ways()?
             .into_iter()
             .map(|(protocol, group)| {
-                let memory = protocol.split(group, usable_bytes);
+                let machine = self.running(protocol);
+                let formed = machine.formed(protocol, group)?;
+                let grid = machine.grid(protocol, group);
+                let memory = protocol.split(formed, machine.usable_bytes(protocol, formed, grid));
                 Ok((protocol, group, memory, self.order(memory.workspace_bytes)?))
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
@@ -282,16 +332,17 @@ impl PlannedMachine {
         let candidates = sized
             .into_iter()
             .map(|(protocol, group, memory, n)| {
-                let grid = self.grid(protocol, group);
-                let efficiency = match protocol {
-                    // All rows of a step must be there before any of its products.
-                    Protocol::Abft => {
-                        let run = RunParams { halves: false, ..self.run_on(n, grid) };
-                        self.walked_efficiency(&run)?
-                    }
-                    _ => curve.at(n),
+                let machine = self.running(protocol);
+                let grid = machine.grid(protocol, group);
+                // With checksums all rows of a step must be there before any of its products.
+                let halves = protocol != Protocol::Abft;
+                let efficiency = if halves && machine == *self {
+                    curve.at(n)
+                } else {
+                    let run = RunParams { halves, ..machine.run_on(n, grid) };
+                    machine.walked_efficiency(&run)?
                 };
-                self.candidate(protocol, group, memory, (n, grid), efficiency)
+                machine.candidate(protocol, group, memory, (n, grid), efficiency)
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
         let (fastest, keeps_data) = best(&candidates, is_recommended, self.finish_probability)
@@ -332,11 +383,10 @@ impl PlannedMachine {
         let expected = job.expect(planned_seconds)?;
         Ok(WhatIf {
             what,
-            interval_seconds: job.best_interval_seconds()?,
+            cut_seconds: job.cut_seconds(job.best_interval_seconds()?),
             fewest_spares: job.fewest_spares(planned_seconds, self.finish_probability)?,
             expected,
-            expected_gflops: choice.expected_gflops * choice.expected.time_seconds
-                / expected.time_seconds,
+            expected_gflops: self.run(choice.n).flops() / expected.time_seconds / 1e9,
         })
     }
 
@@ -353,7 +403,7 @@ impl PlannedMachine {
             }
         }
         for parities in CHECKSUMS {
-            for size in self.widths().filter(|size| 2 * parities <= *size) {
+            for size in self.running(Protocol::Abft).widths().filter(|size| 2 * parities <= *size) {
                 ways.push((Protocol::Abft, Group::new(size, parities)?));
             }
         }
@@ -421,7 +471,7 @@ impl PlannedMachine {
         let ample = InMemoryJob {
             protocol,
             group,
-            nodes: self.nodes.max(group.size()),
+            nodes: self.nodes,
             spares: None,
             node_mtbf_seconds: self.node_mtbf_seconds,
             work_seconds,
@@ -620,8 +670,8 @@ fn keeps_data(candidate: &Candidate, probability: f64) -> bool {
 }
 
 /// Of the `eligible` candidates, the fastest that keeps its data with `probability`, and true. If
-/// there is none, or if it takes no checkpoints and another candidate is faster, the surest, and
-/// false.
+/// there is none, or if it takes no checkpoints and another candidate is faster by more than
+/// [`RATE_TOLERANCE`], the surest, and false.
 fn best(
     candidates: &[Candidate],
     eligible: impl Fn(&Candidate) -> bool,
@@ -634,7 +684,8 @@ fn best(
     if let Some((index, fastest)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
         // A run that starts over and over is no alternative to checkpoints that make progress, if
         // not surely.
-        let is_beaten = || all().any(|(_, other)| rate(other) > rate(fastest));
+        let enough = |other: &Candidate| (1.0 - RATE_TOLERANCE) * rate(other);
+        let is_beaten = || all().any(|(_, other)| enough(other) > rate(fastest));
         if fastest.job.protocol != Protocol::None || !is_beaten() {
             return Some((index, true));
         }
@@ -717,6 +768,95 @@ mod tests {
             let mut others = others.filter(|c| c.job.protocol == protocol);
             assert!(others.all(|c| c.job.overlap_fraction == 0.0), "{protocol:?}");
         }
+    }
+
+    #[test]
+    fn one_node_fails_as_often_as_one_node() {
+        let plan = cluster(1, YEAR_SECONDS).plan().unwrap();
+        assert_eq!(plan.choice().job.system_mtbf_seconds(), YEAR_SECONDS);
+    }
+
+    /// A slow network makes an encoding take longer than the best interval, so that checkpoints
+    /// beside the solver follow each other at once.
+    #[test]
+    fn work_beside_checkpoints_counts_in_their_number() {
+        let mut machine = PlannedMachine { helper_cores: 4, ranks_per_node: 1, ..cluster(64, 2e7) };
+        machine.network.transfer_seconds_per_byte = 1e-8;
+        let plan = machine.encoding(Encoder::Helpers).plan().unwrap();
+        let best = &plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()];
+        let (job, interval_seconds) = (&best.job, best.expected.interval_seconds);
+        let beside_seconds = job.overlap_fraction * job.checkpoint_seconds;
+        assert!(beside_seconds > 0.1 * interval_seconds);
+        let work_seconds =
+            best.checkpoints() * (interval_seconds + beside_seconds) + interval_seconds;
+        assert!((work_seconds / job.work_seconds - 1.0).abs() < 1e-12, "{best:?}");
+        let parts = best.time_parts();
+        let all = parts.work_seconds
+            + parts.checkpoints_seconds
+            + parts.outages_seconds
+            + parts.lost_seconds;
+        assert!((all / best.expected.time_seconds - 1.0).abs() < 1e-12, "{parts:?}");
+    }
+
+    /// The run cuts five nodes into groups of two and three, of which each member of the former
+    /// keeps as much in parities as in data.
+    #[test]
+    fn the_smallest_group_that_is_formed_decides_the_memory() {
+        let plan = cluster(5, 0.1 * YEAR_SECONDS).plan().unwrap();
+        let group = Group::new(4, 1).unwrap();
+        let is_of =
+            |c: &&Candidate| c.job.protocol == Protocol::SelfCheckpoint && c.job.group == group;
+        let split = plan.candidates.iter().find(is_of).unwrap().memory;
+        assert_eq!(split.workspace_bytes, 0.25 * split.total_bytes());
+        assert_eq!(split.parities_bytes, 2.0 * split.workspace_bytes);
+    }
+
+    #[test]
+    fn helper_cores_cost_nothing_where_they_have_no_work() {
+        let without = PlannedMachine { threads: 1, ranks_per_node: 8, ..cluster(64, YEAR_SECONDS) };
+        let with = PlannedMachine { helper_cores: 4, ranks_per_node: 4, ..without };
+        let (without, with) = (without.plan().unwrap(), with.encoding(Encoder::Helpers).plan());
+        let with = with.unwrap();
+        for protocol in [Protocol::None, Protocol::Abft] {
+            let of = |plan: &Plan| plan.candidates[plan.best_of(protocol, 0.99).unwrap()];
+            let (alone, beside) = (of(&without), of(&with));
+            assert_eq!((alone.n, alone.grid), (beside.n, beside.grid));
+            let ratio = beside.expected_gflops / alone.expected_gflops;
+            assert!((ratio - 1.0).abs() < 1e-9, "{protocol:?}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn matrix_and_work_space_of_many_ranks_fit() {
+        let many = PlannedMachine {
+            threads: 1,
+            ranks_per_node: 64,
+            cores_per_node: 64,
+            ..cluster(1_000, YEAR_SECONDS)
+        };
+        for candidate in many.plan().unwrap().candidates {
+            let (p, q) = candidate.grid;
+            let n = candidate.n as f64;
+            let rank_doubles = 3.0 * 256.0 * (n / p as f64 + n / q as f64);
+            let matrix_bytes = 8.0 * n * n / 1_000.0;
+            assert!(matrix_bytes <= candidate.memory.workspace_bytes);
+            let bytes = candidate.memory.total_bytes() + 64.0 * 8.0 * rank_doubles;
+            assert!(bytes <= 64e9, "{candidate:?}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_gain_within_the_tolerance_does_not_beat_what_needs_no_luck() {
+        let plan = cluster(300, 0.25 * YEAR_SECONDS).plan().unwrap();
+        let none = plan.candidates[plan.best_of(Protocol::None, 0.99).unwrap()];
+        let mut unsure = plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()];
+        unsure.expected.keeps_data_probability = 0.5;
+        let mut best_if = |gain: f64| {
+            unsure.expected_gflops = (1.0 + gain) * none.expected_gflops;
+            best(&[none, unsure], |_| true, 0.99).unwrap()
+        };
+        assert_eq!(best_if(0.5 * RATE_TOLERANCE), (0, true));
+        assert_eq!(best_if(2.0 * RATE_TOLERANCE), (1, false));
     }
 
     #[test]
@@ -922,12 +1062,17 @@ mod tests {
         // 192 ranks in rows of 48: each of 48 nodes has one rank of a row.
         let (one, three) = (of_abft(1), of_abft(3));
         assert_eq!((one.grid, three.grid), ((4, 47), (4, 45)));
-        assert!((one.memory.workspace_bytes / (64e9 * 0.96) - 47.0 / 48.0).abs() < 1e-12);
+        // Panels and buffers of two ranks, 3 NB (N/4 + N/47) doubles each, take more than 4 %.
+        let beside_bytes = 2.0 * 8.0 * 3.0 * 256.0 * (1.0 / 4.0 + 1.0 / 47.0);
+        let all = one.memory.total_bytes();
+        let n = (all * 47.0 / 48.0 * 96.0 / 8.0f64).sqrt();
+        assert!(all < 0.96 * 64e9);
+        assert!(((all + beside_bytes * n) / 64e9 - 1.0).abs() < 1e-12);
+        assert!((one.memory.workspace_bytes / all - 47.0 / 48.0).abs() < 1e-12);
         assert_eq!(one.memory.copies_bytes, 0.0);
-        let n = (64e9 * 0.96 * 47.0 / 48.0 * 96.0 / 8.0f64).sqrt();
         assert_eq!(one.n, (n / 256.0) as usize * 256);
         // 49 processes in the chain, 2 us, 10 GB/s, sums at 20 GB/s; and a step.
-        let sum = ((48.0f64 - 1.0) * 2e-6).sqrt() + (64e9 * 0.96 * 1.5e-10f64).sqrt();
+        let sum = ((48.0f64 - 1.0) * 2e-6).sqrt() + (all * 1.5e-10f64).sqrt();
         let step = one.job.work_seconds / (one.n / 256) as f64;
         assert!((one.job.recovery_seconds / (sum * sum + step) - 1.0).abs() < 1e-9);
         // Only outages and the step that a failure strikes count: W e^(V/mu) (e^(s/mu) - 1) mu/s.
@@ -955,6 +1100,15 @@ mod tests {
     fn a_hopeless_machine_gets_the_surest_and_is_told() {
         let plan = cluster(100, 0.15 * HOUR_SECONDS).plan().unwrap();
         assert!(!plan.keeps_data);
+        // A run that never ends has a rate of 0, and is lost work.
+        let machine = cluster(100, 1e-4 * HOUR_SECONDS);
+        let plan = machine.plan().unwrap();
+        let choice = plan.choice();
+        assert_eq!(choice.expected.time_seconds, f64::INFINITY);
+        assert_eq!(choice.time_parts().lost_seconds, f64::INFINITY);
+        for what_if in machine.what_ifs(&plan).unwrap() {
+            assert_eq!(what_if.expected_gflops, 0.0, "{}", what_if.what);
+        }
     }
 
     #[test]

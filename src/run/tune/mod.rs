@@ -62,7 +62,7 @@ pub struct Tuned {
 pub struct Tuning {
     /// The trial with all defaults.
     pub default: TestSpec,
-    /// The trial with the chosen values.
+    /// The trial with the chosen values: the defaults if all changes together are slower.
     pub chosen: TestSpec,
     /// The parameters, in order.
     pub parameters: Vec<Tuned>,
@@ -276,6 +276,10 @@ fn race_all<C: Comm>(
         search.bench.now("all together");
         let race = search.race(&[default.clone(), chosen.clone()])?;
         together = race.challenger.map(|(_, comparison)| comparison);
+        // Values that are faster one by one may slow each other down.
+        if race.is_lost() {
+            chosen = default.clone();
+        }
     }
     let bench = &search.bench;
     Ok(Tuning {

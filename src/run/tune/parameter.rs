@@ -103,7 +103,9 @@ impl Parameter {
     pub fn candidates(self, current: &TestSpec, base: &RunSpec, ranks: usize) -> Vec<TestSpec> {
         let test = || current.clone();
         let others: Vec<TestSpec> = match self {
-            Self::Grid => grids(base, ranks).map(|(p, q)| TestSpec { p, q, ..test() }).collect(),
+            Self::Grid => {
+                grids(current, base, ranks).map(|(p, q)| TestSpec { p, q, ..test() }).collect()
+            }
             Self::Nb => {
                 // Each process row and column should have two blocks.
                 let most = current.n / (2 * current.p.max(current.q));
@@ -152,16 +154,23 @@ fn listed<T: Copy>(given: &[T], ours: impl IntoIterator<Item = T>) -> impl Itera
     values.into_iter()
 }
 
-/// The grids of the configuration, if there are several, else all that `ranks` ranks can form.
-fn grids(base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
+/// The grids of the configuration, if there are several, else those that `ranks` ranks can form, the
+/// most like that of `current` first: time may end before all have had their trial.
+fn grids(current: &TestSpec, base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let is_wide = move |width: &usize| *width > base.checksums;
     // The ranks of a process row are a group that survives the losses of its members.
     let is_legal = move |width: &usize| base.checksums == 0 || *width <= MOST_MEMBERS;
     let sides = (1..=ranks).filter(move |p| ranks.is_multiple_of(*p));
     let widths = sides.map(move |p| (p, ranks / p));
-    let ours = widths
-        .filter(move |(_, width)| is_wide(width) && is_legal(width))
-        .map(|(p, width)| (p, width - base.checksums));
+    // Each process column should have two blocks. Rows come in smaller blocks.
+    let most = current.n / (2 * current.nb);
+    let mut ours: Vec<_> = widths
+        .filter(|(_, width)| is_wide(width) && is_legal(width))
+        .map(|(p, width)| (p, width - base.checksums))
+        .filter(|(_, q)| *q <= most)
+        .collect();
+    let distance = |p: usize| p.max(current.p) as f64 / p.min(current.p) as f64;
+    ours.sort_by(|(one, _), (other, _)| distance(*one).total_cmp(&distance(*other)));
     listed(&base.grids, ours)
 }
 
@@ -201,7 +210,7 @@ mod tests {
     #[test]
     fn the_default_comes_first_and_each_value_once() {
         let base = base("nb = 200\nswap = \"binary-exchange\"\nbcast = \"long\"");
-        assert_eq!(shown(Parameter::Grid, &base), ["2x3", "1x6", "3x2", "6x1"]);
+        assert_eq!(shown(Parameter::Grid, &base), ["2x3", "3x2", "1x6", "6x1"]);
         assert_eq!(shown(Parameter::Nb, &base), ["200", "96", "128", "160", "192", "224", "256"]);
         assert_eq!(shown(Parameter::Depth, &base), ["1", "0", "2"]);
         assert_eq!(shown(Parameter::Nbmin, &base), ["4", "2", "8", "16"]);
@@ -229,9 +238,20 @@ mod tests {
     }
 
     #[test]
+    fn grids_of_many_ranks_begin_beside_the_default() {
+        let base = RunSpec { n: vec![67_000], grids: vec![(100, 100)], ..base("nb = 192") };
+        let current = base.tests().remove(0);
+        let candidates = Parameter::Grid.candidates(&current, &base, 10_000);
+        let grids: Vec<_> = candidates.iter().map(|test| (test.p, test.q)).collect();
+        assert_eq!(grids[..3], [(100, 100), (80, 125), (125, 80)]);
+        assert!(grids[1..].iter().all(|(_, q)| *q <= 174), "{grids:?}");
+        assert_eq!(grids.last(), Some(&(10_000, 1)));
+    }
+
+    #[test]
     fn checksums_bound_grid_and_depth() {
         let base = RunSpec { checksums: 1, grids: vec![(2, 2)], ..base("") };
-        assert_eq!(shown(Parameter::Grid, &base), ["2x2", "1x5", "3x1"]);
+        assert_eq!(shown(Parameter::Grid, &base), ["2x2", "3x1", "1x5"]);
         assert_eq!(shown(Parameter::Depth, &base), ["1", "0"]);
     }
 

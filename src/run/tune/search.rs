@@ -41,6 +41,14 @@ pub struct Comparison {
     pub pairs: usize,
 }
 
+impl Race {
+    /// Whether it was decided, with the challenger no faster than the default.
+    pub fn is_lost(&self) -> bool {
+        let is_slower = |(_, comparison): (usize, Comparison)| comparison.gain <= 0.0;
+        self.verdict == RaceVerdict::Kept && self.challenger.is_some_and(is_slower)
+    }
+}
+
 impl Comparison {
     /// The comparison from the logarithms of the ratios of rates, one for each pair.
     fn of(ln_ratios: &[f64]) -> Self {
@@ -451,6 +459,15 @@ mod tests {
         let trials = search.bench.trials;
         search.race(&GAINS).unwrap();
         assert!(search.bench.trials > trials && search.bench.elapsed_seconds() > 57.0);
+    }
+
+    #[test]
+    fn a_challenger_that_is_slower_has_lost() {
+        let is_lost =
+            |gain, end_seconds| race(Simulated::new(1), &[0.0, gain], end_seconds).0.is_lost();
+        assert!(is_lost(-0.05, 1e9));
+        assert!(!is_lost(0.05, 1e9));
+        assert!(!is_lost(-0.05, 1.0), "undecided");
     }
 
     #[test]

@@ -105,6 +105,8 @@ fn remarks(tuning: &Tuning) -> String {
         writeln!(text, "# chosen: {values}")
     } else if !tuning.parameters.iter().any(is_raced) {
         writeln!(text, "# nothing was compared, the defaults stay: {values}")
+    } else if tuning.together.is_some_and(|together| together.gain <= 0.0) {
+        writeln!(text, "# all changes together are not faster, the defaults stay: {values}")
     } else {
         writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
     };
@@ -186,6 +188,17 @@ exchanges and broadcasts weigh less; --n chooses another
         assert!(text.contains("no      +10.00        -\n"), "{text}");
         assert!(text.contains("# nb: 32 stays, as time ended before it was decided\n"), "{text}");
         assert!(text.contains("# nothing is faster than the defaults beyond the noise: "));
+    }
+
+    #[test]
+    fn changes_that_are_slower_together_are_not_chosen() {
+        let mut tuning = tuning();
+        tuning.chosen = tuning.default.clone();
+        tuning.together = Some(Comparison { gain: -0.05, noise: 0.01, pairs: 4 });
+        let text = text(&tuning);
+        assert!(text.contains("# together: -5.00 % over the defaults"), "{text}");
+        let said = "# all changes together are not faster, the defaults stay: --p 1 --q 2 --nb 32 ";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

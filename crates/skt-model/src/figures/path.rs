@@ -119,7 +119,7 @@ pub(super) fn parts() -> Result<Figure, ModelError> {
         caption: format!("16 GiB of matrix a rank. {ASSUMED}"),
         body: Body::Bars(Bars {
             category_label: "part",
-            category_column: "machine",
+            category_column: "part",
             categories: shown.iter().map(|part| part.name().to_string()).collect(),
             y: Axis::linear("on the critical path (% of the time)", "time_percent"),
             series,

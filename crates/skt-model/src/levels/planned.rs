@@ -9,7 +9,6 @@ use super::Level;
 use crate::ModelError;
 use crate::bosilca::Validity;
 use crate::error::positive;
-use crate::inmemory::InMemoryJob;
 use crate::levels::Levels;
 use crate::plan::{Candidate, PlannedMachine};
 use crate::tang::memory::Protocol;
@@ -30,6 +29,9 @@ pub struct Storage {
     pub global_bytes_per_second: Option<f64>,
     /// Mean time between events that destroy the memory of all nodes, such as power cuts.
     pub machine_mtbf_seconds: f64,
+    /// Whether images on the nodes' own disks, if they pay, are also written; otherwise they are
+    /// planned for comparison, and no failure is left to them.
+    pub writes_local: bool,
 }
 
 /// Where the images of a level are.
@@ -101,79 +103,77 @@ impl Storage {
         if !matches!(candidate.job.protocol, Protocol::SelfCheckpoint | Protocol::Double) {
             return Ok(Vec::new());
         }
-        let kept = [
-            (StoredIn::Local, self.local_bytes_per_second),
-            (StoredIn::Global, self.global_bytes_per_second.map(|all| all / machine.nodes as f64)),
-        ];
-        let kept = kept.into_iter().filter_map(|(place, rate)| Some((place, rate?)));
-        let planned = |(place, rate)| self.planned(machine, candidate, place, rate);
-        kept.map(planned).collect()
-    }
-
-    /// Mean time between failures that need a level and no nearer one.
-    fn mtbf_seconds(&self, stored_in: StoredIn, job: &InMemoryJob) -> f64 {
-        let cuts = 1.0 / self.machine_mtbf_seconds;
-        let beyond = 1.0 / job.data_loss_mtbf_seconds();
-        1.0 / match (stored_in, self.local_bytes_per_second) {
-            (StoredIn::Local, _) => cuts,
-            (StoredIn::Global, Some(_)) => beyond,
-            (StoredIn::Global, None) => cuts + beyond,
-        }
-    }
-
-    fn planned(
-        &self,
-        machine: &PlannedMachine,
-        candidate: &Candidate,
-        stored_in: StoredIn,
-        node_bytes_per_second: f64,
-    ) -> Result<PlannedLevel, ModelError> {
         let job = &candidate.job;
-        let node_bytes = candidate.memory.workspace_bytes * (1.0 + job.group.parity_ratio());
-        // Data that passes through the solver's cores costs it time; through other cores it is no
-        // faster than these.
-        let cores_of = |count: usize| count as f64 * IMAGE_BYTES_PER_CORE_SECOND;
-        let (rate, solver_seconds) = match machine.helper_cores {
-            0 => (
-                node_bytes_per_second,
-                node_bytes / cores_of(machine.ranks_per_node * machine.threads),
-            ),
-            helpers => (node_bytes_per_second.min(cores_of(helpers)), 0.0),
+        let planned = |stored_in, rate, mtbf_seconds| {
+            planned(machine, candidate, stored_in, rate, mtbf_seconds)
         };
-        let write_seconds = node_bytes / rate;
-        let work_seconds = candidate.expected.interval_seconds.min(job.work_seconds);
-        // The next checkpoint waits until the previous image no longer needs the data that it is
-        // written from.
-        let waits_seconds = (write_seconds - work_seconds).max(0.0);
-        let level = Level {
-            cost_seconds: waits_seconds + solver_seconds,
-            write_seconds,
-            // An image is read as fast as it is written, then verified and copied.
-            outage_seconds: job.outage_seconds() + write_seconds,
-            mtbf_seconds: self.mtbf_seconds(stored_in, job),
-        };
-        let memory = Level {
-            cost_seconds: job.checkpoint_seconds,
-            write_seconds: 0.0,
-            outage_seconds: job.outage_seconds(),
-            mtbf_seconds: job.system_mtbf_seconds(),
-        };
-        let levels = Levels { memory, images: vec![level] };
-        let schedule = levels.best_images(work_seconds)?;
-        let period_seconds = levels.periods_seconds(&schedule)[1];
-        let every = schedule.every[0];
-        Ok(PlannedLevel {
-            stored_in,
-            node_bytes,
-            level,
-            every,
-            interval_seconds: every as f64 * work_seconds,
-            loss_share: level.loss_share(period_seconds),
-            loss_share_without: (job.outage_seconds() + 0.5 * job.work_seconds)
-                / level.mtbf_seconds,
-            validity: level.validity(period_seconds),
-        })
+        let mut levels = Vec::new();
+        if let Some(rate) = self.local_bytes_per_second {
+            levels.push(planned(StoredIn::Local, rate, self.machine_mtbf_seconds)?);
+        }
+        if let Some(all) = self.global_bytes_per_second {
+            let is_local_there = self.writes_local && levels.iter().any(PlannedLevel::pays);
+            let cuts = if is_local_there { 0.0 } else { 1.0 / self.machine_mtbf_seconds };
+            let mtbf_seconds = 1.0 / (cuts + 1.0 / job.data_loss_mtbf_seconds());
+            levels.push(planned(StoredIn::Global, all / machine.nodes as f64, mtbf_seconds)?);
+        }
+        Ok(levels)
     }
+}
+
+/// Plans the level whose images a node writes at `node_bytes_per_second`; `mtbf_seconds` is the mean
+/// time between failures that need it and no nearer one.
+fn planned(
+    machine: &PlannedMachine,
+    candidate: &Candidate,
+    stored_in: StoredIn,
+    node_bytes_per_second: f64,
+    mtbf_seconds: f64,
+) -> Result<PlannedLevel, ModelError> {
+    let job = &candidate.job;
+    let formed = machine.formed(job.protocol, job.group)?;
+    let node_bytes = candidate.memory.workspace_bytes * (1.0 + formed.parity_ratio());
+    // Data that passes through the solver's cores costs it time; through other cores it is no
+    // faster than these.
+    let cores_of = |count: usize| count as f64 * IMAGE_BYTES_PER_CORE_SECOND;
+    let (rate, solver_seconds) = match machine.helper_cores {
+        0 => {
+            (node_bytes_per_second, node_bytes / cores_of(machine.ranks_per_node * machine.threads))
+        }
+        helpers => (node_bytes_per_second.min(cores_of(helpers)), 0.0),
+    };
+    let write_seconds = node_bytes / rate;
+    let work_seconds = candidate.cut_seconds().min(job.work_seconds);
+    // The next checkpoint waits until the previous image no longer needs the data that it is
+    // written from.
+    let waits_seconds = (write_seconds - work_seconds).max(0.0);
+    let level = Level {
+        cost_seconds: waits_seconds + solver_seconds,
+        write_seconds,
+        // An image is read as fast as it is written, then verified and copied.
+        outage_seconds: job.outage_seconds() + write_seconds,
+        mtbf_seconds,
+    };
+    let memory = Level {
+        cost_seconds: (1.0 - job.overlap_fraction) * job.checkpoint_seconds,
+        write_seconds: 0.0,
+        outage_seconds: job.outage_seconds(),
+        mtbf_seconds: job.system_mtbf_seconds(),
+    };
+    let levels = Levels { memory, images: vec![level] };
+    let schedule = levels.best_images(work_seconds)?;
+    let period_seconds = levels.periods_seconds(&schedule)[1];
+    let every = schedule.every[0];
+    Ok(PlannedLevel {
+        stored_in,
+        node_bytes,
+        level,
+        every,
+        interval_seconds: every as f64 * work_seconds,
+        loss_share: level.loss_share(period_seconds),
+        loss_share_without: (job.outage_seconds() + 0.5 * job.work_seconds) / level.mtbf_seconds,
+        validity: level.validity(period_seconds),
+    })
 }
 
 #[cfg(test)]
@@ -213,6 +213,7 @@ mod tests {
         local_bytes_per_second: Some(2e9),
         global_bytes_per_second: Some(50e9),
         machine_mtbf_seconds: 24.0 * HOUR_SECONDS,
+        writes_local: true,
     };
 
     /// Writing by a helper core costs the solver nothing, and is no faster than the core.
@@ -271,6 +272,24 @@ mod tests {
         assert!(waits > 0.0 && slow.level.cost_seconds > waits);
         assert!(slow.interval_seconds > global.interval_seconds);
         assert!(slow.interval_seconds >= slow.level.write_seconds);
+    }
+
+    /// A disk so slow that images on it do not pay, or are not written, leaves power cuts to the
+    /// file system.
+    #[test]
+    fn a_level_that_is_not_written_serves_no_failures() {
+        let plan = machine().plan().unwrap();
+        let global = |storage: Storage| {
+            let [.., global] = storage.plan(&machine(), plan.choice()).unwrap()[..] else {
+                panic!()
+            };
+            assert_eq!(global.stored_in, StoredIn::Global);
+            global.level.mtbf_seconds
+        };
+        let alone = global(Storage { local_bytes_per_second: None, ..BOTH });
+        assert!(global(BOTH) > 100.0 * alone);
+        assert_eq!(global(Storage { local_bytes_per_second: Some(1e6), ..BOTH }), alone);
+        assert_eq!(global(Storage { writes_local: false, ..BOTH }), alone);
     }
 
     #[test]

@@ -9,7 +9,6 @@
 //!
 //! Broadcasts are not fitted: their cost is waiting, which the walk must derive from the latency
 //! and the bandwidth that pivots and row exchanges show.
-//! right from the latency and the bandwidth that pivots and row exchanges show.
 
 use super::machine::{Counts, Machine, UNITS, Unit};
 use super::{Changes, MeasuredTest, PhaseCounts, Prediction, predict};

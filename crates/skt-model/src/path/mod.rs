@@ -89,7 +89,11 @@ impl RunParams {
         self.validate_steps(self.panels())
     }
 
-    fn validate_numbers(&self) -> Result<(), ModelError> {
+    /// Checks the parameters of a run that may be too long to be walked ([`estimate_seconds`]).
+    ///
+    /// # Errors
+    /// The first number that is out of its range.
+    pub fn validate_numbers(&self) -> Result<(), ModelError> {
         const INT_MAX: usize = i32::MAX as usize;
         const NB_MAX: usize = 1 << 16;
         within("n", self.n, 1..=N_MAX, "1 to 4294967295")?;
@@ -203,8 +207,8 @@ pub fn predict(
 }
 
 /// Seconds that `run` takes on `machine`, also if it has more panels than can be walked: then only
-/// one of several panels is walked, but at least `4 Q` of them. The result is within 1 % of
-/// [`predict`] where that is possible.
+/// one of several panels is walked, but at least `4 Q` of them, as far as a walk may take so many
+/// steps. The result is within 1 % of [`predict`] where that is possible.
 ///
 /// # Errors
 /// A parameter is outside of its range.
@@ -212,8 +216,9 @@ pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, Model
     machine.validate()?;
     run.validate_numbers()?;
     let wanted = (ESTIMATE_STEPS / (run.p + run.q)).max(4 * run.q);
-    let stride = (run.panels() / wanted).max(1);
-    run.validate_steps(run.panels() / stride)?;
+    let most = (MOST_STEPS / (run.p + run.q + run.depth.min(run.panels()))).max(1);
+    let stride = (run.panels() / wanted).max(run.panels().div_ceil(most));
+    run.validate_steps(run.panels().div_ceil(stride))?;
     let slowed = machine.slowed(stride as f64);
     Ok(walked(walk::Walk::new(run, &slowed, &Changes::default(), stride)).time_seconds)
 }

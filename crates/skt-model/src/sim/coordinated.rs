@@ -125,6 +125,10 @@ impl<'a> CoordinatedRun<'a> {
                 Err(Over(end)) => break end,
             }
         };
+        if end == RunEnd::OutOfSpares {
+            // No process is left that could go on with the work.
+            self.work = 0.0;
+        }
         self.outcome.end = end;
         self.outcome.time_seconds = self.now;
         self.outcome.work_seconds = self.work;

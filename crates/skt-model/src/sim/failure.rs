@@ -48,7 +48,8 @@ impl Law {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// A mean, shape or sigma is not above zero.
+    /// A mean, shape or sigma is not above zero, or a shape is so small or a sigma so large that
+    /// the scale of a life is no positive number any more.
     pub fn validate(&self) -> Result<(), ModelError> {
         match *self {
             Self::Exponential { mtbf_seconds } => {
@@ -57,10 +58,12 @@ impl Law {
             Self::Weibull { mtbf_seconds, shape } => {
                 positive("mtbf_seconds", mtbf_seconds)?;
                 positive("shape", shape)?;
+                positive("the scale of the law, in seconds,", Life::of(self).scale_seconds())?;
             }
             Self::LogNormal { mtbf_seconds, sigma } => {
                 positive("mtbf_seconds", mtbf_seconds)?;
                 positive("sigma", sigma)?;
+                positive("the scale of the law, in seconds,", Life::of(self).scale_seconds())?;
             }
             Self::Trace(_) => {}
         }
@@ -217,6 +220,14 @@ impl Life {
         }
     }
 
+    /// The scale of a life: that of the law of Weibull, or the median.
+    fn scale_seconds(&self) -> f64 {
+        match *self {
+            Self::Weibull { scale_seconds, .. } => scale_seconds,
+            Self::LogNormal { mu, .. } => mu.exp(),
+        }
+    }
+
     fn draw(&self, stream: &mut Stream) -> f64 {
         match *self {
             Self::Weibull { scale_seconds, shape } => {
@@ -332,6 +343,9 @@ mod tests {
             Law::Exponential { mtbf_seconds: -1.0 },
             Law::Weibull { mtbf_seconds: 1.0, shape: 0.0 },
             Law::LogNormal { mtbf_seconds: 1.0, sigma: f64::NAN },
+            // Their scales are below the smallest number, so that every life would end at once.
+            Law::Weibull { mtbf_seconds: 1e8, shape: 0.005 },
+            Law::LogNormal { mtbf_seconds: 1e8, sigma: 100.0 },
         ] {
             assert!(matches!(
                 law.source(2, Ages::New, stream()),

@@ -3,7 +3,6 @@
 //! The paper has one parity; with m parities, the parities of M bytes take m M/(n-m) instead of
 //! M/(n-1), and the rest follows. The elimination with checksums, which the paper does not have,
 //! keeps no copy, and its checksums count as a parity.
-//! which the paper does not have, keeps no copy, and its checksums as a parity.
 
 use skt_terms::named;
 

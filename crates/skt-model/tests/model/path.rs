@@ -226,6 +226,18 @@ fn an_estimate_is_the_walk_or_close_to_it() {
     }
 }
 
+/// Few of the panels of long and of large grids can be walked.
+#[test]
+fn an_estimate_has_no_grid_too_large() {
+    for (p, q) in [(1, 3_001), (2_000, 2_000)] {
+        let run = run(256 * 20_000, 256, p, q);
+        assert!(predict(&run, &Machine::ZEN4_CORE, &Changes::default()).is_err());
+        let seconds = estimate_seconds(&run, &Machine::ZEN4_CORE).unwrap();
+        let products = run.flops() * Machine::ZEN4_CORE.product_flop_seconds / (p * q) as f64;
+        assert!(seconds > products && seconds.is_finite(), "{p} x {q}: {seconds}");
+    }
+}
+
 #[test]
 fn golden_values() {
     // These values were computed by this model; an intended change of the walk changes them, too.

@@ -412,3 +412,19 @@ fn a_job_that_cannot_progress_is_given_up() {
     let summary = simulate(&batch, &job);
     assert_eq!(summary.timed_out.hits, 20);
 }
+
+#[test]
+fn a_run_without_a_spare_has_done_nothing() {
+    let (work_seconds, mtbf_seconds) = (1e6, 1e5);
+    let job = CoordinatedJob {
+        work_seconds,
+        checkpoint_at_end: false,
+        spares: Some(0),
+        ..coordinated_job(&WasteModel::coordinated(10.0, 10.0, 10.0, 0.0), 1_000.0, 1.0)
+    };
+    let outcomes = exponential(10, mtbf_seconds).outcomes(&job, &|_| {}).unwrap();
+    let lacking = outcomes.iter().filter(|outcome| outcome.end == RunEnd::OutOfSpares);
+    assert!(lacking.clone().count() > 1_900);
+    assert!(lacking.clone().any(|outcome| outcome.checkpoints > 0));
+    assert!(lacking.clone().all(|outcome| outcome.waste() == 1.0));
+}

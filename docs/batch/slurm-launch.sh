@@ -31,7 +31,8 @@ end=${SLURM_JOB_END_TIME:+@$SLURM_JOB_END_TIME}
 end=${end:-$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)}
 end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
-skt-hpl launch --state "$images/launch" --json launch.json -- \
+# The first host of a job that Slurm has queued again may be another one: the launcher there is gone.
+skt-hpl launch ${SLURM_RESTART_COUNT:+--head-lost} --state "$images/launch" --json launch.json -- \
     --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
 code=$?
 # 75: the time is over, or no spare is left.

@@ -195,6 +195,16 @@ fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
     }
 }
 
+/// The launcher of the job before may have been on a node that is lost.
+#[test]
+fn a_slurm_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
+    let (batch, path) = (Batch::new(), script("slurm-launch.sh"));
+    let (_, log) = batch.run(&path, "0\n");
+    assert!(!log.contains("--head-lost"), "{log}");
+    let (_, log) = batch.run_with(&path, "0\n", Some(("SLURM_RESTART_COUNT", "1")));
+    assert!(log.contains(" launch --head-lost "), "{log}");
+}
+
 /// Slurm tells a job its end from version 23.02 on; before, its queue does.
 #[test]
 fn a_slurm_job_of_any_version_knows_its_end() {

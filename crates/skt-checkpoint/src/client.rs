@@ -169,7 +169,7 @@ fn find<'a, C: Comm>(
     match Checkpointer::open(comm, memory, config, &shapes, hook)? {
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
-            let (regions, measured) = (regions.to_vec(), MeasuredTimes::opened(Instant::now()));
+            let (regions, measured) = (regions.to_vec(), MeasuredTimes::default());
             let under_way = None;
             signs.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
             Ok(Next::Compute(Saved {

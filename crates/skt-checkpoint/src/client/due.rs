@@ -1,7 +1,6 @@
 //! When a checkpoint is due. This follows from its cost, from the mean time between failures, and
 //! from the end of the job's time.
 
-use std::mem;
 use std::time::Instant;
 
 /// A checkpoint, its images and a step may take this many times as long as before.
@@ -36,13 +35,13 @@ impl Due {
 }
 
 /// What a start has measured of its steps and checkpoints.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MeasuredTimes {
     /// When the last checkpoint of this start was complete, and the seconds that it took.
     taken: Option<(Instant, f64)>,
-    /// When the last step began: when the run was opened, the application was last told what is
-    /// due, or has taken a checkpoint since.
-    step: Instant,
+    /// When the last step began: when the application was last told what is due, or has taken a
+    /// checkpoint since.
+    step: Option<Instant>,
     /// The longest step.
     step_seconds: f64,
 }
@@ -58,11 +57,6 @@ pub(super) struct Limits {
 }
 
 impl MeasuredTimes {
-    /// Nothing is measured of a start that opens the run at `now`. Its first step begins then.
-    pub fn opened(now: Instant) -> Self {
-        Self { taken: None, step: now, step_seconds: 0.0 }
-    }
-
     /// Whether a checkpoint has been taken in this start.
     pub fn has_taken(&self) -> bool {
         self.taken.is_some()
@@ -71,14 +65,15 @@ impl MeasuredTimes {
     /// Notes a checkpoint that is complete at `now`.
     pub fn note_taken(&mut self, now: Instant, seconds: f64) {
         self.taken = Some((now, seconds));
-        self.step = now;
+        self.step = self.step.map(|_| now);
     }
 
     /// What is due at `now`: a checkpoint at once in each start, to measure what one takes, then at
     /// Young's interval; the last one while there is time for it.
     pub fn due(&mut self, now: Instant, limits: &Limits) -> Due {
-        let step = mem::replace(&mut self.step, now);
-        self.step_seconds = self.step_seconds.max((now - step).as_secs_f64());
+        if let Some(step) = self.step.replace(now) {
+            self.step_seconds = self.step_seconds.max((now - step).as_secs_f64());
+        }
         let took_seconds = self.taken.map_or(0.0, |(_, seconds)| seconds);
         let ahead_seconds = took_seconds + limits.image_seconds + self.step_seconds;
         if limits.seconds_left < SPARE * ahead_seconds + END_SECONDS {
@@ -110,8 +105,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_due_at_once_and_then_at_youngs_interval() {
         assert_eq!(young_seconds(5000.0, 1.0), 100.0);
-        let begin = Instant::now();
-        let mut measured = MeasuredTimes::opened(begin);
+        let (mut measured, begin) = (MeasuredTimes::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let endless = limits(5000.0, f64::INFINITY);
         assert_eq!(measured.due(at(0), &endless), Due::Now);
@@ -127,8 +121,7 @@ mod tests {
         for (step, checkpoint, image) in
             [(1.0, 0.1, 0.0), (0.01, 2.0, 30.0), (60.0, 5.0, 0.0), (3.0, 1.0, 100.0)]
         {
-            let (begin, end) = (Instant::now(), 3600.0);
-            let mut measured = MeasuredTimes::opened(begin);
+            let (mut measured, begin, end) = (MeasuredTimes::default(), Instant::now(), 3600.0);
             let at = |seconds| begin + Duration::from_secs_f64(seconds);
             let (mut now, mut learned) = (0.0, 0.0);
             loop {
@@ -156,18 +149,7 @@ mod tests {
 
     #[test]
     fn without_time_the_first_checkpoint_is_the_last() {
-        let now = Instant::now();
-        assert_eq!(MeasuredTimes::opened(now).due(now, &limits(1.0, -5.0)), Due::Last);
-        assert_eq!(MeasuredTimes::opened(now).due(now, &limits(1.0, 5.0)), Due::Now);
-    }
-
-    /// The application asks after its first step, and has no time for another one.
-    #[test]
-    fn the_first_step_is_measured() {
-        let opened = Instant::now();
-        let asked = opened + Duration::from_secs(3000);
-        assert_eq!(MeasuredTimes::opened(opened).due(asked, &limits(86400.0, 2400.0)), Due::Last);
-        let short = opened + Duration::from_secs(1500);
-        assert_eq!(MeasuredTimes::opened(opened).due(short, &limits(86400.0, 2400.0)), Due::Now);
+        assert_eq!(MeasuredTimes::default().due(Instant::now(), &limits(1.0, -5.0)), Due::Last);
+        assert_eq!(MeasuredTimes::default().due(Instant::now(), &limits(1.0, 5.0)), Due::Now);
     }
 }

@@ -186,6 +186,8 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, StudyError> {
                 path.display()
             )));
         }
+        let too_long = |error| StudyError::Usage(format!("'{}': {error}", path.display()));
+        found.iter().try_for_each(|test| test.run.validate()).map_err(too_long)?;
         let all = found.len();
         let by_messages: Vec<_> = found.into_iter().filter(|test| !test.shared).collect();
         let shared = all - by_messages.len();

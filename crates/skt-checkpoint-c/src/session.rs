@@ -314,9 +314,9 @@ impl Session {
     }
 
     /// Registers memory of the program as a region, in place of what it was before. `at` is where
-    /// the memory is, or why the program's arguments are not legal. Without legal arguments nothing
-    /// of the region is protected any more: where it was before the program may have freed it. As
-    /// all ranks are told in the next collective call, no checkpoint lacks the region unnoticed.
+    /// the memory is, or why the program's arguments are not legal. Without legal arguments the
+    /// region is no longer protected, as the program may have freed its old memory. All ranks are
+    /// told in the next collective call, so no checkpoint lacks the region unnoticed.
     ///
     /// # Errors
     /// The arguments are not legal; the region is memory of the library; there is no room for all

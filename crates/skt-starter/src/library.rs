@@ -47,8 +47,8 @@ pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<OsSt
     let named = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let is_named = env::split_paths(&named).any(|folder| folder.join(library).exists());
     if let Some(file) = bin.filter(|_| !is_named).and_then(|bin| beside(bin, library)) {
-        // The user's folders have no MPI library. What else they have goes before what is in this
-        // folder, which may be the system's.
+        // The user's folders have no MPI library, but their other libraries come first: this folder
+        // may be the system's.
         return load(&file).map(|()| file.parent().map(|folder| list(&named, folder.as_os_str())));
     }
     let Err(why) = load(Path::new(library)) else { return Ok(None) };

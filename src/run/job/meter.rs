@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::report::output;
 use crate::report::power::EnergyReading;
 use crate::report::power_log::{LONGEST_BETWEEN, PowerLog, parse_line};
+use crate::report::{heartbeat, output};
 
 /// How long the first reading is waited for: readings that are further apart are of no use.
 const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);
 /// How late a reading may come, by the longest time between two readings before it.
 const MARGIN_SECONDS: f64 = 10.0;
+/// The time between two looks for a reading.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 4096;
 
@@ -82,10 +84,17 @@ impl Meter {
     }
 
     fn await_first(&self, is_there: &Receiver<()>) -> Result<(), MeterError> {
-        match is_there.recv_timeout(FIRST) {
-            Ok(()) => Ok(()),
-            Err(RecvTimeoutError::Timeout) => Err(MeterError::Silent),
-            Err(RecvTimeoutError::Disconnected) => Err(MeterError::Ended),
+        let asked = Instant::now();
+        loop {
+            match is_there.recv_timeout(PAUSE) {
+                Ok(()) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Err(MeterError::Ended),
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() > FIRST => {
+                    return Err(MeterError::Silent);
+                }
+                // A supervisor would take the wait for a hang.
+                Err(RecvTimeoutError::Timeout) => heartbeat::piece(),
+            }
         }
     }
 
@@ -95,7 +104,6 @@ impl Meter {
     /// # Errors
     /// [`MeterError::Uncovered`] if nothing is known of it.
     pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, MeterError> {
-        const PAUSE: Duration = Duration::from_millis(20);
         let asked = Instant::now();
         loop {
             let heard = lock(&self.heard);
@@ -111,6 +119,7 @@ impl Meter {
                     .ok_or_else(uncovered);
             }
             drop(heard);
+            heartbeat::piece();
             thread::sleep(PAUSE);
         }
     }

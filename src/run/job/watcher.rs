@@ -54,12 +54,22 @@ impl Watcher<'_> {
     fn step_seconds(&self, column: usize) -> f64 {
         protect::panel_flops(column / self.test.nb, self.test.n, self.test.nb) / self.guessed_rate
     }
+
+    /// Tells who may wait for this rank that it is in this phase, in which `seconds` may pass
+    /// without a sign of it.
+    fn enter(&self, phase: Phase, seconds: f64) {
+        comm::expect_pause_now(seconds);
+        let column = if phase.is_after_columns() { self.test.n } else { 0 };
+        heartbeat::begin_phase(phase.name(), column, self.test.n, seconds);
+    }
 }
 
 impl Observer for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
-        self.waits(phase, if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 });
+        let step_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
+        comm::expect_pause(step_seconds);
+        self.enter(phase, step_seconds);
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();
         }
@@ -83,9 +93,7 @@ impl Observer for Watcher<'_> {
     }
 
     fn waits(&mut self, phase: Phase, seconds: f64) {
-        comm::expect_pause(seconds);
-        let column = if phase.is_after_columns() { self.test.n } else { 0 };
-        heartbeat::begin_phase(phase.name(), column, self.test.n, seconds);
+        self.enter(phase, seconds);
     }
 
     fn resumes(&mut self, restart: &Restart) {

@@ -39,9 +39,20 @@ pub fn expect_pause(seconds: f64) {
     LONGEST_PAUSE_SECONDS.fetch_max(seconds.max(0.0).to_bits(), Ordering::Relaxed);
 }
 
-/// The longest pause that was announced, in seconds: see [`expect_pause`].
+/// The time for which ranks may make no call in the present part of the work, in seconds, as bits.
+static PAUSE_NOW_SECONDS: AtomicU64 = AtomicU64::new(0);
+
+/// Announces that ranks may make no call of their communicators for `seconds`, until this is called
+/// again for the next part of the work.
+pub fn expect_pause_now(seconds: f64) {
+    PAUSE_NOW_SECONDS.store(seconds.max(0.0).to_bits(), Ordering::Relaxed);
+}
+
+/// The longest pause that is to be expected, in seconds: see [`expect_pause`] and
+/// [`expect_pause_now`].
 pub fn longest_pause_seconds() -> f64 {
-    f64::from_bits(LONGEST_PAUSE_SECONDS.load(Ordering::Relaxed))
+    let seconds = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
+    seconds(&LONGEST_PAUSE_SECONDS).max(seconds(&PAUSE_NOW_SECONDS))
 }
 
 /// Whether this rank stands by.

@@ -92,7 +92,7 @@ impl Storage {
     /// that images could be made of (protocols other than self and double).
     ///
     /// # Errors
-    /// See [`Storage::validate`] and [`InMemoryJob::validate`].
+    /// See [`Storage::validate`] and [`crate::inmemory::InMemoryJob::validate`].
     pub fn plan(
         &self,
         machine: &PlannedMachine,

@@ -194,7 +194,7 @@ impl<C: Comm> System<'_, C> {
             keep_x(&mut places, &journal, &solution.x)?;
             return Ok(solution);
         }
-        let (cut, undone) = self.go_to_cut(&decision, absent, &places, &journal)?;
+        let (cut, undone) = self.go_to_cut(&decision, absent, &places, &journal, watcher)?;
         if matches!(decision, Decision::GoTo { .. }) && lost < grid.q {
             let at = (cut, self.number(absent));
             note_wrong(&journal, self.check_rest(&places, &journal, &mut is_lost, at, watcher))?;
@@ -254,6 +254,7 @@ impl<C: Comm> System<'_, C> {
         absent: &[Absent],
         places: &Places,
         journal: &Journal,
+        watcher: &mut dyn Watcher,
     ) -> Result<(usize, usize), SolveError> {
         let local = self.local(&places.a);
         if let Decision::GoTo { cut, actions } = decision {
@@ -262,7 +263,7 @@ impl<C: Comm> System<'_, C> {
             return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
         }
         journal.set(MemoryState::Rest(0))?;
-        self.generate(&local);
+        self.generate(&local, watcher);
         Ok((0, 0))
     }
 

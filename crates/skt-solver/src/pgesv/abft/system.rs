@@ -182,11 +182,7 @@ impl<'s, C: Comm> System<'s, C> {
                 solution.unverified = lost.unverified(&self.params);
             } else {
                 journal.set(MemoryState::Rest(0))?;
-                let start = Instant::now();
-                self.generate(&local);
-                if !grid.is_checksum() {
-                    watcher.generated(start.elapsed().as_secs_f64() * grid.q as f64);
-                }
+                self.generate(&local, watcher);
             }
             // No rank continues while another may still have data of an earlier start.
             grid.all.barrier()?;
@@ -409,14 +405,18 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
-    /// Generates this rank's part of the system.
-    pub(super) fn generate(&self, local: &Local<C>) {
+    /// Generates this rank's part of the system. Tells the watcher how long it may have to wait.
+    pub(super) fn generate(&self, local: &Local<C>, watcher: &mut dyn Watcher) {
+        let start = Instant::now();
         let Params { n, nb, .. } = self.params;
         let (grid, team, entries) = (self.grid, self.team, self.entries);
         // SAFETY: no other thread uses A.
         let a = unsafe { local.a.block(0..local.shape.rows, 0..local.shape.cols) };
         match grid.mycol.checked_sub(grid.q) {
-            None => matgen::generate_columns(grid, team, nb, entries, a),
+            None => {
+                matgen::generate_columns(grid, team, nb, entries, a);
+                watcher.generated(start.elapsed().as_secs_f64() * grid.q as f64);
+            }
             Some(s) => {
                 matgen::generate_checksum(grid, team, (n, nb), self.weights.of(s), entries, a);
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, Once};
+use std::time::Instant;
 
 use skt_terms::shown::shell_quoted;
 use skt_terms::units;
@@ -31,20 +32,28 @@ pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
 
 impl Process for RankProcess<'_> {
     fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
-        // Each part is a sign of life: touching all of a large memory takes minutes.
+        // Touching all of a large memory takes minutes, in which the others wait.
         let parts_a_thread = bytes.div_ceil(self.0.threads()).div_ceil(TOUCHED_BYTES).max(1);
         let parts = self.0.threads() * parts_a_thread;
-        let failed = Mutex::new(None);
+        let (failed, done) = (Mutex::new(None), Mutex::new(0u64));
+        let begun = Instant::now();
         // Each thread touches a part, so that its pages are near the cores that use them.
         self.0.split(parts, 1, |range| {
             for part in range {
                 if let Err(error) = new.touch(part, parts) {
                     failed.lock().expect("touch lock").get_or_insert(error);
                 }
-                heartbeat::piece();
+                let mut done = done.lock().expect("touch lock");
+                *done += 1;
+                heartbeat::wait(begun.elapsed().as_secs_f64(), *done, 0.0);
             }
         });
         failed.into_inner().expect("touch lock").map_or(Ok(()), Err)
+    }
+
+    /// Any rank tells: rank 0 may have nothing to do.
+    fn passes(&self, seconds: f64, pieces: usize) {
+        heartbeat::wait(seconds, pieces as u64, 0.0);
     }
 
     fn waits(&self, seconds: f64) {

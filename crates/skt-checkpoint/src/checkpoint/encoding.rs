@@ -4,6 +4,7 @@
 mod advance;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use super::codec::Codec;
 use super::config::Config;
@@ -214,11 +215,14 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             return Ok(0);
         }
         let settled = self.method.settled(epoch);
-        let mut written = 0;
+        let (begun, mut written, mut bands) = (Instant::now(), 0, 0);
         for region in 0..segment.layout().regions.len() {
             for band in 0..segment.layout().regions[region].stripes.bands() {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
                 written += self.view(segment, region).rebuild(lost, settled, band, step)?;
+                bands += 1;
+                // Groups that have lost nobody wait.
+                segment.passes(begun, bands);
             }
         }
         Ok(written)

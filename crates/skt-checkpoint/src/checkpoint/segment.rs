@@ -148,6 +148,11 @@ impl<M: Memory> OwnSegment<M> {
         self.vault.step(step)
     }
 
+    /// Tells the hook that a long pass over the memory, begun at `begun`, has done `done` parts.
+    pub fn passes(&self, begun: Instant, done: usize) {
+        self.vault.passes(begun, done);
+    }
+
     /// The hook that is told of steps.
     pub fn hook(&self) -> Arc<dyn Hook> {
         self.vault.hook()

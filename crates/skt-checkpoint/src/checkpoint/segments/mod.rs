@@ -14,7 +14,7 @@ pub mod role;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
@@ -207,7 +207,10 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
                 Err(StoreError::InUse { .. }) if !patience.is_over(true) => {}
                 found => {
                     let segment = found.map_err(other)?.ok_or_else(not_found)?;
-                    segment.map_pages();
+                    let begun = Instant::now();
+                    segment.map_pages(|pieces| {
+                        self.process.passes(begun.elapsed().as_secs_f64(), pieces);
+                    });
                     return Ok(Bytes(segment));
                 }
             }

@@ -15,6 +15,12 @@ pub trait Process {
         Ok(())
     }
 
+    /// Called while this process passes over memory that others wait for: `seconds` after the
+    /// beginning, with `pieces` of it done.
+    fn passes(&self, seconds: f64, pieces: usize) {
+        let _ = (seconds, pieces);
+    }
+
     /// Called several times a second while this process waits for another one to end; `seconds`
     /// counts from the beginning of the wait.
     fn waits(&self, seconds: f64) {
@@ -36,6 +42,10 @@ impl Process for Plain {}
 impl<P: Process> Process for &P {
     fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
         (**self).touch(new, bytes)
+    }
+
+    fn passes(&self, seconds: f64, pieces: usize) {
+        (**self).passes(seconds, pieces);
     }
 
     fn waits(&self, seconds: f64) {

@@ -157,9 +157,11 @@ impl ScreenCommandError {
 pub fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
-        Some(_) if is_launched => Err(ScreenCommandError::Other(
-            "--hosts starts the ranks itself: leave the launcher out".into(),
-        )),
+        Some(_) if is_launched && !launcher_rank::is_on_a_terminal_of_slurm() => {
+            Err(ScreenCommandError::Other(
+                "--hosts starts the ranks itself: leave the launcher out".into(),
+            ))
+        }
         Some(file) => with_hosts(args, file),
         None if is_launched => under_launcher(args),
         None => alone(args),

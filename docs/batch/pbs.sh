@@ -40,10 +40,13 @@ done
 epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
 if [ "$code" = 75 ] && [ "$epochs" -gt 1 ]; then
     rm -f "$images/failed"
-elif ! { echo "$code" >> "$images/failed" && [ "$(wc -l < "$images/failed")" -lt 3 ]; }; then
-    rm -f "$images/failed"
-    echo "no further job: the last ones have kept nothing in $images; this one ended with $code" >&2
-    exit 2
+else
+    echo "$code" >> "$images/failed" || { echo "no further job: jobs cannot be counted in $images" >&2; exit 2; }
+    if [ "$(wc -l < "$images/failed")" -ge 3 ]; then
+        rm -f "$images/failed"
+        echo "no further job: no images of two epochs in $images; this one ended with $code" >&2
+        exit 2
+    fi
 fi
 # qsub passes on none of the variables that this job was submitted with, unless they are named.
 IMAGES=$images LEVEL=$level qsub -v IMAGES,LEVEL pbs.sh

@@ -307,25 +307,26 @@ fn rate_over_model(
     if reports.is_empty() {
         return Ok(1.0);
     }
-    let (mut shares, mut shared) = (Vec::new(), 0);
+    let mut tests = Vec::new();
     for (file, report) in args.report.iter().zip(reports) {
         let hosts = report.environment.hosts.len().max(1);
         for measured in measured::read(file)? {
             let ranks = measured.run.p * measured.run.q;
             let machine = networked(core, network, hosts, ranks.div_ceil(hosts));
             let model_seconds = path::estimate_seconds(&measured.run, &machine)?;
-            shares.push((measured.run.n, model_seconds / measured.time_seconds));
-            shared += usize::from(measured.shared);
+            let share = model_seconds / measured.time_seconds;
+            tests.push((measured.run.n, share, measured.shared));
         }
     }
-    let largest = shares.iter().map(|(n, _)| *n).max();
+    let largest = tests.iter().map(|(n, ..)| *n).max();
     let Some(largest) = largest else {
         return Err(StudyError::Usage(
             "the reports have no test that ran to its end without checkpoints (--ft none)".into(),
         ));
     };
-    let shares: Vec<f64> =
-        shares.into_iter().filter(|(n, _)| 2 * n >= largest).map(|(_, share)| share).collect();
+    tests.retain(|(n, ..)| 2 * n >= largest);
+    let is_any_shared = tests.iter().any(|(.., is_shared)| *is_shared);
+    let shares: Vec<f64> = tests.into_iter().map(|(_, share, _)| share).collect();
     let mean = (shares.iter().map(|share| share.ln()).sum::<f64>() / shares.len() as f64).exp();
     notes.push(format!(
         "E(N): {:.1} % of the model's rate, as in {} test(s) of the reports ({:.1} to {:.1} %){}",
@@ -333,7 +334,7 @@ fn rate_over_model(
         shares.len(),
         100.0 * shares.iter().copied().fold(f64::INFINITY, f64::min),
         100.0 * shares.iter().copied().fold(0.0, f64::max),
-        if args.nodes > 1 && shared > 0 {
+        if args.nodes > 1 && is_any_shared {
             "; some used shared memory, and runs on several nodes, by messages, may reach less"
         } else {
             ""

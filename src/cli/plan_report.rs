@@ -138,10 +138,16 @@ fn counted(count: usize, what: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { what } else { more })
 }
 
-/// The seconds of work from one checkpoint to the next as a run takes them, which are at least 1;
-/// `None` if no checkpoint is due.
+/// The seconds of work from one checkpoint to the next as a run takes them: at least 1, however few
+/// the theory finds best.
+fn as_taken(cut_seconds: f64) -> f64 {
+    cut_seconds.max(1.0)
+}
+
+/// The seconds of work from one checkpoint to the next as a run takes them; `None` if no checkpoint
+/// is due.
 pub(super) fn every_seconds(candidate: &Candidate) -> Option<f64> {
-    (candidate.checkpoints() > 0.0).then(|| candidate.cut_seconds().max(1.0))
+    (candidate.checkpoints() > 0.0).then(|| as_taken(candidate.cut_seconds()))
 }
 
 /// Describes how a candidate is protected.
@@ -415,7 +421,7 @@ fn uncertain(plan: &Plan, machine: &PlannedMachine) -> Result<String, ModelError
             continue;
         }
         let spares = fewest_spares.map_or("-".to_owned(), |spares| spares.to_string());
-        let _ = write!(words, "; spares {spares}, best interval {:.0} s", cut_seconds.max(1.0));
+        let _ = write!(words, "; spares {spares}, best interval {:.0} s", as_taken(cut_seconds));
     }
     words.push('\n');
     Ok(words)
@@ -438,7 +444,7 @@ pub(super) fn json(
         .map(|what_if| {
             json!({
                 "what_if": what_if.what,
-                "best_interval_seconds": finite(what_if.cut_seconds),
+                "best_interval_seconds": finite(as_taken(what_if.cut_seconds)),
                 "fewest_spares": what_if.fewest_spares,
                 "expected_seconds": finite(what_if.expected.time_seconds),
                 "expected_failures": finite(what_if.expected.failures),
@@ -499,7 +505,7 @@ fn json_candidate(candidate: &Candidate) -> serde_json::Value {
         "copies_bytes": memory.copies_bytes,
         "parities_bytes": memory.parities_bytes,
         "checkpoint_seconds": job.checkpoint_seconds,
-        "interval_seconds": finite(candidate.cut_seconds()),
+        "interval_seconds": finite(as_taken(candidate.cut_seconds())),
         "downtime_seconds": job.downtime_seconds,
         "recovery_seconds": job.recovery_seconds,
         "work_seconds": job.work_seconds,

@@ -157,9 +157,11 @@ impl ScreenCommandError {
 pub fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
-        Some(_) if is_launched => Err(ScreenCommandError::Other(
-            "--hosts starts the ranks itself: leave the launcher out".into(),
-        )),
+        Some(_) if is_launched && !launcher_rank::is_on_a_terminal_of_slurm() => {
+            Err(ScreenCommandError::Other(
+                "--hosts starts the ranks itself: leave the launcher out".into(),
+            ))
+        }
         Some(file) => with_hosts(args, file),
         None if is_launched => under_launcher(args),
         None => alone(args),
@@ -194,7 +196,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
-        ScreeningEnd::Led(results) => show(args, &results, &Listed::default()),
+        ScreeningEnd::Led { results, .. } => show(args, &results, &Listed::default()),
         ScreeningEnd::Followed(code) => Ok(code),
     }
 }
@@ -208,11 +210,10 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let mut progress = Progress::stderr(mode);
     let ended = run::run(&world, &request(args), &limit, &mut progress);
     drop(progress);
-    let (shown, has_lost) = match ended {
+    let (shown, is_any_silent) = match ended {
         Ok(ScreeningEnd::Followed(code)) => return Ok(code),
-        Ok(ScreeningEnd::Led(results)) => {
-            let has_lost = results.nodes.iter().any(|node| node.lost.is_some());
-            (show(args, &results, &Listed::default()), has_lost)
+        Ok(ScreeningEnd::Led { results, is_any_silent }) => {
+            (show(args, &results, &Listed::default()), is_any_silent)
         }
         Err(why) => (Err(why.into()), true),
     };
@@ -220,7 +221,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         output::say(format_args!("error: {why}"));
         Exit::BadInput.code()
     });
-    if has_lost || run::dismiss(&world, &limit, code).is_err() {
+    if is_any_silent || run::dismiss(&world, &limit, code).is_err() {
         // A rank that does not answer would keep the others from ending.
         launcher_rank::let_the_first_speak(code);
         mpi.comm()?.abort("a rank does not answer", code.into());

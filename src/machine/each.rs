@@ -4,8 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Calls `work` with each item, on a thread for each. Nobody waits for these threads. Where the
-/// system gives no further one, those that run take the remaining items.
+/// The most threads at a time: names and hosts may be ten thousands, and a user or a control group
+/// may have no more than some hundred threads.
+const MOST_THREADS: usize = 256;
+
+/// Calls `work` with each item, on a thread for each, up to [`MOST_THREADS`]. Nobody waits for these
+/// threads. They also take the remaining items, as they do where the system gives fewer threads.
 ///
 /// # Errors
 /// When the system gives no thread at all: `work` is not called.
@@ -29,7 +33,7 @@ where
     T: Send + 'static,
     W: Fn(T) + Send + Sync + 'static,
 {
-    let count = items.len();
+    let count = items.len().min(MOST_THREADS);
     let shared = Arc::new((Mutex::new(items.into_iter()), work));
     for started in 0..count {
         let shared = Arc::clone(&shared);
@@ -54,12 +58,12 @@ mod tests {
 
     use super::*;
 
-    /// What is worked on where the system gives `most` threads.
-    fn worked(most: usize) -> io::Result<Vec<u32>> {
+    /// What is worked on where the system gives `most` threads, and the threads that are asked for.
+    fn worked(items: Vec<u32>, most: usize) -> io::Result<(Vec<u32>, usize)> {
         let (sender, receiver) = mpsc::channel();
         let mut bodies: Vec<Body> = Vec::new();
         let done = each_by(
-            vec![1, 2, 3],
+            items,
             move |item| sender.send(item).unwrap(),
             |body| {
                 bodies.push(body);
@@ -67,15 +71,19 @@ mod tests {
                 is_given.then_some(()).ok_or_else(|| io::ErrorKind::WouldBlock.into())
             },
         );
+        let asked = bodies.len();
         bodies.truncate(most);
         bodies.into_iter().for_each(|body| body());
-        done.map(|()| receiver.iter().collect())
+        done.map(|()| (receiver.iter().collect(), asked))
     }
 
     #[test]
     fn each_item_is_worked_on_if_there_is_any_thread() {
-        assert_eq!(worked(1).unwrap(), [1, 2, 3]);
-        assert_eq!(worked(3).unwrap(), [1, 2, 3]);
-        assert_eq!(worked(0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let few = || vec![1, 2, 3];
+        assert_eq!(worked(few(), 1).unwrap(), (few(), 2));
+        assert_eq!(worked(few(), 3).unwrap(), (few(), 3));
+        assert_eq!(worked(few(), 0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let many: Vec<u32> = (0..10_000).collect();
+        assert_eq!(worked(many.clone(), 10_000).unwrap(), (many, MOST_THREADS));
     }
 }

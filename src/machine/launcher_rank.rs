@@ -38,13 +38,22 @@ pub fn size() -> Option<usize> {
 }
 
 /// The variables that tell the number of ranks, with what they tell. Those of Slurm count only
-/// without others: a launcher of an MPI may start its daemons by `srun`. They do not count on a
-/// terminal of `srun --pty`.
+/// without others: a launcher of an MPI may start its daemons by `srun`.
 fn told_sizes(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)> {
     let told = |name: &'static str| Some((name, first_number(&[name], &get)?));
     let all: Vec<_> = SIZE_NAMES.into_iter().filter_map(told).collect();
-    let is_slurm_s = all.is_empty() && get(SLURM_TERMINAL_NAME).is_none();
-    if is_slurm_s { told(SLURM_SIZE_NAME).into_iter().collect() } else { all }
+    if all.is_empty() { told(SLURM_SIZE_NAME).into_iter().collect() } else { all }
+}
+
+/// Whether this process may be the shell on a terminal that `srun --pty` has started, or a command
+/// of it. Steps that are started on the terminal inherit its variable, so only a step of a single
+/// task is one that may be the shell's.
+pub fn is_on_a_terminal_of_slurm() -> bool {
+    is_shell_of_slurm(|name| env::var(name).ok())
+}
+
+fn is_shell_of_slurm(get: impl Fn(&str) -> Option<String>) -> bool {
+    get(SLURM_TERMINAL_NAME).is_some() && told_sizes(get) == [(SLURM_SIZE_NAME, 1)]
 }
 
 /// The launcher has started several processes, and each is alone in its `MPI_COMM_WORLD`.
@@ -85,7 +94,8 @@ fn alone(
     get: impl Fn(&str) -> Option<String>,
     by_supervisor: Option<(&'static str, usize)>,
 ) -> Option<(&'static str, usize)> {
-    let told = told_sizes(&get);
+    let mut told = told_sizes(&get);
+    told.retain(|(name, _)| *name != SLURM_SIZE_NAME || get(SLURM_TERMINAL_NAME).is_none());
     let is_several = |&(_, size): &(&str, usize)| size > 1;
     if ranks != 1 || !told.iter().all(is_several) {
         return None;
@@ -213,19 +223,23 @@ mod tests {
         assert_eq!(found(1, &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMI_SIZE", "4")]), None);
     }
 
+    /// `srun` on such a terminal passes the variable of the terminal on to all of its ranks.
     #[test]
     fn a_shell_on_a_terminal_of_slurm_is_no_rank_and_a_rank_started_there_is_one() {
-        let sizes = |variables: &[(&str, &str)]| {
-            told_sizes(|name| {
+        let seen = |variables: &[(&str, &str)]| {
+            let get = |name: &str| {
                 let found = variables.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
-            })
+            };
+            (told_sizes(get), is_shell_of_slurm(get))
         };
-        let shell = ("SLURM_STEP_NUM_TASKS", "1");
-        assert_eq!(sizes(&[shell]), [shell.0].map(|name| (name, 1)));
-        assert_eq!(sizes(&[shell, ("SLURM_PTY_PORT", "9")]), []);
-        let by_mpirun = [shell, ("SLURM_PTY_PORT", "9"), ("OMPI_COMM_WORLD_SIZE", "2")];
-        assert_eq!(sizes(&by_mpirun), [("OMPI_COMM_WORLD_SIZE", 2)]);
+        let (one, terminal) = (("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PTY_PORT", "9"));
+        assert_eq!(seen(&[one]), (vec![(one.0, 1)], false));
+        assert_eq!(seen(&[one, terminal]), (vec![(one.0, 1)], true));
+        assert_eq!(seen(&[(one.0, "64"), terminal]), (vec![(one.0, 64)], false));
+        let by_mpirun = [one, terminal, ("OMPI_COMM_WORLD_SIZE", "1")];
+        assert_eq!(seen(&by_mpirun), (vec![("OMPI_COMM_WORLD_SIZE", 1)], false));
+        assert_eq!(seen(&[terminal]), (vec![], false));
     }
 
     #[test]

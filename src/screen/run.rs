@@ -67,7 +67,12 @@ impl Request {
 /// How a screening ended on a rank.
 pub enum ScreeningEnd {
     /// On rank 0, which has to call [`dismiss`].
-    Led(Results),
+    Led {
+        /// The results.
+        results: Results,
+        /// Whether a rank may not answer any more, which would keep the others from ending.
+        is_any_silent: bool,
+    },
     /// On the other ranks: the exit code.
     Followed(u8),
 }
@@ -87,8 +92,12 @@ pub fn run<C: Comm>(
     if world.rank() == 0 {
         let begun = Instant::now();
         let results = crew.no_results();
-        let lead = Lead { world, crew, request, limit, progress, begun, results };
-        return Ok(ScreeningEnd::Led(lead.all()?));
+        let is_any_silent = false;
+        let mut lead =
+            Lead { world, crew, request, limit, progress, begun, results, is_any_silent };
+        lead.all()?;
+        let Lead { results, is_any_silent, .. } = lead;
+        return Ok(ScreeningEnd::Led { results, is_any_silent });
     }
     follow(world, &crew, limit, request.start_seconds()).map(ScreeningEnd::Followed)
 }
@@ -168,10 +177,12 @@ struct Lead<'a, C: Comm> {
     progress: &'a mut Progress,
     begun: Instant,
     results: Results,
+    /// Whether a node was lost in its work: one of its ranks may not answer any more.
+    is_any_silent: bool,
 }
 
 impl<C: Comm> Lead<'_, C> {
-    fn all(mut self) -> Result<Results, ScreenError> {
+    fn all(&mut self) -> Result<(), ScreenError> {
         self.say("DGEMM and memory", self.request.seconds);
         let shares = self.ready()?;
         let parts = self.request.rounds + self.crew.stages.len();
@@ -179,7 +190,7 @@ impl<C: Comm> Lead<'_, C> {
         let rates: Vec<f64> =
             self.results.nodes.iter().filter_map(|node| sound_rate(node.dgemm_gflops)).collect();
         if rates.is_empty() {
-            return Ok(self.results);
+            return Ok(());
         }
         let ranks = self.crew.ranks[0].len();
         let n = self.request.n.unwrap_or_else(|| order(&rates, each_seconds, &shares));
@@ -187,20 +198,24 @@ impl<C: Comm> Lead<'_, C> {
             let fits = preflight::check(n, &shares, |n| bytes_a_rank(n, ranks));
             if let Err(why) = fits {
                 self.results.refused = Some(why.to_string());
-                return Ok(self.results);
+                return Ok(());
             }
         }
-        for (node, why) in without_memory(n, &shares, |n| bytes_a_rank(n, ranks)) {
-            self.results.nodes[node].lost.get_or_insert(why);
-        }
+        self.leave_out(without_memory(n, &shares, |n| bytes_a_rank(n, ranks)));
         self.results.n = n;
         let expected = expected_seconds(&rates, n);
         self.solve(n, expected)?;
         for stage in 0..self.crew.stages.len() {
             self.join(stage, n, expected)?;
         }
-        self.count()?;
-        Ok(self.results)
+        self.count()
+    }
+
+    /// Leaves out nodes that answer, but cannot take part.
+    fn leave_out(&mut self, nodes: Vec<(usize, String)>) {
+        for (node, why) in nodes {
+            self.results.nodes[node].lost.get_or_insert(why);
+        }
     }
 
     /// Announces a part, with the time that is left if all is well.
@@ -243,17 +258,21 @@ impl<C: Comm> Lead<'_, C> {
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
         self.limit.set(left + 2.0 * GRACE_SECONDS);
         let (results, crew) = (&mut self.results, &self.crew);
+        let is_any_silent = &mut self.is_any_silent;
         let node_of = |rank: usize| {
             crew.ranks.iter().position(|ranks| ranks[0] == rank).expect("a first rank")
         };
         let silent = told::collect(world, until, awaited, |rank, told| match told {
             Told::Failed(why) => {
                 results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
+                // Another rank of the node may be the reason.
+                *is_any_silent = true;
                 false
             }
             told => take(results, node_of(rank), told),
         })?;
         for rank in silent {
+            self.is_any_silent = true;
             let node = &mut self.results.nodes[node_of(rank)];
             let begun = units::span(self.begun.elapsed().as_secs_f64());
             node.lost = Some(format!("no answer while {doing}, {begun} after the start"));
@@ -265,6 +284,7 @@ impl<C: Comm> Lead<'_, C> {
     fn own_failure(&mut self, doing: &str, why: &ScreenError) {
         let node = self.crew.node;
         self.results.nodes[node].lost = Some(format!("{doing}: {why}"));
+        self.is_any_silent = true;
     }
 
     /// Collects the rates of all nodes. Returns their free memory.
@@ -465,6 +485,31 @@ mod tests {
         assert_eq!((n, lacking), (20_800, vec![(1, want.to_owned())]));
     }
 
+    /// All ranks are dismissed unless one may not answer.
+    #[test]
+    fn a_node_that_only_lacks_memory_is_not_taken_for_a_silent_one() {
+        let request = Request { n: None, rounds: 1, seconds: 1.0, threads: Some(1), by_rank: true };
+        let seen = run_ranks(1, |world| {
+            let (limit, mut progress) = (Limit::default(), Progress::off());
+            let crew = Crew::new(&world, request.threads, request.by_rank)?;
+            let mut lead = Lead {
+                world: &world,
+                results: crew.no_results(),
+                crew,
+                request: &request,
+                limit: &limit,
+                progress: &mut progress,
+                begun: Instant::now(),
+                is_any_silent: false,
+            };
+            lead.leave_out(vec![(0, "too little memory".to_owned())]);
+            let lacks_memory = (lead.lost(), lead.is_any_silent);
+            lead.own_failure("solving alone", &ScreenError::Host("no answer in time".into()));
+            Ok::<_, ScreenError>((lacks_memory, lead.is_any_silent))
+        });
+        assert_eq!(seen[0].as_ref().unwrap(), &((vec![0], false), true));
+    }
+
     #[test]
     fn an_order_that_does_not_fit_is_refused_with_one_that_does() {
         let n = Some(1_000_000);
@@ -472,13 +517,15 @@ mod tests {
         let ended = run_ranks(2, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
             let ended = run(&world, &request, &limit, &mut progress)?;
-            if let ScreeningEnd::Led(_) = &ended {
+            if let ScreeningEnd::Led { .. } = &ended {
                 dismiss(&world, &limit, 2)?;
             }
             Ok::<_, ScreenError>(ended)
         });
         let mut ended = ended.into_iter();
-        let Some(Ok(ScreeningEnd::Led(results))) = ended.next() else { panic!("rank 0 leads") };
+        let Some(Ok(ScreeningEnd::Led { results, .. })) = ended.next() else {
+            panic!("rank 0 leads")
+        };
         assert!(matches!(ended.next(), Some(Ok(ScreeningEnd::Followed(2)))));
         let why = results.refused.expect("8 TB");
         assert!(why.starts_with("N = 1000000 does not fit: host "), "{why}");
@@ -517,13 +564,16 @@ mod tests {
         let ended = run_ranks(4, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
             let ended = run(&world, &request, &limit, &mut progress)?;
-            if let ScreeningEnd::Led(_) = &ended {
+            if let ScreeningEnd::Led { .. } = &ended {
                 dismiss(&world, &limit, 7)?;
             }
             Ok::<_, ScreenError>(ended)
         });
         let mut ended = ended.into_iter();
-        let Some(Ok(ScreeningEnd::Led(mut results))) = ended.next() else { panic!("rank 0 leads") };
+        let Some(Ok(ScreeningEnd::Led { mut results, is_any_silent })) = ended.next() else {
+            panic!("rank 0 leads")
+        };
+        assert!(!is_any_silent);
         assert!(ended.all(|ended| matches!(ended, Ok(ScreeningEnd::Followed(7)))));
         assert_eq!((results.n, results.nodes.len(), results.links.len()), (400, 4, 6));
         assert_eq!(results.joints.len(), 7);

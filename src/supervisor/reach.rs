@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Agents at a time.
 const AT_ONCE: usize = 32;
 /// Names in a question, which is one argument of the agent: Linux allows 128 KiB, and names have at
-/// most 255 bytes.
+/// most 255 bytes. A host is asked one question, so that it takes one connection: other hosts are
+/// asked for the names that are left.
 const MOST_NAMES: usize = 256;
 
 /// What is known of the hosts of a list.
@@ -86,13 +87,21 @@ fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
     }
 }
 
-/// Asks the hosts through the agent, some at a time.
+/// The questions for host `index` of `hosts`, as indices of all `questions`: another one for each
+/// host in turn. Only where hosts are fewer than questions is a host asked several.
+fn questions_for(index: usize, hosts: usize, questions: usize) -> impl Iterator<Item = usize> {
+    (index % questions..questions).step_by(hosts)
+}
+
+/// Asks the hosts through the agent, some at a time, each for some of the names.
 fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<Answer>, Vec<Finding>) {
-    let next = Mutex::new(hosts.iter());
+    let parts: Vec<&[String]> = names.chunks(MOST_NAMES).collect();
+    let next = Mutex::new(hosts.iter().enumerate());
     let answers: Mutex<BTreeMap<&str, Result<Answer, String>>> = Mutex::default();
     let work = || {
-        while let Some(host) = { next.lock().expect("no thread panics").next() } {
-            let answer = ask(host, names, agent, PATIENCE);
+        while let Some((index, host)) = { next.lock().expect("no thread panics").next() } {
+            let of_host = questions_for(index, hosts.len(), parts.len()).map(|part| parts[part]);
+            let answer = ask(host, of_host, agent, PATIENCE);
             answers.lock().expect("no thread panics").insert(host, answer);
         }
     };
@@ -127,27 +136,36 @@ fn question(names: &[String]) -> String {
     )
 }
 
-/// Asks one host, some names at a time. A host that has begun to answer is reached; names that it
-/// gives no answer for in time are not known there.
-fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<Answer, String> {
+/// Asks one host for names, with a question for each part. A host that has begun to answer is
+/// reached, whatever becomes of further questions. The name that it looks up when the time is over
+/// is not known there; nothing is said of names that it has not come to.
+fn ask<'a>(
+    host: &str,
+    parts: impl Iterator<Item = &'a [String]>,
+    agent: &str,
+    patience: Duration,
+) -> Result<Answer, String> {
     let begun = Instant::now();
     let mut text = String::new();
-    for names in names.chunks(MOST_NAMES) {
+    for names in parts {
         let left = patience.saturating_sub(begun.elapsed());
-        let (told, is_late) = run(host, &question(names), agent, left)?;
+        let (told, is_late) = match run(host, &question(names), agent, left) {
+            Err(why) if text.is_empty() => return Err(why),
+            // The agent fails after it has reached the host.
+            Err(_) => break,
+            Ok(answer) => answer,
+        };
         text += &told;
         if is_late {
             break;
         }
     }
-    let told = read_answer(&text)
+    let late = format!("no answer in {patience:?}");
+    let names = read_answer(&text, &late)
         .ok_or_else(|| format!("no answer of `{agent} {host}` in {patience:?}"))?;
-    let late = || Err(format!("no answer in {patience:?}"));
-    let mut known: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), late())).collect();
-    known.extend(told);
     let own_name = text.lines().find_map(|line| line.strip_prefix(END));
     let own_name = own_name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    Ok(Answer { view: View { host: host.to_owned(), names: known }, own_name })
+    Ok(Answer { view: View { host: host.to_owned(), names }, own_name })
 }
 
 /// Runs a command on a host. Returns what it printed, and whether it was ended for its time.
@@ -196,10 +214,15 @@ impl Printed {
     }
 }
 
-/// Reads the answers to [`question`], of which the last may be cut off. `None` if none has begun.
-fn read_answer(text: &str) -> Option<BTreeMap<String, Result<BTreeSet<IpAddr>, String>>> {
+/// Reads the answers to [`question`]. The last may be cut off: a name without an end after it is
+/// not known, because of `late`. `None` if no answer has begun.
+fn read_answer(
+    text: &str,
+    late: &str,
+) -> Option<BTreeMap<String, Result<BTreeSet<IpAddr>, String>>> {
     let text = format!("\n{text}");
-    let (whole, _) = text.rsplit_once("\n= ")?;
+    let (whole, last) = text.rsplit_once("\n= ")?;
+    let cut_off = last.lines().next().filter(|name| !name.starts_with('.'));
     let read = |answer: &str| {
         let mut lines = answer.lines();
         let name = lines.next().filter(|name| !name.starts_with('.'))?;
@@ -209,7 +232,8 @@ fn read_answer(text: &str) -> Option<BTreeMap<String, Result<BTreeSet<IpAddr>, S
         let unknown = || "getent ahosts finds no address".to_owned();
         Some((name.to_owned(), is_known.then_some(addresses).ok_or_else(unknown)))
     };
-    Some(whole.split("\n= ").skip(1).filter_map(read).collect())
+    let cut_off = cut_off.map(|name| (name.to_owned(), Err(late.to_owned())));
+    Some(whole.split("\n= ").skip(1).filter_map(read).chain(cut_off).collect())
 }
 
 #[cfg(test)]
@@ -219,12 +243,14 @@ mod tests {
     #[test]
     fn an_answer_is_read_name_by_name() {
         let text = "welcome\n= n1\n10.0.0.1 STREAM n1\n10.0.0.1 DGRAM\n= n2\n= .\n";
-        let found = read_answer(text).unwrap();
+        let read = |text: &str| read_answer(text, "late");
+        let found = read(text).unwrap();
         assert_eq!(found["n1"], Ok(BTreeSet::from(["10.0.0.1".parse().unwrap()])));
         assert!(found["n2"].is_err() && found.len() == 2);
         let cut = &text[..text.len() - "= .\n".len()];
-        assert_eq!(read_answer(cut).unwrap().into_keys().collect::<Vec<_>>(), ["n1"]);
-        assert_eq!(read_answer("welcome\n"), None);
+        let found = read(cut).unwrap();
+        assert!(found["n1"].is_ok() && found["n2"] == Err("late".to_owned()), "{found:?}");
+        assert_eq!(read("welcome\n"), None);
     }
 
     fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
@@ -236,6 +262,16 @@ mod tests {
         let (_folder, agent) = agent("uname() { echo node7; }; eval \"$2\"\n");
         let looked = look("here", &hosts(&["127.0.0.1"]), &agent);
         assert_eq!(looked.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
+    }
+
+    /// Asks `host` for the names, some in a question.
+    fn asked(
+        host: &str,
+        names: &[String],
+        agent: &str,
+        patience: Duration,
+    ) -> Result<Answer, String> {
+        ask(host, names.chunks(MOST_NAMES), agent, patience)
     }
 
     fn hosts(names: &[&str]) -> Vec<Host> {
@@ -270,7 +306,7 @@ mod tests {
     #[test]
     fn an_agent_that_hangs_is_given_up() {
         let (_folder, agent) = agent("exec sleep 1000\n");
-        let why = ask("n1", &["n1".to_owned()], &agent, Duration::from_millis(50)).unwrap_err();
+        let why = asked("n1", &["n1".to_owned()], &agent, Duration::from_millis(50)).unwrap_err();
         assert!(why.starts_with("no answer of `sh "), "{why}");
     }
 
@@ -281,7 +317,7 @@ mod tests {
         let child =
             "(i=0; while [ -e $0 ] && [ $((i+=1)) -lt 600 ]; do sleep 0.1; done; : > $0.end)";
         let (folder, agent) = agent(&format!("{child} & sh -c \"$2\"\n"));
-        let view = ask("n1", &["127.0.0.1".to_owned()], &agent, PATIENCE).unwrap().view;
+        let view = asked("n1", &["127.0.0.1".to_owned()], &agent, PATIENCE).unwrap().view;
         assert!(view.names["127.0.0.1"].is_ok(), "{view:?}");
         assert!(!folder.path().join("agent.end").exists(), "the child was waited for");
     }
@@ -294,24 +330,60 @@ mod tests {
         let names = ["n1", "n2", "n3"].map(str::to_owned);
         let mut patience = Duration::from_millis(50);
         let view = loop {
-            match ask("n1", &names, &agent, patience) {
+            match asked("n1", &names, &agent, patience) {
                 Ok(answer) if answer.view.names["n1"].is_ok() => break answer.view,
                 early => assert!(patience < PATIENCE, "{early:?}"),
             }
             patience *= 2;
         };
-        for name in ["n2", "n3"] {
-            assert_eq!(view.names[name], Err(format!("no answer in {patience:?}")));
-        }
+        assert_eq!(view.names["n2"], Err(format!("no answer in {patience:?}")));
+        assert!(!view.names.contains_key("n3"), "nobody has asked for it: {view:?}");
+    }
+
+    /// As where a later connection is refused.
+    #[test]
+    fn a_host_that_has_answered_a_question_is_reached_though_another_one_fails() {
+        let (_folder, agent) = agent(
+            "[ -e $0.begun ] && exit 255; : > $0.begun; getent() { echo 10.0.0.1; }; eval \"$2\"\n",
+        );
+        let names = many_names(MOST_NAMES + 1);
+        let view = asked("n1", &names, &agent, PATIENCE).unwrap().view;
+        assert_eq!(view.names.len(), MOST_NAMES);
+        assert!(view.names.values().all(Result::is_ok));
+    }
+
+    fn many_names(count: usize) -> Vec<String> {
+        (0..count).map(|node| format!("rack-12-node-{node}")).collect()
     }
 
     #[test]
     fn more_names_than_an_argument_holds_are_asked_in_parts() {
         let (_folder, agent) = agent("getent() { echo 10.0.0.1; }; eval \"$2\"\n");
-        let names: Vec<String> = (0..10_000).map(|node| format!("rack-12-node-{node}")).collect();
-        let view = ask("n1", &names, &agent, PATIENCE).unwrap().view;
-        assert_eq!(view.names.len(), names.len());
-        assert!(view.names.values().all(Result::is_ok));
+        let names = many_names(10_000);
+        let (answers, lost) = ask_all(&names[..1], &names, &agent);
+        assert_eq!((answers[0].view.names.len(), lost), (names.len(), vec![]));
+        assert!(answers[0].view.names.values().all(Result::is_ok));
+    }
+
+    #[test]
+    fn each_host_is_asked_one_question_and_each_name_is_asked_for() {
+        let (folder, agent) =
+            agent("echo $1 >> $0.asked; getent() { echo 10.0.0.1; }; eval \"$2\"\n");
+        let names = many_names(2 * MOST_NAMES + 1);
+        let (answers, lost) = ask_all(&names[..7], &names, &agent);
+        assert_eq!((answers.len(), lost), (7, vec![]));
+        let asked = std::fs::read_to_string(folder.path().join("agent.asked")).unwrap();
+        assert_eq!(asked.lines().collect::<BTreeSet<_>>().len(), 7, "{asked}");
+        assert_eq!(asked.lines().count(), 7, "{asked}");
+        let told: BTreeSet<_> =
+            answers.iter().flat_map(|answer| answer.view.names.keys()).collect();
+        assert_eq!(told.len(), names.len());
+        for (hosts, questions) in [(1, 1), (1, 5), (2, 5), (4, 5), (5, 5), (7, 5), (10, 5)] {
+            let of = |host| questions_for(host, hosts, questions).collect::<Vec<_>>();
+            let all: Vec<usize> = (0..hosts).flat_map(of).collect();
+            assert_eq!(all.len(), hosts.max(questions), "{hosts} {questions}");
+            assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), questions.min(5));
+        }
     }
 
     #[test]

@@ -234,6 +234,15 @@ fn plan_as_json_has_what_its_text_says() {
     assert!((parts.iter().sum::<f64>() / time - 1.0).abs() < 1e-9, "{parts:?} of {time}");
     assert_eq!(json["candidates"].as_array().unwrap().len(), 67);
     assert_eq!(json["uncertain"].as_array().unwrap().len(), 2);
+    // Checkpoints that cost next to nothing: a run takes them a second apart.
+    let fast = ["--checkpoint-gbs", "1e7"];
+    let json = plan_json(folder.path(), &fast);
+    let words = stdout(folder.path(), &with(&fast));
+    assert!(words.contains(", every 1 s of work"), "{words}");
+    assert_eq!(json["choice"]["interval_seconds"], 1.0);
+    let others = json["uncertain"].as_array().unwrap();
+    let best = |other: &serde_json::Value| other["best_interval_seconds"].as_f64().unwrap();
+    assert!(!others.is_empty() && others.iter().all(|other| best(other) >= 1.0), "{others:?}");
 }
 
 #[test]
@@ -608,6 +617,13 @@ fn plan_expects_what_earlier_runs_reached_of_the_model() {
     fs::write(folder.path().join("large.json"), large).unwrap();
     let words = stdout(folder.path(), &with(&["--report", "large.json"]));
     assert!(words.contains("; some used shared memory, and runs on several nodes"), "{words}");
+    // A test that is too small to count says nothing of them, either.
+    let small = path_report(1000, 128, &phases, "null");
+    let small = small.replace(r#""p": 1, "q": 1"#, r#""p": 1, "q": 2, "transport": "shared""#);
+    fs::write(folder.path().join("small.json"), small).unwrap();
+    let words = stdout(folder.path(), &with(&["--report", "a.json", "--report", "small.json"]));
+    assert!(words.contains("as in 1 test(s)"), "{words}");
+    assert!(!words.contains("shared memory"), "{words}");
     fs::write(folder.path().join("ft.json"), path_report(4000, 128, &phases, "{}")).unwrap();
     let message = refusal(folder.path(), &with(&["--report", "ft.json"]));
     assert!(message.contains("without checkpoints"), "{message}");

@@ -29,6 +29,12 @@ const STARTS: &str = "#!/bin/sh\n\
     exit \"$code\"\n";
 const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
 
+/// A stand-in for PBS's, which tells how often the job was started only if `RUN_COUNT` is set.
+const QSTAT: &str = "#!/bin/sh\n\
+    echo Job Id: 7\n\
+    echo '    Resource_List.walltime = 04:00:00'\n\
+    [ -z \"$RUN_COUNT\" ] || echo \"    run_count = $RUN_COUNT\"\n";
+
 /// The end of a job, as Slurm's queue shows it.
 const SLURM_END: &str = "2033-05-18T03:33:20";
 
@@ -42,7 +48,7 @@ impl Batch {
             ("scontrol", SAYS),
             ("qsub", "#!/bin/sh\necho \"qsub $* IMAGES=$IMAGES LEVEL=$LEVEL\" >> \"$LOG\"\n"),
             ("squeue", &format!("#!/bin/sh\necho {SLURM_END}\n")),
-            ("qstat", "#!/bin/sh\necho Job Id: 7\necho '    Resource_List.walltime = 04:00:00'\n"),
+            ("qstat", QSTAT),
             ("bjobs", "#!/bin/sh\necho '4:00 L'\n"),
         ] {
             executables::write_script(&folder.path().join(program), text);
@@ -83,6 +89,8 @@ impl Batch {
             .env_remove("SLURM_JOB_END_TIME")
             .env_remove("IMAGES")
             .env_remove("LEVEL")
+            .env_remove("SLURM_RESTART_COUNT")
+            .env_remove("RUN_COUNT")
             .envs(variable)
             .env("LOG", self.at("log"))
             .env("CODES", self.at("codes"))
@@ -180,6 +188,18 @@ fn a_job_that_keeps_no_images_is_not_queued_for_ever() {
     }
 }
 
+/// Jobs that cannot be counted, as where a quota is used up, are not queued for ever, either.
+#[test]
+fn a_job_that_cannot_be_counted_is_the_last() {
+    for name in ALL {
+        let batch = Batch::new();
+        fs::create_dir_all(batch.at("images/failed")).unwrap();
+        let (code, log) = batch.run(&script(name), "75\n");
+        assert_eq!(code, Some(2), "{name}: {log}");
+        assert!(!log.contains("requeue") && !log.contains("qsub"), "{name}: {log}");
+    }
+}
+
 #[test]
 fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
     let batch = Batch::new();
@@ -203,6 +223,17 @@ fn a_slurm_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
     assert!(!log.contains("--head-lost"), "{log}");
     let (_, log) = batch.run_with(&path, "0\n", Some(("SLURM_RESTART_COUNT", "1")));
     assert!(log.contains(" launch --head-lost "), "{log}");
+}
+
+/// PBS starts a job whose first node was lost again, elsewhere.
+#[test]
+fn a_pbs_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
+    let (batch, path) = (Batch::new(), script("pbs-launch.sh"));
+    for (runs, is_again) in [(None, false), (Some("1"), false), (Some("2"), true)] {
+        let (ended, log) = batch.run_with(&path, "0\n", runs.map(|runs| ("RUN_COUNT", runs)));
+        assert_eq!((ended, starts(&log)), (Some(0), 1), "{runs:?}: {log}");
+        assert_eq!(log.contains(" launch --head-lost "), is_again, "{runs:?}: {log}");
+    }
 }
 
 /// Slurm tells a job its end from version 23.02 on; before, its queue does.

@@ -96,6 +96,33 @@ fn an_interrupted_script_leaves_no_process_and_no_folder() {
     }
 }
 
+/// A signal may come when a process is started whose number is not stored yet.
+#[test]
+fn a_script_that_is_ended_as_it_starts_a_process_leaves_none() {
+    for what in ["undisturbed", "1.3-later", "busy"] {
+        let place = Place::new().with("ours", "exit 0").with("mpirun", "exec sleep 600");
+        let at_start = "set -T; trap 'case $BASH_COMMAND in *\\$!*) kill -TERM $$ ;; esac' DEBUG\n";
+        fs::write(place.at("before"), at_start).unwrap();
+        let mut script = place
+            .script(&format!("soak-slow-ranks 1 1x2-{what}"))
+            .env("BASH_ENV", place.at("before"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) && script.try_wait().unwrap().is_none() {
+            sleep(Duration::from_millis(10));
+        }
+        let ended = script.try_wait().unwrap();
+        for pid in place.processes() {
+            let _ = kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL);
+        }
+        let ended = ended.unwrap_or_else(|| panic!("{what}: the script hangs"));
+        assert!(ended.code() == Some(143) || ended.signal() == Some(15), "{what}: {ended}");
+    }
+}
+
 /// A test binary that aborts names no test that failed, and a test that is skipped counts as
 /// passed.
 #[test]

@@ -407,7 +407,7 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
         "init --ranks 1 --memory-gib 0.002",
         "init --ranks 1 --threads 2 --memory-gib 0.002 --force",
         "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
-        "plan --cores-per-node 1 --memory-gib 0.002 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
+        "plan --cores-per-node 1 --memory-gib 0.02 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
     ] {
         let (_, said) = sh(&format!("{program} {planned}"));
         let printed = said.lines().find(|line| line.starts_with("  mpirun ")).expect(&said);

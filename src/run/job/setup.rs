@@ -214,8 +214,11 @@ pub fn warn(lines: &[String]) {
 
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
 fn warn_of_one_store(places: &[RankLocation], rank: usize) {
+    if rank != 0 {
+        return;
+    }
     let hosts = places::hosts_of_one_store(places);
-    if rank == 0 && !hosts.is_empty() {
+    if !hosts.is_empty() {
         eprintln!(
             "warning: hosts {} share one memory: the loss of one of them may take the segments of \
              all (--domains can name them as one)",

@@ -371,11 +371,10 @@ fn findings<C: Comm>(
 fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
     let is_cause =
         |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
-    if let Some(why) = lack {
-        *warnings = vec![why];
-    } else if found.iter().any(is_cause) {
+    if lack.is_some() || found.iter().any(is_cause) {
         warnings.retain(|warning| !selftest::is_of_rate(warning));
     }
+    warnings.splice(..0, lack);
     warnings.extend(found.iter().map(at_start::line));
 }
 
@@ -503,6 +502,6 @@ mod tests {
         assert_eq!(explained(None, &[finding(FindingKind::Quota)]), [kernel.as_str(), line]);
         let governor = explained(None, &[finding(FindingKind::Governor)]);
         assert_eq!(governor, [kernel.as_str(), rate.as_str(), line]);
-        assert_eq!(explained(Some("lack"), &[]), ["lack"]);
+        assert_eq!(explained(Some("lack"), &[]), ["lack", kernel.as_str()]);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Once;
 use serde::Serialize;
 use skt_terms::units;
 
+use crate::team::Team;
 use crate::tuning::TUNING;
 
 /// The BLAS that this process calls.
@@ -93,13 +94,36 @@ fn serving<'a>(dgemm: Option<&Path>, present: &[(&'a str, Option<PathBuf>)]) -> 
 }
 
 /// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
-/// libraries that are loaded. Returns whether there was any to set.
+/// libraries that are loaded. OpenMP and some builds of BLIS keep the number for each thread that
+/// calls them, so each thread that calls the BLAS has to set it. Returns whether there was any to
+/// set.
 pub fn use_one_thread() -> bool {
-    let addresses = [symbol(c"openblas_set_num_threads"), mkl_symbol(c"MKL_Set_Num_Threads")];
+    let addresses = [
+        symbol(c"openblas_set_num_threads"),
+        mkl_symbol(c"MKL_Set_Num_Threads"),
+        // A BLAS built with OpenMP asks it at each call.
+        symbol(c"omp_set_num_threads"),
+    ];
     addresses.into_iter().flatten().for_each(|address| call_with_int(address, 1));
     let blis = symbol(c"bli_thread_set_num_threads");
     blis.into_iter().for_each(|address| call_with_blis_int(address, 1));
-    blis.or(addresses[0]).or(addresses[1]).is_some()
+    addresses.into_iter().flatten().chain(blis).next().is_some()
+}
+
+/// Starts a team ([`Team::new`]) on whose workers the BLAS uses one thread in a call. The calling
+/// thread is not changed.
+///
+/// # Errors
+/// When the system starts no more threads.
+pub fn start_team(
+    threads: usize,
+    on_start: impl Fn(usize) + Send + Clone + 'static,
+) -> std::io::Result<Team> {
+    Team::new(threads, move |id| {
+        // Before the worker is pinned: a library of OpenMP that meets a new thread may move it.
+        use_one_thread();
+        on_start(id);
+    })
 }
 
 /// Threads that OpenBLAS or oneMKL would use in a call, if one is loaded.
@@ -200,7 +224,8 @@ fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 fn call_with_int(address: *mut c_void, value: c_int) {
-    // SAFETY: `openblas_set_num_threads` and `MKL_Set_Num_Threads` take an int and return nothing.
+    // SAFETY: `openblas_set_num_threads`, `MKL_Set_Num_Threads` and `omp_set_num_threads` take an
+    // int and return nothing.
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(address)(value) }
 }
 
@@ -295,6 +320,27 @@ mod tests {
         // A profiler has a BLAS of its own, and the one that we call does not tell its name.
         assert_eq!(serving(Some("/lib/libblas.so.3"), &both[..1]), None);
         assert_eq!(serving(Some("/lib/libblas.so.3"), &[("BLIS", None)]), None);
+    }
+
+    /// OpenMP's number of threads is one of each thread, so a setting on another one does not help.
+    #[test]
+    fn openmp_opens_no_team_in_a_worker() {
+        // A BLAS with OpenMP loads such a library; where compilers bring none, there is none to set.
+        let how = libc::RTLD_NOW | libc::RTLD_GLOBAL;
+        // SAFETY: the name is NUL-terminated; to load the library starts nothing.
+        let openmp = unsafe { libc::dlopen(c"libgomp.so.1".as_ptr(), how) };
+        if openmp.is_null() {
+            return;
+        }
+        let threads_of_openmp = || {
+            let address = symbol(c"omp_get_max_threads").expect("a function of OpenMP");
+            // SAFETY: `int omp_get_max_threads(void)`.
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(address)() }
+        };
+        let (send, receive) = std::sync::mpsc::channel();
+        let team = start_team(3, move |_| send.send(threads_of_openmp()).expect("a receiver"));
+        drop(team.expect("threads"));
+        assert_eq!(receive.iter().collect::<Vec<_>>(), [1, 1]);
     }
 
     #[test]

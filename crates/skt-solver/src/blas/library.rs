@@ -251,13 +251,20 @@ pub struct NoWorkSpace {
     pub why: std::io::Error,
 }
 
-/// Checks that the BLAS can have its work space in `threads` threads that call it. Called right
-/// before the first BLAS call, when all other memory is allocated: OpenBLAS retries forever if the
-/// system refuses its work space.
+/// Checks that OpenBLAS, if it is loaded, can have its work space in `threads` threads that call it:
+/// it retries forever if the system refuses that. Other libraries need no more than products do.
+/// Called right before the first BLAS call, when all other memory is allocated.
 ///
 /// # Errors
 /// When the system does not map as many bytes.
 pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
+    check_work_space_of(symbol(c"openblas_get_config").is_some(), threads)
+}
+
+fn check_work_space_of(is_openblas: bool, threads: usize) -> Result<(), NoWorkSpace> {
+    if !is_openblas {
+        return Ok(());
+    }
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
     // Mapped, never touched: to clear so many pages takes longer than the self-test.
     let mut mapped = Vec::<u8>::new();
@@ -295,10 +302,17 @@ mod tests {
             after_name.split_whitespace().nth(7).unwrap().parse().unwrap()
         }
         let before = page_faults();
-        check_work_space(1).unwrap();
+        check_work_space_of(true, 1).unwrap();
         // A page is touched by a fault, the largest has 2 MiB.
         assert!(page_faults() - before < 16);
-        assert!(check_work_space(usize::MAX).is_err());
+        assert!(check_work_space_of(true, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn only_openblas_needs_the_work_space() {
+        assert!(check_work_space_of(false, usize::MAX).is_ok());
+        let is_openblas = symbol(c"openblas_get_config").is_some();
+        assert_eq!(check_work_space(usize::MAX).is_err(), is_openblas);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::names::{self, View};
 use super::trial::{self, Trial};
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::hpl::team::Team;
 use crate::machine::counters::{Counters, Root};
 use crate::machine::environment::affinity;
 
@@ -81,7 +80,7 @@ pub fn gather<C: Comm>(
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
     let pin = affinity::plan(&counters.cpus, &masks, index, threads).pinner();
     pin(0);
-    let team = Team::new(threads, pin);
+    let team = library::start_team(threads, pin);
     world.barrier()?;
     let measured = match &team {
         Ok(team) => measure::measure(team, &mask).map_err(|why| why.to_string()),

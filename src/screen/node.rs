@@ -326,7 +326,8 @@ fn start_team(
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
     let pin = affinity::plan(&counters.cpus, &masks, index, threads).pinner();
     pin(0);
-    Team::new(threads, pin).map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
+    library::start_team(threads, pin)
+        .map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
 }
 
 /// The counters of a host at one moment.

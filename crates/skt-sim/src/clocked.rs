@@ -810,18 +810,28 @@ mod tests {
         }
     }
 
+    /// A clock advances by the processor time between the end of one call and the beginning of the
+    /// next: by no more than what passes around both, by no less than what passes between them.
     #[test]
     fn processor_time_is_the_meter_of_this_machine() {
+        const WORK: Ticks = TICKS_PER_SECOND as Ticks / 100;
         let ends = run(2, &Network { call_seconds: 0.0, ..NETWORK }, processor_time, |comm| {
-            let start = Instant::now();
-            while comm.rank() == 1 && seconds(&comm) < 0.02 {
-                std::hint::black_box(start.elapsed());
-            }
+            let clock = || Ok::<_, CommError>(comm.turn()?.rank().clock);
+            let around = processor_time();
+            let begin = clock()?;
+            let between = processor_time();
+            while comm.rank() == 1 && processor_time() - between < WORK {}
+            // Takes no processor time.
             std::thread::sleep(Duration::from_millis(20));
-            Ok::<_, CommError>(seconds(&comm))
+            let between = processor_time() - between;
+            let clock = clock()? - begin;
+            let around = processor_time() - around;
+            Ok::<_, CommError>((between.saturating_sub(comm.world.meter_ticks), clock, around))
         });
-        let ends: Vec<f64> = ends.into_iter().map(|end| end.expect("no error")).collect();
-        assert!(ends[0] < 0.02 && ends[1] >= 0.02 && ends[1] < 0.04, "{ends:?}");
+        for end in ends {
+            let (between, clock, around) = end.expect("no error");
+            assert!((between..=around).contains(&clock), "{between} {clock} {around}");
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ skt_terms::tuning! {
     /// Messages of sums that a rank has: they hold what it sends while late ranks still compute,
     /// 10 ms of a sum and more.
     relay_messages: usize = 32, "messages";
-    /// What a BLAS maps for each thread that calls it: OpenBLAS 64 to 128 MiB and a page or two,
-    /// and the system what it needs to start the thread's products.
+    /// What OpenBLAS maps for each thread that calls it, 64 to 128 MiB and a page or two, and what
+    /// the system needs to start the thread's products.
     blas_work_space_bytes: usize = 130 << 20, "bytes";
 }

@@ -106,7 +106,7 @@ fn dgemm_by(
     };
     // A worker that starts late, and its first allocation, map memory (an arena of the allocator).
     team.fork(&|_| drop(std::hint::black_box(Box::new(0u8))), || ());
-    // From here to the first product nothing is mapped.
+    // From here to the first product, where OpenBLAS maps its work space, nothing is mapped.
     library::check_work_space(threads)?;
     let products = || {
         team.fork(&multiply, || ());

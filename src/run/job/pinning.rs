@@ -1,6 +1,7 @@
 //! The cores of a rank's threads.
 
 use super::places::{self, RankLocation};
+use crate::hpl::blas::library;
 use crate::hpl::team::Team;
 use crate::machine::environment::affinity::{self, CpuPlacement, WhyNot};
 use crate::machine::environment::helper_cores::{self, HelperCores};
@@ -64,7 +65,7 @@ impl Pinning {
         let pinner = self.solver.as_ref().map(CpuPlacement::pinner);
         let pin = move |thread: usize| pinner.iter().for_each(|pin| pin(thread));
         pin(0);
-        Ok(Team::new(threads, pin)?.with_helper_cpu(self.helper_cpu))
+        Ok(library::start_team(threads, pin)?.with_helper_cpu(self.helper_cpu))
     }
 
     /// Says that the threads of a rank on `host` have fewer cores than threads, and what to change;

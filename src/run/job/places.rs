@@ -1,6 +1,6 @@
 //! Which ranks run on which hosts, and what each host has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -68,12 +68,15 @@ pub fn index_in_store(places: &[RankLocation], rank: usize) -> usize {
 /// Why ranks must not share their store, if hosts with different kernels share it: memory of one
 /// machine into which files are mapped is not visible to another machine.
 pub fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<String> {
-    let stores = || places.iter().filter_map(|place| Some((&place.host, place.store.as_ref()?)));
-    let (host, other) = stores().find_map(|(host, id)| {
-        let is_shared = |other: &StoreId| other.memory == id.memory && other.kernel != id.kernel;
-        let (other, _) = stores().find(|(_, other)| is_shared(other))?;
-        Some((host, other))
-    })?;
+    // The first rank of each memory.
+    let mut firsts = HashMap::new();
+    let others = places.iter().enumerate().filter_map(|(rank, place)| {
+        let StoreId { memory, kernel } = place.store.as_ref()?;
+        let (first, of_first) = *firsts.entry(memory).or_insert((rank, kernel));
+        (kernel != of_first).then_some((first, &place.host))
+    });
+    let (first, other) = others.min_by_key(|(first, _)| *first)?;
+    let host = &places[first].host;
     Some(format!(
         "hosts {host} and {other} share the store {store}: another machine may not see what one \
          writes to a mapped file, and a lost machine loses what it has not written back. Use \
@@ -84,15 +87,15 @@ pub fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<
 /// Hosts that see the same segments as another host: a failure of one of them may destroy the
 /// segments of all.
 pub fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
-    let mut hosts = BTreeSet::new();
-    for place in places.iter().filter(|place| place.store.is_some()) {
-        let is_other =
-            |other: &&RankLocation| other.store == place.store && other.host != place.host;
-        if places.iter().any(|other| is_other(&other)) {
-            hosts.insert(place.host.clone());
+    let mut hosts_of: HashMap<_, BTreeSet<&String>> = HashMap::new();
+    for place in places {
+        if let Some(StoreId { memory, kernel }) = &place.store {
+            hosts_of.entry((memory, kernel)).or_default().insert(&place.host);
         }
     }
-    hosts.into_iter().collect()
+    let shared = hosts_of.into_values().filter(|hosts| hosts.len() > 1);
+    let hosts: BTreeSet<_> = shared.flatten().collect();
+    hosts.into_iter().cloned().collect()
 }
 
 /// The hosts in the order of their first ranks, each with its memory and its number of ranks.
@@ -151,5 +154,21 @@ mod tests {
         let why = store_of_several_kernels(&places, "file:/net").expect("b and c share it");
         assert!(why.starts_with("hosts b and c share the store file:/net"), "{why}");
         assert_eq!(store_of_several_kernels(&places[..2], "file:/net"), None);
+    }
+
+    #[test]
+    fn the_first_rank_is_named_whose_store_is_shared() {
+        let of = |(host, memory, kernel)| place(host, memory, kernel);
+        let ranks = [("a", "m", "k"), ("b", "n", "k"), ("c", "n", "l"), ("d", "m", "k")];
+        let more = [("e", "n", "j"), ("f", "m", "l"), ("g", "m", "j")];
+        let places: Vec<_> = ranks.into_iter().chain(more).map(of).collect();
+        let named = |ranks| {
+            let why = store_of_several_kernels(&places[ranks], "sysv").expect("two share one");
+            why.split(" share").next().expect("a text").to_owned()
+        };
+        assert_eq!(named(0..7), "hosts a and f");
+        assert_eq!(named(0..5), "hosts b and c");
+        assert_eq!(named(2..5), "hosts c and e");
+        assert_eq!(hosts_of_one_store(&places), ["a", "d"]);
     }
 }

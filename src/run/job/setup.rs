@@ -214,8 +214,11 @@ pub fn warn(lines: &[String]) {
 
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
 fn warn_of_one_store(places: &[RankLocation], rank: usize) {
+    if rank != 0 {
+        return;
+    }
     let hosts = places::hosts_of_one_store(places);
-    if rank == 0 && !hosts.is_empty() {
+    if !hosts.is_empty() {
         eprintln!(
             "warning: hosts {} share one memory: the loss of one of them may take the segments of \
              all (--domains can name them as one)",
@@ -368,11 +371,10 @@ fn findings<C: Comm>(
 fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
     let is_cause =
         |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
-    if let Some(why) = lack {
-        *warnings = vec![why];
-    } else if found.iter().any(is_cause) {
+    if lack.is_some() || found.iter().any(is_cause) {
         warnings.retain(|warning| !selftest::is_of_rate(warning));
     }
+    warnings.splice(..0, lack);
     warnings.extend(found.iter().map(at_start::line));
 }
 
@@ -500,6 +502,6 @@ mod tests {
         assert_eq!(explained(None, &[finding(FindingKind::Quota)]), [kernel.as_str(), line]);
         let governor = explained(None, &[finding(FindingKind::Governor)]);
         assert_eq!(governor, [kernel.as_str(), rate.as_str(), line]);
-        assert_eq!(explained(Some("lack"), &[]), ["lack"]);
+        assert_eq!(explained(Some("lack"), &[]), ["lack", kernel.as_str()]);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Once;
 use serde::Serialize;
 use skt_terms::units;
 
+use crate::team::Team;
 use crate::tuning::TUNING;
 
 /// The BLAS that this process calls.
@@ -54,39 +55,75 @@ pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> Stri
 /// profiler may have its own.
 pub fn loaded() -> BlasInfo {
     let path = symbol(c"dgemm_").and_then(file_of);
-    let present: Vec<_> =
-        KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
-    let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
-    // A library may consist of several files: dgemm_ in one, the rest in others.
-    let chosen = present.iter().find(serves).or(match present.as_slice() {
-        [only] => Some(only),
-        _ => None,
-    });
-    let (version, kernel) = match chosen {
-        Some(("OpenBLAS", _)) => {
+    let present: Vec<_> = KNOWN
+        .iter()
+        .filter_map(|(library, marker)| Some((*library, symbol(marker).map(file_of)?)))
+        .collect();
+    let serving = serving(path.as_deref(), &present);
+    let (version, kernel) = match serving {
+        Some("OpenBLAS") => {
             (text_from(c"openblas_get_config"), text_from(c"openblas_get_corename"))
         }
-        Some(("oneMKL", _)) => (mkl_version(), None),
-        Some(("BLIS", _)) => (text_from(c"bli_info_get_version_str"), blis_kernel()),
+        Some("oneMKL") => (mkl_version(), None),
+        Some("BLIS") => (text_from(c"bli_info_get_version_str"), blis_kernel()),
         _ => (None, None),
     };
     let file = path.as_deref().and_then(Path::file_name);
-    let library = match (chosen, file) {
-        (Some((library, _)), _) => (*library).to_string(),
+    let library = match (serving, file) {
+        (Some(library), _) => library.to_string(),
         (None, Some(file)) => file.to_string_lossy().into_owned(),
         (None, None) => "unknown".to_string(),
     };
     BlasInfo { library, path, version, kernel }
 }
 
+/// The library among `present` whose `dgemm_` we call: `dgemm` is the file of that function, if it
+/// is known, and each library comes with the file of its marker.
+fn serving<'a>(dgemm: Option<&Path>, present: &[(&'a str, Option<PathBuf>)]) -> Option<&'a str> {
+    let of_file = present.iter().find(|(_, file)| dgemm.is_some() && file.as_deref() == dgemm);
+    let folder = dgemm.map(Path::parent);
+    // A library may consist of several files in a folder: dgemm_ in one, the rest in others.
+    let is_beside = |file: &Option<PathBuf>| {
+        folder.is_none_or(|folder| file.as_deref().map(Path::parent) == Some(folder))
+    };
+    let of_folder = match present {
+        [only] if is_beside(&only.1) => Some(only),
+        _ => None,
+    };
+    of_file.or(of_folder).map(|(library, _)| *library)
+}
+
 /// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
-/// libraries that are loaded. Returns whether there was any to set.
+/// libraries that are loaded. OpenMP and some builds of BLIS keep the number for each thread that
+/// calls them, so each thread that calls the BLAS has to set it. Returns whether there was any to
+/// set.
 pub fn use_one_thread() -> bool {
-    let addresses = [symbol(c"openblas_set_num_threads"), mkl_symbol(c"MKL_Set_Num_Threads")];
+    let addresses = [
+        symbol(c"openblas_set_num_threads"),
+        mkl_symbol(c"MKL_Set_Num_Threads"),
+        // A BLAS built with OpenMP asks it at each call.
+        symbol(c"omp_set_num_threads"),
+    ];
     addresses.into_iter().flatten().for_each(|address| call_with_int(address, 1));
     let blis = symbol(c"bli_thread_set_num_threads");
     blis.into_iter().for_each(|address| call_with_blis_int(address, 1));
-    blis.or(addresses[0]).or(addresses[1]).is_some()
+    addresses.into_iter().flatten().chain(blis).next().is_some()
+}
+
+/// Starts a team ([`Team::new`]) on whose workers the BLAS uses one thread in a call. The calling
+/// thread is not changed.
+///
+/// # Errors
+/// When the system starts no more threads.
+pub fn start_team(
+    threads: usize,
+    on_start: impl Fn(usize) + Send + Clone + 'static,
+) -> std::io::Result<Team> {
+    Team::new(threads, move |id| {
+        // Before the worker is pinned: a library of OpenMP that meets a new thread may move it.
+        use_one_thread();
+        on_start(id);
+    })
 }
 
 /// Threads that OpenBLAS or oneMKL would use in a call, if one is loaded.
@@ -187,7 +224,8 @@ fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 fn call_with_int(address: *mut c_void, value: c_int) {
-    // SAFETY: `openblas_set_num_threads` and `MKL_Set_Num_Threads` take an int and return nothing.
+    // SAFETY: `openblas_set_num_threads`, `MKL_Set_Num_Threads` and `omp_set_num_threads` take an
+    // int and return nothing.
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(address)(value) }
 }
 
@@ -213,13 +251,20 @@ pub struct NoWorkSpace {
     pub why: std::io::Error,
 }
 
-/// Checks that the BLAS can have its work space in `threads` threads that call it. Called right
-/// before the first BLAS call, when all other memory is allocated: OpenBLAS retries forever if the
-/// system refuses its work space.
+/// Checks that OpenBLAS, if it is loaded, can have its work space in `threads` threads that call it:
+/// it retries forever if the system refuses that. Other libraries need no more than products do.
+/// Called right before the first BLAS call, when all other memory is allocated.
 ///
 /// # Errors
 /// When the system does not map as many bytes.
 pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
+    check_work_space_of(symbol(c"openblas_get_config").is_some(), threads)
+}
+
+fn check_work_space_of(is_openblas: bool, threads: usize) -> Result<(), NoWorkSpace> {
+    if !is_openblas {
+        return Ok(());
+    }
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
     // Mapped, never touched: to clear so many pages takes longer than the self-test.
     let mut mapped = Vec::<u8>::new();
@@ -257,10 +302,59 @@ mod tests {
             after_name.split_whitespace().nth(7).unwrap().parse().unwrap()
         }
         let before = page_faults();
-        check_work_space(1).unwrap();
+        check_work_space_of(true, 1).unwrap();
         // A page is touched by a fault, the largest has 2 MiB.
         assert!(page_faults() - before < 16);
-        assert!(check_work_space(usize::MAX).is_err());
+        assert!(check_work_space_of(true, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn only_openblas_needs_the_work_space() {
+        assert!(check_work_space_of(false, usize::MAX).is_ok());
+        let is_openblas = symbol(c"openblas_get_config").is_some();
+        assert_eq!(check_work_space(usize::MAX).is_err(), is_openblas);
+    }
+
+    #[test]
+    fn the_library_is_the_one_whose_dgemm_is_called() {
+        let of = |library, file: &str| (library, Some(PathBuf::from(file)));
+        let serving = |dgemm: Option<&str>, present: &[(&'static str, Option<PathBuf>)]| {
+            serving(dgemm.map(Path::new), present)
+        };
+        let openblas = of("OpenBLAS", "/lib/openblas/libopenblas.so.0");
+        let blis = of("BLIS", "/lib/blis/libblis.so.4");
+        let both = [openblas.clone(), blis.clone()];
+        assert_eq!(serving(Some("/lib/blis/libblis.so.4"), &both), Some("BLIS"));
+        assert_eq!(serving(Some("/lib/libblas.so.3"), &both), None);
+        assert_eq!(serving(None, &both), None);
+        // One library in several files, and a library whose file is unknown.
+        let of_several_files = Some("/lib/openblas/libblas.so.3");
+        assert_eq!(serving(of_several_files, &both[..1]), Some("OpenBLAS"));
+        assert_eq!(serving(None, &both[..1]), Some("OpenBLAS"));
+        // A profiler has a BLAS of its own, and the one that we call does not tell its name.
+        assert_eq!(serving(Some("/lib/libblas.so.3"), &both[..1]), None);
+        assert_eq!(serving(Some("/lib/libblas.so.3"), &[("BLIS", None)]), None);
+    }
+
+    /// OpenMP's number of threads is one of each thread, so a setting on another one does not help.
+    #[test]
+    fn openmp_opens_no_team_in_a_worker() {
+        // A BLAS with OpenMP loads such a library; where compilers bring none, there is none to set.
+        let how = libc::RTLD_NOW | libc::RTLD_GLOBAL;
+        // SAFETY: the name is NUL-terminated; to load the library starts nothing.
+        let openmp = unsafe { libc::dlopen(c"libgomp.so.1".as_ptr(), how) };
+        if openmp.is_null() {
+            return;
+        }
+        let threads_of_openmp = || {
+            let address = symbol(c"omp_get_max_threads").expect("a function of OpenMP");
+            // SAFETY: `int omp_get_max_threads(void)`.
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(address)() }
+        };
+        let (send, receive) = std::sync::mpsc::channel();
+        let team = start_team(3, move |_| send.send(threads_of_openmp()).expect("a receiver"));
+        drop(team.expect("threads"));
+        assert_eq!(receive.iter().collect::<Vec<_>>(), [1, 1]);
     }
 
     #[test]

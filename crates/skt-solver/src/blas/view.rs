@@ -57,10 +57,21 @@ unsafe impl Send for MatMut<'_> {}
 // SAFETY: a shared MatMut only reads.
 unsafe impl Sync for MatMut<'_> {}
 
-fn check(len: usize, lines: usize, width: usize, ld: usize) {
+/// Checks that `lines` of `width` doubles each, `ld` from one to the next, fit into `len` doubles.
+/// Returns the distance at which all lines begin within this memory, also where they are empty and
+/// there is none: 0 then, else `ld`.
+fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
     assert!(width <= ld || lines <= 1, "leading dimension {ld} below the width {width}");
-    let needed = if lines == 0 || width == 0 { 0 } else { (lines - 1) * ld + width };
-    assert!(needed <= len, "a view of {needed} doubles over memory of {len}");
+    if width == 0 {
+        return 0;
+    }
+    let before_last = lines.saturating_sub(1).checked_mul(ld);
+    let end = before_last.and_then(|doubles| doubles.checked_add(width));
+    assert!(
+        lines == 0 || end.is_some_and(|end| end <= len),
+        "a view of {lines} lines of {width} doubles, {ld} apart, over memory of {len}"
+    );
+    ld
 }
 
 macro_rules! shape {
@@ -116,7 +127,7 @@ impl<'a> MatRef<'a> {
     /// # Panics
     /// When `data` is too short for the shape.
     pub fn row_major(data: &'a [f64], rows: usize, cols: usize, ld: usize) -> Self {
-        check(data.len(), rows, cols, ld);
+        let ld = checked_ld(data.len(), rows, cols, ld);
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
@@ -125,7 +136,7 @@ impl<'a> MatRef<'a> {
     /// # Panics
     /// When `data` is too short for the shape.
     pub fn col_major(data: &'a [f64], rows: usize, cols: usize, ld: usize) -> Self {
-        check(data.len(), cols, rows, ld);
+        let ld = checked_ld(data.len(), cols, rows, ld);
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
     }
 
@@ -203,7 +214,7 @@ impl<'a> MatMut<'a> {
     /// # Panics
     /// When `data` is too short for the shape.
     pub fn row_major(data: &'a mut [f64], rows: usize, cols: usize, ld: usize) -> Self {
-        check(data.len(), rows, cols, ld);
+        let ld = checked_ld(data.len(), rows, cols, ld);
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
@@ -222,7 +233,7 @@ impl<'a> MatMut<'a> {
         cols: usize,
         ld: usize,
     ) -> Self {
-        check(doubles, rows, cols, ld);
+        let ld = checked_ld(doubles, rows, cols, ld);
         Self { ptr, rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
@@ -231,7 +242,7 @@ impl<'a> MatMut<'a> {
     /// # Panics
     /// When `data` is too short for the shape.
     pub fn col_major(data: &'a mut [f64], rows: usize, cols: usize, ld: usize) -> Self {
-        check(data.len(), cols, rows, ld);
+        let ld = checked_ld(data.len(), cols, rows, ld);
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
     }
 
@@ -387,5 +398,43 @@ impl<'a> SharedMat<'a> {
     pub unsafe fn read(&self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a> {
         // SAFETY: the caller keeps it apart from what is written.
         unsafe { self.0.alias() }.into_ref().block(rows, cols)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_lines_begin_within_the_memory() {
+        let mut data = [0.0];
+        let ptr = data.as_ptr();
+        let rows = MatRef::row_major(&data, 3, 0, 8);
+        assert!((0..3).all(|i| rows.row(i) == [0.0; 0] && rows.row(i).as_ptr() == ptr));
+        assert_eq!(rows.fetched_rows().flatten().count(), 0);
+        assert_eq!((rows.t().col(2).as_ptr(), rows.ld()), (ptr, 1));
+        assert_eq!(rows.block(1..3, 0..0).row(1).as_ptr(), ptr);
+        assert_eq!(MatRef::col_major(&data, 0, 3, 8).col(2).as_ptr(), ptr);
+        let mut rows = MatMut::row_major(&mut data, 3, 0, 8);
+        assert_eq!(rows.row_mut(2).as_ptr(), ptr);
+        let (one, other) = rows.two_rows_mut(1, 2);
+        assert_eq!((one.as_ptr(), other.as_ptr()), (ptr, ptr));
+        assert_eq!(MatMut::col_major(&mut data, 0, 3, 8).col_mut(2).as_ptr(), ptr);
+        // A block without columns of a matrix that has some.
+        let data = [0.0; 9];
+        let block = MatRef::row_major(&data, 3, 3, 3).block(2..3, 3..3);
+        assert!(data.as_ptr_range().contains(&block.row(0).as_ptr()));
+    }
+
+    #[test]
+    #[should_panic(expected = "a view of 3 lines")]
+    fn a_product_that_wraps_is_too_many_doubles() {
+        MatRef::row_major(&[0.0], 3, 1, 1 << (usize::BITS - 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "a view of 2 lines")]
+    fn a_sum_that_wraps_is_too_many_doubles() {
+        MatRef::col_major(&[0.0], 2, 2, usize::MAX);
     }
 }

@@ -233,15 +233,27 @@ impl BackgroundWork<'_> {
 
     /// Runs `body`, which begins with the token. Meanwhile a second thread progresses the
     /// background, if anything runs there, and the transport, if `messages` names a group of ranks.
-    /// The factorization has come to `reached`.
+    /// The factorization has come to `reached`. If the system refuses the second thread, `body`
+    /// runs alone: only the overlap is lost, until the next call.
     ///
     /// # Errors
     /// The errors of `body`, else those of the background.
     ///
     /// # Panics
-    /// When no thread can be started, or the second thread panicked.
+    /// When the second thread panicked.
     pub fn run_beside<C: Comm, R>(
         &mut self,
+        reached: Reached,
+        messages: Option<&C>,
+        body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
+    ) -> Result<R, SolveError> {
+        self.run_beside_by(thread::Builder::new(), reached, messages, body)
+    }
+
+    /// As [`Self::run_beside`], with the second thread started by `starter`.
+    fn run_beside_by<C: Comm, R>(
+        &mut self,
+        starter: thread::Builder,
         reached: Reached,
         messages: Option<&C>,
         body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
@@ -268,8 +280,10 @@ impl BackgroundWork<'_> {
             lent.progress(&shared)
         };
         let (result, waited_seconds) = thread::scope(|scope| {
-            let named = thread::Builder::new().name("skt-background".into());
-            let other = named.spawn_scoped(scope, progress).expect("room for a second thread");
+            let named = starter.name("skt-background".into());
+            let Ok(other) = named.spawn_scoped(scope, progress) else {
+                return (body(&mut Token::alone()), 0.0);
+            };
             let thread = other.thread().clone();
             let mut token =
                 Token { shared: Some((&shared, thread.clone())), held, waited_seconds: 0.0 };
@@ -292,6 +306,8 @@ impl BackgroundWork<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::threads::ThreadComm;
+    use crate::grid::Cyclic;
 
     /// The number of calls for messages that are in progress for as long as `product`.
     fn calls(product: Duration) -> u32 {
@@ -313,5 +329,38 @@ mod tests {
             let calls = calls(Duration::from_millis(millis));
             assert!((least..=most).contains(&calls), "{calls} in {millis} ms");
         }
+    }
+
+    /// A background that must not be called.
+    struct Idle;
+
+    // SAFETY: it does nothing.
+    unsafe impl Background for Idle {
+        fn is_active(&self) -> bool {
+            true
+        }
+
+        fn progress(&mut self, _: Final) -> Result<Remaining, SolveError> {
+            unreachable!("there is no second thread")
+        }
+
+        fn add_stall(&mut self, seconds: f64) {
+            assert_eq!(seconds, 0.0);
+        }
+    }
+
+    #[test]
+    fn without_a_second_thread_the_solver_works_alone() {
+        let all = Cyclic { nb: 8, procs: 1 };
+        let stretch = Stretch { n: 8, nb: 8, rows: all, cols: all, myrow: 0, mycol: 0, end: 1 };
+        let mut work = BackgroundWork { background: &mut Idle, stretch, helper_cpu: None };
+        // No address space has such a stack.
+        let refused = thread::Builder::new().stack_size(1 << (usize::BITS - 4));
+        let begun = Reached::Begun;
+        let is_held = work.run_beside_by(refused, begun, None::<&ThreadComm>, |token| {
+            token.release();
+            Ok(token.is_held() && token.try_acquire())
+        });
+        assert!(is_held.expect("no error"));
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 /// may have no more than some hundred threads.
 const MOST_THREADS: usize = 256;
 
-/// Calls `work` with each item, on a thread for each, up to [`MOST_THREADS`]. Nobody waits for these
+/// Calls `work` with each item, on a thread for each, up to 256. Nobody waits for these
 /// threads. They also take the remaining items, as they do where the system gives fewer threads.
 ///
 /// # Errors

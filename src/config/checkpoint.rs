@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use skt_terms::choice::{OnLoss, Overlap, Region};
+use skt_terms::shown::shell_quoted;
 
 use super::error::{At, ValueSource};
 use super::value::{Row, Value, Written, settings};
@@ -176,14 +177,14 @@ impl Setting {
     }
 }
 
-/// The flags that are equivalent to a draft.
+/// The flags that are equivalent to a draft, as words for a shell.
 pub fn flags(draft: &CheckpointDraft) -> String {
     let mut words = Vec::new();
     for (setting, value) in draft {
         match (setting.info().written, value.text.as_str()) {
             (Written::Flag, "true") => words.push(setting.flag()),
             (Written::Flag, _) => {}
-            (_, text) => words.push(format!("{} {text}", setting.flag())),
+            (_, text) => words.push(format!("{} {}", setting.flag(), shell_quoted(text))),
         }
     }
     words.join(" ")
@@ -193,6 +194,22 @@ pub fn flags(draft: &CheckpointDraft) -> String {
 mod tests {
     use super::*;
     use crate::checkpoint::level::{Reach, WhenBusy};
+    use crate::config::value::Form;
+
+    #[test]
+    fn a_shell_reads_printed_flags_back() {
+        let value = |text: &str| Value {
+            text: text.to_owned(),
+            form: Form::Token,
+            place: ValueSource::Flag,
+        };
+        let draft = [
+            (Setting::Parities, value("2")),
+            (Setting::Level, value("local:/my scratch/$USER,every=1h")),
+        ];
+        let shown = "--parities 2 --level 'local:/my scratch/$USER,every=1h'";
+        assert_eq!(flags(&draft.into()), shown);
+    }
 
     #[test]
     fn each_setting_is_completely_described() {

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use skt_hpl::checkpoint::segments::Plain;
+use skt_hpl::checkpoint::header::SegmentId;
+use skt_hpl::checkpoint::protocol::Memory as _;
+use skt_hpl::checkpoint::segments::{Plain, RunSegments};
 use skt_hpl::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
@@ -53,10 +55,16 @@ impl Fixture {
     /// Runs a child of this test binary that creates rank 0 filled with 0xab, reports it, and then
     /// acts as `mode` says.
     fn child(&self, mode: &str) -> std::process::Child {
+        self.child_with("state", mode)
+    }
+
+    /// [`Self::child`] with a segment of another role.
+    fn child_with(&self, role: &str, mode: &str) -> std::process::Child {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["store_segments::child_process", "--exact", "--ignored", "--nocapture"])
             .env("STORE_TEST_KIND", self.kind.to_string())
             .env("STORE_TEST_RUN", &self.run)
+            .env("STORE_TEST_ROLE", role)
             .env("STORE_TEST_MODE", mode)
             .stdout(Stdio::null())
             .spawn();
@@ -95,7 +103,8 @@ fn on_every_store(test: &str, body: impl Fn(&Fixture)) {
 fn child_process() {
     let Ok(kind) = std::env::var("STORE_TEST_KIND") else { return };
     let store = kind.parse::<StoreKind>().unwrap().open();
-    let name = SegmentName::new(&std::env::var("STORE_TEST_RUN").unwrap(), "state", 0).unwrap();
+    let of = ["STORE_TEST_RUN", "STORE_TEST_ROLE"].map(|it| std::env::var(it).unwrap());
+    let name = SegmentName::new(&of[0], &of[1], 0).unwrap();
     let mode = std::env::var("STORE_TEST_MODE").unwrap();
     let die_at = mode.strip_prefix("die at ");
     let at = |stage: Stage| {
@@ -203,6 +212,28 @@ fn a_kill_at_any_stage_of_a_creation_leaves_what_can_be_told_and_removed() {
             drop(f.store.create(&f.name(0), 8).unwrap());
             assert_eq!((f.listed().len(), f.listed()[0].bytes), (1, 8), "{stage:?}");
             assert!(f.store.remove(&f.name(0)).unwrap());
+        }
+    });
+}
+
+/// Each start gives its segments other names, so none replaces what a dead creator has left.
+#[test]
+fn a_start_frees_what_a_start_that_died_in_a_creation_has_left() {
+    on_every_store("left", |f| {
+        let [complete, living] = [2, 4].map(|start| SegmentId { rank: 1, start });
+        let mut segments = RunSegments::new(&*f.store, &f.run, 0, Plain);
+        drop(segments.create(complete, BYTES).unwrap());
+        for stage in [Stage::Named, Stage::Reserved] {
+            f.child_with("t0.a3", &format!("die at {stage:?}")).wait().unwrap();
+            assert_eq!(f.listed().len(), 2, "{stage:?}");
+            let role = format!("t0.a{}", living.start);
+            let name = SegmentName::new(&f.run, &role, living.rank as u32).unwrap();
+            let new = f.store.begin(&name, 8).unwrap();
+            assert_eq!(segments.list().unwrap(), [complete], "{stage:?}");
+            let left: Vec<_> = f.listed().into_iter().map(|info| info.name.rank()).collect();
+            assert_eq!(left, [1, 1], "{stage:?}: the complete one, and that of a living creator");
+            drop(new);
+            assert_eq!(f.listed().len(), 1, "{stage:?}");
         }
     });
 }

@@ -47,7 +47,7 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
         _ => "from its last checkpoint (from the beginning, if there is none yet)",
     };
     let images: String =
-        levels.map(|level| format!(" --images {}", level.folder.display())).collect();
+        levels.map(|level| format!(" --images {}", level.quoted_folder())).collect();
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
          hosts: the same command goes on {goes_on}; `skt-hpl store clean --run \

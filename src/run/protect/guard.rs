@@ -616,9 +616,6 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     fn cut_here(&mut self, next: usize) -> Result<usize, CheckpointError> {
         self.note_beginning()?;
-        if next > self.cut_panel {
-            self.measure(next);
-        }
         let to = if self.overlaps {
             self.cut_ahead(next)?
         } else {

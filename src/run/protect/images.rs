@@ -26,7 +26,7 @@ impl Settings {
     pub fn remove_images(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
         let refused = |level: &LevelSettings| {
             let why = remove_images_of(&level.folder, &self.run_id, &is_meant).err()?;
-            let (name, run, folder) = (level.name(), &self.run_id, level.folder.display());
+            let (name, run, folder) = (level.name(), &self.run_id, level.quoted_folder());
             Some(format!(
                 "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
                  from them: `skt-hpl store clean --run {run} --images {folder}` removes them"

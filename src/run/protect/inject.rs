@@ -112,6 +112,8 @@ struct Fault {
     mark: String,
     /// Whether the fault has happened, in this start or, according to its mark, in an earlier one.
     has_struck: AtomicBool,
+    /// Whether its mark could not be left.
+    is_refused: AtomicBool,
 }
 
 /// The faults of this process. Each happens once a run: it leaves a mark in the store before it
@@ -145,7 +147,8 @@ impl FaultInjector {
                 ));
             }
             let has_struck = AtomicBool::new(has_struck);
-            Fault { what: inject.what.clone(), text: inject.text.clone(), mark, has_struck }
+            let (what, text) = (inject.what.clone(), inject.text.clone());
+            Fault { what, text, mark, has_struck, is_refused: AtomicBool::new(false) }
         };
         let faults = mine.map(fault).collect();
         let started = std::sync::OnceLock::new();
@@ -181,18 +184,29 @@ impl FaultInjector {
         }
     }
 
-    /// Whether this fault has not happened before. If so, leaves its mark and prints that it
-    /// happens.
+    /// Whether this fault happens now: it has not happened before, and its mark can be left.
+    /// Prints that it happens or, once, why it cannot.
     fn takes(&self, fault: &Fault, does: &str) -> bool {
         if fault.has_struck.swap(true, Ordering::Relaxed) {
             return false;
         }
         let name = SegmentName::new(&self.run, &fault.mark, self.process as u32);
-        let is_first = name.is_ok_and(|name| self.store.create(&name, 8).is_ok());
-        if is_first {
-            output::say(format_args!("--inject {}: rank {} {does}", fault.text, self.process));
+        match name.and_then(|name| self.store.create(&name, 8)) {
+            Ok(_) => {
+                output::say(format_args!("--inject {}: rank {} {does}", fault.text, self.process));
+                true
+            }
+            Err(why) => {
+                fault.has_struck.store(false, Ordering::Relaxed);
+                if !fault.is_refused.swap(true, Ordering::Relaxed) {
+                    output::say(format_args!(
+                        "warning: --inject {}: rank {} cannot leave the fault's mark: {why}",
+                        fault.text, self.process
+                    ));
+                }
+                false
+            }
         }
-        is_first
     }
 }
 
@@ -200,8 +214,12 @@ impl Drop for FaultInjector {
     /// Warns of faults that did not happen: such a drill has tested nothing.
     fn drop(&mut self) {
         for fault in self.faults.iter().filter(|fault| !fault.has_struck.load(Ordering::Relaxed)) {
+            let why = match fault.is_refused.load(Ordering::Relaxed) {
+                true => "could not leave its mark",
+                false => "did not come to it",
+            };
             output::say(format_args!(
-                "warning: --inject {}: it did not strike: rank {} did not come to it",
+                "warning: --inject {}: it did not strike: rank {} {why}",
                 fault.text, self.process
             ));
         }
@@ -242,6 +260,20 @@ fn kill_self() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::store::Files;
+
+    #[test]
+    fn a_fault_whose_mark_cannot_be_left_strikes_when_it_can() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("store");
+        let inject: Inject = "flip:0@column:8".parse().unwrap();
+        let store = Box::new(Files::in_folder(&folder));
+        let faults = FaultInjector::new(&[inject], 0, store, "run");
+        assert!(!faults.flips(8), "the next start would strike it again");
+        std::fs::create_dir(&folder).unwrap();
+        assert!(faults.flips(16));
+        assert!(!faults.flips(24), "once a run");
+    }
 
     #[test]
     fn a_fault_keeps_its_mark_on_another_command_line() {

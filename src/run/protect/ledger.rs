@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::result;
+use super::segments::sweep_tests;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
@@ -118,7 +119,16 @@ impl<'a> Ledger<'a> {
         let keeper = is_keeper.then(|| world.rank());
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
         // All ranks have looked before any segment is removed.
+        if is_keeper && own.life != 0 && !has_it {
+            // This node took no part in the run so far: before it has data of a test, each start
+            // keeps its ledger. The run has come to no test after its first unfinished one, and
+            // would skip tests if it found data of such a test here. The node's own ledger, which
+            // says whose data that is, is replaced last.
+            sweep_tests(store, run, |test| test > ledger.done())?;
+        }
         ledger.keep()?;
+        // No rank looks for data of tests before all is removed.
+        world.barrier()?;
         Ok(ledger)
     }
 
@@ -422,6 +432,7 @@ pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>,
 
 #[cfg(test)]
 mod tests {
+    use super::super::segments::found_test;
     use super::*;
     use crate::checkpoint::store::Files;
     use crate::hpl::comm::threads;
@@ -563,6 +574,40 @@ mod tests {
         assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun anew");
         nodes[1] = away;
         assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
+    }
+
+    /// The run would skip the tests before the one of which the node has data.
+    #[test]
+    fn a_node_that_comes_back_brings_no_later_test_of_a_run_that_was_given_up() {
+        let mut nodes = folders(2);
+        start(&nodes, false, b"old");
+        let data = |node: &tempfile::TempDir, role: &str| {
+            let name = SegmentName::new("run", role, 1).unwrap();
+            drop(Files::in_folder(node.path()).create(&name, 8).unwrap());
+        };
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        // It has finished test 0. Data of test 1 is looked at when that test is opened.
+        start(&nodes, true, b"new");
+        nodes[1] = away;
+        for role in ["t1.a5", "t2.a5"] {
+            data(&nodes[1], role);
+        }
+        data(&nodes[0], "t1.a6");
+        let found = |is_afresh| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                assert_eq!(ledger.done(), 1);
+                Ok::<_, CommError>(found_test(&store, "run").unwrap())
+            });
+            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(found(false), [Some(1), Some(1)]);
+        // What a node has of the run itself stays, whatever the number of the test.
+        for role in ["t3.a7", "t4.a7"] {
+            data(&nodes[1], role);
+        }
+        assert_eq!(found(false), [Some(1), Some(4)]);
     }
 
     #[test]

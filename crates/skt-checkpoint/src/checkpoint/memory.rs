@@ -35,7 +35,8 @@ pub trait Memory {
     /// [`io::ErrorKind::WouldBlock`] if that job is ending; any error of the system.
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock>;
 
-    /// The names of all segments of this run on this node.
+    /// The names of all segments of this run on this node. Removes those whose creators have died
+    /// before they were complete: the caller has a hold on the run.
     ///
     /// # Errors
     /// Any error of the system.

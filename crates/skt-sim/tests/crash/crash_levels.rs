@@ -980,6 +980,32 @@ fn an_image_that_cannot_be_loaded_is_as_good_as_lost() {
     });
 }
 
+/// A disk that fails may take seconds to refuse each read, and a terabyte has a million of them.
+#[test]
+fn an_image_that_is_lost_is_not_read_to_its_end() {
+    let failed_loads = |setup: &Setup, most: usize| {
+        let mut world = World::new(setup, &[level(Reach::Local, 2)]);
+        world.damaged_cells_max = most;
+        world.start(&How::none(1, 5));
+        world.power_off(0..3, Cut::All);
+        let newest = world.promise().expect("some are complete");
+        world.spoiled = Some(newest);
+        world.faults = [((0, 2), Fault::TornAtLoad)].into();
+        let came = check_kept(&world.start(&How::none(2, 5)), None, true);
+        let Came::Resumed(state, Some(_)) = came else { panic!("{came:?}") };
+        assert_eq!(state.len() as u64, newest.epoch, "the others rebuild it");
+        world.disks[0][2].failed_loads
+    };
+    let setup = Setup::small(3, 1);
+    let cells_a_read = setup.chunk_bytes / setup.cell_bytes;
+    assert_eq!(failed_loads(&setup, 0), 1);
+    // A piece at the end of a range may be shorter.
+    let most = failed_loads(&setup, 2 * cells_a_read);
+    assert!((3..6).contains(&most), "{most}");
+    assert!(failed_loads(&setup, 1 << 16) > 6, "what may be mended is read");
+    assert_eq!(failed_loads(&abft(3, 1), 1 << 16), 1, "one checksum covers all of it");
+}
+
 /// One bit of an image flips, with no disk lost, and with one lost.
 #[test]
 fn rot_is_mended_or_an_older_image_is_taken_and_is_never_used() {

@@ -35,6 +35,8 @@ pub struct Platter {
     /// The number of operations after which all fail, as on a full disk.
     pub fails_after: Option<u64>,
     operations: u64,
+    /// The number of reads that have failed while images were loaded.
+    pub failed_loads: u64,
 }
 
 /// What a power cut does to data that is not safe.
@@ -339,6 +341,7 @@ impl ImageFile for SimSlot {
         let place = self.place(at, into.len());
         into.copy_from_slice(&self.disk.platter.lock().unwrap().files[&self.stored].now[place]);
         if at > IMAGE_PAGE_BYTES as u64 && self.disk.spoils(self.file, Fault::TornAtLoad) {
+            self.disk.platter.lock().unwrap().failed_loads += 1;
             return Err(io::Error::other("not to its end"));
         }
         if at >= IMAGE_PAGE_BYTES as u64 && self.disk.spoils(self.file, Fault::OtherAtLoad) {

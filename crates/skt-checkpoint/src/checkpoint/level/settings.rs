@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::shell_quoted;
 use skt_terms::units::{self, parse_seconds};
 
 use super::folder::{ImageFolder, close_folders};
@@ -116,6 +117,11 @@ impl LevelSettings {
                 images_interval_seconds(&cost, threads, mtbf_seconds)
             })),
         }
+    }
+
+    /// The folder, quoted so that a shell reads it back from a command.
+    pub fn quoted_folder(&self) -> String {
+        shell_quoted(&self.folder.display().to_string())
     }
 
     /// The name of the level in the report.

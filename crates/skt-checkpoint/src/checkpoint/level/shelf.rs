@@ -165,15 +165,26 @@ impl Shelves {
         self.shelves.iter_mut().for_each(|shelf| shelf.next.make_due());
     }
 
-    /// Seconds that the images of one epoch take this rank, judging by those of this start; one
-    /// that is being written counts at least twice its time so far.
+    /// Seconds that this rank needs for the images of one more epoch, judging by those of this
+    /// start; one that is being written counts at least twice its time so far. If the rank waits
+    /// for images, the rest of those that are being written comes first.
     pub fn seconds_of_images(&self) -> f64 {
-        let of = |shelf: &Shelf| {
+        let (mut new, mut begun, mut passed) = (0.0, 0.0, 0.0_f64);
+        // A write that has failed here ends this rank's images, before the others learn of it.
+        let works = |shelf: &&Shelf| !shelf.told.is_over && shelf.told.failure.is_none();
+        for shelf in self.shelves.iter().filter(works) {
             let LevelReport { seconds, images, .. } = shelf.told;
             let known = if images > 0 { seconds / images as f64 } else { 0.0 };
-            known.max(2.0 * shelf.next.seconds_under_way().unwrap_or(0.0))
-        };
-        self.shelves.iter().filter(|shelf| !shelf.told.is_over).map(of).sum()
+            let under_way = shelf.next.seconds_under_way();
+            new += known.max(2.0 * under_way.unwrap_or(0.0));
+            if let Some(seconds) = under_way {
+                // Images of all levels begin together, and are written one after the other.
+                begun += known;
+                passed = passed.max(seconds);
+            }
+        }
+        let rest = if self.when_busy() == WhenBusy::Wait { (begun - passed).max(0.0) } else { 0.0 };
+        new + rest
     }
 
     /// Notes that the application saves `state` now.
@@ -354,5 +365,63 @@ impl Shelf {
         self.own = needed;
         self.unneeded.extend(unneeded);
         self.sealed.retain(|epoch| self.pending.contains(epoch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::super::{ImagesEvery, Reach, SpacedRanks, Unopened};
+    use super::*;
+
+    const SECONDS: f64 = 1e6;
+
+    /// Shelves of two levels of which an image of this many seconds is done, and the next one is
+    /// being written.
+    fn writing(when_busy: WhenBusy) -> Shelves {
+        let level = Level {
+            name: "level".into(),
+            disk: Arc::new(Unopened(io::ErrorKind::Unsupported.into())),
+            reach: Reach::Local,
+            every: ImagesEvery::Seconds(0.0),
+            keep: 1,
+            when_busy,
+            max_bytes_per_second: None,
+        };
+        let slot = Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 8 };
+        let start = StartId { number: 1, nonce: 1 };
+        let (levels, own) = ([level.clone(), level], vec![BTreeSet::new(); 2]);
+        let none = (&[vec![], vec![]][..], &[0.0; 2][..]);
+        let mut shelves = Shelves::new(start, &levels, &[slot; 2], none, own, &[None, None], None);
+        let sealed = || Sealed { seal: Vec::new(), places: Vec::new(), body_bytes: 0 };
+        shelves.new_images(0b11, 1, &sealed);
+        let ends = [0, 1].map(|level| ended(level, 1, ImageEnd::Sealed(8)));
+        shelves.note(ends.into(), 0.0);
+        shelves.new_images(0b11, 2, &sealed);
+        shelves
+    }
+
+    fn ended(level: usize, epoch: u64, end: ImageEnd) -> Written {
+        Written { level, epoch, end, left: Vec::new(), seconds: SECONDS, cpu_seconds: 0.0 }
+    }
+
+    /// The last images of a start are written once those before are done.
+    #[test]
+    fn images_that_are_waited_for_take_their_time_first() {
+        assert_eq!(writing(WhenBusy::Skip).seconds_of_images(), 2.0 * SECONDS);
+        let shelves = writing(WhenBusy::Wait);
+        let seconds = shelves.seconds_of_images();
+        assert!((3.0 * SECONDS..=4.0 * SECONDS).contains(&seconds), "{seconds}");
+    }
+
+    /// The other ranks learn of it at the next checkpoint, which may be hours later.
+    #[test]
+    fn a_write_that_has_failed_is_not_under_way_any_more() {
+        let mut shelves = writing(WhenBusy::Wait);
+        let failed = [0, 1].map(|level| ended(level, 2, ImageEnd::Failed("it fails".into())));
+        shelves.note(failed.into(), 0.0);
+        assert_eq!(shelves.seconds_of_images(), 0.0);
     }
 }

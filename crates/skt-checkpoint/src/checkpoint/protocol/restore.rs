@@ -7,6 +7,7 @@ use crate::checkpoint::error::Result;
 use crate::checkpoint::layout::RegionShape;
 use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
 use crate::checkpoint::memory::Memory;
+use crate::checkpoint::methods::Method;
 use crate::checkpoint::opening::Earlier;
 use crate::checkpoint::segment::SegmentParts;
 use crate::comm::Comm;
@@ -23,7 +24,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     pub(super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
         let Some(id) = self.image() else { return Ok(0) };
         let level = self.plan.load.as_ref().expect("it names the image").level;
-        self.images.load(level, id, &mut self.segment, epoch)
+        let unread_bytes_max = match self.config.method {
+            // One checksum covers all of the image.
+            Method::Abft => 0,
+            _ => self.config.damaged_cells_max.saturating_mul(self.config.cell_bytes),
+        };
+        self.images.load(level, id, &mut self.segment, epoch, unread_bytes_max)
     }
 
     /// Treats the images of the `rotten` ranks as lost: these ranks count as lost from here on, and

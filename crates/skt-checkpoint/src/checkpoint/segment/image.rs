@@ -53,17 +53,20 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Loads the ranges of `layout` from an image with this seal. Ranges that cannot be read become
-    /// zero and differ from their checksums. Returns the bytes loaded; 0 with method `abft` if the
-    /// image's single checksum differs.
+    /// zero and differ from their checksums. Once more than `unread_bytes_max` could not be read,
+    /// the image is lost, and the rest counts as unread without a try: a disk that fails may take
+    /// seconds to refuse each read. Returns the bytes loaded; 0 with method `abft` if the image's
+    /// single checksum differs.
     pub fn load_image(
         &mut self,
         epoch: u64,
         layout: &ImageLayout,
         file: &mut dyn ImageFile,
         seal: &Seal,
+        unread_bytes_max: usize,
     ) -> Result<usize> {
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
-        let (mut loaded, piece_bytes) = (0, self.vault.chunk_bytes());
+        let (mut loaded, mut unread, piece_bytes) = (0, 0, self.vault.chunk_bytes());
         for (index, (range, place)) in layout.ranges.iter().cloned().enumerate() {
             for (chunk, start) in range.clone().step_by(piece_bytes).enumerate() {
                 let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
@@ -71,8 +74,9 @@ impl<M: Memory> OwnSegment<M> {
                 let piece = start..range.end.min(start + piece_bytes);
                 let at = seal.body_at + place + (start - range.start) as u64;
                 let into = self.vault.bytes_mut(piece.clone());
-                if file.read_at(at, into).is_err() {
+                if unread > unread_bytes_max || file.read_at(at, into).is_err() {
                     into.fill(0);
+                    unread += piece.len();
                 }
                 loaded += piece.len();
             }

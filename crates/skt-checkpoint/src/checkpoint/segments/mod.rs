@@ -171,15 +171,19 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
     }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
-        let list = self.store.look().map_err(other)?;
-        Ok(list
-            .iter()
-            .filter(|info| info.name.run() == self.run && info.is_ready)
-            .filter_map(|info| {
-                let (part, start) = parse_role(info.name.role())?;
-                (part == self.part).then_some(SegmentId { rank: info.name.rank() as usize, start })
-            })
-            .collect())
+        let mut ids = Vec::new();
+        for info in self.store.look().map_err(other)? {
+            let of = parse_role(info.name.role()).filter(|_| info.name.run() == self.run);
+            let Some((part, start)) = of.filter(|(part, _)| *part == self.part) else { continue };
+            if info.is_ready {
+                ids.push(SegmentId { rank: info.name.rank() as usize, start });
+            } else {
+                // Its creator was killed. No later start creates a segment of that name, which
+                // would replace it, and the memory that it has may be needed.
+                self.store.remove_dead(&info.name).map_err(other)?;
+            }
+        }
+        Ok(ids)
     }
 
     fn read_header(&mut self, id: SegmentId, into: &mut [u8]) -> io::Result<usize> {

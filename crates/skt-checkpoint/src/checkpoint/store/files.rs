@@ -323,6 +323,12 @@ impl Store for Files {
         Own::at(&path)?.map_or(Ok(false), |own| own.remove_unused(&path, |_| false))
     }
 
+    fn remove_dead(&self, name: &SegmentName) -> Result<bool> {
+        let Some((_, _, path)) = self.find(name)? else { return Ok(false) };
+        let stays = |identity: &Identity| identity.is_ready;
+        Own::at(&path)?.map_or(Ok(false), |own| own.remove_unused(&path, stays))
+    }
+
     fn look(&self) -> Result<Vec<SegmentInfo>> {
         let mut list = Vec::new();
         for path in self.entries()? {

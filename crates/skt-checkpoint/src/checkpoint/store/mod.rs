@@ -228,6 +228,13 @@ pub trait Store {
     /// When the system refuses.
     fn remove_unused(&self, name: &SegmentName) -> Result<bool>;
 
+    /// Frees the incomplete segment of that name, unless its creator still works on it. Returns
+    /// whether it did. A complete segment stays.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn remove_dead(&self, name: &SegmentName) -> Result<bool>;
+
     /// All segments of this user, sorted by name, as they are at this instant. A segment may seem
     /// in use because another process has attached it to read its header; [`Store::list`] waits for
     /// that to pass.

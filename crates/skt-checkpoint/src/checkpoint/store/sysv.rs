@@ -112,21 +112,6 @@ impl SysV {
         Ok(())
     }
 
-    /// Removes the incomplete segment of that name, unless a process is working on it. Returns
-    /// whether it did.
-    fn remove_dead(name: &SegmentName) -> Result<bool> {
-        for tries_left in (0..ATTACH_TRIES).rev() {
-            let incomplete = Self::find_all(name)?.into_iter().find(|f| !f.identity.is_ready);
-            match incomplete {
-                None => return Ok(false),
-                Some(found) if found.remove_dead()? => return Ok(true),
-                Some(_) if tries_left > 0 => std::thread::sleep(ATTACH_PAUSE),
-                Some(_) => {}
-            }
-        }
-        Ok(false)
-    }
-
     /// Refuses if a creation at another key, begun before this segment was visible, has the same
     /// name. Each creator that sees the other gives way, so possibly both do. Finally this segment
     /// must still exist: a removed segment has lost its name, and others do not see it.
@@ -318,10 +303,23 @@ impl Store for SysV {
         match self.attach(name) {
             // Held until it is removed: a process that waits for it looks up its name again.
             Ok(Some(held)) => held.remove(),
-            Ok(None) => Self::remove_dead(name),
+            Ok(None) => self.remove_dead(name),
             Err(StoreError::InUse { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn remove_dead(&self, name: &SegmentName) -> Result<bool> {
+        for tries_left in (0..ATTACH_TRIES).rev() {
+            let incomplete = Self::find_all(name)?.into_iter().find(|f| !f.identity.is_ready);
+            match incomplete {
+                None => return Ok(false),
+                Some(found) if found.remove_dead()? => return Ok(true),
+                Some(_) if tries_left > 0 => std::thread::sleep(ATTACH_PAUSE),
+                Some(_) => {}
+            }
+        }
+        Ok(false)
     }
 
     fn look(&self) -> Result<Vec<SegmentInfo>> {

@@ -57,19 +57,21 @@ fn open_sealed(
 impl Images {
     /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
     /// The segment is hollow until they are verified. What cannot be read, the whole image or a
-    /// part, stays zero and differs from its checksums. Returns the bytes loaded; 0 with method
-    /// `abft` if the image's single checksum differs.
+    /// part, stays zero and differs from its checksums; with more than `unread_bytes_max` of it the
+    /// image is lost. Returns the bytes loaded; 0 with method `abft` if the image's single checksum
+    /// differs.
     pub fn load<M: Memory>(
         &self,
         number: usize,
         id: ImageId,
         segment: &mut OwnSegment<M>,
         epoch: u64,
+        unread_bytes_max: usize,
     ) -> Result<usize> {
         let layout = segment.image_layout(epoch);
         let opened = open_sealed(&self.levels[number], id, segment.header(), &layout);
         let Ok((mut file, seal)) = opened else { return Ok(0) };
-        segment.load_image(epoch, &layout, &mut *file, &seal)
+        segment.load_image(epoch, &layout, &mut *file, &seal, unread_bytes_max)
     }
 
     /// Removes the images that no start needs any more, among those that this process manages.

@@ -214,10 +214,8 @@ impl Drop for FaultInjector {
     /// Warns of faults that did not happen: such a drill has tested nothing.
     fn drop(&mut self) {
         for fault in self.faults.iter().filter(|fault| !fault.has_struck.load(Ordering::Relaxed)) {
-            let why = match fault.is_refused.load(Ordering::Relaxed) {
-                true => "could not leave its mark",
-                false => "did not come to it",
-            };
+            let is_refused = fault.is_refused.load(Ordering::Relaxed);
+            let why = if is_refused { "could not leave its mark" } else { "did not come to it" };
             output::say(format_args!(
                 "warning: --inject {}: it did not strike: rank {} {why}",
                 fault.text, self.process

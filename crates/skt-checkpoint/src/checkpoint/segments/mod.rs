@@ -173,8 +173,10 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let mut ids = Vec::new();
         for info in self.store.look().map_err(other)? {
-            let of = parse_role(info.name.role()).filter(|_| info.name.run() == self.run);
-            let Some((part, start)) = of.filter(|(part, _)| *part == self.part) else { continue };
+            let Some((part, start)) = parse_role(info.name.role()) else { continue };
+            if info.name.run() != self.run || part != self.part {
+                continue;
+            }
             if info.is_ready {
                 ids.push(SegmentId { rank: info.name.rank() as usize, start });
             } else {

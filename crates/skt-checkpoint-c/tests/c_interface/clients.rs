@@ -424,7 +424,7 @@ fn a_client_is_clean_under_the_sanitizers() {
         ("LD_PRELOAD", String::new()),
     ];
     // On a busy machine a run may be over, and its memory gone, before its rank is killed.
-    let mut is_killed = || !run.start(&[1], 1, Duration::ZERO).ok && !run.memory().is_empty();
+    let is_killed = || !run.start(&[1], 1, Duration::ZERO).ok && !run.memory().is_empty();
     assert!((0..20).any(|_| is_killed()), "all runs ended before their rank was killed");
     let ended = run.start(&[], 0, LIMIT);
     assert!(ended.ok && ended.err.contains("continues from step "), "{}", ended.err);

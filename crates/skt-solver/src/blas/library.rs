@@ -55,42 +55,30 @@ pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> Stri
 /// profiler may have its own.
 pub fn loaded() -> BlasInfo {
     let path = symbol(c"dgemm_").and_then(file_of);
-    let present: Vec<_> = KNOWN
-        .iter()
-        .filter_map(|(library, marker)| Some((*library, symbol(marker).map(file_of)?)))
-        .collect();
-    let serving = serving(path.as_deref(), &present);
-    let (version, kernel) = match serving {
-        Some("OpenBLAS") => {
+    let present: Vec<_> =
+        KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
+    let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
+    // A library may consist of several files: dgemm_ in one, the rest in others. A profiler may have
+    // a dgemm_ that calls the library's.
+    let chosen = present.iter().find(serves).or(match present.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    });
+    let (version, kernel) = match chosen {
+        Some(("OpenBLAS", _)) => {
             (text_from(c"openblas_get_config"), text_from(c"openblas_get_corename"))
         }
-        Some("oneMKL") => (mkl_version(), None),
-        Some("BLIS") => (text_from(c"bli_info_get_version_str"), blis_kernel()),
+        Some(("oneMKL", _)) => (mkl_version(), None),
+        Some(("BLIS", _)) => (text_from(c"bli_info_get_version_str"), blis_kernel()),
         _ => (None, None),
     };
     let file = path.as_deref().and_then(Path::file_name);
-    let library = match (serving, file) {
-        (Some(library), _) => library.to_string(),
+    let library = match (chosen, file) {
+        (Some((library, _)), _) => (*library).to_string(),
         (None, Some(file)) => file.to_string_lossy().into_owned(),
         (None, None) => "unknown".to_string(),
     };
     BlasInfo { library, path, version, kernel }
-}
-
-/// The library among `present` whose `dgemm_` we call: `dgemm` is the file of that function, if it
-/// is known, and each library comes with the file of its marker.
-fn serving<'a>(dgemm: Option<&Path>, present: &[(&'a str, Option<PathBuf>)]) -> Option<&'a str> {
-    let of_file = present.iter().find(|(_, file)| dgemm.is_some() && file.as_deref() == dgemm);
-    let folder = dgemm.map(Path::parent);
-    // A library may consist of several files in a folder: dgemm_ in one, the rest in others.
-    let is_beside = |file: &Option<PathBuf>| {
-        folder.is_none_or(|folder| file.as_deref().map(Path::parent) == Some(folder))
-    };
-    let of_folder = match present {
-        [only] if is_beside(&only.1) => Some(only),
-        _ => None,
-    };
-    of_file.or(of_folder).map(|(library, _)| *library)
 }
 
 /// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
@@ -313,27 +301,6 @@ mod tests {
         assert!(check_work_space_of(false, usize::MAX).is_ok());
         let is_openblas = symbol(c"openblas_get_config").is_some();
         assert_eq!(check_work_space(usize::MAX).is_err(), is_openblas);
-    }
-
-    #[test]
-    fn the_library_is_the_one_whose_dgemm_is_called() {
-        let of = |library, file: &str| (library, Some(PathBuf::from(file)));
-        let serving = |dgemm: Option<&str>, present: &[(&'static str, Option<PathBuf>)]| {
-            serving(dgemm.map(Path::new), present)
-        };
-        let openblas = of("OpenBLAS", "/lib/openblas/libopenblas.so.0");
-        let blis = of("BLIS", "/lib/blis/libblis.so.4");
-        let both = [openblas.clone(), blis.clone()];
-        assert_eq!(serving(Some("/lib/blis/libblis.so.4"), &both), Some("BLIS"));
-        assert_eq!(serving(Some("/lib/libblas.so.3"), &both), None);
-        assert_eq!(serving(None, &both), None);
-        // One library in several files, and a library whose file is unknown.
-        let of_several_files = Some("/lib/openblas/libblas.so.3");
-        assert_eq!(serving(of_several_files, &both[..1]), Some("OpenBLAS"));
-        assert_eq!(serving(None, &both[..1]), Some("OpenBLAS"));
-        // A profiler has a BLAS of its own, and the one that we call does not tell its name.
-        assert_eq!(serving(Some("/lib/libblas.so.3"), &both[..1]), None);
-        assert_eq!(serving(Some("/lib/libblas.so.3"), &[("BLIS", None)]), None);
     }
 
     /// OpenMP's number of threads is one of each thread, so a setting on another one does not help.

@@ -74,7 +74,7 @@ fn all_figures_are_written_with_units_and_an_index() {
         "borne",
         "half_width",
     ];
-    let unitless = ["series", "panel", "machine", "x_name", "x_value", "y_name", "y_value"];
+    let unitless = ["series", "panel", "part", "machine", "x_name", "x_value", "y_name", "y_value"];
     for line in list.lines() {
         let (name, title) = line.split_once(' ').expect("a name and its title");
         let read = |extension: &str| {

@@ -241,7 +241,7 @@ impl SupervisorState {
 
 /// The arguments of the benchmark but for its time limit.
 fn without_time_limit(command: &[String]) -> Vec<&str> {
-    let flag = Setting::TimeLimit.info().flag();
+    let flag = format!("--{}", Setting::TimeLimit.info().flag());
     let (mut words, mut others) = (command.iter().map(String::as_str), Vec::new());
     while let Some(word) = words.next() {
         match word.strip_prefix(&flag) {

@@ -326,19 +326,18 @@ static void levels(const char *folder) {
 /* A level whose folder goes while its run waits for the next start, and what ends the run all the
  * same. folder: one that exists. */
 static void level_gone(const char *folder) {
-    char text[500];
-    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms'", folder);
-    begin(8000, text);
+    char level[500], removal[500];
+    snprintf(level, sizeof level, "levels = 'local:%s,every=1ms'", folder);
+    begin(8000, level);
     must(skt_protect(1, numbers, 1000, 8));
     must(skt_checkpoint());
     must(skt_images_wait());
     must(skt_finalize(0));
     MPI_Barrier(MPI_COMM_WORLD);
-    snprintf(text, sizeof text, "rm -rf '%s'", folder);
-    if (rank == 0 && system(text) != 0) exit(4);
+    snprintf(removal, sizeof removal, "rm -rf '%s'", folder);
+    if (rank == 0 && system(removal) != 0) exit(4);
     MPI_Barrier(MPI_COMM_WORLD);
-    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms'", folder);
-    begin(8000, text);
+    begin(8000, level);
     must(skt_protect(1, numbers, 1000, 8));
     must(skt_restore());
     must(skt_checkpoint());

@@ -67,7 +67,7 @@ impl<M: Memory> OwnSegment<M> {
     ) -> Result<usize> {
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
         let (mut loaded, mut unread, piece_bytes) = (0, 0, self.vault.chunk_bytes());
-        let (begun, mut pieces) = (Instant::now(), 0);
+        let begun = Instant::now();
         for (index, (range, place)) in layout.ranges.iter().cloned().enumerate() {
             for (chunk, start) in range.clone().step_by(piece_bytes).enumerate() {
                 let step = Step::new(StepName::RecoverLoad, epoch).band(index / 3, index % 3);
@@ -80,9 +80,8 @@ impl<M: Memory> OwnSegment<M> {
                     unread += piece.len();
                 }
                 loaded += piece.len();
-                pieces += 1;
                 // Ranks without an image wait.
-                self.vault.passes(begun, pieces);
+                self.vault.passes(begun, loaded);
             }
         }
         Ok(if self.body_sum(layout) == seal.body_sum { loaded } else { 0 })

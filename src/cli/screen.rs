@@ -255,6 +255,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
         agent: args.agent.as_deref(),
         command: &command(args, &own),
         longest: longest(args),
+        end_patience: screening::END_PATIENCE,
     })?;
     show(args, &results, &Listed { hosts, own_names })
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::hosts::Host;
 use super::launcher::{self, JobSpec, Launcher};
+use super::process;
 use super::reach;
 use crate::doctor::finding::{Finding, FindingKind};
 use crate::machine::child;
@@ -19,8 +20,8 @@ use crate::report::output;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;
 
-/// How long the launcher may take to end once it has nothing more to say.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a launcher may take to end once it has nothing more to say.
+pub const END_PATIENCE: Duration = Duration::from_secs(20);
 /// Lines of the launcher that are kept to find the host that died.
 const MOST_LINES: usize = 400;
 /// The longest result: some thousand nodes.
@@ -44,6 +45,8 @@ pub struct Screening<'a> {
     pub command: &'a [String],
     /// The longest time of a start.
     pub longest: Duration,
+    /// How long the launcher may take to end once it has nothing more to say.
+    pub end_patience: Duration,
 }
 
 /// Why there is no result.
@@ -210,7 +213,9 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> 
     let hosts: Vec<Host> =
         hosts.iter().map(|host| Host { name: host.name.clone(), slots: 1 }).collect();
     let mut file = tempfile::NamedTempFile::new().map_err(failed)?;
-    let plan = plan(job, &hosts, file.path());
+    // A name that no other process of this machine has.
+    let run = file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let plan = plan(job, &hosts, file.path(), &format!("{run}.1"));
     file.write_all(plan.hostfile.as_bytes()).map_err(failed)?;
     let mut child = Command::new(&plan.argv[0])
         .args(&plan.argv[1..])
@@ -231,18 +236,25 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> 
     let is_done = || Ok(child.try_wait()?.is_some() || out.so_far(|result| result.is_some()));
     child::until(job.longest, is_done).map_err(failed)?;
     // An agent that hangs may keep the launcher from ending, whose result is there.
-    let status = child::wait(&mut child, END_PATIENCE).map_err(failed)?;
+    let status = child::wait(&mut child, job.end_patience).map_err(failed)?;
+    // What the launcher left here would hold its pipes open, and load the nodes.
+    process::sweep_launcher(&run);
     let how = status.map_or_else(
         || format!("no end in {:?}", job.longest),
         |status: ExitStatus| status.to_string(),
     );
     let are_read = || Ok(out.thread.is_finished() && err.thread.is_finished());
-    child::until(END_PATIENCE, are_read).map_err(failed)?;
+    child::until(job.end_patience, are_read).map_err(failed)?;
     let lines = err.so_far(|lines| lines.drain(..).collect());
     Ok(EndedStart { result: out.so_far(Option::take), lines, how })
 }
 
-fn plan(job: &Screening, hosts: &[Host], hostfile: &Path) -> launcher::LauncherCommand {
+fn plan(
+    job: &Screening,
+    hosts: &[Host],
+    hostfile: &Path,
+    token: &str,
+) -> launcher::LauncherCommand {
     launcher::plan(
         &job.launcher,
         &JobSpec {
@@ -256,7 +268,7 @@ fn plan(job: &Screening, hosts: &[Host], hostfile: &Path) -> launcher::LauncherC
             agent: job.agent,
             program: Some(job.program),
             extra: job.extra,
-            token: "screen",
+            token,
         },
     )
 }
@@ -299,6 +311,14 @@ mod tests {
 
     /// A launcher that is a script; it gets the host file's path last but one before the command.
     fn screen(script: &str, names: &[&str]) -> Result<Results, ScreeningError> {
+        screen_within(END_PATIENCE, script, names)
+    }
+
+    fn screen_within(
+        end_patience: Duration,
+        script: &str,
+        names: &[&str],
+    ) -> Result<Results, ScreeningError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("launch");
         std::fs::write(&path, script).unwrap();
@@ -316,15 +336,25 @@ mod tests {
             agent: Some(&agent),
             command: &["screen".to_owned()],
             longest: Duration::from_secs(600),
+            end_patience,
         })
         .map(|screened| screened.results)
     }
 
     #[test]
-    fn results_of_a_launcher_that_does_not_end_are_read() {
-        let script = "echo '{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}'\n\
-                      exec sleep 600\n";
-        assert_eq!(screen(script, &["127.0.0.1"]).unwrap().n, 7);
+    fn results_of_a_launcher_that_does_not_end_are_read_and_nothing_of_it_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let script = format!(
+            "echo $$ >{}\n\
+             echo '{{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}}'\n\
+             exec sleep 600\n",
+            file.display()
+        );
+        let patience = Duration::from_millis(100);
+        assert_eq!(screen_within(patience, &script, &["127.0.0.1"]).unwrap().n, 7);
+        let pid = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        assert!(process::Process::of(pid).is_none(), "{pid} runs");
     }
 
     #[test]

@@ -373,7 +373,9 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
     /// `on_progress` after each panel, and tells `background` which part of the matrix will not
-    /// change before the end of `range`.
+    /// change before the end of `range`. The way to DGEMM: `Workspace::apply`,
+    /// `Product::compute_beside`, `Product::compute`, `product::multiply_part`,
+    /// [`crate::update::multiply`], [`crate::blas::gemm`].
     ///
     /// # Errors
     /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.

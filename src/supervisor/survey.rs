@@ -158,6 +158,10 @@ struct Asking<'a> {
     reach: &'a dyn Fn(&str) -> Vec<String>,
     /// Opens a line.
     open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
+    /// [`RENEW_AFTER`].
+    renew_after: Duration,
+    /// [`PATIENCE_OF_LOOK`].
+    patience_of_look: (u32, Duration),
     /// Nodes that are not asked yet, the next one last.
     waiting: Vec<String>,
     /// Lines in use at a time: fewer where this machine has no room for more.
@@ -203,6 +207,8 @@ impl<'a> Asking<'a> {
             lines,
             reach,
             open: &Line::open,
+            renew_after: RENEW_AFTER,
+            patience_of_look: PATIENCE_OF_LOOK,
             waiting: names.rev().collect(),
             at_once: AT_ONCE,
             lacking: None,
@@ -386,7 +392,9 @@ impl<'a> Asking<'a> {
                     ProbeOutcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
                 }
                 Heard::Nothing
-                    if probe.is_new || waited < RENEW_AFTER || limits.purpose == Purpose::Links =>
+                    if probe.is_new
+                        || waited < self.renew_after
+                        || limits.purpose == Purpose::Links =>
                 {
                     self.under_way.push(probe);
                     continue;
@@ -477,7 +485,7 @@ impl<'a> Asking<'a> {
         let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
         let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
         if limits.purpose == Purpose::Look {
-            let patience = if are_suspects { PATIENCE } else { PATIENCE_OF_LOOK };
+            let patience = if are_suspects { PATIENCE } else { self.patience_of_look };
             let is_trying = self.agents.values().any(|state| *state == AgentState::Tried);
             let is_late = !self.is_patient(patience) && silent < pool.active.len() && !is_trying;
             let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
@@ -604,6 +612,22 @@ mod tests {
         super::survey(&mut IdleLines::default(), pool, reach, limits, &mut || false)
     }
 
+    /// A look that takes a silent node for ill this time after the others have answered.
+    fn look(
+        lines: &mut IdleLines,
+        pool: &Pool,
+        reach: &dyn Fn(&str) -> Vec<String>,
+        patience: Duration,
+    ) -> Survey {
+        let limits = Limits { purpose: Purpose::Look, each: LONG, ..LIMITS };
+        let mut asking = Asking::new(lines, pool, reach, limits);
+        asking.patience_of_look = (0, patience);
+        asking.run(&mut || false)
+    }
+
+    /// Longer than anything that ends takes, however busy the machine is.
+    const LONG: Duration = Duration::from_secs(600);
+
     const LIMITS: Limits = Limits {
         purpose: Purpose::Start,
         each: Duration::from_secs(3),
@@ -636,7 +660,8 @@ mod tests {
             "n6" => sh(says(&Answer { program: 1, ..answer() })),
             _ => sh(says(&Answer { no_store: Some("none".into()), ..answer() })),
         };
-        let found = survey(&pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, LIMITS);
+        let limits = Limits { each: LONG, ..LIMITS };
+        let found = survey(&pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, limits);
         let health = |name| match found.health(name) {
             Health::Ill(why) => why,
             other => format!("{other:?}"),
@@ -667,7 +692,7 @@ mod tests {
     #[test]
     fn nodes_are_asked_later_where_this_machine_has_no_room_for_all_lines() {
         let (pool, mut lines) = (pool(&["n1", "n2", "n3", "n4"], &["s1"]), IdleLines::default());
-        let limits = Limits { each: Duration::from_secs(600), ..LIMITS };
+        let limits = Limits { each: LONG, ..LIMITS };
         let reach = |_: &str| sh(says(&answer()));
         let calls = std::cell::Cell::new(0);
         let open = |argv: &[String], is_kept| {
@@ -717,26 +742,45 @@ mod tests {
             }
             _ => sh(answers_all(&deaf)),
         };
-        let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &[]));
-        for purpose in [Purpose::Start, Purpose::Look, Purpose::Start, Purpose::Look] {
-            let limits = Limits { purpose, each: Duration::from_secs(30), ..LIMITS };
-            let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
-            for name in ["n1", "n2"] {
+        let mut lines = IdleLines::default();
+        let mut all_are_well = |names: &[&str], purpose, renew_after| {
+            let limits = Limits { purpose, each: LONG, ..LIMITS };
+            let pool = pool(names, &[]);
+            let mut asking = Asking::new(&mut lines, &pool, &reach, limits);
+            asking.renew_after = renew_after;
+            let found = asking.run(&mut || false);
+            for name in names {
                 assert_eq!(found.health(name), Health::Well, "{name} {purpose}");
             }
+        };
+        let (soon, late) = (Duration::from_millis(100), LONG);
+        for (names, purpose, renew_after) in [
+            (&["n1", "n2"][..], Purpose::Start, late),
+            (&["n2"], Purpose::Look, soon),
+            (&["n1", "n2"], Purpose::Start, late),
+            (&["n1"], Purpose::Look, late),
+            (&["n2"], Purpose::Look, late),
+        ] {
+            all_are_well(names, purpose, renew_after);
         }
         assert_eq!((openings(&well), openings(&deaf)), (1, 1));
     }
 
     #[test]
     fn a_spare_is_waited_for_in_the_place_of_a_lost_node_that_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let has_answered = folder.path().join("n2").display().to_string();
         let reach = |name: &str| match name {
             "s1" => sh("exit 3".into()),
-            "s2" => sh(format!("sleep 0.3; {}", says(&answer()))),
+            "s2" => sh(format!(
+                "until [ -e {has_answered} ]; do sleep 0.05; done; sleep 0.3; {}",
+                says(&answer())
+            )),
+            "n2" => sh(format!("{}; touch {has_answered}", says(&answer()))),
             _ => sh(says(&answer())),
         };
         let lost: BTreeSet<String> = ["n2".to_owned()].into();
-        let limits = Limits { each: Duration::from_secs(30), lost: &lost, ..LIMITS };
+        let limits = Limits { each: LONG, lost: &lost, ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1", "s2"]), &reach, limits);
         assert_eq!(found.health("n2"), Health::Well, "it answers");
         assert_eq!(found.health("s2"), Health::Well);
@@ -814,7 +858,7 @@ mod tests {
             ))
         };
         let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &["s1"]));
-        let limits = Limits { each: Duration::from_secs(600), spare_losses: 0, ..LIMITS };
+        let limits = Limits { each: LONG, spare_losses: 0, ..LIMITS };
         let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
         assert_eq!(found.health("n2"), Health::Well);
         let suspects = ["n2".to_owned()];
@@ -833,14 +877,9 @@ mod tests {
             "n2" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(600), ..LIMITS };
-        let (mut looks, mut lines) = (0, IdleLines::default());
-        let mut is_over = || {
-            looks += 1;
-            looks > 10
-        };
-        let pool = pool(&["n1", "n2"], &[]);
-        let found = super::survey(&mut lines, &pool, &reach, limits, &mut is_over);
+        let limits = Limits { purpose: Purpose::Look, each: LONG, ..LIMITS };
+        let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &[]));
+        let found = super::survey(&mut lines, &pool, &reach, limits, &mut || true);
         assert_eq!(found.health("n2"), Health::Unknown);
     }
 
@@ -850,7 +889,7 @@ mod tests {
             "n2" | "n3" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let patient = Limits { each: Duration::from_secs(600), ..LIMITS };
+        let patient = Limits { each: LONG, ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
         let Health::Ill(why) = found.health("n2") else { panic!("it is silent") };
         assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
@@ -865,20 +904,19 @@ mod tests {
             "n3" | "s1" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let limits = Limits { purpose: Purpose::Look, each: Duration::from_secs(600), ..LIMITS };
-        let look = |active: &[&str]| {
-            let found = survey(&pool(active, &["s1"]), &reach, limits);
+        let look = |active: &[&str], patience| {
+            let found = look(&mut IdleLines::default(), &pool(active, &["s1"]), &reach, patience);
             assert_eq!(found.health("s1"), Health::Unknown, "spares are not asked");
             found
         };
-        let found = look(&["n1", "n2"]);
+        let found = look(&["n1", "n2"], LONG);
         assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no route")));
-        let found = look(&["n1", "n3"]);
+        let found = look(&["n1", "n3"], Duration::from_millis(300));
         let Health::Ill(why) = found.health("n3") else { panic!("it is silent") };
         assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
-        let found = look(&["n1", "n3", "n2"]);
+        let found = look(&["n1", "n3", "n2"], LONG);
         assert_eq!(found.health("n3"), Health::Unknown, "its time was not up");
-        let found = look(&["n1", "n4"]);
+        let found = look(&["n1", "n4"], LONG);
         assert_eq!(found.health("n4"), Health::Well);
     }
 
@@ -886,11 +924,10 @@ mod tests {
     #[test]
     fn in_a_look_an_agent_that_reaches_nobody_says_nothing_of_a_node() {
         let folder = tempfile::tempdir().unwrap();
-        let (opened, limit) = (folder.path().join("opened"), Duration::from_secs(600));
-        let looks = Limits { purpose: Purpose::Look, each: limit, ..LIMITS };
+        let opened = folder.path().join("opened");
         let pool = pool(&["n1", "n2", "n3"], &["s1"]);
         let refuses = |_: &str| sh("echo no ticket >&2; exit 255".into());
-        let found = survey(&pool, &refuses, looks);
+        let found = look(&mut IdleLines::default(), &pool, &refuses, LONG);
         for host in &pool.active {
             assert_eq!(found.health(&host.name), Health::Unknown, "{}", host.name);
         }
@@ -901,8 +938,8 @@ mod tests {
                 "n2" => sh(says(&answer())),
                 _ => sh(answers_all(&opened)),
             };
-            super::survey(&mut lines, &pool, &before, looks, &mut || false);
-            super::survey(&mut lines, &pool, agent, looks, &mut || false)
+            look(&mut lines, &pool, &before, LONG);
+            look(&mut lines, &pool, agent, LONG)
         };
         let found = look_again(&refuses);
         assert_eq!(found.health("n2"), Health::Unknown);
@@ -921,7 +958,7 @@ mod tests {
             "s1" => sh("sleep 1000".into()),
             _ => sh(says(&answer())),
         };
-        let patient = Limits { each: Duration::from_secs(600), ..LIMITS };
+        let patient = Limits { each: LONG, ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
         assert_eq!(found.health("s1"), Health::Unknown);
     }
@@ -935,7 +972,7 @@ mod tests {
         let mut pool = pool(&["n1"], &[]);
         pool.active[0].slots = 1;
         pool.active.push(Host { name: "s1".into(), slots: 1 });
-        let found = survey(&pool, &reach, LIMITS);
+        let found = survey(&pool, &reach, Limits { each: LONG, ..LIMITS });
         assert_eq!(found.health("n1"), Health::Well);
         let Health::Ill(why) = found.health("s1") else { panic!() };
         assert_eq!(why, "1073741823 of 1073741824 bytes of memory are available");

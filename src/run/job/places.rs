@@ -101,16 +101,18 @@ pub fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
 /// The hosts in the order of their first ranks, each with its memory and its number of ranks.
 pub fn shares(places: &[RankLocation]) -> Vec<HostShare> {
     let mut shares: Vec<HostShare> = Vec::new();
+    let mut index_of = HashMap::new();
     for place in places {
-        match shares.iter_mut().find(|share| share.host == place.host) {
-            Some(share) => share.ranks += 1,
-            None => shares.push(HostShare {
+        let index = *index_of.entry(&place.host).or_insert_with(|| {
+            shares.push(HostShare {
                 host: place.host.clone(),
-                ranks: 1,
+                ranks: 0,
                 available_bytes: place.available_bytes,
                 limit_bytes: place.limit_bytes,
-            }),
-        }
+            });
+            shares.len() - 1
+        });
+        shares[index].ranks += 1;
     }
     shares
 }

@@ -34,7 +34,7 @@ pub use found::{Content, FoundSegment};
 pub use offer::{Holder, Obstacle, Offer};
 use offer::{
     contents, counts, current_segments, has_rotten_images, holder, left, lineage,
-    refuse_other_shapes,
+    refuse_other_shapes, segments,
 };
 pub(super) use plan::ranks;
 pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
@@ -257,7 +257,7 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         single_domain: groups.single_domain,
         ranks,
         attach,
-        unusable: contents(offers).count(),
+        unusable: segments(offers),
         discard,
         lost: Vec::new(),
         load: None,

@@ -1,6 +1,6 @@
 //! What processes bring to the agreement, and which of the segments count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,13 @@ pub struct Offer {
 
 pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.segments).filter_map(|segment| segment.content.as_ref())
+}
+
+/// The number of segments, each of which all processes of its node find.
+pub(super) fn segments(offers: &[Offer]) -> usize {
+    let all = offers.iter().flat_map(|offer| offer.segments.iter().map(move |it| (offer, it)));
+    let known = all.filter(|(_, segment)| segment.content.is_some());
+    known.map(|(offer, segment)| (&offer.node, segment.id)).collect::<BTreeSet<_>>().len()
 }
 
 /// Whether the newest images are known to have rotted in part: a start that resumed from them has

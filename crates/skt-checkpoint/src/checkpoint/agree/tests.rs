@@ -279,6 +279,12 @@ fn the_user_decides_what_becomes_of_what_is_found() {
     let found = one_each([(4, 4); 4]);
     let plan = planned(&found, &never).expect("afresh");
     assert_eq!((plan.epoch, plan.unusable), (0, 4));
+    let mut of_one_node = found.clone();
+    for offer in &mut of_one_node {
+        offer.node = found[0].node.clone();
+        offer.segments = found.iter().flat_map(|it| it.segments.clone()).collect();
+    }
+    assert_eq!(planned(&of_one_node, &never).expect("afresh").unusable, 4, "each once");
     assert!(plan.discard.iter().all(|list| list.len() == 1));
     assert_eq!(planned(&found, &require).expect("there is one").epoch, 4);
     let nothing = offers([vec![], vec![], vec![], vec![]]);

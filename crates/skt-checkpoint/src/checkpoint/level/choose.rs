@@ -121,9 +121,11 @@ pub fn refuse_without(
     Ok(())
 }
 
-/// The number of images on all levels, sealed or not.
+/// The number of images on all levels, sealed or not, each of which several processes may see.
 pub fn images(offers: &[Offer]) -> usize {
-    offers.iter().flat_map(|offer| &offer.images).map(Vec::len).sum()
+    let all = offers.iter().flat_map(|offer| offer.images.iter().enumerate());
+    let ids = all.flat_map(|(level, images)| images.iter().map(move |image| (level, image.id)));
+    ids.collect::<BTreeSet<_>>().len()
 }
 
 /// Whether an image is what its name says, with the data of a rank.

@@ -155,6 +155,21 @@ fn little_more_bytes() -> u64 {
 }
 
 #[test]
+fn a_folder_that_is_not_there_or_is_not_ours_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let refused = Files::in_folder(&missing).list().unwrap_err();
+    assert!(refused.is_permanent(), "{refused}");
+    assert!(refused.to_string().ends_with("the folder of the segments must exist"), "{refused}");
+    for errno in [libc::EACCES, libc::EROFS] {
+        let source = std::io::Error::from_raw_os_error(errno);
+        assert!(StoreError::System { what: String::new(), source }.is_permanent());
+    }
+    let source = std::io::Error::from_raw_os_error(libc::EIO);
+    assert!(!StoreError::System { what: String::new(), source }.is_permanent());
+}
+
+#[test]
 fn a_low_limit_of_address_space_is_named_as_the_limit() {
     let test = "a_low_limit_of_address_space_is_named_as_the_limit";
     let Some(folder) = inside(test, "true") else { return };

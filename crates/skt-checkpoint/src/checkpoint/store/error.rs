@@ -132,6 +132,14 @@ pub enum StoreError {
         /// The limit of address space of this process.
         limit_bytes: u64,
     },
+    /// The folder of the segments is not there.
+    #[error("listing {}: {source}; the folder of the segments must exist", folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// The system refused for another reason.
     #[error("{what}: {source}")]
     System {
@@ -146,7 +154,15 @@ impl StoreError {
     /// Whether the same call fails again until a limit, a setting or other users' memory changes;
     /// an attached process, in contrast, may detach by itself.
     pub fn is_permanent(&self) -> bool {
-        !matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::System { .. })
+        match self {
+            Self::Exists { .. } | Self::InUse { .. } => false,
+            // Whose folder this is, or that it is not to be written to, does not change by itself.
+            Self::System { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ),
+            _ => true,
+        }
     }
 
     /// The error for a segment that was removed right after its creation.

@@ -148,7 +148,12 @@ impl Files {
     /// All paths in the folder.
     fn entries(&self) -> Result<impl Iterator<Item = Result<PathBuf>>> {
         let listing = |error| refused("listing", &self.folder, error);
-        let entries = fs::read_dir(&self.folder).map_err(listing)?;
+        let entries = fs::read_dir(&self.folder).map_err(|source| match source.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                StoreError::NoFolder { folder: self.folder.clone(), source }
+            }
+            _ => listing(source),
+        })?;
         Ok(entries.map(move |entry| Ok(entry.map_err(listing)?.path())))
     }
 
@@ -500,10 +505,5 @@ fn lock(file: File, how: FlockArg) -> nix::Result<Flock<File>> {
 }
 
 fn refused(doing: &str, path: &Path, error: impl Into<io::Error>) -> StoreError {
-    let error = error.into();
-    let hint = match error.kind() {
-        ErrorKind::NotFound => " (the folder must exist)",
-        _ => "",
-    };
-    StoreError::system(format!("{doing} {}{hint}", path.display()), error)
+    StoreError::system(format!("{doing} {}", path.display()), error)
 }

@@ -37,13 +37,17 @@ pub struct Looked {
     pub findings: Vec<Finding>,
     /// What hosts call themselves, by their names in the list.
     pub own_names: BTreeMap<String, String>,
+    /// Names that this host does not know, so that nothing it starts reaches them.
+    pub unknown_here: Vec<String>,
 }
 
 /// Looks at the hosts of a list from this host, which is called `here`, with the command `agent`.
 pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let view = names::look_up(here, &names);
-    let known: Vec<&String> = names.iter().filter(|name| view.names[*name].is_ok()).collect();
+    let (known, unknown): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| view.names[*name].is_ok());
+    let unknown_here = unknown.into_iter().cloned().collect();
     let partner = |name: &&String| Partner { name: (*name).clone(), address: None };
     let links = connect::all(&known.iter().map(partner).collect::<Vec<_>>());
     let mut found = Vec::new();
@@ -62,7 +66,7 @@ pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
     let own_names = answers.iter().filter_map(own).collect();
     let views: Vec<View> = answers.into_iter().map(|answer| answer.view).chain([view]).collect();
     found.extend(rules::findings(&views, true));
-    Looked { findings: found, own_names }
+    Looked { findings: found, own_names, unknown_here }
 }
 
 /// What a host has answered.

@@ -125,8 +125,13 @@ fn take_unreachable(
 ) -> Vec<(String, String)> {
     let looked = reach::look(job.here, left, job.agent.unwrap_or(reach::AGENT));
     own_names.extend(looked.own_names);
+    let is_lost = |finding: &Finding| match finding.kind {
+        FindingKind::OutOfReach => true,
+        FindingKind::UnknownName => looked.unknown_here.contains(&finding.hosts[0]),
+        _ => false,
+    };
     let (lost, others): (Vec<Finding>, Vec<Finding>) =
-        looked.findings.into_iter().partition(|finding| finding.kind == FindingKind::OutOfReach);
+        looked.findings.into_iter().partition(is_lost);
     for finding in others {
         output::say(format_args!("warning: {}: {}", finding.what, finding.measured));
     }
@@ -367,6 +372,18 @@ mod tests {
         let lost = &results.nodes[0];
         assert_eq!(lost.host, "127.0.0.2");
         assert!(lost.lost.as_deref().unwrap().ends_with("exited on signal 9"));
+    }
+
+    #[test]
+    fn a_host_whose_name_is_not_known_here_is_left_out() {
+        let script = "if grep -q invalid $1; then exit 255; fi\n\
+                      echo '{\"n\":7,\"nodes\":[],\"joints\":[],\"links\":[]}'\n";
+        let results = screen(script, &["127.0.0.1", "n.invalid"]).unwrap();
+        assert_eq!((results.n, results.nodes.len()), (7, 1));
+        let lost = &results.nodes[0];
+        assert_eq!(lost.host, "n.invalid");
+        let why = lost.lost.as_deref().unwrap();
+        assert!(why.starts_with("the name of n.invalid is not known on "), "{why}");
     }
 
     #[test]

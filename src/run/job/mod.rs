@@ -201,7 +201,7 @@ fn open_reports<C: Comm>(
             dgemm_self_test: Some(setup.self_test.clone()),
             start_unix_seconds,
         };
-        match Reports::open(spec, facts, options, setup.notes(settings)) {
+        match Reports::open(spec, facts, options, setup.notes(spec, settings)) {
             Ok(opened) => reports = Some(opened),
             Err(why) => output::say(format_args!("error: {why}")),
         }

@@ -1,7 +1,8 @@
 //! Which tests of a job will have checkpoints, as predicted before the first test.
 
+use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
-use crate::config::TestSpec;
+use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::tuning::TUNING;
 use crate::run::protect::{self, Every, Outlook, Settings};
@@ -47,6 +48,31 @@ pub fn outlooks<C: Comm>(
     Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
 }
 
+/// Refuses `--resume require` for a job without protection, which can have left nothing.
+pub fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> {
+    let tests = spec.tests();
+    let is_protected = |test: &TestSpec| settings.method_for(test.ranks()) != Method::None;
+    (settings.resume == Resume::Require && !tests.iter().any(is_protected)).then(|| {
+        "--resume require: no test of this job is protected, so there is nothing to resume; leave \
+         it out, or protect the job (--ft)"
+            .to_owned()
+    })
+}
+
+/// Says that what the user has set for checkpoints has no effect in a job too small for a group.
+pub fn too_small(spec: &RunSpec, settings: &Settings) -> Option<String> {
+    let default = Settings::none();
+    let is_set = settings.parities != default.parities
+        || settings.every != default.every && settings.every != Every::Never
+        || !settings.levels.0.is_empty();
+    let ranks = spec.tests().iter().map(TestSpec::ranks).max()?;
+    let is_without = settings.is_on() && settings.method_for(ranks) == Method::None;
+    (is_set && is_without).then(|| {
+        let (parities, least) = (settings.parities, 2 * settings.parities);
+        format!("no: groups with {parities} parities take {least} ranks, this job has {ranks}")
+    })
+}
+
 /// The note about tests that will have no checkpoint, if there are any.
 pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String> {
     let is_without =
@@ -69,6 +95,7 @@ pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Format, parse};
 
     #[test]
     fn tests_without_a_checkpoint_are_told() {
@@ -86,5 +113,28 @@ mod tests {
         assert_eq!(which(&[due, brief, later]).as_deref(), Some("2 of the 3 tests"));
         let never = Settings { every: Every::Never, ..settings.clone() };
         assert_eq!(note(&never, &[later]), None, "the user knows");
+    }
+
+    #[test]
+    fn settings_without_effect_are_told_in_jobs_too_small_for_a_group() {
+        let spec = |q| {
+            let text = format!("n = 100\nnb = 8\np = 1\nq = {q}\n");
+            parse(text.as_bytes(), "f", Format::Toml, false).unwrap().spec
+        };
+        let settings = |parities, method_is_asked| Settings {
+            method: Method::SelfCheckpoint,
+            method_is_asked,
+            parities,
+            ..Settings::none()
+        };
+        let told = too_small(&spec(3), &settings(2, false)).unwrap();
+        assert_eq!(told, "no: groups with 2 parities take 4 ranks, this job has 3");
+        assert_eq!(too_small(&spec(4), &settings(2, false)), None, "protected");
+        assert_eq!(too_small(&spec(1), &settings(1, false)), None, "nothing is set");
+        assert_eq!(too_small(&spec(3), &settings(2, true)), None, "refused by name");
+        let required = Settings { resume: Resume::Require, ..settings(2, false) };
+        assert!(nothing_to_resume(&spec(3), &required).is_some());
+        assert!(nothing_to_resume(&spec(4), &required).is_none());
+        assert!(nothing_to_resume(&spec(3), &settings(2, false)).is_none());
     }
 }

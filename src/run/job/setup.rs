@@ -288,6 +288,7 @@ impl<'a> Setup<'a> {
         }
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
             .or_else(|| fault_of_no_rank(settings, options, world.size()))
+            .or_else(|| outlook::nothing_to_resume(spec, settings))
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
         // The refusal is the same on all ranks.
         let (lock, mut refusal) = match refused {
@@ -335,8 +336,10 @@ impl Setup<'_> {
     }
 
     /// The lines about the setup in the head of the report.
-    pub fn notes(&self, settings: &Settings) -> Vec<String> {
+    pub fn notes(&self, spec: &RunSpec, settings: &Settings) -> Vec<String> {
         let mut notes = vec![format!("start    : {}", self.part_times)];
+        let none = outlook::too_small(spec, settings);
+        notes.extend(none.map(|words| format!("protected: {words}")));
         notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
         let due = outlook::note(settings, &self.outlooks);
         notes.extend(due.map(|words| format!("protected: {words}")));

@@ -10,7 +10,7 @@ use skt_terms::units::parse_seconds;
 
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
-use super::{Cli, Command};
+use super::{Cli, Command, machine};
 use crate::checkpoint::methods::Method;
 use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
@@ -323,6 +323,10 @@ fn found_in_path(program: &Path, env: Env) -> Option<PathBuf> {
     here.find(|file| file.is_file())
 }
 
+/// With more ranks than cores Open MPI's ranks have to leave their core while they wait. It would see
+/// that itself, were there not a list of hosts that gives this machine a slot for each rank.
+const YIELD: [&str; 3] = ["--mca", "mpi_yield_when_idle", "1"];
+
 /// The nodes of a job, before some of them become spares.
 struct Nodes {
     listed: Vec<Host>,
@@ -367,7 +371,13 @@ fn options_of_nodes(
     }
     let pool = pool(listed, ranks, wanted.path(Launching::Spares).as_deref())?;
     let launcher = launcher(wanted, env)?;
-    let extra = wanted.list(Launching::LauncherArg);
+    let mut extra = wanted.list(Launching::LauncherArg);
+    if is_local
+        && launcher == Launcher::Openmpi
+        && machine::cores().is_ok_and(|cores| ranks > cores)
+    {
+        extra.splice(0..0, YIELD.map(str::to_owned));
+    }
     if let Some(host) = pool.everyone().find(|host| host.name.contains(':'))
         && launcher == Launcher::Mpich
     {
@@ -622,6 +632,19 @@ mod tests {
         let line = line.replace("--n 100", "--n 100 --p 2 --q 4");
         let error = super::options(&args(&line), &none).unwrap_err().to_string();
         assert!(error.starts_with("8 ranks are needed, the nodes have 6 slots: add"), "{error}");
+    }
+
+    #[test]
+    fn ranks_that_share_the_cores_of_this_machine_yield_them() {
+        let cores = machine::cores().unwrap();
+        let extra = |ranks: usize, flags: &str| {
+            let line = format!("--np {ranks} {flags} -- --n 100 --p 1 --q {ranks} --ft none");
+            super::options(&args(&line), &none).unwrap().extra.join(" ")
+        };
+        let own = "--launcher openmpi --launcher-arg=-v";
+        assert_eq!(extra(cores, own), "-v");
+        assert_eq!(extra(cores + 1, own), "--mca mpi_yield_when_idle 1 -v");
+        assert_eq!(extra(cores + 1, "--launcher mpich"), "");
     }
 
     #[test]

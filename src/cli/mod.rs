@@ -121,7 +121,6 @@ fn long_version() -> String {
     long_about = LONG_ABOUT,
     after_help = AFTER_HELP,
     args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub struct Cli {

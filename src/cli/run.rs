@@ -15,7 +15,7 @@ use super::protect::ProtectArgs;
 use crate::checkpoint::methods::Method;
 use crate::config::param::Param;
 use crate::config::{
-    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, ValidationRules, Warning,
+    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
     read_bytes, read_draft, validate,
 };
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
@@ -299,10 +299,41 @@ fn run_on(
     }
 }
 
+/// Refuses reports that would replace the configuration or each other.
+fn refuse_to_replace(
+    json: Option<&Path>,
+    output: &Output,
+    configuration: Option<&ConfigText>,
+) -> Result<(), ConfigError> {
+    // Devices may be named as often as one likes.
+    let is_file = |path: &&Path| path.metadata().map_or(true, |it| it.is_file());
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let text = match output {
+        Output::File(path) => Some(&**path).filter(is_file),
+        Output::Stdout | Output::Stderr => None,
+    };
+    let json = json.filter(is_file);
+    let read = configuration.map(|text| Path::new(&text.file));
+    let clashes = [
+        (text, read, "the configuration of this run"),
+        (json, read, "the configuration of this run"),
+        (json, text, "the file of the text report"),
+    ];
+    for (report, other, what) in clashes {
+        if let (Some(report), Some(other)) = (report, other)
+            && whole(report) == whole(other)
+        {
+            return Err(ConfigError::Replaces { file: report.display().to_string(), what });
+        }
+    }
+    Ok(())
+}
+
 fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     let args = &RunArgs { ranks: Some(ranks), ..args.clone() };
     let (checked, configuration) = load_with_text(args, Path::new(DEFAULT_FILE))?;
     checked.require_ranks(ranks)?;
+    refuse_to_replace(args.json.as_deref(), &checked.spec.output, configuration.as_ref())?;
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
         inject: args.protect.inject.clone(),

@@ -92,6 +92,14 @@ pub enum ConfigError {
         /// The file.
         file: String,
     },
+    /// A report would replace what another part of the run reads or writes.
+    #[error("{file}: is {what}, and a report would replace it; name another file")]
+    Replaces {
+        /// The report's file.
+        file: String,
+        /// What the file is.
+        what: &'static str,
+    },
     /// There is no configuration.
     #[error(
         "HPL.dat: not found in {folder}; `skt-hpl init` writes one that fits this machine, \

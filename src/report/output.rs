@@ -1,6 +1,7 @@
 //! Writes the command line's own text: messages, standard output and files.
 
 use std::fmt;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -89,7 +90,16 @@ pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigErr
     }
     let file = path.display().to_string();
     let open = if force { outfile::create(path) } else { outfile::create_new(path) };
-    match open.and_then(|mut open| open.write_all(text)) {
+    let write = |mut open: File| {
+        // What a full disk leaves of a new file would be in the way of the next try.
+        let remove = |_: &io::Error| {
+            if !force {
+                drop(fs::remove_file(path))
+            }
+        };
+        open.write_all(text).inspect_err(remove)
+    };
+    match open.and_then(write) {
         Ok(()) => Ok(()),
         Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
             Err(ConfigError::Exists { file })

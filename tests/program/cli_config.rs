@@ -569,6 +569,46 @@ fn init_names_bad_flags() {
 }
 
 #[test]
+fn reports_replace_neither_the_configuration_nor_each_other() {
+    let program = Program::new();
+    fs::write(program.path().join("c.toml"), TOML).unwrap();
+    for (flags, what) in [
+        (&["--json", "./c.toml"][..], "./c.toml: is the configuration"),
+        (&["--out", "c.toml"], "c.toml: is the configuration"),
+        (&["--out", "new", "--json", "./new"], "./new: is the file of the text report"),
+    ] {
+        let error = program.refused(&[&["--config", "c.toml"], flags].concat());
+        assert!(error.contains(what), "{error}");
+        assert_eq!(program.read("c.toml"), TOML);
+        assert!(!program.path().join("new").exists());
+    }
+    program.done(&["--config", "c.toml", "--out", "/dev/null"]);
+}
+
+#[test]
+fn nothing_is_left_of_a_file_that_does_not_fit() {
+    let program = Program::new();
+    let words = "trap '' XFSZ; ulimit -f 0; exec \"$0\" init -o new.dat";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", words, env!("CARGO_BIN_EXE_skt-hpl")]).current_dir(program.path());
+    let ended = shell.output().unwrap();
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{error}");
+    assert!(error.contains("new.dat: cannot be written"), "{error}");
+    assert!(!program.path().join("new.dat").exists());
+}
+
+#[test]
+fn what_is_required_to_resume_must_be_protected() {
+    let error = {
+        let output = Program::new().run(&["--n", "100", "--resume", "require"]);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(error.contains("--resume require: no test of this job is protected"), "{error}");
+}
+
+#[test]
 fn man_pages_and_completions_know_the_flags() {
     let program = Program::new();
     let (page, _) = program.done(&["man"]);
@@ -579,6 +619,13 @@ fn man_pages_and_completions_know_the_flags() {
     }
     for shell in ["bash", "zsh", "fish"] {
         let (text, _) = program.done(&["completions", shell]);
+        // In bash's, `cmd` is the label of what is completed.
+        for (_, rest) in
+            text.match_indices("cmd=\"").map(|(at, mark)| text[at..].split_at(mark.len()))
+        {
+            let label = rest.split('"').next().unwrap();
+            assert!(label.is_empty() || text.contains(&format!(" {label})\n")), "{shell}: {label}");
+        }
         assert!(text.contains("swap-threshold") && text.contains("2ringM"), "{shell}");
         assert!(text.contains("parities") && text.contains("init"), "{shell}");
         assert!(!text.contains("probe\"") && !text.contains("supervisor's question"), "{shell}");

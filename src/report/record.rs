@@ -257,7 +257,10 @@ impl fmt::Display for LevelFacts {
             write!(f, "{images} image(s) a rank in {seconds:.2} s ({rate:.0} MB/s)")?;
             write!(f, ", the solver waited {stall_seconds:.2} s")?;
         }
-        write!(f, "; complete up to checkpoint {complete_epoch}")?;
+        match complete_epoch {
+            0 => write!(f, "; none is complete")?,
+            _ => write!(f, "; complete up to checkpoint {complete_epoch}")?,
+        }
         if let Some(seconds) = self.interval_seconds {
             write!(f, "; by their cost one every {seconds:.1} s")?;
         }
@@ -574,5 +577,7 @@ mod tests {
                     complete up to checkpoint 3";
         let none = "local:/l: no image since the last start; complete up to checkpoint 3";
         assert_eq!([facts(2).to_string(), facts(0).to_string()], [some, none]);
+        let nothing = LevelFacts { complete_epoch: 0, ..facts(0) }.to_string();
+        assert_eq!(nothing, "local:/l: no image since the last start; none is complete");
     }
 }

@@ -150,21 +150,16 @@ impl<C: Comm> Crew<C> {
         let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
         let dgemm = dgemm.map_err(|why| ScreenError::Host(why.to_string()))?;
         self.comm.barrier()?;
-        let memory = probe::memory_gigabytes_a_second(&self.team);
+        let threads_here = self.comm.size() * self.team.threads() * self.nodes_here as usize;
+        let memory = probe::memory_gigabytes_a_second(&self.team, threads_here);
         let mut rates = [dgemm.mean, memory.unwrap_or(f64::NAN)];
         collect::all_sum(&self.comm, &mut rates)?;
-        let info = memory::this_process();
-        let left = info.cgroup.map(|group| group.left_bytes());
+        let free_bytes = memory::this_process().free_bytes();
         let number = |rate: f64| Some(rate).filter(|rate| rate.is_finite());
         Ok(Told::Ready {
             dgemm_gflops: number(rates[0]),
             memory_gigabytes_a_second: number(rates[1]),
-            free_bytes: info
-                .available_bytes
-                .into_iter()
-                .chain(left)
-                .min()
-                .map(|bytes| bytes / self.nodes_here),
+            free_bytes: free_bytes.map(|bytes| bytes / self.nodes_here),
         })
     }
 

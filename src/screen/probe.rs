@@ -9,6 +9,8 @@ use super::spread::median;
 use crate::hpl::blas::triad;
 use crate::hpl::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::hpl::team::Team;
+use crate::machine::counters::root::Root;
+use crate::machine::environment::{caches, memory};
 
 /// For how much processor time of a thread the memory is measured, and the least number of passes:
 /// where other programs have the core, each pass is longer, but not all of them are.
@@ -16,9 +18,13 @@ const MEMORY_SECONDS: f64 = 0.3;
 const LEAST_PASSES: usize = 5;
 /// How long a link is measured: many time slices of a scheduler.
 const LINK_SECONDS: f64 = 1.0;
-/// Doubles of each of the three arrays of a thread: 24 MiB together, more than a core's share of
-/// the caches of any processor but those with stacked ones.
-const DOUBLES: usize = 1 << 20;
+/// The three arrays of all threads of a node together take this number of times the caches of the
+/// last level, which then serve an eighth of the accesses at most.
+const TIMES_THE_CACHES: u64 = 8;
+/// The least doubles of an array of a thread: 24 MiB for the three, where the caches are not known.
+const LEAST_DOUBLES: u64 = 1 << 20;
+/// The share of the free memory that the arrays may take.
+const SHARE_OF_MEMORY: u64 = 4;
 /// Bytes of the first message, and of the largest, over a link.
 const MESSAGE_BYTES: (usize, usize) = (64 << 10, 4 << 20);
 /// Round trips for the latency.
@@ -27,12 +33,14 @@ const TRIPS: usize = 50;
 const TAG_LINK: Tag = 0x162;
 
 /// The bandwidth of the memory with all threads of `team` at work, in 10^9 bytes a second:
-/// `a = b + 3 c` on arrays beyond the caches, three doubles a step, as STREAM counts them. `None`
-/// when there is no memory for it.
-pub fn memory_gigabytes_a_second(team: &Team) -> Option<f64> {
+/// `a = b + 3 c` on arrays beyond the caches, three doubles a step, as STREAM counts them. The node
+/// has `threads` threads at work in all. `None` when there is no memory for it.
+pub fn memory_gigabytes_a_second(team: &Team, threads: usize) -> Option<f64> {
+    let caches_bytes = caches::last_level_bytes(&Root::of_this_machine());
+    let doubles = doubles_of_arrays(caches_bytes, memory::this_process().free_bytes(), threads);
     let all = Mutex::new(Some(0.0));
     let of_thread = |_thread: usize| {
-        let rate = triad();
+        let rate = triad(doubles);
         let mut all = all.lock().expect("no thread panics");
         *all = all.zip(rate).map(|(all, rate)| all + rate);
     };
@@ -40,14 +48,22 @@ pub fn memory_gigabytes_a_second(team: &Team) -> Option<f64> {
     all.into_inner().expect("no thread panics")
 }
 
-/// The bandwidth of this thread: that of its fastest pass, as STREAM takes it. Another program makes
+/// Doubles of each of the three arrays of one of `threads` threads.
+fn doubles_of_arrays(caches_bytes: Option<u64>, free_bytes: Option<u64>, threads: usize) -> usize {
+    let each = |bytes: u64| bytes / (3 * size_of::<f64>() as u64 * threads as u64);
+    let wanted = each(TIMES_THE_CACHES * caches_bytes.unwrap_or(0)).max(LEAST_DOUBLES);
+    let most = free_bytes.map_or(u64::MAX, |bytes| each(bytes / SHARE_OF_MEMORY));
+    wanted.min(most.max(LEAST_DOUBLES)) as usize
+}
+
+/// The bandwidth of this thread, on arrays of `doubles` doubles: that of its fastest pass, as STREAM takes it. Another program makes
 /// some passes slow, a bad memory all of them.
-fn triad() -> Option<f64> {
+fn triad(doubles: usize) -> Option<f64> {
     let array = |value: f64| {
         let mut array = Vec::new();
-        array.try_reserve_exact(DOUBLES).ok()?;
+        array.try_reserve_exact(doubles).ok()?;
         // This thread touches the pages first, so they are near it.
-        array.resize(DOUBLES, value);
+        array.resize(doubles, value);
         Some(array)
     };
     let (mut a, b, c) = (array(0.0)?, array(1.0)?, array(2.0)?);
@@ -59,7 +75,7 @@ fn triad() -> Option<f64> {
         fastest_seconds = pass.elapsed().as_secs_f64().max(1e-9).min(fastest_seconds);
         passes += 1;
     }
-    Some((3 * DOUBLES * size_of::<f64>()) as f64 / fastest_seconds / 1e9)
+    Some((3 * doubles * size_of::<f64>()) as f64 / fastest_seconds / 1e9)
 }
 
 /// A link, as both its ends measure it.
@@ -128,8 +144,20 @@ mod tests {
     use crate::hpl::comm::threads::run as run_ranks;
 
     #[test]
+    fn arrays_are_beyond_the_caches_within_the_free_memory() {
+        let (gib, mib) = (1 << 30, 1 << 20);
+        assert_eq!(doubles_of_arrays(None, None, 4), mib);
+        assert_eq!(doubles_of_arrays(Some(3 << 20), Some(gib), 64), mib, "never less");
+        // 768 MiB of stacked caches, for two threads and for 96.
+        let caches = Some(768 << 20);
+        assert_eq!(doubles_of_arrays(caches, Some(256 * gib), 2), 128 * mib);
+        assert_eq!(doubles_of_arrays(caches, Some(256 * gib), 96), 128 * mib / 48);
+        assert_eq!(doubles_of_arrays(caches, Some(12 * gib), 2), 64 * mib, "a quarter is taken");
+    }
+
+    #[test]
     fn memory_and_links_have_plausible_rates() {
-        let rate = memory_gigabytes_a_second(&Team::solo()).expect("memory");
+        let rate = memory_gigabytes_a_second(&Team::solo(), 1).expect("memory");
         assert!((0.05..1e4).contains(&rate), "{rate}");
         let rates = run_ranks(2, |world| link(&world, 1 - world.rank()));
         for rate in rates.into_iter().map(Result::unwrap) {

@@ -26,6 +26,14 @@ pub struct MemoryInfo {
     pub cgroup: Option<CgroupLimit>,
 }
 
+impl MemoryInfo {
+    /// Bytes that this process may still take; `None` where neither bound is known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let left = self.cgroup.as_ref().map(CgroupLimit::left_bytes);
+        self.available_bytes.into_iter().chain(left).min()
+    }
+}
+
 /// A control group's memory limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CgroupLimit {

@@ -1,6 +1,7 @@
 //! The machine: its host and processors, its memory, and the speed of its BLAS.
 
 pub mod affinity;
+pub mod caches;
 pub mod helper_cores;
 pub mod host;
 pub mod kernel;

@@ -60,6 +60,12 @@ pub enum ScreeningError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The agent is not on this machine, so that no host can be asked.
+    #[error("{agent}: is not found on this host: install it, or name another with --agent")]
+    NoAgent {
+        /// The agent's program.
+        agent: String,
+    },
     /// The launcher ended without a result, and no host is known to be the reason.
     #[error("{program} ended without a result ({how}), and names no host of the list")]
     NoResult {
@@ -88,6 +94,11 @@ pub struct Screened {
 /// # Errors
 /// When the launcher does not work.
 pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
+    let agent = job.agent.unwrap_or(reach::AGENT);
+    let agent = agent.split_whitespace().next().unwrap_or(agent);
+    if !is_program(agent) {
+        return Err(ScreeningError::NoAgent { agent: agent.to_owned() });
+    }
     let (mut left, mut lost) = (job.hosts.to_vec(), Vec::new());
     let mut own_names = BTreeMap::new();
     lost.extend(take_unreachable(job, &mut left, &mut own_names));
@@ -114,6 +125,15 @@ pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
     }
     let nodes = lost.iter().map(|(host, why)| unreached(host, why)).collect();
     Ok(Screened { results: Results { nodes, ..Results::default() }, own_names })
+}
+
+/// Whether a shell finds this program.
+fn is_program(name: &str) -> bool {
+    if name.contains('/') {
+        return Path::new(name).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// Takes the hosts that cannot be reached out of the list; what else is found is told. Adds what
@@ -372,6 +392,12 @@ mod tests {
         let lost = &results.nodes[0];
         assert_eq!(lost.host, "127.0.0.2");
         assert!(lost.lost.as_deref().unwrap().ends_with("exited on signal 9"));
+    }
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        assert!(is_program("sh") && is_program("/bin/sh"));
+        assert!(!is_program("/bin") && !is_program("no-such-agent") && !is_program("/no/agent"));
     }
 
     #[test]

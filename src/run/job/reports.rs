@@ -55,7 +55,7 @@ impl Write for Copied {
 pub(super) enum ReportError {
     #[error(transparent)]
     Open(#[from] text::OutputError),
-    #[error("cannot write the report: {0}")]
+    #[error("cannot write the report: {0}; the tests that are left are not run")]
     Text(#[from] io::Error),
     #[error(transparent)]
     Json(#[from] JsonError),

@@ -190,6 +190,7 @@ fn request(args: &ScreenArgs) -> Request {
 
 /// One node, which is compared with itself.
 fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
+    can_be_shown(args)?;
     kernel::take_one_that_fits(&outfile::closed());
     let mut ended = run_ranks(1, |world| {
         let mut progress = Progress::stderr(args.progress);
@@ -229,8 +230,15 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     Ok(code)
 }
 
+/// Refuses files that cannot be written before minutes are spent on what they are to hold.
+fn can_be_shown(args: &ScreenArgs) -> Result<(), ConfigError> {
+    let files = [&args.json, &args.good, &args.bad];
+    files.into_iter().flatten().try_for_each(|file| output::must_be_writable(file))
+}
+
 /// Starts the screening on the hosts of a list.
 fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> {
+    can_be_shown(args)?;
     let name = file.display().to_string();
     let text = fs::read_to_string(file)
         .map_err(|why| ScreenCommandError::Other(format!("{name}: {why}")))?;

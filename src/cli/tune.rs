@@ -183,6 +183,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists() && !args.force) {
         return Err(ConfigError::Exists { file: path.display().to_string() });
     }
+    args.out.as_deref().map_or(Ok(()), output::must_be_writable)?;
     if args.budget < LEAST_BUDGET_SECONDS {
         return Err(ConfigError::OutOfRange {
             at: At::named("--budget", &ValueSource::Flag),

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::{AccessFlags, access};
 
 use crate::config::ConfigError;
 use crate::report::outfile;
@@ -78,6 +79,22 @@ pub fn print_and_write(text: &str, json: &str, file: Option<&Path>) -> Result<()
         print(text.as_bytes())?;
     }
     file.map_or(Ok(()), |path| write_file(path, json.as_bytes(), true))
+}
+
+/// Refuses a file that cannot be written, before the work whose result it is to take. A file that
+/// is not there yet needs its folder.
+///
+/// # Errors
+/// The system does not let this process write there.
+pub fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let there = if path.exists() { path } else { folder.unwrap_or(Path::new(".")) };
+    match access(there, AccessFlags::W_OK) {
+        Err(errno) if !is_stdout(path) => {
+            Err(ConfigError::Write { file: path.display().to_string(), source: errno.into() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a file; an existing one is overwritten only with `force`. `-` is standard output.

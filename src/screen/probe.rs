@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn memory_and_links_have_plausible_rates() {
         let rate = memory_gigabytes_a_second(&Team::solo(), 1).expect("memory");
-        assert!((0.05..1e4).contains(&rate), "{rate}");
+        assert!((1e-3..1e4).contains(&rate), "{rate}");
         let rates = run_ranks(2, |world| link(&world, 1 - world.rank()));
         for rate in rates.into_iter().map(Result::unwrap) {
             // On a busy machine each message waits for a turn of the scheduler.

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn the_real_clock_gives_a_rate() {
         let rate = dgemm_gflops(&Team::solo(), 0.01).expect("memory");
-        assert!(rate > 0.1 && rate < 10_000.0, "{rate}");
+        assert!(rate > 0.0 && rate < 10_000.0, "{rate}");
     }
 
     fn blas(library: &str, kernel: Option<&str>) -> BlasInfo {

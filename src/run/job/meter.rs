@@ -175,7 +175,10 @@ mod tests {
         let command = "echo time watts; while date '+%s.%N 100'; do sleep 0.1; done";
         let begin = now_unix();
         let meter = Meter::start(command, Some(1)).unwrap();
-        thread::sleep(Duration::from_millis(700));
+        let covers = |(first, last): (f64, f64)| last - first > 0.4;
+        while !lock(&meter.heard).log.span().is_some_and(covers) {
+            thread::sleep(Duration::from_millis(10));
+        }
         let end = now_unix();
         let reading = meter.over(end, end - begin).unwrap();
         let seconds = reading.measured_seconds;

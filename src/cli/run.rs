@@ -291,7 +291,8 @@ fn run_on(
         // shared memory lets the same command continue.
         Err(error) if error.is_known_here_alone() => {
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
-            let can_go_on = settings.is_on() && !error.is_permanent();
+            let is_watched = heartbeat::run().is_some();
+            let can_go_on = settings.is_on() && !error.is_permanent(is_watched);
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
             Err(comm.abort(&error.to_string(), i32::from(args.code(code))).into())
         }

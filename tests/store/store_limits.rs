@@ -161,12 +161,14 @@ fn a_folder_that_is_not_there_or_is_not_ours_stays_so() {
     let refused = Files::in_folder(&missing).list().unwrap_err();
     assert!(refused.is_permanent(), "{refused}");
     assert!(refused.to_string().ends_with("the folder of the segments must exist"), "{refused}");
-    for errno in [libc::EACCES, libc::EROFS] {
+    let system = |errno| {
         let source = std::io::Error::from_raw_os_error(errno);
-        assert!(StoreError::System { what: String::new(), source }.is_permanent());
-    }
-    let source = std::io::Error::from_raw_os_error(libc::EIO);
-    assert!(!StoreError::System { what: String::new(), source }.is_permanent());
+        StoreError::System { what: String::new(), source }
+    };
+    assert!(system(libc::EACCES).is_permanent());
+    // So is a disk that fails seen, which a supervisor replaces with its node.
+    assert!(!system(libc::EROFS).is_permanent() && !system(libc::EIO).is_permanent());
+    assert!(refused.is_of_the_folder() && system(libc::EACCES).is_of_the_folder());
 }
 
 #[test]

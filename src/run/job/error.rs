@@ -172,12 +172,15 @@ impl JobError {
     }
 
     /// Whether the same command fails again until something else is changed: a limit or a setting.
-    pub fn is_permanent(&self) -> bool {
+    /// `launch`, if it watches this job, looks at the nodes and replaces one whose folder is gone.
+    pub fn is_permanent(&self, is_watched: bool) -> bool {
+        let is_for_good =
+            |why: &StoreError| why.is_permanent() && !(is_watched && why.is_of_the_folder());
         match self {
-            Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => why.is_permanent(),
+            Self::Store(why) | Self::Ledger(LedgerError::Store(why)) => is_for_good(why),
             Self::Checkpoint(CheckpointError::Memory { source, .. }) => {
                 let why = source.get_ref().and_then(|why| why.downcast_ref::<StoreError>());
-                why.is_some_and(StoreError::is_permanent)
+                why.is_some_and(is_for_good)
             }
             Self::Checkpoint(why) => !matches!(why, CheckpointError::Comm(_)),
             Self::Wrong(wrong) => !wrong.goes_back,

@@ -156,13 +156,16 @@ impl StoreError {
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::InUse { .. } => false,
-            // Whose folder this is, or that it is not to be written to, does not change by itself.
-            Self::System { source, .. } => matches!(
-                source.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-            ),
+            // Whose folder this is does not change by itself.
+            Self::System { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
             _ => true,
         }
+    }
+
+    /// Whether the folder of the segments cannot be used, as on a node that has lost its mount:
+    /// without this node the same call may succeed.
+    pub fn is_of_the_folder(&self) -> bool {
+        matches!(self, Self::NoFolder { .. } | Self::System { .. })
     }
 
     /// The error for a segment that was removed right after its creation.

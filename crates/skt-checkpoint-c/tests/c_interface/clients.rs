@@ -446,9 +446,10 @@ fn all_memory_at_once_is_survived_with_a_level() {
         let ended = run.start(&[], 0, LIMIT);
         assert!(ended.ok && ended.out == undisturbed.out, "{}", ended.err);
         let from = ended.err.lines().find_map(|line| line.strip_prefix("continues from step "));
-        // The image of a checkpoint is complete on all ranks at the second one after it.
+        // The image of a checkpoint is complete on all ranks at the second one after it. How far
+        // the ranks come before all are dead is the machine's affair.
         let from: u64 = from.expect("an image").parse().expect("a number");
-        assert!((100..=250).contains(&from), "{from}");
+        assert!((100..steps).contains(&from), "{from}");
         assert_eq!((run.segments(), run.images()), (Vec::new(), 0));
     }
 }

@@ -299,8 +299,8 @@ fn options_of_program(
             return Err(LaunchError::NotOfProgram { flag: setting.info().flag() });
         }
     }
-    let file =
-        found_in_path(file, env).ok_or_else(|| LaunchError::NoProgram { file: file.to_owned() })?;
+    let file = program::found_in_path(file, env("PATH").unwrap_or_default())
+        .ok_or_else(|| LaunchError::NoProgram { file: file.to_owned() })?;
     let checksum =
         probe::checksum_of(&file).ok_or_else(|| LaunchError::NoProgram { file: file.clone() })?;
     let np = wanted.read(Launching::Np, parse_ranks)?;
@@ -310,17 +310,6 @@ fn options_of_program(
     let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
     Ok(LaunchOptions { run_id, program_of_user: Some(Program { file, checksum }), ..options })
-}
-
-/// The file of a program, as a shell finds it. It may be missing.
-fn found_in_path(program: &Path, env: Env) -> Option<PathBuf> {
-    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
-        return std::path::absolute(program).ok();
-    }
-    let path = env("PATH").unwrap_or_default();
-    let files = std::env::split_paths(&path).map(|folder| folder.join(program));
-    let mut here = files.filter_map(|file| std::path::absolute(file).ok());
-    here.find(|file| file.is_file())
 }
 
 /// With more ranks than cores Open MPI's ranks have to leave their core while they wait. It would see

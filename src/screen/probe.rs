@@ -9,8 +9,8 @@ use super::spread::median;
 use crate::hpl::blas::triad;
 use crate::hpl::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::hpl::team::Team;
-use crate::machine::counters::root::Root;
-use crate::machine::environment::{caches, memory};
+use crate::machine::counters::{Root, caches};
+use crate::machine::environment::memory;
 
 /// For how much processor time of a thread the memory is measured, and the least number of passes:
 /// where other programs have the core, each pass is longer, but not all of them are.

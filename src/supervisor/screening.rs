@@ -14,7 +14,7 @@ use super::launcher::{self, JobSpec, Launcher};
 use super::process;
 use super::reach;
 use crate::doctor::finding::{Finding, FindingKind};
-use crate::machine::child;
+use crate::machine::{child, program};
 use crate::report::heartbeat;
 use crate::report::output;
 use crate::screen::results::Results;
@@ -47,6 +47,13 @@ pub struct Screening<'a> {
     pub longest: Duration,
     /// How long the launcher may take to end once it has nothing more to say.
     pub end_patience: Duration,
+}
+
+impl<'a> Screening<'a> {
+    /// The agent, which has a default.
+    fn agent(&self) -> &'a str {
+        self.agent.unwrap_or(reach::AGENT)
+    }
 }
 
 /// Why there is no result.
@@ -94,7 +101,7 @@ pub struct Screened {
 /// # Errors
 /// When the launcher does not work.
 pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
-    let agent = job.agent.unwrap_or(reach::AGENT);
+    let agent = job.agent();
     let agent = agent.split_whitespace().next().unwrap_or(agent);
     if !is_program(agent) {
         return Err(ScreeningError::NoAgent { agent: agent.to_owned() });
@@ -129,11 +136,8 @@ pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
 
 /// Whether a shell finds this program.
 fn is_program(name: &str) -> bool {
-    if name.contains('/') {
-        return Path::new(name).is_file();
-    }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    program::found_in_path(Path::new(name), path).is_some_and(|file| file.is_file())
 }
 
 /// Takes the hosts that cannot be reached out of the list; what else is found is told. Adds what
@@ -143,7 +147,7 @@ fn take_unreachable(
     left: &mut Vec<Host>,
     own_names: &mut BTreeMap<String, String>,
 ) -> Vec<(String, String)> {
-    let looked = reach::look(job.here, left, job.agent.unwrap_or(reach::AGENT));
+    let looked = reach::look(job.here, left, job.agent());
     own_names.extend(looked.own_names);
     let is_lost = |finding: &Finding| match finding.kind {
         FindingKind::OutOfReach => true,

@@ -5,6 +5,7 @@
 //! reader says `None`, or leaves out what it does not know.
 
 pub mod affinity;
+pub mod caches;
 pub mod cgroup;
 pub mod cpuset;
 pub mod frequency;

@@ -1,7 +1,6 @@
 //! The machine: its host and processors, its memory, and the speed of its BLAS.
 
 pub mod affinity;
-pub mod caches;
 pub mod helper_cores;
 pub mod host;
 pub mod kernel;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::machine::counters::root::Root;
+use super::Root;
 
 /// Bytes of all caches of the last level of this machine together; `None` where the system does not
 /// tell.

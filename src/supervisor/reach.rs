@@ -60,7 +60,7 @@ pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
             LinkState::Alive | LinkState::Unknown(_) => alive.push(link.to),
         }
     }
-    let (answers, lost) = ask_all(&alive, &names, agent);
+    let (answers, lost) = ask_all(&alive, &names, agent, PATIENCE);
     found.extend(lost);
     let own = |answer: &Answer| Some((answer.view.host.clone(), answer.own_name.clone()?));
     let own_names = answers.iter().filter_map(own).collect();
@@ -97,15 +97,21 @@ fn questions_for(index: usize, hosts: usize, questions: usize) -> impl Iterator<
     (index % questions..questions).step_by(hosts)
 }
 
-/// Asks the hosts through the agent, some at a time, each for some of the names.
-fn ask_all(hosts: &[String], names: &[String], agent: &str) -> (Vec<Answer>, Vec<Finding>) {
+/// Asks the hosts through the agent, some at a time, each for some of the names, for `patience` a
+/// host.
+fn ask_all(
+    hosts: &[String],
+    names: &[String],
+    agent: &str,
+    patience: Duration,
+) -> (Vec<Answer>, Vec<Finding>) {
     let parts: Vec<&[String]> = names.chunks(MOST_NAMES).collect();
     let next = Mutex::new(hosts.iter().enumerate());
     let answers: Mutex<BTreeMap<&str, Result<Answer, String>>> = Mutex::default();
     let work = || {
         while let Some((index, host)) = { next.lock().expect("no thread panics").next() } {
             let of_host = questions_for(index, hosts.len(), parts.len()).map(|part| parts[part]);
-            let answer = ask(host, of_host, agent, PATIENCE);
+            let answer = ask(host, of_host, agent, patience);
             answers.lock().expect("no thread panics").insert(host, answer);
         }
     };
@@ -244,6 +250,9 @@ fn read_answer(
 mod tests {
     use super::*;
 
+    /// For what is to end by itself, however busy this machine is.
+    const NO_LIMIT: Duration = Duration::from_secs(3600);
+
     #[test]
     fn an_answer_is_read_name_by_name() {
         let text = "welcome\n= n1\n10.0.0.1 STREAM n1\n10.0.0.1 DGRAM\n= n2\n= .\n";
@@ -321,7 +330,7 @@ mod tests {
         let child =
             "(i=0; while [ -e $0 ] && [ $((i+=1)) -lt 600 ]; do sleep 0.1; done; : > $0.end)";
         let (folder, agent) = agent(&format!("{child} & sh -c \"$2\"\n"));
-        let view = asked("n1", &["127.0.0.1".to_owned()], &agent, PATIENCE).unwrap().view;
+        let view = asked("n1", &["127.0.0.1".to_owned()], &agent, NO_LIMIT).unwrap().view;
         assert!(view.names["127.0.0.1"].is_ok(), "{view:?}");
         assert!(!folder.path().join("agent.end").exists(), "the child was waited for");
     }
@@ -336,7 +345,7 @@ mod tests {
         let view = loop {
             match asked("n1", &names, &agent, patience) {
                 Ok(answer) if answer.view.names["n1"].is_ok() => break answer.view,
-                early => assert!(patience < PATIENCE, "{early:?}"),
+                early => assert!(patience < NO_LIMIT, "{early:?}"),
             }
             patience *= 2;
         };
@@ -351,7 +360,7 @@ mod tests {
             "[ -e $0.begun ] && exit 255; : > $0.begun; getent() { echo 10.0.0.1; }; eval \"$2\"\n",
         );
         let names = many_names(MOST_NAMES + 1);
-        let view = asked("n1", &names, &agent, PATIENCE).unwrap().view;
+        let view = asked("n1", &names, &agent, NO_LIMIT).unwrap().view;
         assert_eq!(view.names.len(), MOST_NAMES);
         assert!(view.names.values().all(Result::is_ok));
     }
@@ -364,7 +373,7 @@ mod tests {
     fn more_names_than_an_argument_holds_are_asked_in_parts() {
         let (_folder, agent) = agent("getent() { echo 10.0.0.1; }; eval \"$2\"\n");
         let names = many_names(10_000);
-        let (answers, lost) = ask_all(&names[..1], &names, &agent);
+        let (answers, lost) = ask_all(&names[..1], &names, &agent, NO_LIMIT);
         assert_eq!((answers[0].view.names.len(), lost), (names.len(), vec![]));
         assert!(answers[0].view.names.values().all(Result::is_ok));
     }
@@ -374,7 +383,7 @@ mod tests {
         let (folder, agent) =
             agent("echo $1 >> $0.asked; getent() { echo 10.0.0.1; }; eval \"$2\"\n");
         let names = many_names(2 * MOST_NAMES + 1);
-        let (answers, lost) = ask_all(&names[..7], &names, &agent);
+        let (answers, lost) = ask_all(&names[..7], &names, &agent, NO_LIMIT);
         assert_eq!((answers.len(), lost), (7, vec![]));
         let asked = std::fs::read_to_string(folder.path().join("agent.asked")).unwrap();
         assert_eq!(asked.lines().collect::<BTreeSet<_>>().len(), 7, "{asked}");

@@ -15,7 +15,7 @@ use mutate::Mutator;
 use nix::time::{ClockId, clock_gettime};
 
 /// The longest wall-clock time of an input; a longer one is a hang.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(600);
 /// The longest CPU time of an input: what is so slow grows faster than its input.
 const CPU: Duration = Duration::from_secs(4);
 /// The longest text of an error or a warning, in bytes. A list of all legal keys fits.

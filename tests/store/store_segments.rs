@@ -2,6 +2,7 @@
 //! other users is never touched.
 
 use std::cell::RefCell;
+use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,6 +18,9 @@ use skt_hpl::checkpoint::store::{
 use skt_hpl::cli::store::{self, CleanOptions, Cleaned, Lines};
 use skt_hpl::run::protect::hold::RunLock;
 use tempfile::TempDir;
+
+/// What takes longer is not waited for, however busy this machine is.
+const HANG: Duration = Duration::from_secs(600);
 
 /// A store with a run id that no other test has; dropping it removes the run's segments, also when
 /// a test panics.
@@ -66,6 +70,7 @@ impl Fixture {
             .env("STORE_TEST_RUN", &self.run)
             .env("STORE_TEST_ROLE", role)
             .env("STORE_TEST_MODE", mode)
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
         child.unwrap()
@@ -121,7 +126,8 @@ fn child_process() {
     segment.as_mut_slice().fill(0xab);
     match &mode[..] {
         "die" => std::process::abort(),
-        "stay" => std::thread::sleep(Duration::from_secs(60)),
+        // Until it is killed, or the process that has started it is no more.
+        "stay" => drop(std::io::stdin().read(&mut [0])),
         other => panic!("{other}"),
     }
 }
@@ -129,7 +135,7 @@ fn child_process() {
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_there() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(start.elapsed() < HANG, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -479,7 +485,8 @@ fn a_file_that_was_damaged_and_is_whole_by_now_stays() {
 fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
     on_every_store("holders", |f| {
         let (name, holders, taken) = (f.name(0), AtomicU32::new(0), AtomicU32::new(0));
-        let end = Instant::now() + Duration::from_secs(3);
+        let begun = Instant::now();
+        let goes_on = || taken.load(Ordering::SeqCst) < 1000 && begun.elapsed() < HANG;
         let take = || match f.store.attach(&name) {
             Ok(None) => f.store.create(&name, 8).map(Some),
             found => found,
@@ -487,7 +494,7 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
         std::thread::scope(|scope| {
             // Another thread removes segments that nobody uses.
             scope.spawn(|| {
-                while Instant::now() < end {
+                while goes_on() {
                     f.store.remove_unused(&name).unwrap();
                     std::thread::sleep(Duration::from_micros(300));
                 }
@@ -495,7 +502,7 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
             for thread in 0..4 {
                 let (take, holders, taken) = (&take, &holders, &taken);
                 scope.spawn(move || {
-                    while Instant::now() < end {
+                    while goes_on() {
                         match take() {
                             Ok(Some(held)) => {
                                 let others = holders.fetch_add(1, Ordering::SeqCst);
@@ -520,7 +527,7 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
                 });
             }
         });
-        assert!(taken.load(Ordering::SeqCst) > 20, "{taken:?}");
+        assert!(begun.elapsed() < HANG, "{taken:?}");
         f.store.remove(&name).unwrap();
     });
 }

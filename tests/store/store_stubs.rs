@@ -4,6 +4,7 @@
 //! System V segments belong to the whole machine, so each test here has a namespace of its own for
 //! them; if the system grants none, it says so.
 
+use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
@@ -39,7 +40,8 @@ fn child_process() {
     let at = |stage: Stage| {
         assert_eq!(stage, Stage::Made, "the first");
         if stays {
-            std::thread::sleep(Duration::from_secs(60));
+            // Until it is killed, or the process that has started it is no more.
+            let _ = std::io::stdin().read(&mut [0]);
         }
         // SAFETY: sends a signal to this process, as when the system kills it.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -51,7 +53,7 @@ fn child(kind: &str, mode: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["store_stubs::child_process", "--exact", "--ignored", "--nocapture"]);
     command.env("STUB_TEST_KIND", kind).env("STUB_TEST_MODE", mode);
-    command.stdout(Stdio::null()).spawn().unwrap()
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Has a creation of [`name`] killed at its first instant; returns the child's process id.
@@ -142,7 +144,7 @@ fn one_that_is_being_made_stays() {
     let mut child = child("sysv", "stay");
     let start = Instant::now();
     while store.stubs().unwrap().is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the child's segment");
+        assert!(start.elapsed() < Duration::from_secs(600), "the child's segment");
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(store.stubs().unwrap()[0].creator, Liveness::Alive);

@@ -20,7 +20,7 @@ use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
 const PAGE: &str = include_str!("../../../docs/extending.md");
 const RANKS: usize = 3;
 /// A job that says nothing for longer hangs.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// The first block of this tag in the section on applications.
 fn block(tag: &str) -> &'static str {

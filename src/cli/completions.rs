@@ -37,8 +37,8 @@ pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     };
     let mut text = Vec::new();
     generate(shell, &mut shown(&Cli::command()), "skt-hpl", &mut text);
-    // `clap_complete` 4.6 names what a subcommand completes otherwise than where it looks that up,
-    // if the program's name has a dash.
+    // `clap_complete` 4.6 defines the completions of a subcommand under another name than it looks
+    // up, if the program's name has a dash.
     let text = String::from_utf8_lossy(&text).replace("skt__subcmd__hpl__", "skt__hpl__");
     output::print(text.as_bytes())
 }

@@ -148,7 +148,7 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
 #[derive(Debug, Clone, Default)]
 struct Listed {
     found: Vec<Finding>,
-    /// Their number, if nothing was found.
+    /// The number of hosts, if nothing was found.
     well: Option<usize>,
 }
 

@@ -286,8 +286,8 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     })
 }
 
-/// A program of the user has no flags that this one could know: what it asks of its checkpoints,
-/// its library tells once it runs.
+/// The options for a program of the user. Its own flags are unknown here: what it asks of its
+/// checkpoints, its library reports once it runs.
 fn options_of_program(
     args: &LaunchArgs,
     file: &Path,
@@ -312,8 +312,8 @@ fn options_of_program(
     Ok(LaunchOptions { run_id, program_of_user: Some(Program { file, checksum }), ..options })
 }
 
-/// With more ranks than cores Open MPI's ranks have to leave their core while they wait. It would see
-/// that itself, were there not a list of hosts that gives this machine a slot for each rank.
+/// Makes waiting ranks of Open MPI yield their core, which is needed with more ranks than cores.
+/// Open MPI does not see that by itself, because its host list has a slot for each rank.
 const YIELD: [&str; 3] = ["--mca", "mpi_yield_when_idle", "1"];
 
 /// The nodes of a job, before some of them become spares.

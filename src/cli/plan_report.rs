@@ -53,7 +53,7 @@ fn machine_line(machine: &PlannedMachine) -> String {
     )
 }
 
-/// The cores of a node that no rank of so many threads fits on, in words after a comma.
+/// The cores of a node that are left over and too few for a rank, in words after a comma.
 fn idle_cores(machine: &PlannedMachine) -> String {
     let PlannedMachine { cores_per_node, helper_cores, ranks_per_node, threads, .. } = *machine;
     match cores_per_node - helper_cores - ranks_per_node * threads {
@@ -287,7 +287,8 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let (n, hours) = (other.n, hours(other.expected.time_seconds));
     match choice.job.protocol {
         Protocol::None if other.checkpoints() > 0.0 => {
-            // A gain below the tolerance does not justify checkpoints, nor does that of a shorter run.
+            // A gain below the tolerance does not justify checkpoints, nor does that of a shorter
+            // run.
             let tolerance = 100.0 * RATE_TOLERANCE;
             let small = match change {
                 ..=0.0 => String::new(),

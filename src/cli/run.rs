@@ -245,9 +245,9 @@ fn tell_job<'j>(
     Ok(job.request.as_ref())
 }
 
-/// What rank 0 tells the other ranks: the run that it knows, else the one that `load` reads; nothing
-/// if that fails. Rank 0 keeps the run meanwhile: if a rank is lost before all have heard of it, the
-/// next attempt must not read another one, for fewer ranks.
+/// What rank 0 tells the other ranks: the run that it knows, else the one that `load` reads;
+/// nothing if that fails. Rank 0 keeps the run meanwhile: if a rank is lost before all have heard
+/// of it, the next attempt must not read another one, for fewer ranks.
 fn told(job: &mut KeptJob, load: impl FnOnce() -> Result<JobRequest, ConfigError>) -> Vec<u8> {
     if job.request.is_none() {
         job.request = load().inspect_err(|error| output::say(format_args!("error: {error}"))).ok();

@@ -35,9 +35,9 @@ use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;
-/// A screening is given up after this many times the time it is to take, and a while.
+/// A screening is given up after this many times `--time`, plus [`FLOOR_SECONDS`].
 const PATIENCE: f64 = 10.0;
-/// That while.
+/// Seconds after which a screening is given up at the earliest, see [`PATIENCE`].
 const FLOOR_SECONDS: f64 = 900.0;
 /// More than the parts of a screening, each of which has a limit of its own.
 const MOST_PARTS: f64 = 10.0;
@@ -145,7 +145,7 @@ impl ScreenCommandError {
     fn is_said_here(&self) -> bool {
         match self {
             Self::Job(why) => why.is_said_here(),
-            // What a rank meets at its own part.
+            // Only this rank may have met this error.
             Self::Comm(_) | Self::Screen(_) => true,
             // All ranks have the same flags.
             _ => launcher_rank::is_first(),
@@ -230,7 +230,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     Ok(code)
 }
 
-/// Refuses files that cannot be written before minutes are spent on what they are to hold.
+/// Refuses files that cannot be written, before minutes are spent on their contents.
 fn can_be_shown(args: &ScreenArgs) -> Result<(), ConfigError> {
     let files = [&args.json, &args.good, &args.bad];
     files.into_iter().flatten().try_for_each(|file| output::must_be_writable(file))
@@ -329,8 +329,8 @@ fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<u8, Scr
     Ok(if verdicts.are_all_ok() { 0 } else { FOUND })
 }
 
-/// The host that calls itself by this name, as the list has it, which may leave out the domain or
-/// have another name; else with its ranks.
+/// The host that calls itself `name`, as the list has it, which may leave out the domain or use
+/// another name; a host that is not found in the list, under `name` and with its number of ranks.
 fn as_listed(name: &str, results: &Results, listed: &Listed) -> Host {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let find = |is_meant: &dyn Fn(&Host) -> bool| listed.hosts.iter().find(|host| is_meant(host));

@@ -73,8 +73,8 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     Ok(run)
 }
 
-/// The threads of a rank that `OMP_NUM_THREADS` asks for, of which a threaded BLAS under the
-/// reference makes use: the first number of its list.
+/// The threads of a rank that `OMP_NUM_THREADS` asks for, as a threaded BLAS under the reference
+/// would use them: the first number of its list.
 fn threads(of_omp: Option<&str>) -> Option<String> {
     let first = of_omp?.split(',').next()?.trim();
     first.parse().ok().filter(|threads: &usize| *threads > 0).map(|threads| threads.to_string())

@@ -98,7 +98,7 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
 pub struct ConfigText {
     /// The file, as the user named it.
     pub file: String,
-    /// Its form.
+    /// The form of the text.
     pub format: Format,
     /// What was read. Bytes that are not UTF-8, which an HPL.dat may have, are replaced by U+FFFD.
     pub text: String,

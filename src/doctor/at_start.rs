@@ -1,4 +1,4 @@
-//! What a run tells by itself at its head: findings from settings alone, which take no time.
+//! What a run reports by itself in its header: findings from settings alone, which take no time.
 
 use super::facts::{HostFacts, RankFacts};
 use super::finding::{Finding, FindingKind};

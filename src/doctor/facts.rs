@@ -19,7 +19,7 @@ pub struct HostFacts {
     pub trial: Option<Trial>,
     /// The ranks on it.
     pub ranks: Vec<RankFacts>,
-    /// Whether a launcher started the ranks; otherwise one process stands for all that it may use.
+    /// Whether a launcher started the ranks; otherwise one process stands for all cores it may use.
     pub is_launched: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct RankFacts {
     pub mask: Vec<usize>,
     /// Nodes of which it may take memory; none if that is not known.
     pub allowed_nodes: Vec<usize>,
-    /// Its threads.
+    /// The rank's threads.
     pub threads: usize,
     /// The kernel of its BLAS, if the library tells it.
     pub kernel: Option<String>,
@@ -114,8 +114,8 @@ impl HostFacts {
         self.counters.frequencies.cpus.first().map(|clock| clock.most_khz as f64 / 1e6)
     }
 
-    /// What a core could do by its nominal clock, else the highest one, and its vector units, in
-    /// Gflop/s.
+    /// The theoretical peak of a core in Gflop/s, from its vector units and its nominal clock, or
+    /// else its highest one.
     pub fn theoretical_gflops(&self) -> Option<f64> {
         let clock = self.nominal_gigahertz().or(self.highest_gigahertz())?;
         Some(clock * self.counters.processor.flops_a_cycle()?)
@@ -123,7 +123,7 @@ impl HostFacts {
 }
 
 impl RankMeasurement {
-    /// What the vector units of a core do, in Gflop/s: measured, or by the clock that was measured.
+    /// The rate of the vector units of a core, in Gflop/s: measured, or from the measured clock.
     pub fn units(&self, processor: &Processor) -> Option<f64> {
         self.units_gflops.or_else(|| Some(self.vector_gigahertz? * processor.flops_a_cycle()?))
     }

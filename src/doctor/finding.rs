@@ -66,7 +66,7 @@ impl FindingKind {
 /// What a remedy would bring.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// How many times the rate of now.
+    /// The rate with the remedy, as a multiple of the present rate.
     pub times: f64,
     /// Whether that was measured here; otherwise it follows from counts and clocks.
     pub is_measured: bool,

@@ -27,7 +27,7 @@ pub enum GatherError {
     Measure {
         /// The rank.
         rank: usize,
-        /// Its host.
+        /// The rank's host.
         host: String,
         /// The reason.
         why: String,
@@ -42,7 +42,7 @@ pub type Gathered = (Vec<HostFacts>, Vec<View>);
 struct RankReport {
     host: String,
     facts: RankFacts,
-    /// From the first rank of each host.
+    /// The report on the host, from its first rank alone.
     first: Option<HostReport>,
     /// Why the rank could not measure.
     failed: Option<String>,

@@ -11,8 +11,8 @@ use crate::hpl::team::Team;
 use crate::machine::counters::{Root, load, numa, throttling};
 use crate::machine::environment::selftest::{self, cpu_seconds};
 
-/// Seconds of DGEMM: several periods of a quota, and long enough for the processor to notice its
-/// power.
+/// Seconds of DGEMM: several periods of a quota, and long enough for a power limit of the processor
+/// to act.
 pub const SECONDS: f64 = 1.0;
 
 /// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the
@@ -45,9 +45,9 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
     })
 }
 
-/// The clock of the cores in GHz, as the mean over the threads of the highest in many short
-/// windows; with `vectors`, each window follows others with vector instructions. `None` where this
-/// program has no loop for it.
+/// The clock of the cores in GHz: the highest of many short windows, as the mean over the threads.
+/// With `vectors`, vector instructions run before each window. `None` where this program has no
+/// loop for it.
 fn clock(team: &Team, vectors: bool) -> Option<f64> {
     /// Windows that are timed: some milliseconds, so that the clock has risen.
     const WINDOWS: usize = 300;

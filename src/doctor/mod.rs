@@ -24,8 +24,8 @@ mod tests;
 use facts::HostFacts;
 use finding::Finding;
 
-/// The findings on all hosts, those that promise most first. What several hosts have alike is one
-/// finding.
+/// The findings on all hosts, those that promise most first. The same finding on several hosts is
+/// one.
 pub fn diagnose(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut found = joined(hosts.iter().flat_map(rules::of_host));
     found.extend(rules::uneven::slow_ranks(hosts));

@@ -48,14 +48,14 @@ pub struct HostSummary {
     pub ranks: usize,
     /// Threads of these ranks.
     pub threads: usize,
-    /// What its cores in use could do by their nominal clock, else the highest one, and their
-    /// vector units.
+    /// The theoretical peak of its cores in use, from their vector units and their nominal clock,
+    /// or else their highest one.
     pub theoretical_gflops: Option<f64>,
     /// Floating-point operations of a core in a cycle.
     pub flops_a_cycle: Option<f64>,
     /// The nominal clock.
     pub nominal_gigahertz: Option<f64>,
-    /// The highest clock; like the cores at work no part of the JSON, which has the rate.
+    /// The highest clock. Like `cores_at_work` it is no part of the JSON, which has the peak.
     #[serde(skip)]
     pub highest_gigahertz: Option<f64>,
     /// The cores that have a thread.

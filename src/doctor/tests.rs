@@ -220,7 +220,7 @@ fn grace_with_a_kernel_for_neon() {
     assert_gain(&kernel, 2.15);
     assert!(kernel.remedy.starts_with("export OPENBLAS_CORETYPE=NEOVERSEV1"), "{kernel:?}");
     assert!(kernel.what.contains("made for NEON; this processor has SVE"), "{kernel:?}");
-    // The library's own choice among kernels that fit: other programs disturb trials that much.
+    // A kernel that fits may be slower by this much, because other programs disturb trials.
     host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 46.0)]);
     assert_eq!(kinds(&host), []);
     host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 60.0)]);

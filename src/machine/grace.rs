@@ -116,8 +116,8 @@ extern "C" fn continued(_: libc::c_int) {
     CONTINUED_NANOSECONDS.store(monotonic_nanoseconds(), Ordering::Relaxed);
 }
 
-/// Replaces libc's `_exit`, after which libraries find the program's. Lets no further critical
-/// section begin, and waits for those in progress, at most for `LONGEST_CRITICAL`.
+/// Replaces libc's `_exit`: libraries find the program's first. Lets no further critical section
+/// begin, and waits for those in progress, at most for `LONGEST_CRITICAL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: libc::c_int) -> ! {
     // A child that could not execute another program has no critical sections.

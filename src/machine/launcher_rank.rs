@@ -47,7 +47,7 @@ fn told_sizes(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)
 
 /// Whether this process may be the shell on a terminal that `srun --pty` has started, or a command
 /// of it. Steps that are started on the terminal inherit its variable, so only a step of a single
-/// task is one that may be the shell's.
+/// task may be the shell's.
 pub fn is_on_a_terminal_of_slurm() -> bool {
     is_shell_of_slurm(|name| env::var(name).ok())
 }
@@ -86,9 +86,9 @@ pub fn check(
     }
 }
 
-/// The variable by which several processes were started, with their number, if MPI sees one. One
-/// variable that agrees with MPI is enough: where a launcher starts another, the ranks of the inner
-/// one have the variables of both.
+/// The variable that says that several processes were started, and their number, if MPI sees only
+/// one. One variable that agrees with MPI is enough: where a launcher starts another, the ranks of
+/// the inner one have the variables of both.
 fn alone(
     ranks: usize,
     get: impl Fn(&str) -> Option<String>,
@@ -123,8 +123,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// later than others: these wait a second. That costs no time, as the launcher sees rank 0's own
 /// end first.
 ///
-/// `srun --kill-on-bad-exit` ends the other ranks by SIGTERM meanwhile, and returns the largest code
-/// of all: so these end with `code`, too, and not by the signal.
+/// `srun --kill-on-bad-exit` ends the other ranks by SIGTERM meanwhile, and returns the largest
+/// code of all: so these end with `code`, too, and not by the signal.
 pub fn let_the_first_speak(code: u8) {
     if rank().is_some() {
         end_by_sigterm_with(code);

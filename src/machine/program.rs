@@ -16,8 +16,8 @@ pub fn file() -> io::Result<PathBuf> {
     env::var_os(STARTER).map_or_else(env::current_exe, |file| Ok(file.into()))
 }
 
-/// The file of a program, as a shell finds it in these `folders` of `$PATH`. It may be missing where
-/// `program` names a folder.
+/// The file of a program, as a shell finds it in these `folders` of `$PATH`. It may be missing
+/// where `program` names a folder.
 pub fn found_in_path(program: &Path, folders: impl AsRef<OsStr>) -> Option<PathBuf> {
     if program.as_os_str().as_encoded_bytes().contains(&b'/') {
         return path::absolute(program).ok();

@@ -28,7 +28,8 @@ pub(super) fn text(record: &TestRecord) -> String {
 pub struct ColumnLines<W: Write>(pub W);
 
 impl<W: Write> ColumnLines<W> {
-    /// Writes a line: `done` of `n` columns are eliminated, `elapsed_seconds` after the first start.
+    /// Writes a line: `done` of `n` columns are eliminated, `elapsed_seconds` after the first
+    /// start.
     ///
     /// # Errors
     /// The line cannot be written.

@@ -306,8 +306,8 @@ pub fn enter_phase(name: &str) {
     }
 }
 
-/// Reports what a check has found to come from a rank; all later records say so, too. Rank 0 writes
-/// at once.
+/// Reports wrong numbers that a check has traced to a rank; all later records repeat them. Rank 0
+/// writes at once.
 pub fn charge(new: Charge) {
     if let Some(heart) = heart() {
         heart.beat(|beat| {

@@ -18,7 +18,7 @@ const TOP: f64 = 6.0;
 /// Pixels of a line of words.
 const ROW_WITH_WORDS: f64 = 12.0;
 
-/// The colours by the least lag of each, in per cent.
+/// The colours, each with the least lag that has it, in per cent.
 const COLOURS: [(f64, &str); 6] = [
     (f64::NEG_INFINITY, "#f3f0ea"),
     (5.0, "#fdd0a2"),

@@ -90,7 +90,7 @@ impl Test {
                 let rows = by_messages("rows") || by_messages(ROWS_IN_HALVES);
                 q > 1 && !by_messages("panels") || p > 1 && !rows
             }
-            // Reports that name neither are older than shared memory.
+            // Reports with neither field are older than the transport by shared memory.
             None => transport == Some(Transport::Shared) && (p > 1 || q > 1),
         }
     }

@@ -142,7 +142,7 @@ pub fn replace(
     prefix.push(name);
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).suffix(".tmp");
-    // Its own error would have the random name.
+    // An error of the builder's own `tempfile_in` would contain the random name.
     let open = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut new = builder.make_in(parent(path), open)?;
     let mut out = BufWriter::new(new.as_file_mut());

@@ -81,8 +81,8 @@ pub fn print_and_write(text: &str, json: &str, file: Option<&Path>) -> Result<()
     file.map_or(Ok(()), |path| write_file(path, json.as_bytes(), true))
 }
 
-/// Refuses a file that cannot be written, before the work whose result it is to take. A file that
-/// is not there yet needs its folder.
+/// Refuses a file that cannot be written, before the work whose result goes into it. A file that is
+/// not there yet needs its folder.
 ///
 /// # Errors
 /// The system does not let this process write there.

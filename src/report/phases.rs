@@ -56,8 +56,8 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines
 }
 
-/// Tells how the rank is found whose wrong number made the residual fail, where no checksums were
-/// carried that could name it.
+/// Tells how to find the rank whose wrong number made the residual fail, if the test had no
+/// checksums to name it.
 fn hint_line(record: &TestRecord) -> Option<String> {
     let method = record.protection.as_ref().map(|protection| protection.method.as_str());
     let is_unknown = method != Some(Method::Abft.name());
@@ -83,8 +83,8 @@ fn unverified_line(unverified: &Unverified) -> String {
     )
 }
 
-/// Names what was sent by messages although the user wanted shared memory. With checksums that is so
-/// by design.
+/// Names what was sent by messages although the user wanted shared memory. With checksums that is
+/// so by design.
 fn messages_line(record: &TestRecord) -> Option<String> {
     let TestSpec { transport, checksums, .. } = record.spec;
     let wanted = transport == Transport::Shared && checksums == 0;
@@ -201,7 +201,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     }));
     lines.extend(images_lines(protection));
     lines.extend(protection.restarts.iter().map(|restart| {
-        // What is in memory loses no work.
+        // A restart from memory loses no work.
         let (from, lost) = match &restart.level {
             Some(level) => (
                 format!("from checkpoint {} in images of {level} ", restart.epoch),

@@ -12,7 +12,7 @@ pub const LEAST_SECONDS: f64 = 1.0;
 pub const MOST_PARTS: usize = 100;
 /// The name of what `--power-command` and `--power-csv` read.
 pub const METER: &str = "meter";
-/// The part of the time that has to be measured for a rate a watt.
+/// The share of the time that must be measured before Gflop/s per watt are derived.
 const WHOLE: f64 = 0.99;
 
 /// The mean power of a node.
@@ -21,7 +21,7 @@ const WHOLE: f64 = 0.99;
 pub struct NodeWatts {
     /// The node's name.
     pub host: String,
-    /// Its mean power, in watts.
+    /// The node's mean power, in watts.
     pub watts: f64,
 }
 
@@ -68,7 +68,7 @@ pub struct EnergyReading {
 }
 
 impl EnergyReading {
-    /// Derives the rate a watt, for a test of this rate and time.
+    /// Derives the Gflop/s per watt of a test with this rate and time.
     pub fn rated(mut self, gflops: f64, time_seconds: f64) -> Self {
         let has_all = self.nodes.as_ref().is_none_or(|nodes| nodes.measured == nodes.all);
         let is_whole = has_all && self.measured_seconds >= WHOLE * time_seconds;

@@ -9,8 +9,8 @@ use crate::machine::power::{Curve, PowerPiece};
 
 /// The longest time between two readings that power is interpolated over, in seconds.
 pub const LONGEST_BETWEEN: f64 = 60.0;
-/// The time at either end of a test that need not be covered, in seconds: a report's times are as
-/// exact.
+/// The time at either end of a test that need not be covered, in seconds: a report's times are no
+/// more exact.
 const TOLERANCE: f64 = 0.01;
 /// More than any site takes.
 const MOST_WATTS: f64 = 1e9;

@@ -255,7 +255,7 @@ pub struct ParametersPart {
 }
 
 impl ParametersPart {
-    /// Number of ranks of the grid, with those of its checksum columns, which compute as all do.
+    /// Number of ranks of the grid, with those of its checksum columns, which compute, too.
     pub fn ranks(&self) -> usize {
         self.p.saturating_mul(self.q.saturating_add(self.checksums))
     }

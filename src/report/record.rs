@@ -168,8 +168,8 @@ impl Protection {
 }
 
 /// A rank whose wrong rows of the matrix were recomputed. A wrong number spreads to lower rows of
-/// its process column, so several ranks of that column may be listed because of one number. The
-/// checks that name the rank as the origin and those that do not have an entry each.
+/// its process column, so several ranks of that column may be listed because of one number. Checks
+/// that name the rank as the origin and checks that do not are in separate entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mended {
     /// The rank's host.
@@ -198,7 +198,7 @@ pub struct Mended {
 }
 
 /// A process row in which data was decoded while no checksum was left to verify it: a wrong number
-/// that the other ranks had by then is in both.
+/// that the other ranks had by then is also in the decoded data and in x.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unverified {
     /// The process row.

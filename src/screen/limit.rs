@@ -11,9 +11,9 @@ use crate::hpl::comm::mpi::FailureWatch;
 pub struct Limit(Arc<Mutex<Option<Instant>>>);
 
 impl Limit {
-    /// Lets waits end after this time from now on.
+    /// Lets waits end `seconds` from now.
     pub fn set(&self, seconds: f64) {
-        // A day is as good as for ever, and no time of the system overflows.
+        // A day is as good as for ever, and does not overflow the system's time.
         let time = Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + time);
     }

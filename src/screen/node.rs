@@ -171,8 +171,8 @@ impl<C: Comm> Crew<C> {
         solve(&self.comm, &self.team, n, self.threads)
     }
 
-    /// Takes part in stage `stage`, in which the nodes `lost` do not, with systems of order `n`.
-    /// Returns what this rank's node has to tell. Limited to about `seconds`.
+    /// Takes part in stage `stage` with systems of order `n`, for about `seconds` at most. The
+    /// nodes `lost` take no part. Returns what this rank's node has to tell.
     pub fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> Told {
         let nothing = Told::Joined { link: None, solve: None, lost: None };
         let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
@@ -241,7 +241,7 @@ impl<C: Comm> Crew<C> {
             let all: Vec<_> = team.iter().filter_map(joined).collect();
             let is_tried = all.iter().any(|(_, solve, lost)| solve.is_some() || lost.is_some());
             if !is_tried {
-                // Of teams without lost nodes only those behind slow links are left out.
+                // A team without lost nodes is left out only if its nodes have slow links.
                 if team.iter().all(|&node| results.nodes[node].lost.is_none()) {
                     let (nodes, lost) = (team.clone(), Some(SLOW_LINK.to_owned()));
                     results.joints.push(Joint { nodes, solve: None, lost });
@@ -268,8 +268,8 @@ pub fn is_too_slow(gigabytes_a_second: f64, n: usize, seconds: f64) -> bool {
     bytes / (1e9 * gigabytes_a_second) > seconds / 2.0
 }
 
-/// The processor and its vector instructions, which our own kernels are chosen by: a virtual machine
-/// may hide some.
+/// The processor and its vector instructions, by which our own kernels are chosen: a virtual
+/// machine may hide some.
 fn processor_words(processor: &Processor) -> String {
     let name = processor.name.as_deref().unwrap_or("unknown processor");
     let vectors = processor.vectors.map(|vectors| format!(" ({})", vectors.name()));
@@ -293,8 +293,8 @@ fn nodes_of(places: &[Place], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
     (names, ranks)
 }
 
-/// The threads of rank `rank`: as the user wants, or its share of the cores that it may use with
-/// the ranks of its host that may use the same.
+/// The threads of rank `rank`: as the user wants, or its share of the cores that it may use, which
+/// it shares with the ranks of its host that may use the same ones.
 fn threads_of(places: &[Place], rank: usize) -> usize {
     let place = &places[rank];
     let is_sharer = |other: &&Place| other.host == place.host && other.mask == place.mask;

@@ -12,8 +12,8 @@ use crate::hpl::team::Team;
 use crate::machine::counters::{Root, caches};
 use crate::machine::environment::memory;
 
-/// For how much processor time of a thread the memory is measured, and the least number of passes:
-/// where other programs have the core, each pass is longer, but not all of them are.
+/// The processor time of a thread for which the memory is measured, and the least number of passes:
+/// other programs on the core make some passes longer, but not all.
 const MEMORY_SECONDS: f64 = 0.3;
 const LEAST_PASSES: usize = 5;
 /// How long a link is measured: many time slices of a scheduler.
@@ -56,8 +56,8 @@ fn doubles_of_arrays(caches_bytes: Option<u64>, free_bytes: Option<u64>, threads
     wanted.min(most.max(LEAST_DOUBLES)) as usize
 }
 
-/// The bandwidth of this thread, on arrays of `doubles` doubles: that of its fastest pass, as STREAM takes it. Another program makes
-/// some passes slow, a bad memory all of them.
+/// The bandwidth of this thread, on arrays of `doubles` doubles: that of its fastest pass, as
+/// STREAM takes it. Another program makes some passes slow, a bad memory all of them.
 fn triad(doubles: usize) -> Option<f64> {
     let array = |value: f64| {
         let mut array = Vec::new();

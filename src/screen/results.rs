@@ -36,7 +36,7 @@ pub struct NodeKind {
 pub struct ScreenedNode {
     /// The name of its host.
     pub host: String,
-    /// What it is compared with; `None` if it never told.
+    /// The kind of the nodes that it is compared with; `None` if it never told.
     pub kind: Option<NodeKind>,
     /// DGEMM on all its threads, before the first system, in Gflop/s.
     pub dgemm_gflops: Option<f64>,
@@ -97,7 +97,7 @@ pub const SLOW_LINK: &str = "the link is too slow to solve a system over it in t
 pub struct Link {
     /// The nodes, as indices into [`Results::nodes`].
     pub nodes: [usize; 2],
-    /// Bytes that both sent to each other at once, in 10^9 bytes a second and direction.
+    /// The rate in each direction while both send at once, in 10^9 bytes a second.
     pub gigabytes_a_second: Option<f64>,
     /// Half of a round trip of 8 bytes, in microseconds.
     pub microseconds: Option<f64>,

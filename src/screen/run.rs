@@ -26,18 +26,18 @@ use crate::report::progress::Progress;
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
 /// nothing is measured yet, and a user who has more time has more patience.
 const START_SECONDS: f64 = 120.0;
-/// A part that should take T by what was measured is given this many times T, and
+/// A part that should take T by what was measured is given this many times T, plus
 /// [`FLOOR_SECONDS`].
 const PATIENCE: f64 = 4.0;
 /// The least limit of a part.
 const FLOOR_SECONDS: f64 = 30.0;
-/// How much longer rank 0 waits than a node may take, and a node longer than rank 0.
+/// How much longer rank 0 waits than a node may take, and how much longer a node waits than rank 0.
 const GRACE_SECONDS: f64 = 10.0;
 /// The share of DGEMM's rate that a system of some seconds reaches, about.
 const SHARE_OF_DGEMM: f64 = 0.6;
 /// A node that is slower than the others by more than this factor is not waited for.
 const SLOWEST: f64 = 8.0;
-/// The share of the median's free memory that a matrix may take.
+/// The share of the nodes' median free memory that a matrix may take.
 const SHARE_OF_MEMORY: f64 = 0.5;
 /// The least N: smaller systems take no time that can be compared.
 const LEAST_N: usize = 1000;
@@ -70,7 +70,7 @@ pub enum ScreeningEnd {
     Led {
         /// The results.
         results: Results,
-        /// Whether a rank may not answer any more, which would keep the others from ending.
+        /// Whether a rank might no longer answer, which would keep the others from ending.
         is_any_silent: bool,
     },
     /// On the other ranks: the exit code.
@@ -177,7 +177,7 @@ struct Lead<'a, C: Comm> {
     progress: &'a mut Progress,
     begun: Instant,
     results: Results,
-    /// Whether a node was lost in its work: one of its ranks may not answer any more.
+    /// Whether a node was lost in its work: one of its ranks might no longer answer.
     is_any_silent: bool,
 }
 
@@ -280,7 +280,7 @@ impl<C: Comm> Lead<'_, C> {
         Ok(())
     }
 
-    /// What this rank's own node has failed at.
+    /// Notes that this rank's own node is lost, and what it was `doing`.
     fn own_failure(&mut self, doing: &str, why: &ScreenError) {
         let node = self.crew.node;
         self.results.nodes[node].lost = Some(format!("{doing}: {why}"));
@@ -364,7 +364,7 @@ impl<C: Comm> Lead<'_, C> {
         let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
         let mut lost = self.lost();
         if size > 2 {
-            // Pairs have found that out by themselves.
+            // Pairs measure their links themselves, and leave out slow ones.
             lost.extend(nodes_behind_slow_links(&self.results, n, seconds));
         }
         self.instruct(&Instruction::Join { lost: lost.clone(), seconds });
@@ -432,8 +432,8 @@ fn expected_seconds(dgemm_gflops: &[f64], n: usize) -> f64 {
     (n as f64).powi(3) * 2.0 / 3.0 / (SHARE_OF_DGEMM * 1e9 * rate)
 }
 
-/// The nodes most of whose links are too slow for a system of order `n` within `seconds`: they would
-/// make the systems of their groups late.
+/// The nodes most of whose links are too slow for a system of order `n` within `seconds`: they
+/// would make the systems of their groups late.
 fn nodes_behind_slow_links(results: &Results, n: usize, seconds: f64) -> Vec<usize> {
     let is_slow = |link: &&Link| {
         let rate = sound_rate(link.gigabytes_a_second);
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!((n, lacking), (20_800, vec![(1, want.to_owned())]));
     }
 
-    /// All ranks are dismissed unless one may not answer.
+    /// All ranks are dismissed unless one might no longer answer.
     #[test]
     fn a_node_that_only_lacks_memory_is_not_taken_for_a_silent_one() {
         let request = Request { n: None, rounds: 1, seconds: 1.0, threads: Some(1), by_rank: true };

@@ -14,24 +14,24 @@ use super::verdict::{HostState, TOLERANCE, judge};
 /// How a hostile node behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
-    /// It tells the x on which all such nodes agree, with a good residual.
+    /// The node tells the x on which all such nodes agree, with a good residual.
     Collusion,
-    /// Its rates are no numbers.
+    /// The node's rates are no numbers.
     NoNumber,
-    /// It tells rates of every size: here a thousand times those of the others, in another round a
-    /// thousandth.
+    /// The node tells rates of every size: here a thousand times those of others, in another round
+    /// a thousandth.
     Lies,
-    /// It has another x each time.
+    /// The node has another x each time.
     Unsteady,
-    /// It is right alone and wrong with others.
+    /// The node is right alone and wrong with others.
     WrongTogether,
-    /// It is slow.
+    /// The node is slow.
     Slow,
-    /// Its link is slow.
+    /// The node's link is slow.
     SlowLink,
-    /// It says that all its links are slow, and fails residuals with others.
+    /// The node says that all its links are slow, and fails residuals with others.
     Slander,
-    /// It stops answering after the first round.
+    /// The node stops answering after the first round.
     Silent,
 }
 

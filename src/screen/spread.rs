@@ -1,11 +1,11 @@
 //! How far rates of comparable things lie apart, and which of them are slow.
 //!
-//! Rates scatter by factors, not by sums: one that takes its turn with three others has a quarter.
-//! So their logarithms are compared. Where they scatter widely, a rate may be half of another and
-//! mean nothing, but not a thousandth.
+//! Rates scatter by factors, not by sums: a thread that shares a core with three others has a
+//! quarter. So their logarithms are compared. Where rates scatter widely, half of another rate may
+//! be noise, but a thousandth is not.
 
 /// The robust standard deviations below the median that noise alone hardly reaches: of a thousand
-/// sound nodes with normal noise, one is that far below in 3500 screenings.
+/// sound nodes with normal noise, one is that far below once in 3500 screenings.
 const DEVIATIONS: f64 = 5.0;
 /// The standard deviation of normal noise in units of its median absolute deviation.
 const DEVIATION_OF_MAD: f64 = 1.4826;
@@ -37,8 +37,8 @@ impl Spread {
         Some(Self { count: rates.len(), reference, deviation: DEVIATION_OF_MAD * mad })
     }
 
-    /// The share of the reference by which a rate may be lower: `tolerance`, or more where the rates
-    /// scatter more.
+    /// The share of the reference by which a rate may be lower: `tolerance`, or more where the
+    /// rates scatter more.
     pub fn allowance(&self, tolerance: f64) -> f64 {
         tolerance.max(1.0 - (-DEVIATIONS * self.deviation).exp())
     }

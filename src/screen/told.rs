@@ -19,7 +19,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 /// News of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Told {
-    /// It is ready, and has these rates.
+    /// The node is ready, and has these rates.
     Ready {
         /// DGEMM on all threads.
         dgemm_gflops: Option<f64>,
@@ -28,20 +28,20 @@ pub enum Told {
         /// Bytes of memory that are free there, if it tells.
         free_bytes: Option<u64>,
     },
-    /// It has solved a system by itself.
+    /// The node has solved a system by itself.
     Solved(Solve),
-    /// It has taken part in a stage of teams.
+    /// The node has taken part in a stage of teams.
     Joined {
         /// The link to its partner, from the first node of a pair.
         link: Option<(Option<f64>, Option<f64>)>,
         /// The system, from the first node of a team.
         solve: Option<Solve>,
-        /// Why there is none.
+        /// Why no system was solved.
         lost: Option<String>,
     },
-    /// It is done.
+    /// The node is done.
     Done(Events),
-    /// It cannot go on.
+    /// The node cannot go on.
     Failed(String),
 }
 
@@ -127,8 +127,8 @@ pub fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
     receive(world, 0, TAG_INSTRUCTION)
 }
 
-/// Waits for news of the ranks that `is_awaited` names, until none is or `until` has come. Calls
-/// `take` with each, which may change what is awaited.
+/// Waits for news of the ranks `awaited`, until none is left or `until` has come, and returns those
+/// that are left. Calls `take` with each news, which returns whether more is awaited of that rank.
 ///
 /// # Errors
 /// When a rank cannot be reached.

@@ -4,7 +4,7 @@
 //! told), then against the nodes of its kind: x by majority, bit for bit; rates against their
 //! median. Then the systems that several nodes solved together, and the links, are judged, and
 //! [`blame`] finds the node that explains what is bad there. A node is named only where the results
-//! leave no other explanation; where two differ and nothing decides, both are told so.
+//! leave no other explanation; where two differ and nothing decides, both get the verdict `differ`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,14 +27,14 @@ const WIDE_TOLERANCE: f64 = 0.5;
 pub enum HostState {
     /// Nothing was found.
     Ok,
-    /// It computes, reads its memory or reaches the others more slowly than its kind.
+    /// The node computes, reads its memory or reaches the others more slowly than its kind.
     Slow,
-    /// Its result differs from that of others, or its team has none, and nothing says whose fault
-    /// that is.
+    /// The node's result differs from that of others, or its team has none, and nothing says whose
+    /// fault that is.
     Differ,
-    /// Its result is wrong.
+    /// The node's result is wrong.
     Wrong,
-    /// It gives no answer, or it is why its teams give none.
+    /// The node gives no answer, or it is why its teams give none.
     Unreachable,
 }
 
@@ -132,7 +132,7 @@ impl Found<'_> {
         }
     }
 
-    /// x of the nodes of each kind, by majority.
+    /// Compares x among the nodes of each kind; the majority decides.
     fn by_majority(&mut self) {
         let results = self.results;
         let mut votes: BTreeMap<&NodeKind, Vec<(usize, &str)>> = BTreeMap::new();
@@ -167,7 +167,7 @@ impl Found<'_> {
         }
     }
 
-    /// Rates of the nodes of each kind: the systems, DGEMM where there is no system, the memory.
+    /// Compares rates in each kind: the systems, DGEMM where there is no system, the memory.
     fn by_rates(&mut self, tolerance: f64) {
         type Rate = fn(&ScreenedNode) -> Option<f64>;
         let wide = tolerance.max(WIDE_TOLERANCE);
@@ -195,8 +195,8 @@ impl Found<'_> {
         }
     }
 
-    /// The nodes that are slower than their kind in `rate`, with their rates. A node whose result is
-    /// wrong may tell wrong rates, too: it is no measure of others.
+    /// The nodes that are slower than their kind in `rate`, with their rates. A node whose result
+    /// is wrong may tell wrong rates, too: it is no measure of others.
     fn slow_ones(
         &self,
         rate: fn(&ScreenedNode) -> Option<f64>,
@@ -235,8 +235,8 @@ impl Found<'_> {
         }
     }
 
-    /// Systems that several nodes solved together. What a node that is known to be wrong took part
-    /// in says nothing about its partners; each node that is named may decide a further vote.
+    /// Judges systems that several nodes solved together. A system with a node that is known to be
+    /// wrong says nothing about its partners, so each node that is named may decide a further vote.
     fn by_joints(&mut self) {
         let results = self.results;
         let mut known = self.nodes_that_are(&[HostState::Wrong]);
@@ -271,7 +271,7 @@ impl Found<'_> {
         }
     }
 
-    /// The links. Returns the slow ones that no node explains.
+    /// Judges the links. Returns the slow ones that no node explains.
     fn by_links(&mut self, tolerance: f64) -> Vec<(usize, String)> {
         let links = &self.results.links;
         let tolerance = tolerance.max(WIDE_TOLERANCE);
@@ -319,8 +319,8 @@ impl Found<'_> {
         blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
     }
 
-    /// Systems that have no result. A link of `slow`, the slow links, explains those of the teams
-    /// that have both its ends. Returns the systems whose nodes are not lost.
+    /// Judges systems that have no result. A link of `slow` explains those of the teams that have
+    /// both its ends. Returns the systems without a result of which no node is lost.
     fn by_missing(&mut self, slow: &[(usize, String)]) -> Vec<usize> {
         let results = self.results;
         let is_missing = |index: &usize| {
@@ -445,9 +445,9 @@ enum Ballot {
     Agreed,
     /// More than half of three voters or more have the same.
     Decided {
-        /// Those that have it.
+        /// The number of voters that have the majority's x.
         count: usize,
-        /// Those that have another.
+        /// The voters that have another x.
         against: Vec<usize>,
     },
     /// There are several, and none has the majority.
@@ -477,11 +477,11 @@ const OPEN: &str = "x differs from that of other such teams";
 /// Joint systems that are wrong, as indices.
 #[derive(Default)]
 struct WrongJoints {
-    /// Those that are wrong by themselves or by majority, and why.
+    /// The systems that are wrong by themselves or by majority, and why.
     wrong: BTreeMap<usize, String>,
-    /// Those that differ from each other, without a majority.
+    /// The systems that differ from each other, without a majority.
     open: Vec<Vec<usize>>,
-    /// Those that have no result.
+    /// The systems that have no result.
     missing: BTreeSet<usize>,
 }
 

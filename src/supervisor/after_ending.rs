@@ -41,7 +41,7 @@ pub struct Past {
     pub column: usize,
     /// Whether a node was lost, which explains the failure.
     pub node_lost: bool,
-    /// Whether data of an earlier start was still in use, which passes.
+    /// Whether data of an earlier start was still in use, which ends by itself.
     pub was_held: bool,
 }
 

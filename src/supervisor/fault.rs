@@ -4,7 +4,7 @@ use super::probe::{Answer, program_checksum};
 use super::program::Program;
 use crate::run::protect::NodeStore;
 
-/// Why the node cannot run `program`, that of the user; `None` if it can.
+/// Why the node cannot run the user's `program`; `None` if it can.
 pub fn of_program(answer: &Answer, program: &Program) -> Option<String> {
     let file = program.file.display();
     match answer.program_of_user {
@@ -117,7 +117,7 @@ mod tests {
             let why = low(limits).unwrap();
             assert!(why.contains(&format!("do not suffice: {said} needed")), "{why}");
         }
-        // Each rank takes 7 of these, and 2 more.
+        // Each rank takes 7 of these pages, and 2 more.
         let large_pages = SysvLimits { page_bytes: NonZeroU64::new(65_536).unwrap(), ..limits };
         assert_eq!(low(SysvLimits { used_pages: 982, ..large_pages }), None);
         assert!(low(SysvLimits { used_pages: 983, ..large_pages }).is_some());

@@ -209,7 +209,7 @@ pub fn probe_command(folder: &Path, words: &[String]) -> String {
 }
 
 /// The command line that runs the shell command `command` on a node, which has the time `limit` to
-/// answer: the agent does not give up before.
+/// answer: the agent does not give up earlier.
 pub fn on_node(
     launcher: &Launcher,
     agent: Option<&str>,

@@ -29,7 +29,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 /// After this time without a question the far end ends: its supervisor is gone without a last
 /// packet.
 const FAR_END_PATIENCE: Duration = Duration::from_secs(180);
-/// Bytes that are read at most from a line without finding an answer.
+/// The most bytes that are read from a line in search of an answer.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// A line, and the question that waits for its answer.
@@ -115,7 +115,7 @@ impl Line {
         let status = self.child.try_wait();
         if let Some(out) = &mut self.child.stdout {
             let room = MOST_BYTES.saturating_sub(self.said.len() as u64);
-            // The read ends without data as it ends at the end of the file.
+            // Where no data is left, the read fails and keeps what it has read.
             let _ = out.take(room).read_to_end(&mut self.said);
         }
         if let Some(answer) = Answer::find(&String::from_utf8_lossy(&self.said), self.number) {

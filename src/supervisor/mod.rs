@@ -80,9 +80,9 @@ pub struct LaunchOptions {
     pub program_of_user: Option<Program>,
     /// Arguments of the benchmark, or of the user's program.
     pub command: Vec<String>,
-    /// The name of the run; in the store, too, if it is the benchmark.
+    /// The name of the run; for the benchmark, also its name in the store.
     pub run_id: String,
-    /// Where the benchmark keeps its data. A program that uses the library tells it.
+    /// Where the benchmark keeps its data. A program that uses the library reports this itself.
     pub keeps: Option<Keeps>,
     /// Bytes of the segments of one rank.
     pub rank_bytes: u64,
@@ -107,9 +107,9 @@ pub struct LaunchOptions {
     pub readmit: bool,
     /// Whether the run starts over when more is lost than can be rebuilt.
     pub start_over: bool,
-    /// Whether nodes that have computed wrong numbers again are replaced.
+    /// Whether nodes that have repeatedly computed wrong numbers are replaced.
     pub replace_suspects: bool,
-    /// Of each node in use, in order, whether the checksums can rebuild what its ranks have.
+    /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
     pub losable: Vec<bool>,
     /// When the time of the run ends, in seconds since 1970.
     pub end_unix: Option<f64>,

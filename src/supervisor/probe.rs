@@ -31,7 +31,7 @@ pub struct Answer {
     /// The number of the question, from 0 on each line.
     #[serde(default)]
     pub question: u64,
-    /// The node's own name of itself.
+    /// The node's name for itself.
     pub host: String,
     /// The version of skt-hpl on the node.
     pub version: String,
@@ -165,7 +165,7 @@ pub fn answer(question: &Question) -> Answer {
     answer
 }
 
-/// Tells of the data of a run on this node, which is removed if that is the purpose.
+/// Reports the data of a run on this node, and removes it if that is the purpose.
 fn look_at_data(answer: &mut Answer, keeps: &Keeps, purpose: Purpose) {
     let (run_id, immortal) = (&keeps.run_id, answer.immortal);
     if purpose == Purpose::Clean && immortal == 0 {
@@ -215,8 +215,8 @@ fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
     folders.iter().filter_map(failed).next()
 }
 
-/// The checksum of the file of a program; `None` if it cannot be read or executed. It is read once,
-/// as long as it does not change.
+/// The checksum of the file of a program; `None` if it cannot be read or executed. The file is read
+/// again only after it has changed.
 pub fn checksum_of(program: &Path) -> Option<u64> {
     static LAST: Mutex<Option<(PathBuf, FileId, u64)>> = Mutex::new(None);
     access(program, AccessFlags::X_OK).ok()?;

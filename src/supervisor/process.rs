@@ -90,10 +90,10 @@ pub const RANK_COMM: &CStr = c"skt-hpl-rank";
 /// How long a process may take in `exec` before it counts as having no environment.
 const EXEC: Duration = Duration::from_secs(2);
 
-/// Ends the ranks of the run `run` that a launcher left on this machine: processes with a heartbeat
-/// token of that run that run this program, or are of the user's. They get SIGTERM, and 1.5 seconds
-/// later SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns the number of ranks found,
-/// and the number that stays.
+/// Ends the ranks of the run `run` that a launcher left on this machine: processes that have a
+/// heartbeat token of that run, and run this program or the user's. They get SIGTERM, and 1.5
+/// seconds later SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns the number of
+/// ranks found, and the number that stays.
 pub fn sweep_ranks(run: &str) -> (usize, usize) {
     end_all(|| of_run(run).filter(|pid| is_rank(*pid)).collect(), GRACE)
 }
@@ -120,7 +120,7 @@ pub fn count_ranks(run: &str) -> (usize, usize) {
     (ranks.len(), ranks.iter().filter(is_stopped).count())
 }
 
-/// Whether the process `pid` is of a rank, and not of a launcher.
+/// Whether the process `pid` belongs to a rank, and not to a launcher.
 fn is_rank(pid: i32) -> bool {
     let wanted = format!("{PROGRAM_ENV}=");
     let is_users =

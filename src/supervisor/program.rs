@@ -18,7 +18,7 @@ const MARK: &str = "@skt-hpl-rank@";
 /// A program of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Its file; each node has it under the same path.
+    /// The program's file; each node has it under the same path.
     pub file: PathBuf,
     /// The checksum of the file, which each node must have.
     pub checksum: u64,
@@ -32,7 +32,7 @@ pub fn command(own_file: &Path, program: &Program, arguments: &[String]) -> Vec<
     command
 }
 
-/// How a rank has ended by itself, not since its launcher ended it.
+/// How a rank has ended by itself, not because its launcher ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessEnd {
@@ -40,7 +40,7 @@ pub enum ProcessEnd {
     Code(u8),
     /// By this signal.
     Signal(i32),
-    /// It did not begin: the program could not be started.
+    /// The program could not be started.
     Unstarted(String),
 }
 
@@ -51,7 +51,7 @@ pub struct RankEnd {
     pub token: String,
     /// The rank, if its launcher tells it.
     pub rank: Option<usize>,
-    /// Its node.
+    /// The rank's node.
     pub host: String,
     /// How it has ended.
     pub end: ProcessEnd,
@@ -88,7 +88,7 @@ impl RankEnd {
 pub struct Ends {
     /// Number of ranks that have ended with code 0.
     done: usize,
-    /// The first end by a signal, of those that ask for a new start, and of all others.
+    /// The first end by a signal, the first that asks for a new start, and the first of all others.
     killed: Option<RankEnd>,
     interrupted: Option<RankEnd>,
     refused: Option<RankEnd>,
@@ -101,11 +101,11 @@ pub struct JobEnd {
     pub ranks: usize,
     /// Whether its launcher has ended with code 0.
     pub launcher_succeeded: bool,
-    /// Whether the checkpoints' library has told that all is reported.
+    /// Whether the checkpoint library has said that all is reported.
     pub is_reported: bool,
-    /// Whether the library has told that a process of an earlier start was still running.
+    /// Whether the library has said that a process of an earlier start was still running.
     pub is_changed: bool,
-    /// Whether the supervisor has killed it, and not since a rank had ended.
+    /// Whether the supervisor has killed it for another reason than the end of a rank.
     pub was_killed: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct JobEnd {
 pub enum ProgramVerdict {
     /// The program is done.
     Done,
-    /// Something was lost, in these words if they are known: it starts again.
+    /// Something was lost, as this text says if it is known: the program starts again.
     Lost(Option<String>),
     /// The program has refused with this code, unless a lost node explains it.
     Refused(u8, String),
@@ -143,8 +143,8 @@ impl Ends {
     }
 
     /// What the end of the job means. One rank that says what has happened is enough, as the
-    /// launcher ends the others then. A signal counts before a code, since ranks whose messages fail
-    /// may end with any code.
+    /// launcher ends the others then. A signal counts before a code, since ranks whose messages
+    /// fail may end with any code.
     pub fn verdict(&self, job: &JobEnd) -> ProgramVerdict {
         let words = |end: &Option<RankEnd>| end.as_ref().map(RankEnd::words);
         let lost = words(&self.killed).or_else(|| words(&self.interrupted));

@@ -31,7 +31,7 @@ const SIGNALLED: i32 = 128;
 
 /// Runs a program with its arguments to its end; returns its exit code, as a shell would.
 pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
-    // Lists of processes should tell it from the program.
+    // In lists of processes this name tells this process from the program.
     let _ = prctl::set_name(RANK_COMM);
     if let Err(error) = listen() {
         return tell(ProcessEnd::Unstarted(format!("signals: {error}")), UNSTARTED);
@@ -56,8 +56,8 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
     }
 }
 
-/// The launcher's signals go to the whole process group, so that the program has its own; this
-/// process lives on to tell of the program's end.
+/// Lets this process survive the launcher's signals, to tell of the program's end. The program gets
+/// them itself, because they go to the whole process group.
 fn listen() -> nix::Result<()> {
     use Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     let ask = SigHandler::Handler(note);
@@ -79,7 +79,7 @@ fn ended(status: ExitStatus) -> u8 {
             (ProcessEnd::Signal(signal), (SIGNALLED + signal) as u8)
         }
     };
-    // A program that was asked to end may end in any way, which is not its word.
+    // A program that was asked to end may end in any way: only a code of 0 counts as its own word.
     if ASKED.load(Ordering::Relaxed) && end != ProcessEnd::Code(0) { code } else { tell(end, code) }
 }
 

@@ -1,5 +1,5 @@
-//! Hosts of a list, before any rank runs there: their names, whether packets come back, and whether
-//! the agent that launchers use reaches them; through it, what they know of each other's names.
+//! Checks the hosts of a list before any rank runs there: their names, whether packets come back,
+//! whether the agent of launchers reaches them, and what they know of each other's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -91,14 +91,14 @@ fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
     }
 }
 
-/// The questions for host `index` of `hosts`, as indices of all `questions`: another one for each
-/// host in turn. Only where hosts are fewer than questions is a host asked several.
+/// The questions for host `index` of `hosts`, as indices of all `questions`. The hosts take them in
+/// turn; a host gets several only if there are fewer hosts than questions.
 fn questions_for(index: usize, hosts: usize, questions: usize) -> impl Iterator<Item = usize> {
     (index % questions..questions).step_by(hosts)
 }
 
-/// Asks the hosts through the agent, some at a time, each for some of the names, for `patience` a
-/// host.
+/// Asks the hosts through the agent, [`AT_ONCE`] at a time, each about some of the names and for at
+/// most `patience`.
 fn ask_all(
     hosts: &[String],
     names: &[String],
@@ -137,7 +137,7 @@ fn ask_all(
 /// The last line of an answer begins with this; then comes what the host calls itself.
 const END: &str = "= .";
 
-/// The command for the shell of a host: a line for each name, and then its addresses. Names hold
+/// The shell command for a host: prints a line for each name, and then its addresses. Names hold
 /// nothing that means something to a shell ([`Host`]).
 fn question(names: &[String]) -> String {
     let words = names.join(" ");
@@ -146,9 +146,9 @@ fn question(names: &[String]) -> String {
     )
 }
 
-/// Asks one host for names, with a question for each part. A host that has begun to answer is
-/// reached, whatever becomes of further questions. The name that it looks up when the time is over
-/// is not known there; nothing is said of names that it has not come to.
+/// Asks one host about names, with a question for each part. A host that has begun to answer is
+/// reached, even if further questions fail. The name that it is looking up when the time is over
+/// counts as unknown there; the answer leaves out the names after it.
 fn ask<'a>(
     host: &str,
     parts: impl Iterator<Item = &'a [String]>,
@@ -178,7 +178,7 @@ fn ask<'a>(
     Ok(Answer { view: View { host: host.to_owned(), names }, own_name })
 }
 
-/// Runs a command on a host. Returns what it printed, and whether it was ended for its time.
+/// Runs a command on a host. Returns what it printed, and whether it was killed for being late.
 fn run(
     host: &str,
     question: &str,
@@ -204,8 +204,8 @@ fn run(
     }
 }
 
-/// A file in memory that an agent prints to. Nobody waits for its end, as for that of a pipe, which
-/// a child of the agent may keep open for long: ssh leaves one behind that shares its connection.
+/// A file in memory that an agent prints to. The end of a pipe would have to be waited for, and a
+/// child of the agent may keep a pipe open for long: ssh leaves one that shares its connection.
 struct Printed(File);
 
 impl Printed {
@@ -224,8 +224,8 @@ impl Printed {
     }
 }
 
-/// Reads the answers to [`question`]. The last may be cut off: a name without an end after it is
-/// not known, because of `late`. `None` if no answer has begun.
+/// Reads the answers to [`question`]. The last answer may be cut off: its name then counts as
+/// unknown, for the reason `late`. `None` if no answer has begun.
 fn read_answer(
     text: &str,
     late: &str,
@@ -250,7 +250,7 @@ fn read_answer(
 mod tests {
     use super::*;
 
-    /// For what is to end by itself, however busy this machine is.
+    /// For questions that end by themselves, however busy this machine is.
     const NO_LIMIT: Duration = Duration::from_secs(3600);
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         assert!(why.starts_with("no answer of `sh "), "{why}");
     }
 
-    /// As ssh does whose first connection stays open for others.
+    /// An ssh stays if its connection is kept open for others.
     #[test]
     fn a_child_of_the_agent_that_stays_is_not_waited_for() {
         // It ends with the folder, else after a minute.
@@ -353,7 +353,7 @@ mod tests {
         assert!(!view.names.contains_key("n3"), "nobody has asked for it: {view:?}");
     }
 
-    /// As where a later connection is refused.
+    /// A later connection may be refused.
     #[test]
     fn a_host_that_has_answered_a_question_is_reached_though_another_one_fails() {
         let (_folder, agent) = agent(

@@ -140,8 +140,8 @@ fn is_program(name: &str) -> bool {
     program::found_in_path(Path::new(name), path).is_some_and(|file| file.is_file())
 }
 
-/// Takes the hosts that cannot be reached out of the list; what else is found is told. Adds what
-/// the others call themselves to `own_names`.
+/// Takes unreachable hosts out of the list, and prints other findings as warnings. Adds what the
+/// other hosts call themselves to `own_names`.
 fn take_unreachable(
     job: &Screening,
     left: &mut Vec<Host>,
@@ -169,7 +169,7 @@ fn take_unreachable(
     gone
 }
 
-/// Takes the host out of the list that the launcher names in a line about the end of a rank.
+/// Takes out of the list the host that the launcher names in a line about the end of a rank.
 fn take_named(lines: &[String], left: &mut Vec<Host>) -> Option<(String, String)> {
     let (host, why) = named_host(lines, left)?;
     left.retain(|other| other.name != host);
@@ -200,14 +200,14 @@ struct EndedStart {
 impl EndedStart {
     /// The results, if rank 0 has written some.
     fn results(&self) -> Result<Option<Results>, ScreeningError> {
-        // A line that is cut was not written to its end.
+        // A line that was not written to its end has no closing brace.
         let whole = self.result.as_ref().filter(|line| line.ends_with(b"}"));
         Ok(whole.map(|line| serde_json::from_slice(line)).transpose()?)
     }
 }
 
-/// A thread that reads a pipe line by line. What it has read is there before the pipe ends: a child
-/// of the launcher that hangs may hold the pipe open.
+/// A thread that reads a pipe line by line. What it has read can be used before the pipe ends: a
+/// child of the launcher that hangs may hold the pipe open.
 struct LineReader<T> {
     read: Arc<Mutex<T>>,
     thread: JoinHandle<()>,
@@ -264,9 +264,9 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> 
     let err = LineReader::start(err, u64::MAX, forward);
     let is_done = || Ok(child.try_wait()?.is_some() || out.so_far(|result| result.is_some()));
     child::until(job.longest, is_done).map_err(failed)?;
-    // An agent that hangs may keep the launcher from ending, whose result is there.
+    // An agent that hangs may keep the launcher from ending although the result is there.
     let status = child::wait(&mut child, job.end_patience).map_err(failed)?;
-    // What the launcher left here would hold its pipes open, and load the nodes.
+    // Processes that the launcher left would hold its pipes open, and load the nodes.
     process::sweep_launcher(&run);
     let how = status.map_or_else(
         || format!("no end in {:?}", job.longest),
@@ -288,7 +288,7 @@ fn plan(
         &job.launcher,
         &JobSpec {
             ranks: hosts.len(),
-            // More than one: the ranks are not bound, and have all cores of their hosts.
+            // With more than one, the ranks are not bound, and have all cores of their hosts.
             threads: 2,
             helper_cores: 0,
             hosts,

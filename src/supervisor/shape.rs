@@ -68,8 +68,8 @@ pub fn judge(
     Shape { summary, warnings }
 }
 
-/// Of each node in use, in order, whether the checksums of `rows` can rebuild what its ranks have.
-/// Without checksums nothing tells that a node computes wrong, and none is.
+/// For each node in use, in order: whether the checksums of `rows` can rebuild the data of its
+/// ranks. Without checksums no node is losable, because nothing tells that it computes wrong.
 pub fn losable(
     pool: &Pool,
     ranks: usize,
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(losable(2, "a b c d", 1), [true; 4]);
         assert_eq!(losable(4, "a b", 1), [false; 2]);
         assert_eq!(losable(4, "a b", 2), [true; 2]);
-        // A node whose slots are not used, or in part.
+        // The slots of b are used in part, those of c not at all.
         assert_eq!(losable(6, "a b c", 2), [false, true, true]);
         let pool = Pool::new(hosts("a b", 4), vec![]);
         assert_eq!(super::losable(&pool, 8, &settings(1, &[]), None), [false; 2]);

@@ -32,7 +32,7 @@ use skt_terms::exit::Exit;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The shortest time between two writes of the state.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// A longer time between two looks for news is one in which the supervisor was held up.
+/// If more time passes between two looks for news, the supervisor was held up.
 const HELD_UP: Duration = Duration::from_secs(1);
 /// How long the cleaning of nodes that are no longer needed may take.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ impl Attention {
         }
     }
 
-    /// Notes that nodes were asked meanwhile, which takes time while the job is watched.
+    /// Does not count the time since the last look: nodes were asked, while the job was watched.
     fn has_asked(&mut self) {
         self.since = Instant::now();
     }
@@ -198,8 +198,8 @@ impl Shell {
         }
     }
 
-    /// If the supervisor was held up, hears what the job has written meanwhile: whether it is
-    /// silent is judged by what is there now.
+    /// If the supervisor was held up, reads what the job has written meanwhile, before the job is
+    /// judged to be silent.
     fn catch_up(&mut self) {
         self.attention.look();
         let held_up = std::mem::take(&mut self.attention.held_up);
@@ -247,7 +247,7 @@ impl Shell {
         }
     }
 
-    /// The time of the run ends now: tells the running job, and makes any later job know.
+    /// The time of the run ends now: tells the running job, and sets the time limit of later jobs.
     fn end_time(&mut self) {
         self.say("time", "SIGUSR1: the time ends now");
         self.options.end_unix = Some(self.clock.unix());

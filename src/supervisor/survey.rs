@@ -22,8 +22,8 @@ use super::program::Program;
 const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
 /// [`PATIENCE`] with nodes of a silent job, which is ended if one of them is lost.
 const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
-/// How much longer than the slowest of the others nodes are waited for that the launcher, or an
-/// earlier look, says are lost.
+/// How long, after the slowest other node, those nodes are waited for that the launcher or an
+/// earlier look says are lost.
 const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
 /// [`PATIENCE`] where links are tried: there a node waits for its partners before it answers.
 const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
@@ -115,9 +115,9 @@ enum AgentState {
     Fails,
 }
 
-/// Probes all nodes of the pool that are not out, on the lines that are kept to
-/// them or on new ones, for which `reach` gives the command line of a node. When it
-/// `is_over` before there are answers enough, nothing is concluded from silence.
+/// Probes all nodes of the pool that are not out, on the lines that are kept to them or on new
+/// ones, for which `reach` gives the command line of a node. If `is_over` becomes true before there
+/// are enough answers, nothing is concluded from silence.
 pub fn survey(
     lines: &mut IdleLines,
     pool: &Pool,
@@ -128,19 +128,19 @@ pub fn survey(
     Asking::new(lines, pool, reach, limits).run(is_over)
 }
 
-/// Whether an agent cannot be started since this machine has no room for one more: that passes as
-/// soon as others have ended.
+/// Whether an agent cannot be started because this machine has no room for one more, which passes
+/// as soon as others have ended.
 fn lacks_room(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::EAGAIN | Errno::ENOMEM))
 }
 
-/// What became of a probe.
+/// The outcome of a probe.
 #[derive(Debug)]
 enum ProbeOutcome {
     /// The node's answer.
     Answer(Box<Answer>),
-    /// It failed, and how.
+    /// The node failed, and how.
     Failed(String),
     /// No time was left for it, or its agent is missing here.
     Unknown,
@@ -150,7 +150,7 @@ enum ProbeOutcome {
 struct Asking<'a> {
     outcomes: BTreeMap<String, ProbeOutcome>,
     agent_fault: Option<(String, io::Error)>,
-    /// What a rank's segments take on the nodes that have some.
+    /// Bytes of a rank's segments on the nodes that have some.
     held_bytes: u64,
     pool: &'a Pool,
     limits: Limits<'a>,
@@ -169,8 +169,8 @@ struct Asking<'a> {
     /// Since when no line could be opened for want of room.
     lacking: Option<Instant>,
     under_way: Vec<Probe>,
-    /// Nodes to which no line could be opened while the job runs, and why: losses of these nodes if
-    /// the agent opens one to another node.
+    /// Nodes to which no line could be opened while the job runs, and why. They are lost if the
+    /// agent can open a line to another node.
     failed_lines: Vec<(String, String)>,
     /// The agents, by their programs.
     agents: BTreeMap<String, AgentState>,
@@ -178,9 +178,9 @@ struct Asking<'a> {
     begun: Instant,
     /// The longest that a node took to answer.
     slowest: Duration,
-    /// The longest that one of these took when its line was opened.
+    /// The longest that a node that has answered took when its line was opened.
     slowest_opening: Duration,
-    /// After this many outcomes, whether the links of all silent nodes are known to be dead.
+    /// Number of outcomes when links were last judged, and whether all silent nodes had dead links.
     judged: (usize, bool),
     /// Packets that are sent from here to the silent nodes.
     from_here: Option<FromHere>,
@@ -271,8 +271,8 @@ impl<'a> Asking<'a> {
         (self.reach)(name).swap_remove(0)
     }
 
-    /// Notes that a new line with the agent of `name` has answered, or that one has failed which
-    /// had to show that the agent works.
+    /// Notes what a new line has shown about the agent of `name`. An agent that has worked once
+    /// counts as working from then on.
     fn note_agent(&mut self, name: &str, state: AgentState) {
         let known = self.agents.entry(self.agent(name)).or_insert(state);
         if *known != AgentState::Works {
@@ -286,9 +286,9 @@ impl<'a> Asking<'a> {
         matches!(self.limits.purpose, Purpose::Look | Purpose::Links)
     }
 
-    /// Decides whether lines that could not be opened are losses of their nodes: if the agent opens
-    /// one to another node meanwhile. That the others answer on lines that were kept says nothing
-    /// of the agent, so that one of them gets a new line, too.
+    /// Decides whether nodes to which no line could be opened are lost: they are if the agent can
+    /// open a line to another node. Answers on kept lines say nothing about the agent, so one of
+    /// the nodes that have answered gets a new line, too.
     fn judge_failed_lines(&mut self) {
         for (name, why) in std::mem::take(&mut self.failed_lines) {
             let agent = self.agent(&name);
@@ -308,8 +308,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Opens a line to a node that has answered, to see whether `agent` works; to a spare if none
-    /// is left that may answer.
+    /// Opens a line to a node that has answered, or to a spare if no node is left that may answer,
+    /// to see whether `agent` works.
     fn try_agent(&mut self, agent: &str) {
         let has_answered =
             |host: &&Host| matches!(self.outcomes.get(&host.name), Some(ProbeOutcome::Answer(_)));
@@ -328,7 +328,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Opens a new line, for a probe that was started at that time.
+    /// Opens a new line, for a probe that was started at `started`.
     fn open(&mut self, name: &str, started: Instant) {
         let kept = self.under_way.iter().filter(|probe| probe.line.is_kept()).count();
         let argv = (self.reach)(name);
@@ -413,7 +413,7 @@ impl<'a> Asking<'a> {
         match self.outcomes.get(&host.name) {
             None | Some(ProbeOutcome::Unknown) => Health::Unknown,
             Some(ProbeOutcome::Failed(why)) => Health::Ill(why.clone()),
-            // These ask for a sign of life, or of others.
+            // A look asks for a sign of life, and a try of links for what is known of other nodes.
             Some(ProbeOutcome::Answer(_))
                 if matches!(self.limits.purpose, Purpose::Look | Purpose::Links) =>
             {
@@ -432,8 +432,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Nodes in use that are silent and from which no packet comes back are lost, however long
-    /// the agent would wait for them. Before the first start nothing is lost by waiting.
+    /// Takes silent nodes in use for lost if no packet comes back from them, however long the agent
+    /// would wait for them. Before the first start nothing is lost by waiting.
     fn try_silent(&mut self) {
         let is_look = self.limits.purpose == Purpose::Look;
         if !is_look && (self.limits.purpose != Purpose::Start || self.limits.spare_losses == 0) {
@@ -462,7 +462,7 @@ impl<'a> Asking<'a> {
             let asked = active.iter().chain(&self.pool.spares);
             let well = asked.filter(|host| self.health(host) == Health::Well);
             let well: Vec<String> = well.take(silent.len() + 1).map(name).collect();
-            // More tries than to silent ones, so that all is known as soon as most are.
+            // More tries than to silent ones: if they succeed, the others get less time.
             let answering: Vec<String> =
                 well.iter().cycle().take(silent.len() + 1).cloned().collect();
             if !silent.is_empty() && !answering.is_empty() {
@@ -544,7 +544,7 @@ impl<'a> Asking<'a> {
         self.judged.1
     }
 
-    /// Whether those that are silent may still answer.
+    /// Whether nodes that are silent may still answer.
     fn is_patient(&self, (times, more): (u32, Duration)) -> bool {
         self.begun.elapsed() < self.slowest.max(self.slowest_opening) * times + more
     }
@@ -552,7 +552,7 @@ impl<'a> Asking<'a> {
     /// Ends what is in progress. If `silence_counts`, nodes in use that did not answer are
     /// lost; others were not waited for.
     fn stop(mut self, silence_counts: bool) -> Survey {
-        // A look ends with the first that is ill: the others' time was not up.
+        // A look ends with the first node that fails, before the others' time is up.
         let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
         let is_look = self.limits.purpose == Purpose::Look;
         let is_cut_short = is_look && self.outcomes.values().any(is_failed);
@@ -607,7 +607,7 @@ mod tests {
         format!("echo Welcome!; printf '%s' '{}'", answer.line())
     }
 
-    /// By new lines to all.
+    /// A survey by new lines to all nodes.
     fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) -> Survey {
         super::survey(&mut IdleLines::default(), pool, reach, limits, &mut || false)
     }
@@ -625,7 +625,7 @@ mod tests {
         asking.run(&mut || false)
     }
 
-    /// Longer than anything that ends takes, however busy the machine is.
+    /// Longer than any command here takes that ends, however busy the machine is.
     const LONG: Duration = Duration::from_secs(600);
 
     const LIMITS: Limits = Limits {
@@ -717,7 +717,7 @@ mod tests {
         assert!(asking.run(&mut || false).agent_fault.is_some());
     }
 
-    /// Of thousands of nodes most are not asked at once: those are not silent.
+    /// Most of thousands of nodes are not asked at once: those are not silent.
     #[test]
     fn a_node_that_was_not_asked_yet_is_not_silent() {
         let (pool, mut lines) = (pool(&["n1", "n2", "n3"], &[]), IdleLines::default());
@@ -867,7 +867,7 @@ mod tests {
         let broke = "after all others had answered, and a connection to it broke";
         assert!(matches!(found.health("n2"), Health::Ill(why) if why.ends_with(broke)));
         assert_eq!(found.health("s1"), Health::Well);
-        // Of the line that was kept, too.
+        // An answer on the line that was kept counts, too.
         assert!(found.slowest >= Duration::from_millis(300), "{:?}", found.slowest);
     }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::report::heartbeat::{Beat, CHECKPOINT, COMPUTE, FACTOR, WAIT};
 
-/// A pause, or a phase without columns, that takes this many times the longest so far and what the
-/// job expects is a hang.
+/// A pause, or a phase without columns, is a hang if it takes longer than this many times the
+/// longest so far and what the job expects.
 const PACE_FACTOR: f64 = 10.0;
 /// A pause of this many times the longest so far, and of at least [`LOOK_LEAST_SECONDS`], is a
 /// reason to probe the nodes.
@@ -60,14 +60,14 @@ pub struct HeartbeatWatch {
     phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
     start: StartPace,
-    /// The job's own clock, while heartbeats are read that have come long ago.
+    /// The job's own clock, while old heartbeats are read that an earlier supervisor has watched.
     replay: Option<Replay>,
     /// What is known of a program of the user; `None` for the benchmark.
     program: Option<ProgramPace>,
 }
 
-/// Heartbeats of a job that an earlier supervisor has watched are all read at once: what lies
-/// between them is told by the times that they have from the job itself.
+/// When the job sent heartbeats that an earlier supervisor has watched. They are all read at once,
+/// so only the job's own times in them tell how far they are apart.
 #[derive(Debug)]
 struct Replay {
     /// When the job sent the last heartbeat, as far as it is known.
@@ -124,8 +124,8 @@ impl ProgramPace {
         }
     }
 
-    /// How long a program whose last sign is `last` may be silent; for ever, as long as nothing was
-    /// measured, and in parts of which nothing is.
+    /// How long a program whose last sign is `last` may be silent; for ever if no time between
+    /// checkpoints was measured, or in phases that are not measured.
     fn limit_seconds(&self, floor_seconds: f64, last: &Beat) -> f64 {
         if self.longest_seconds == 0.0 || !computes(last) {
             return f64::INFINITY;
@@ -143,7 +143,7 @@ struct StartPace {
     longest_seconds: f64,
     /// What a launcher needs at least, by the time that the agent took to reach the nodes.
     reach_seconds: f64,
-    /// Number of starts since then without a heartbeat; each has twice the time of the one before.
+    /// Number of silent starts since one lived; each has twice the time of the one before.
     silent: i32,
 }
 
@@ -215,9 +215,9 @@ impl HeartbeatWatch {
         self.replay = None;
     }
 
-    /// Notes that an earlier supervisor has started the job at that time. The clock of the job's
-    /// ranks began at `begun_seconds`, as far as it is known. Its heartbeats so far come next, until
-    /// [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
+    /// Notes that an earlier supervisor has started the job at `launched_seconds`. The clock of the
+    /// job's ranks began at `begun_seconds`, as far as it is known. The job's heartbeats so far
+    /// come next, until [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
     pub fn replay(&mut self, launched_seconds: f64, begun_seconds: f64) {
         self.start(launched_seconds);
         let (rank, elapsed_seconds) = (0, 0.0);
@@ -238,9 +238,9 @@ impl HeartbeatWatch {
         }
     }
 
-    /// Notes that nobody has watched the job for so long until now. It may have been stopped as
-    /// well, so that this is no silence; short times count, or a supervisor that is often held up
-    /// for a moment would never find that a job hangs.
+    /// Notes that nobody has watched the job in the last `seconds`. The job may have been stopped
+    /// as well, so this is no silence. Short times count, or a supervisor that is often held up for
+    /// a moment would never find that a job hangs.
     pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
         if seconds > self.floors.columns_seconds / 3.0 {
             self.alive_at_seconds = (self.alive_at_seconds + seconds).min(now_seconds);
@@ -343,8 +343,8 @@ impl HeartbeatWatch {
         }
     }
 
-    /// A message about a step that takes longer than its lower bound, by what the job expects;
-    /// once, and again when a later step takes twice as long.
+    /// A message if the job expects a step that takes longer than the lower bound of its limit;
+    /// once, and again if a later step takes twice as long.
     pub fn longer_than_asked(&mut self) -> Option<String> {
         let (step, floor) = (self.expected_step_seconds, self.floors.columns_seconds);
         if step <= floor.max(2.0 * self.told_seconds) {
@@ -384,7 +384,7 @@ impl HeartbeatWatch {
             None => self.start.seconds(),
             Some(_) if of_program.is_some() => of_program.filter(|pause| *pause > 0.0),
             Some(FACTOR) if self.longest_step_seconds > 0.0 => Some(self.longest_step_seconds),
-            // From one checkpoint to the next there was no second heartbeat, or this is another
+            // No step was measured (one heartbeat between two checkpoints), or this is another
             // phase.
             Some(_) => self.before_seconds(),
         };

@@ -34,8 +34,9 @@ pub fn variables(times: &[(&str, &str)]) -> Vec<(String, String)> {
     preloaded(library().display().to_string(), times)
 }
 
-/// The environment, as `NAME=VALUE`, of ranks on nodes that share the folder `here`, which they call
-/// `there`, so that they get what these variables say, which are named without their `SKT_LARGE_`.
+/// The environment, as `NAME=VALUE`, of ranks on nodes that share the folder `here`, which they
+/// call `there`, so that they get what these variables say, which are named without their
+/// `SKT_LARGE_`.
 pub fn environment(here: &Path, there: &str, times: &[(&str, &str)]) -> Vec<String> {
     // A process that has the library keeps its file when another takes the name.
     let (draft, name) = (here.join("large_machine.draft"), here.join("large_machine.so"));

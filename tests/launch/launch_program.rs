@@ -15,8 +15,8 @@ use nix::sys::signal::Signal;
 /// Flags that run heat.c, which saves each fiftieth of its steps.
 const HEAT: &str = "--np 4 --program bin/heat";
 
-/// The number of steps, each of which takes at least two milliseconds (paced.c); `SKT_PROGRAM_STEPS`
-/// sets it.
+/// The number of steps, each of which takes at least two milliseconds (paced.c);
+/// `SKT_PROGRAM_STEPS` sets it.
 fn steps() -> String {
     std::env::var("SKT_PROGRAM_STEPS").unwrap_or("2000".to_owned())
 }

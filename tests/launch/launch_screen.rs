@@ -31,8 +31,8 @@ struct Ended {
     bad: String,
 }
 
-/// The command that screens the nodes; under Slurm the launcher is the user's. `faults` are variables
-/// of the preloaded library, without `SKT_LARGE_`.
+/// The command that screens the nodes; under Slurm the launcher is the user's. `faults` are
+/// variables of the preloaded library, without `SKT_LARGE_`.
 fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
     let variables = large_machine::variables(&[faults, &[EVENLY]].concat()).into_iter();
     let mut command = match cluster.kind {

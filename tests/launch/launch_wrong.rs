@@ -1,5 +1,5 @@
-//! `skt-hpl launch` where a node computes wrong: it is named, and nobody else, and a spare takes its
-//! place if that is wanted.
+//! `skt-hpl launch` where a node computes wrong: it is named, and nobody else, and a spare takes
+//! its place if that is wanted.
 
 use std::fs;
 
@@ -27,17 +27,17 @@ struct Case {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It passed, and a spare took the culprit's place.
+    /// The run passed, and a spare took the culprit's place.
     Replaced,
-    /// It passed on its first nodes.
+    /// The run passed on its first nodes.
     Passed,
-    /// It was refused, since a wrong number could not be mended.
+    /// The run was refused, since a wrong number could not be mended.
     Refused,
 }
 
 impl Case {
-    /// Plays the case on a box, and asserts that the result is right or refused, and that nobody but
-    /// the culprit is blamed. `None` if there can be no box.
+    /// Plays the case on a box, and asserts that the result is right or refused, and that nobody
+    /// but the culprit is blamed. `None` if there can be no box.
     fn play(&self) -> Option<Fate> {
         let (p, q) = self.grid;
         let cluster = supervised::cluster(Kind::Openmpi, p * (q + 2), 1)?;

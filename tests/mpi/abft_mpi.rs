@@ -91,7 +91,7 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
     }
 }
 
-/// The same ranks, no more than there are checksums, die again and again, with or without their
+/// Some ranks, no more than there are checksums, die again and again, with or without their
 /// memory: each time the next start continues, and the run ends with the right result.
 #[test]
 fn ranks_killed_at_any_time() {

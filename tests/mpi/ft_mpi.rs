@@ -445,7 +445,7 @@ fn a_result_is_told_again_and_not_computed_again() {
     assert_eq!(tests(&again), tests(&want));
 }
 
-/// Of several tests, the finished one is reported, and those after it run.
+/// In a job of several tests the finished one is reported, and those after it run.
 #[test]
 fn a_run_goes_on_behind_a_test_that_is_told() {
     let plain = hpl("behind-plain", "--ft none --n 150,200,250").start(&[]);

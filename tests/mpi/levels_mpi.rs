@@ -272,7 +272,7 @@ fn lost_with_two_levels(name: &str) -> (Job, TempDir, TempDir) {
     (job, near, far)
 }
 
-/// Of two levels, the nearer has lost too much.
+/// The nearer of two levels has lost too much.
 #[test]
 fn the_level_that_has_enough_is_taken() {
     let (job, near, far) = lost_with_two_levels("two");

@@ -134,8 +134,8 @@ fn the_default_hpl_dat_of_the_reference_passes() {
     assert!(ended.err.lines().all(|line| line.starts_with('#')), "{}", ended.err);
 }
 
-/// Each broadcast with each swap on each kind of grid, and each order on each of them; the simulated
-/// ranks go through all combinations.
+/// Each broadcast with each swap on each kind of grid, and each order on each of them; the
+/// simulated ranks go through all combinations.
 #[test]
 fn every_broadcast_and_swap_passes_on_real_ranks() {
     for how in [

@@ -1,5 +1,5 @@
-//! A rank whose BLAS is slowed to a fraction of what any machine does is named in the report, in the
-//! JSON report and in the progress, at whatever place of the grid and with any method.
+//! A rank whose BLAS is slowed to a fraction of what any machine does is named in the report, in
+//! the JSON report and in the progress, at whatever place of the grid and with any method.
 
 use std::path::Path;
 

@@ -38,7 +38,7 @@ pub struct Job {
     pub flags: Vec<String>,
 }
 
-/// So many jobs without a kill that strikes the work are no luck.
+/// If no kill strikes the work in this many jobs, that is no luck.
 pub const MOST_JOBS: usize = 20;
 
 /// When processes are killed: counted from the launch, or from when all of them hold the run, which

@@ -46,8 +46,8 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
 /// With this source in a library, ranks that wait sleep.
 pub const WAITS: &str = include_str!("waits.c");
 
-/// Compiles a library that can be preloaded. `cc` is there: without it `scripts/needs.sh` fails, and
-/// so does the build of any Rust program.
+/// Compiles a library that can be preloaded. `cc` is there: without it `scripts/needs.sh` fails,
+/// and so does the build of any Rust program.
 ///
 /// # Panics
 /// `cc` does not compile it without a warning.

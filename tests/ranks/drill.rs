@@ -181,7 +181,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same cluster with System V segments: a node is then a name of the run.
+    /// This cluster with System V segments: a node is then a name of the run.
     pub fn with_sysv(self) -> Self {
         Self { sysv: true, ..self }
     }

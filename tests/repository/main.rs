@@ -3,6 +3,7 @@
 #[path = "../executables/mod.rs"]
 mod executables;
 
+mod comments;
 mod compare;
 mod dependencies;
 mod docs_numbers;

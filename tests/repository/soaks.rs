@@ -1,5 +1,5 @@
-//! Scripts that run for long, with stand-ins for what they start: an interrupt leaves no process and
-//! no folder, and a soak in which nothing ran has not passed.
+//! Scripts that run for long, with stand-ins for what they start: an interrupt leaves no process
+//! and no folder, and a soak in which nothing ran has not passed.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;

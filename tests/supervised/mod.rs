@@ -173,8 +173,8 @@ pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
     }
 }
 
-/// Two boxes run at a time for each processor, because their jobs wait more than they compute. A box
-/// under ssh runs alone, because seconds are measured there.
+/// Two boxes run at a time for each processor, because their jobs wait more than they compute. A
+/// box under ssh runs alone, because seconds are measured there.
 fn places(kind: Kind) -> Vec<Flock<fs::File>> {
     let most = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let lock = |place: usize, how: FlockArg| {

@@ -1,4 +1,4 @@
-//! Where C enters: panics, threads and messages stay on this side.
+//! The entry of every call from C: catches panics, admits one thread at a time, keeps messages.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,22 +10,22 @@ use crate::code::{Code, Result, Stop};
 use crate::raw;
 use crate::session::Session;
 
-/// What this process has.
+/// The state of the run in this process.
 pub enum RunState {
     /// No run is open.
     None,
     /// A run is open.
     Open(Box<Session>),
-    /// The run can be used no more in this process.
+    /// The run can no longer be used in this process.
     Over(Stop),
 }
 
 static STATE: Mutex<RunState> = Mutex::new(RunState::None);
 
 thread_local! {
-    /// What the last call of this thread has to say.
+    /// The message of this thread's last call.
     static MESSAGE: RefCell<CString> = RefCell::default();
-    /// Whether this thread is in a call, where a panic is told by the code of the call.
+    /// Whether this thread is in a call, whose return code reports a panic.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
     /// Where the last panic of this thread was.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
@@ -89,7 +89,7 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
             say(&stop.text);
             let code = stop.code;
             if stop.is_over && !matches!(*state, RunState::Over(_)) {
-                // Its memory may be in use by messages that others still send.
+                // The session's memory may be in use by messages that other ranks still send.
                 std::mem::forget(std::mem::replace(&mut *state, RunState::Over(stop)));
             }
             code
@@ -97,7 +97,8 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
     }
 }
 
-/// Runs the body unless the run is over; a panic in it ends the run, and the other ranks are told.
+/// Runs the body unless the run is over; a panic in it ends the run and is reported to the other
+/// ranks.
 fn guarded(state: &mut RunState, body: impl FnOnce(&mut RunState) -> Result<Code>) -> Result<Code> {
     if let RunState::Over(stop) = state {
         return Err(stop.clone());
@@ -117,8 +118,8 @@ fn bug() -> Stop {
     Stop::over(Code::Internal, format!("a bug of this library: {at}"))
 }
 
-/// Sets the message of this thread. A thread that ends, as in a function of `atexit`, has none any
-/// more: its calls have their codes alone.
+/// Sets the message of this thread. A thread that is ending, as in a function of `atexit`, has no
+/// message any more: its calls only return codes.
 pub fn say(text: &str) {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     let text = CString::new(text).expect("no zero is left");

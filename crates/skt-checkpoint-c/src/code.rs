@@ -113,7 +113,7 @@ pub struct Stop {
     pub code: Code,
     /// What has happened, and what to do.
     pub text: String,
-    /// Whether this job can use the run no more.
+    /// Whether this job can no longer use the run.
     pub is_over: bool,
 }
 
@@ -123,7 +123,7 @@ impl Stop {
         Self { code, text: text.into(), is_over: false }
     }
 
-    /// A failure after which this job can use the run no more.
+    /// A failure after which this job can no longer use the run.
     pub fn over(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), is_over: true }
     }

@@ -3,19 +3,19 @@
 //! Before each collective call the ranks agree that all have made it, with legal arguments. So a
 //! rank that does not call, or makes another call, is reported instead of waited for:
 //!
-//! 1. All ranks find the maxima of what they have called, up to the time limit: whether all have
-//!    called, the same, and nothing is wrong. MPI does it by a tree.
+//! 1. Within the time limit all ranks find the maxima over their calls, which show whether all have
+//!    made the same call and nothing is wrong. MPI does it by a tree.
 //! 2. They do so once more. A rank that has given up in 1 does not take part in 2, so that no rank
 //!    begins without it. A rank that takes part in 2 does not give up, so 2 needs no limit.
 //!
-//! What a tree does not tell is asked for by rank 0, in messages with each rank:
+//! Rank 0 asks each rank for what a tree does not tell, in these messages:
 //!
 //! | | a rank | rank 0 |
 //! |---|---|---|
 //! | something is wrong | `Enter`: its call, and what is wrong | waits for all, then `Stop` with what is wrong |
 //! | half of the time limit has passed in 1 | at `Roll`: `Enter` | `Roll`, also to those that call later |
-//! | all of it has | | `Failed`: names those that have not entered |
-//! | twice the limit has, without rank 0 | `GaveUp` | if it comes: `Failed`, names those that have given up |
+//! | all of the limit has passed in 1 | | `Failed`: names those that have not entered |
+//! | twice the limit, without rank 0 | `GaveUp` | if it comes: `Failed`, names who gave up |
 //!
 //! A rank that fails alone within a call tells all others at any time (`Failed`).
 
@@ -35,7 +35,7 @@ const TAG_UP: Tag = 1;
 const TAG_DOWN: Tag = 2;
 /// Messages of a rank that has failed.
 const TAG_FAILED: Tag = 3;
-/// Bytes of a message: an eager one with every MPI.
+/// Bytes of a message, few enough that every MPI sends it eagerly.
 const WORD_BYTES: usize = 512;
 /// The most bytes of a text in a message.
 const TEXT_BYTES: usize = WORD_BYTES - 16;
@@ -121,7 +121,7 @@ impl WordKind {
 struct Word {
     kind: WordKind,
     call: Call,
-    /// The number of the agreement: what belongs to an earlier one comes too late.
+    /// The number of the agreement; messages of an earlier one are late and ignored.
     number: u32,
     stop: Option<Stop>,
 }
@@ -131,8 +131,8 @@ impl Word {
         Self { kind, call, number, stop: stop.cloned() }
     }
 
-    /// Layout: kind, call, whether it is over, 0, code (i32), bytes of the text (u32), number (u32),
-    /// text.
+    /// Layout: kind, call, whether it is over, 0, code (i32), bytes of the text (u32), number
+    /// (u32), text.
     fn encode(&self) -> [u8; WORD_BYTES] {
         let mut bytes = [0; WORD_BYTES];
         (bytes[0], bytes[1]) = (self.kind as u8, self.call as u8);
@@ -293,8 +293,8 @@ impl Control {
         Ok(())
     }
 
-    /// Another rank answers when it is asked, and gives rank 0 up after twice the limit: rank 0 may
-    /// call late, and then wait for others; it reports who is missing before that.
+    /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up after twice the limit:
+    /// rank 0 may call late and then wait for others, but has reported by then who is missing.
     fn answer_roll(&self, mine: &Word, roll: &Roll) -> Result<()> {
         if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))? {
             match self.take(0, TAG_DOWN)? {
@@ -325,7 +325,7 @@ impl Control {
                 Some(word) => word,
                 None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
             };
-            // It had given up before it saw that all had come.
+            // The rank had given up before it saw that all had come.
             if word.kind == WordKind::GaveUp {
                 return Err(self.was_late(&all[0], &[rank])?);
             }
@@ -348,7 +348,8 @@ impl Control {
         }
     }
 
-    /// Ends the session of all ranks, as these have given rank 0 up. Returns the error.
+    /// Ends the session of all ranks, because the `gave_up` ranks gave up on rank 0. Returns the
+    /// error.
     fn was_late(&self, mine: &Word, gave_up: &[usize]) -> Result<Stop> {
         let (ranks, call) = (names(gave_up), mine.call.name());
         let text = format!("rank 0 was late: {ranks} had given up waiting for its {call}");
@@ -387,7 +388,7 @@ impl Control {
         Ok(())
     }
 
-    /// The next message of this number of `rank`, which is sure to come.
+    /// The next message of `rank` in agreement `number`, which is sure to come.
     fn receive(
         &self,
         rank: usize,
@@ -443,12 +444,13 @@ impl Control {
     }
 }
 
-/// What is known of who has come to an agreement.
+/// The ranks that are known to have come to an agreement.
 struct Roll {
     since: Instant,
     /// Whether rank 0 has asked who is there.
     is_called: bool,
-    /// What ranks have said then, or as they knew before rank 0 that something is wrong.
+    /// The messages of ranks that have answered, or that knew before rank 0 that something is
+    /// wrong.
     entered: BTreeMap<usize, Word>,
 }
 
@@ -502,7 +504,7 @@ fn names(ranks: &[usize]) -> String {
     format!("{noun} {}{more}", named.join(", "))
 }
 
-/// MPI fails, which it does when a rank is lost.
+/// The error of a failed MPI call: MPI fails when a rank is lost.
 pub fn lost(why: &CommError) -> Stop {
     Stop::over(Code::Lost, format!("{why}. End this job; the same command continues the run"))
 }
@@ -535,8 +537,8 @@ mod tests {
     const FOLDER: &str = "SKT_TEST_CONTROL_FOLDER";
     const RANKS: usize = 3;
 
-    /// What the ranks of the test below run; by itself nothing. Rank 1 fails while it waits for the
-    /// others, which come after that.
+    /// What the ranks of the test below run; alone it does nothing. Rank 1 fails while it waits for
+    /// the others, which come after that.
     #[test]
     fn as_a_rank() {
         let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };

@@ -62,7 +62,7 @@ unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
         .ok_or_else(|| argument(format!("{name}: the place for the answer is null")))
 }
 
-/// The number of items and their bytes, of a region that has some.
+/// Checks that a region is not empty and that its size in bytes does not overflow.
 fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
     let is_counted = count.checked_mul(size).is_some_and(|b| isize::try_from(b).is_ok());
     if count > 0 && size > 0 && is_counted {
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn skt_options_init(options: *mut SktOptions, size: usize)
 /// As [`skt_init`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c_char) -> c_int {
-    // The number is looked up while MPI runs.
+    // MPI must be running when it looks the number up.
     let checked = call(|_| raw::check_mpi().map(|()| Code::Success));
     if checked != Code::Success as c_int {
         return checked;
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c
     unsafe { skt_init(raw::of_fortran(comm), bytes, options) }
 }
 
-/// The communicator to use from then on. See `skt.h`.
+/// The communicator for the program to use after `skt_init`. See `skt.h`.
 ///
 /// # Safety
 /// `comm` is null or a place for a communicator.
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn skt_alloc(
 /// Registers memory of the program, which is copied at a checkpoint. See `skt.h`.
 ///
 /// # Safety
-/// `memory` is null or memory of `count * size` bytes, until it is protected no more.
+/// `memory` is null or memory of `count * size` bytes, for as long as it is protected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_protect(
     id: c_int,
@@ -359,7 +359,7 @@ pub extern "C" fn skt_checkpoint_wait() -> c_int {
     })
 }
 
-/// The newest checkpoint that a level has whole. See `skt.h`.
+/// The newest complete checkpoint of a level. See `skt.h`.
 ///
 /// # Safety
 /// `checkpoint` is null or a place for a number.

@@ -1,4 +1,4 @@
-//! The options of a run: a TOML text or a struct of C, over which environment variables go.
+//! The options of a run: a TOML text or a struct of C, which environment variables override.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,7 +61,7 @@ pub struct Options {
     mtbf_seconds: f64,
     /// Seconds that the ranks of a call wait for the last one.
     pub timeout_seconds: f64,
-    /// The failure domains of hosts, by a file.
+    /// The failure domain of each host, read from a file.
     domains: Option<BTreeMap<String, String>>,
     allow_shared_domains: bool,
     levels: Levels,
@@ -72,7 +72,7 @@ pub struct Options {
 pub type GivenOptions = BTreeMap<&'static str, String>;
 
 impl Options {
-    /// Reads a TOML text, over which the variables of the environment go that `variable` finds.
+    /// Reads a TOML text, which the environment variables that `variable` finds override.
     ///
     /// # Errors
     /// [`Code::Options`], with the name of the option and what is legal.
@@ -80,8 +80,7 @@ impl Options {
         Self::of(&read_toml(text)?, variable)
     }
 
-    /// Reads what a program gives, over which the variables of the environment go that `variable`
-    /// finds.
+    /// Reads what a program gives, which the environment variables that `variable` finds override.
     ///
     /// # Errors
     /// As [`Options::read`].
@@ -247,7 +246,7 @@ fn program_name() -> String {
 }
 
 fn store(text: &str) -> std::result::Result<StoreKind, String> {
-    // Huge pages may have to be told of on standard error, which this library leaves alone.
+    // Huge pages may need a warning on standard error, where this library writes nothing.
     let kind =
         text.parse().ok().filter(|kind| !matches!(kind, StoreKind::SysV { huge_pages: true }));
     kind.ok_or_else(|| "legal: sysv, posix, file:FOLDER".to_owned())
@@ -273,7 +272,7 @@ fn flag(text: &str) -> std::result::Result<bool, String> {
     text.parse().map_err(|_| "legal: true, false".to_owned())
 }
 
-/// A host and its failure domain a line; what follows a `#` is a comment.
+/// Reads one host and its failure domain per line; what follows a `#` is a comment.
 fn read_domains(file: &str) -> std::result::Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(Path::new(file)).map_err(|why| why.to_string())?;
     let mut domains = BTreeMap::new();

@@ -1,7 +1,8 @@
 //! The options as a struct of C.
 //!
-//! A program compiled with an older header has a shorter struct: what it lacks has its default. With
-//! a newer header than this library it has a longer one, whose additional fields must be zero.
+//! A program compiled with an older header has a shorter struct: the fields that it lacks have
+//! their defaults. One with a newer header than this library has a longer struct, whose additional
+//! fields must be zero.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::offset_of;
@@ -44,7 +45,7 @@ fn wrong(text: String) -> Stop {
 /// Fills the struct of a program, of `size` bytes, with the defaults.
 ///
 /// # Errors
-/// There is none, or its size is none of a header.
+/// `options` is null, or `size` is not that of any header.
 ///
 /// # Safety
 /// `options` is null or a place of `size` bytes.
@@ -203,7 +204,7 @@ mod tests {
         let size = size_of::<Newer>();
         let newer = |field| Newer(SktOptions { size, ..filled() }, field);
         let read = |newer: &Newer| {
-            // SAFETY: as long as it says.
+            // SAFETY: the struct is as long as its `size` says.
             unsafe { read_struct(ptr::from_ref(newer).cast()) }
         };
         assert_eq!(read(&newer(0)), Ok(GivenOptions::new()));

@@ -8,7 +8,7 @@ use skt_checkpoint::comm::mpi::MpiComm;
 
 use crate::code::{Code, Result, Stop};
 
-/// Tests of a message before the rank naps between two.
+/// Tests of a message before the rank naps after each test.
 const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -77,7 +77,7 @@ pub fn to_fortran(comm: ffi::MPI_Comm) -> c_int {
 /// does not wait for longer than `timeout`.
 ///
 /// # Errors
-/// The communicator is none of ranks; a rank does not call in time.
+/// The communicator is null or an intercommunicator; a rank does not call in time.
 pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
     // SAFETY: a constant of the library.
     if comm == unsafe { ffi::RSMPI_COMM_NULL } {
@@ -143,7 +143,7 @@ pub fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
     Ok(reordered)
 }
 
-/// Frees the program's communicator, which it must have stopped to use. Collective.
+/// Frees the program's communicator, which the program must no longer use. Collective.
 pub fn free(mut comm: ffi::MPI_Comm) {
     // SAFETY: made by `reorder` and freed once, while MPI runs.
     unsafe { ffi::MPI_Comm_free(&mut comm) };

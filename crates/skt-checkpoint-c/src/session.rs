@@ -111,7 +111,7 @@ fn stop_of(error: CheckpointError) -> Stop {
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
             Stop::over(Code::System, error.to_string())
         }
-        // All ranks find this together, with nothing left of it.
+        // All ranks find this together, and have removed their new segments.
         CheckpointError::NotDirect => Stop::new(Code::Options, error.to_string()),
         CheckpointError::NoLevels(_) | CheckpointError::Code { .. } => {
             Stop::over(Code::Options, error.to_string())
@@ -136,7 +136,7 @@ fn told<T>(
             return Stop::over(code, text);
         }
         let stop = stop_of(error);
-        // What is not over is the same on all ranks.
+        // A failure that does not end the run is the same on all ranks.
         if stop.is_over {
             control.tell_failed(call, &stop);
         }
@@ -184,7 +184,7 @@ impl Session {
         let control = Arc::new(Mutex::new(control));
         let begun = Self::agree_and_open(comm, &control, bytes, here);
         if begun.as_ref().is_err_and(|stop| stop.is_over) {
-            // Other ranks may still send to it: it lives as long as the process.
+            // Other ranks may still send to the control, so it lives as long as the process.
             std::mem::forget(control);
         }
         begun
@@ -225,7 +225,7 @@ impl Session {
         let largest = collect::all_reduce(&job, &mut most, u64::max);
         told(&control, Call::Init, largest.map_err(CheckpointError::from))?;
         let memory_bytes = memory_bytes(most[0] as usize).expect("each rank has checked its own");
-        // One of each run stays for the rest of the process.
+        // The options of each run stay for the rest of the process.
         let options: &'static client::Options = Box::leak(Box::new(options));
         let next = client::open(&job, options, &[Region::of::<u8>(memory_bytes)]);
         let mut saved = match told(&control, Call::Init, next)? {
@@ -276,7 +276,7 @@ impl Session {
         self.found.get(id).map(|entry| (entry.count as usize, entry.size as usize))
     }
 
-    /// Memory of the library for a region: what a checkpoint has of it, or zeros.
+    /// Memory of the library for a region, with the checkpoint's contents or zeros.
     ///
     /// # Errors
     /// The region exists with another size, or as memory of the program; there is no room.
@@ -296,7 +296,7 @@ impl Session {
             None => {
                 let mut table = self.table.clone();
                 let entry = table.add_ours(id, count, size, self.memory_bytes)?;
-                // The copies of what is protected have to fit beside it.
+                // The copies of the protected regions must fit beside the new one.
                 self.layout(&table)?;
                 self.table = table;
                 (entry, true)
@@ -313,10 +313,10 @@ impl Session {
         Ok(memory.as_mut_ptr())
     }
 
-    /// Registers memory of the program as a region, in place of what it was before. `at` is where
-    /// the memory is, or why the program's arguments are not legal. Without legal arguments the
-    /// region is no longer protected, as the program may have freed its old memory. All ranks are
-    /// told in the next collective call, so no checkpoint lacks the region unnoticed.
+    /// Registers memory of the program as a region, in place of the region's earlier memory. `at`
+    /// is where the memory is, or why the program's arguments are not legal. Without legal
+    /// arguments the region is no longer protected, as the program may have freed its old memory.
+    /// All ranks are told in the next collective call, so no checkpoint lacks the region unnoticed.
     ///
     /// # Errors
     /// The arguments are not legal; the region is memory of the library; there is no room for all
@@ -454,14 +454,15 @@ impl Session {
         self.wait_for_disks(Call::Checkpoint)
     }
 
-    /// Waits, at the end of a checkpoint, for the ranks that still wait for the image of the one
-    /// before, which their disks are writing: in their next call, whose time is limited, the others
-    /// would take them for ranks that do not come. Nothing here is limited, and a rank that dies or
-    /// fails is found. Collective.
+    /// Waits at the end of a checkpoint until no rank waits for its disk any more. Collective.
+    ///
+    /// A rank may still wait until its disk has written the image of the checkpoint before. In the
+    /// next call, whose time is limited, the others would give it up. Here the wait has no limit,
+    /// and a rank that dies or fails is found.
     ///
     /// A rank that is here has written and stamped the checkpoint, and all ranks have its parities.
-    /// So a job that dies before, within or after this wait continues from the checkpoint, as one
-    /// without it does.
+    /// So a job that dies before, within or after this wait continues from the checkpoint, as it
+    /// would without the wait.
     fn wait_for_disks(&self, call: Call) -> Result<()> {
         if self.saved.levels().is_empty() {
             return Ok(());
@@ -477,8 +478,8 @@ impl Session {
     pub fn begin_checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Begin)?;
         self.begun = Some(self.sums_of_ours());
-        // SAFETY: the library writes to its memory in `copy`, which refuses to while a checkpoint is
-        // under way, and in `place_ours`, which refuses new regions then. The program has
+        // SAFETY: the library writes to its memory in `copy`, which refuses to while a checkpoint
+        // is under way, and in `place_ours`, which refuses new regions then. The program has
         // pointers to regions of the library's memory and is told not to write there;
         // `end_checkpoint` looks whether it has.
         let done = unsafe { self.saved.begin() };
@@ -494,7 +495,7 @@ impl Session {
         if self.begun.is_none() {
             return Err(not_under_way("skt_checkpoint_test"));
         }
-        // A rank may test again and again.
+        // A rank may test in a loop without any call that looks for failures.
         if let Some(stop) = lock(&self.control).failed()? {
             return Err(stop);
         }
@@ -651,7 +652,7 @@ impl Session {
             let ended = told(&control, Call::Done, saved.finish(&state))?;
             stay = told(&control, Call::Done, ended.clear())?;
         } else {
-            // Memory may go with the allocation.
+            // The memory may be lost when the allocation ends.
             told(&control, Call::Later, saved.finish_images())?;
             drop(saved);
         }
@@ -659,7 +660,7 @@ impl Session {
         Ok(in_words(&stay))
     }
 
-    /// Reports a failure of this rank to the other ranks, unless that has been done.
+    /// Reports a failure of this rank to the other ranks.
     pub fn tell_failed(&self, stop: &Stop) {
         lock(&self.control).tell_failed(Call::Checkpoint, stop);
     }

@@ -42,7 +42,7 @@ pub struct Entry {
     /// The number by which the program knows it.
     pub id: i32,
     kind: u32,
-    /// Its first byte in the protected memory.
+    /// The entry's first byte in the protected memory.
     offset: u64,
     /// Items of it.
     pub count: u64,
@@ -110,7 +110,7 @@ impl Table {
     ) -> Result<Entry> {
         let end = self.begin_of_ours(memory_bytes);
         let begin = count.checked_mul(size).and_then(|bytes| end.checked_sub(bytes));
-        // Down to a whole line.
+        // Rounded down to a whole cache line.
         let begin = begin.map_or(0, |begin| begin / ALIGN * ALIGN);
         if begin < self.end_of_yours() {
             return Err(no_room(id, count, size, memory_bytes));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     /// Regions in any order of calls, in a start that has found copies that are not restored yet:
-    /// all that `skt_init` was told of fits, and nothing is written over what was found.
+    /// regions of the size given to `skt_init` fit, and nothing found is overwritten.
     #[test]
     fn memory_that_is_asked_for_before_the_copies_are_restored_leaves_them_room() {
         let room = memory(8000);

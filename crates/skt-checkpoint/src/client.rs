@@ -188,7 +188,7 @@ fn find<'a, C: Comm>(
 
 /// Opens the levels of images.
 fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Result<()> {
-    // Nobody else can guess it, and all ranks have the same.
+    // Nobody else can guess this number, and all ranks have the same.
     let mut number = [RandomState::new().hash_one(0)];
     broadcast(comm, &mut number, 0)?;
     let levels = options.levels.0.iter();
@@ -781,7 +781,7 @@ mod tests {
     }
 
     proptest! {
-        /// With a part of a thousand of padding at most, or less than a cell.
+        /// The padding is at most a thousandth of the region, and less than a cell more.
         #[test]
         fn a_region_fits_into_its_rows(bytes in prop_oneof![0usize..10_000, 0usize..1 << 40]) {
             let RegionShape { rows, pitch_bytes } = Region { bytes }.shape();

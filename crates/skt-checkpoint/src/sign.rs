@@ -86,7 +86,7 @@ pub struct Keeps {
     pub images: Vec<PathBuf>,
 }
 
-/// A sign, in the fields of the supervisor's record that a program has.
+/// A sign: the fields of the supervisor's record that a program can fill.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Sign {
     token: String,
@@ -96,9 +96,9 @@ struct Sign {
     column: u64,
     /// Calls that have asked whether a checkpoint is due.
     steps: u64,
-    /// Seconds that the operation may take which a rank waits for; 0 if unknown.
+    /// Expected seconds of the operation that a rank waits for; 0 if unknown.
     expected_seconds: f64,
-    /// Not a matrix.
+    /// The order of the matrix; 0, because there is none.
     n: usize,
     elapsed_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,7 +202,7 @@ impl Signs {
         }
         sign.elapsed_seconds = elapsed_seconds;
         let line = marked_line(MARK, sign);
-        // It is told once.
+        // `keeps` is told once.
         sign.keeps = None;
         Some(line)
     }
@@ -242,7 +242,7 @@ pub struct WaitSigns {
 impl WaitSigns {
     /// Whether rank `rank` of `ranks` must write a sign, after `waited_seconds` and `operations`.
     /// Rank 0 writes at once; the others, possibly many thousands, write after a second, one after
-    /// the other. A wait in which nothing happens is told of once.
+    /// the other. A wait without progress is reported once.
     pub fn is_due(
         &mut self,
         waited_seconds: f64,
@@ -269,8 +269,8 @@ impl WaitSigns {
     }
 }
 
-/// A hook that tells the supervisor of waits. Any rank does: the others may stand still for the
-/// same reason.
+/// A hook that tells the supervisor of waits, on every rank: the other ranks may stand still for
+/// the same reason.
 struct SignedWaits {
     hook: Arc<dyn Hook>,
     start: Instant,
@@ -336,7 +336,7 @@ mod tests {
         }
         let told = signs.due(1.0, INTERVAL_SECONDS, |sign| sign.steps += 1).expect("a second");
         assert!(told.contains("\"steps\":10") && !told.contains("keeps"), "{told}");
-        // A checkpoint that follows at once is told of by the next sign.
+        // The next sign reports a checkpoint that follows at once.
         assert_eq!(signs.due(1.05, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 1), None);
         let told = signs.due(1.15, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 2);
         assert!(told.is_some_and(|told| told.contains("\"column\":2")));

@@ -70,7 +70,7 @@ impl TimeLimit {
         }
     }
 
-    /// A warning in a Slurm job that does not tell its end, unless the user does. `get` reads the
+    /// A warning in a Slurm job if neither the job nor the user tells its end. `get` reads the
     /// environment.
     pub fn unknown_end(self, get: impl Fn(&str) -> Option<String>) -> Option<String> {
         let is_slurm = self == Self::Auto && get(SLURM_JOB).is_some();

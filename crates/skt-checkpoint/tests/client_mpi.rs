@@ -66,8 +66,8 @@ fn own_mpi() {
     }
 }
 
-/// Rank 0 fails, and makes no more calls of MPI, when a part of its message has arrived: the wait of
-/// rank 1 for the rest ends when it is told.
+/// Rank 0 fails, and makes no more calls of MPI, when a part of its message has arrived: the wait
+/// of rank 1 for the rest ends when it is told.
 fn fails_in_a_message() {
     let universe = mpi::initialize().expect("MPI");
     let comm = MpiComm::duplicate_of(&universe.world()).expect("a duplicate");

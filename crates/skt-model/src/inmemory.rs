@@ -1,5 +1,5 @@
-//! In-memory checkpoints with m parities, abort-and-restart and spares: the questions of Tang et
-//! al. section 5 and of Bosilca et al., for the protocols that [`Protocol`] names.
+//! In-memory checkpoints with m parities, abort-and-restart and spares, for the protocols that
+//! [`Protocol`] names: the quantities of Tang et al. section 5 and of Bosilca et al.
 //!
 //! A failure stops the whole job. It is detected, a spare replaces the lost node, all processes
 //! start again and the lost members are rebuilt: an *outage* of V seconds, which starts over
@@ -26,7 +26,7 @@ pub struct InMemoryJob {
     pub group: Group,
     /// Number of nodes that compute.
     pub nodes: usize,
-    /// Number of nodes that wait; `None` for as many as needed.
+    /// Number of spare nodes; `None` for as many as needed.
     pub spares: Option<usize>,
     /// Mean time between failures of one node.
     pub node_mtbf_seconds: f64,
@@ -132,14 +132,14 @@ impl InMemoryJob {
         self.system_mtbf_seconds() / self.loss_probability_per_failure()
     }
 
-    /// Seconds of work from one checkpoint to the next if `interval_seconds` of them are pure
-    /// computation: the work that continues beside the checkpoint also counts.
+    /// Seconds of work from one checkpoint to the next: `interval_seconds` of pure computation, and
+    /// the work that continues during the checkpoint.
     pub fn cut_seconds(&self, interval_seconds: f64) -> f64 {
         interval_seconds + self.overlap_fraction * self.checkpoint_seconds
     }
 
-    /// Number of checkpoints of a run without failures: one after each interval but the last, which
-    /// the model also cuts, so that it is no whole number.
+    /// Number of checkpoints of a run without failures: one after each interval but the last. It
+    /// need not be whole, because the model counts fractions of intervals, too.
     pub fn checkpoints(&self, interval_seconds: f64) -> f64 {
         if interval_seconds >= self.work_seconds {
             return 0.0;

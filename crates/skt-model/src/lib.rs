@@ -11,7 +11,7 @@
 //! - [`bosilca`]: Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at
 //!   Extreme-Scale", INRIA RR-7950, 2012
 //! - [`exact`]: closed forms without the first-order assumption, for exponential failures
-//! - [`inmemory`]: the same questions for m parities and abort-and-restart with spares
+//! - [`inmemory`]: in-memory checkpoints with m parities and abort-and-restart with spares
 //! - [`levels`]: Benoit et al., "Towards Optimal Multi-Level Checkpointing", IEEE TC 2017, with
 //!   images that are written while the work continues
 //! - [`sim`]: a discrete-event simulator that checks all of them

@@ -10,13 +10,13 @@
 //! With checksums in the elimination a group is a process row: the ranks with checksums do no
 //! counted work, nothing is saved, and a failure costs the step in which it strikes.
 //!
-//! The plan chooses among the recommended candidates: if the rate of protocol none is within
-//! [`RATE_TOLERANCE`] of the highest expected rate it takes none, else the smallest group whose
-//! rate is. Recommended are protocol none, whose expected time includes its restarts, and each self
-//! checkpoint that keeps its data as surely as is asked for and whose rate exceeds by
-//! [`RATE_TOLERANCE`] that of the same matrix without checkpoints. A smaller matrix is done sooner,
-//! and so fails less often: that gain of rate is no merit of the checkpoints. Spares do not decide:
-//! their number follows from the choice.
+//! The plan chooses among the recommended candidates: it takes protocol none if its rate is within
+//! [`RATE_TOLERANCE`] of the highest expected rate, else the smallest group with such a rate.
+//! Recommended are protocol none, whose expected time includes its restarts, and each self
+//! checkpoint that keeps its data with the required probability and has a rate more than
+//! [`RATE_TOLERANCE`] above that of the same matrix without checkpoints. A smaller matrix is done
+//! sooner, and so fails less often: that gain of rate is not due to the checkpoints. Spares do not
+//! decide: their number follows from the choice.
 
 use std::ops::RangeInclusive;
 
@@ -41,9 +41,9 @@ const CHECKSUMS: RangeInclusive<usize> = 1..=3;
 /// The largest number of ranks of a process row with checksums.
 const MOST_WIDE: usize = 255;
 
-/// The relative gain in rate that justifies neither checkpoints nor a larger group: runs of the
-/// same configuration differ by more, while in a larger group more nodes depend on each other and a
-/// recovery takes longer.
+/// The largest relative gain in rate that does not justify checkpoints or a larger group: runs of
+/// the same configuration differ by more, while in a larger group more nodes depend on each other
+/// and a recovery takes longer.
 pub const RATE_TOLERANCE: f64 = 0.003;
 
 /// The least share of the memory that panels, buffers and the program itself take.
@@ -65,7 +65,7 @@ pub enum Encoder {
 pub struct PlannedMachine {
     /// Number of nodes that compute.
     pub nodes: usize,
-    /// Number of nodes that wait; `None` for as many as it takes.
+    /// Number of spare nodes; `None` for as many as needed.
     pub spares: Option<usize>,
     /// Ranks per node.
     pub ranks_per_node: usize,
@@ -79,7 +79,7 @@ pub struct PlannedMachine {
     pub encoder: Encoder,
     /// Bytes of memory per node that the run may use.
     pub node_memory_bytes: f64,
-    /// The seconds per unit of work on a core; its messages are those within a node.
+    /// The seconds per unit of work on a core, with the message times within a node.
     pub core: path::Machine,
     /// The measured rate relative to that of the model of the critical path; 1 if nothing was
     /// measured.
@@ -116,9 +116,9 @@ pub struct Candidate {
     /// The protocol, the group, the spares, and the times of the work, of a mean checkpoint and of
     /// a recovery.
     pub job: InMemoryJob,
-    /// The smallest number of spares with which the run finishes with the probability that is asked
-    /// for. If data are lost too often for that, the smallest number with which spares suffice with
-    /// this probability. `None` if 100,000 spares do not suffice.
+    /// The smallest number of spares with which the run finishes with the required probability. If
+    /// data are lost too often for that, the smallest number that suffices with this probability.
+    /// `None` if 100,000 spares do not suffice.
     pub fewest_spares: Option<usize>,
     /// The interval, the time and the probabilities.
     pub expected: Expectation,
@@ -137,7 +137,7 @@ impl Candidate {
         self.job.cut_seconds(self.expected.interval_seconds)
     }
 
-    /// By which part the checkpoints raise the rate: over that of the same matrix without them.
+    /// The relative gain in rate through checkpoints, over the same matrix without them.
     pub fn gain(&self) -> f64 {
         let Self { job, expected, .. } = self;
         let mtbf_seconds = job.system_mtbf_seconds();
@@ -183,15 +183,15 @@ pub struct TimeParts {
     pub lost_seconds: f64,
 }
 
-/// An input of the plan that may be far off, and the outcome of the planned run, with its planned
-/// interval and spares, if it is.
+/// A changed input of the plan, and the outcome of the planned run, with its planned interval and
+/// spares, under this change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
     /// The changed input.
     pub what: String,
-    /// The seconds of work from one checkpoint to the next that would be best.
+    /// The best number of seconds of work from one checkpoint to the next under this change.
     pub cut_seconds: f64,
-    /// The smallest number of spares that would suffice as surely as is asked for.
+    /// The smallest number of spares that would suffice with the required probability.
     pub fewest_spares: Option<usize>,
     /// The expected outcome.
     pub expected: Expectation,
@@ -212,7 +212,7 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Index of the chosen candidate.
     pub chosen: usize,
-    /// Index of the candidate with the highest expected rate of all that could have been chosen; it
+    /// Index of the fastest recommended candidate that keeps its data, else of the surest; it
     /// differs from the chosen one if that has a smaller group.
     pub fastest: usize,
     /// Whether the chosen candidate keeps its data as surely as is asked for, or has none to keep.
@@ -266,8 +266,8 @@ impl PlannedMachine {
         Self { encoder, helper_cores: 0, ranks_per_node, ..*self }
     }
 
-    /// This machine as a run with `protocol` uses it: helper cores have work beside checkpoints
-    /// only, and without checkpoints go to the solver.
+    /// This machine as a run with `protocol` uses it: without checkpoints, helper cores have no
+    /// work and go to the solver.
     pub fn running(&self, protocol: Protocol) -> Self {
         if self.helper_cores == 0 || protocol.takes_checkpoints() {
             return *self;
@@ -289,9 +289,9 @@ impl PlannedMachine {
 
     /// Bytes of a node for the matrix, copies and parities: what panels and buffers leave.
     ///
-    /// These are 3 NB (N/P + N/Q) doubles a rank. Let a node have u bytes left, the matrix the
-    /// share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / 8), and u + b N
-    /// is the node's memory: a quadratic equation in sqrt(u).
+    /// Panels and buffers take 3 NB (N/P + N/Q) doubles a rank. Let a node have u bytes left, the
+    /// matrix the share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / 8),
+    /// and u + b N is the node's memory: a quadratic equation in sqrt(u).
     fn usable_bytes(&self, protocol: Protocol, group: Group, (p, q): (usize, usize)) -> f64 {
         let (p, q, ranks) = (p as f64, q as f64, self.ranks_per_node as f64);
         let share = protocol.available_fraction(group);
@@ -411,8 +411,8 @@ impl PlannedMachine {
     }
 
     /// Lengths of process rows, including checksums, that are tried. Each rank of a row is on
-    /// another node, so that the loss of a node takes one rank of each row that it has. No length
-    /// is shorter than a process column, unless all are.
+    /// another node, so that the loss of a node costs no row more than one rank. No length is
+    /// shorter than a process column, unless all are.
     fn widths(&self) -> impl Iterator<Item = usize> {
         let (nodes, ranks) = (self.nodes, self.nodes * self.ranks_per_node);
         let whole = move |width: &usize| nodes.is_multiple_of(*width);
@@ -429,8 +429,8 @@ impl PlannedMachine {
         }
     }
 
-    /// Of the candidates whose rate is within [`RATE_TOLERANCE`] of the fastest one's: the one
-    /// without a group, else the one with the smallest group, and of these the fastest.
+    /// Picks the smallest group (0 for protocol none), then the highest rate, among the recommended
+    /// candidates that keep their data at a rate within [`RATE_TOLERANCE`] of the fastest.
     fn smallest_group(&self, candidates: &[Candidate], fastest: usize) -> usize {
         let enough = candidates[fastest].expected_gflops * (1.0 - RATE_TOLERANCE);
         let size = |candidate: &Candidate| match candidate.job.protocol {
@@ -551,7 +551,7 @@ impl PlannedMachine {
     /// Dongarra, eq. 8.
     fn rebuilding_seconds(&self, group: Group, memory: &MemorySplit) -> Result<f64, ModelError> {
         let code = if group.parities() == 1 { Code::Sum } else { Code::Weighted };
-        // A node has its part of the data, or as much of the checksums.
+        // A node has its part of the data, or as many bytes of checksums.
         let node_bytes = memory.total_bytes();
         self.network.grouped_seconds(group.size(), 1, node_bytes, code)
     }
@@ -662,16 +662,16 @@ fn is_recommended(candidate: &Candidate) -> bool {
     }
 }
 
-/// Whether the candidate keeps its data with `probability`. Without checkpoints there are none to
-/// keep, and the expected time includes the cost.
+/// Whether the candidate keeps its data with `probability`. True for protocol none, which saves no
+/// data: its expected time includes the restarts.
 fn keeps_data(candidate: &Candidate, probability: f64) -> bool {
     candidate.job.protocol == Protocol::None
         || candidate.expected.keeps_data_probability >= probability
 }
 
-/// Of the `eligible` candidates, the fastest that keeps its data with `probability`, and true. If
+/// The fastest of the `eligible` candidates that keeps its data with `probability`, and true. If
 /// there is none, or if it takes no checkpoints and another candidate is faster by more than
-/// [`RATE_TOLERANCE`], the surest, and false.
+/// [`RATE_TOLERANCE`], the surest candidate, and false.
 fn best(
     candidates: &[Candidate],
     eligible: impl Fn(&Candidate) -> bool,
@@ -682,8 +682,8 @@ fn best(
     let keeps = |candidate: &Candidate| candidate.expected.keeps_data_probability;
     let sure = all().filter(|(_, candidate)| keeps_data(candidate, probability));
     if let Some((index, fastest)) = sure.max_by(|(_, a), (_, b)| rate(a).total_cmp(&rate(b))) {
-        // A run that starts over and over is no alternative to checkpoints that make progress, if
-        // not surely.
+        // A run that starts over and over is no alternative to checkpoints that make progress, even
+        // if these may lose data.
         let enough = |other: &Candidate| (1.0 - RATE_TOLERANCE) * rate(other);
         let is_beaten = || all().any(|(_, other)| enough(other) > rate(fastest));
         if fastest.job.protocol != Protocol::None || !is_beaten() {
@@ -728,8 +728,8 @@ mod tests {
         }
     }
 
-    /// Of a checkpoint that the solver does not stop for, only the copy is left; the cores that it
-    /// takes are lost to the work.
+    /// A checkpoint that does not stop the solver costs it only the time of the copy, and the cores
+    /// that encode.
     #[test]
     fn what_is_encoded_beside_the_solver_costs_cores_and_no_time() {
         let at_once = cluster(64, YEAR_SECONDS);
@@ -777,7 +777,7 @@ mod tests {
     }
 
     /// A slow network makes an encoding take longer than the best interval, so that checkpoints
-    /// beside the solver follow each other at once.
+    /// during the computation follow one another without a gap.
     #[test]
     fn work_beside_checkpoints_counts_in_their_number() {
         let mut machine = PlannedMachine { helper_cores: 4, ranks_per_node: 1, ..cluster(64, 2e7) };
@@ -798,8 +798,8 @@ mod tests {
         assert!((all / best.expected.time_seconds - 1.0).abs() < 1e-12, "{parts:?}");
     }
 
-    /// The run cuts five nodes into groups of two and three, of which each member of the former
-    /// keeps as much in parities as in data.
+    /// The run cuts five nodes into groups of two and three; in the group of two each member keeps
+    /// as much in parities as in data.
     #[test]
     fn the_smallest_group_that_is_formed_decides_the_memory() {
         let plan = cluster(5, 0.1 * YEAR_SECONDS).plan().unwrap();
@@ -889,7 +889,7 @@ mod tests {
 
     #[test]
     fn memory_for_checkpoints_that_are_never_taken_is_the_matrix() {
-        // Nodes of five years of MTBF; 1.2 h with self, in which no checkpoint is due.
+        // The MTBF of a node is five years; a run with self takes 1.2 h, and no checkpoint is due.
         let machine = PlannedMachine {
             network: network_of_large_nodes(1e-10, 1e-10),
             copy_bytes_per_second: 10e9,

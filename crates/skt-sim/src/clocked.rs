@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! send          call_seconds; then the message leaves as soon as the rank's port is free
-//! on its way    bytes x byte_seconds out of the port, the wire, as long into the other port
+//! on its way    message_seconds - 2 x call_seconds, then bytes x byte_seconds into the other port
 //! receive       until the message has arrived; then call_seconds
 //! test, probe   call_seconds; sees what has arrived by then, and nothing of the future
 //! barrier       until the last rank has come; then log2(ranks) empty messages
@@ -55,7 +55,7 @@ pub fn processor_time() -> Ticks {
     Duration::from(now).as_nanos() as Ticks * 1000
 }
 
-/// The meter of processors that take no time: only the messages are left.
+/// The meter of processors that take no time: only messages take time.
 pub fn no_work() -> Ticks {
     0
 }
@@ -68,8 +68,8 @@ pub struct Network {
     pub message_seconds: f64,
     /// Seconds of a byte through a port.
     pub byte_seconds: f64,
-    /// Seconds that a call takes of its rank. Those of the sending and of the receiving call are
-    /// parts of `message_seconds`.
+    /// Seconds that a call occupies its rank. The sending and the receiving call are parts of
+    /// `message_seconds`.
     pub call_seconds: f64,
 }
 
@@ -98,10 +98,10 @@ type Key = (u32, usize, Tag);
 /// The state of a rank that does not run.
 #[derive(Debug, Clone, PartialEq)]
 enum Doing {
-    /// It can continue.
+    /// The rank can continue.
     Ready,
     Awaits(Key),
-    /// It is in a barrier or a split.
+    /// The rank is in a barrier or a split.
     Meets,
     Ended,
 }
@@ -110,11 +110,11 @@ struct Rank {
     clock: Ticks,
     /// The meter's value when the last call returned.
     metered: Ticks,
-    /// When the sending side of the rank's port is free, and the receiving side.
+    /// When the sending and the receiving side of the rank's port are free again.
     out_free: Ticks,
     in_free: Ticks,
-    /// The messages that have passed the receiving side of the port or will pass it, each with the
-    /// time at which it has done so.
+    /// The messages that have passed the receiving side of the port or will pass it, each with its
+    /// arrival time.
     inbox: HashMap<Key, VecDeque<(Ticks, Vec<u8>)>>,
     doing: Doing,
 }
@@ -123,11 +123,11 @@ struct Rank {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
     at: Ticks,
-    /// Orders messages of the same time, as they were sent.
+    /// Orders messages with the same `at` as they were sent.
     number: u64,
     dest: usize,
     key: Key,
-    /// Time of all its bytes through a port.
+    /// Time that all bytes of the message take through a port.
     length: Ticks,
     data: Vec<u8>,
 }
@@ -196,8 +196,8 @@ impl State {
         }
     }
 
-    /// The ready rank with the least clock, after everything that has reached a port by then is in
-    /// the inboxes; `None` when all have ended.
+    /// Returns the ready rank with the least clock, and first puts every message that has reached a
+    /// port by then into its inbox; `None` when all have ended.
     fn next(&mut self) -> Option<usize> {
         loop {
             let least = self.ready.peek().map(|Reverse((clock, _))| *clock);
@@ -219,7 +219,7 @@ impl State {
 
 impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // If a rank panics in a call, nothing is changed in part.
+        // A rank that panics in a call leaves no half-made change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -305,7 +305,7 @@ impl Turn<'_> {
         rank.clock = rank.clock.max(at);
     }
 
-    /// Sends a message. Returns when all of its bytes will have left.
+    /// Sends a message. Returns the time at which its last byte leaves the port.
     fn post(&mut self, dest: usize, key: Key, data: &[u8]) -> Ticks {
         self.call();
         let NetworkTicks { wire, byte, .. } = self.world.costs;
@@ -673,8 +673,8 @@ mod tests {
                 comm.recv(&mut data, other, 1)?;
                 comm.send(&data, other, 1)
             });
-            // Rank 1's second message has left its port at the end: the wire and the receive are
-            // missing.
+            // Rank 1 ends when its second message has left its port: its time lacks the wire and
+            // the receive.
             let there = 10.0 + 2.0 * bytes as f64;
             assert_eq!(ends, [2.0 * there, 2.0 * there - 9.0], "{bytes} bytes");
         }

@@ -60,8 +60,7 @@ pub struct SimOptions {
     /// Whether a send is incomplete until its receive has begun, as MPI allows.
     pub rendezvous: bool,
     /// Whether messages of doubles carry only numbers: every NaN arrives as the same NaN, and a
-    /// subnormal number as 0. For programs whose messages of doubles are all numbers; codecs send
-    /// bytes in them.
+    /// subnormal number as 0. Not for codecs, which send arbitrary bytes as doubles.
     pub as_numbers: bool,
     /// The ranks that die, and when; in any order.
     pub kills: Vec<Kill>,
@@ -104,10 +103,10 @@ impl ProgramPoint {
 /// Observes a run, and may choose which rank continues. Called between the ranks, while all of them
 /// are interrupted; it must not use their communicators.
 pub trait Conductor: Send {
-    /// The run comes to this numbered step, before any rank is killed in it.
+    /// Called when the run reaches this step, before any rank is killed in it.
     fn at_step(&mut self, _step: u64, _points: &[ProgramPoint]) {}
 
-    /// Chooses a rank when a rank may be interrupted, or cannot continue: one of those that are
+    /// Chooses which rank continues when one may be interrupted or cannot continue: one of those
     /// `able` (one bit each, never none). `None` leaves the choice to the seed.
     fn choose(&mut self, _points: &[ProgramPoint], _able: u64, _current: usize) -> Option<usize> {
         None
@@ -131,7 +130,7 @@ pub struct SimOutcome<T, E> {
     pub killed: u64,
     /// What each rank waited for, if none could continue.
     pub deadlock: Option<String>,
-    /// One line per step, `rank: what`; empty unless asked for.
+    /// One line per step, `<step> rank <rank>: <what>`; empty unless asked for.
     pub trace: Vec<String>,
 }
 
@@ -300,7 +299,7 @@ impl State {
 
 impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // If a conductor panics in between, nothing is changed in part.
+        // A conductor that panics leaves no half-made change of the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,8 +314,9 @@ impl World {
 
     /// Continues as rank `to`; returns when `from` continues.
     fn switch(&self, from: usize, to: usize) {
-        // SAFETY: null outside of ranks. Else of the rank that runs, which lives: each sets it when
-        // it starts and when it continues, and a panic that would leave a rank ends the process.
+        // SAFETY: null outside of ranks, else the yielder of the running rank, which lives: each
+        // sets it when it starts and continues, and a panic that would leave a rank ends the
+        // process.
         let running = unsafe { RUNNING.get().as_ref() }.expect("a rank has left its thread");
         if from != to {
             running.suspend(to);
@@ -428,7 +428,7 @@ impl World {
 thread_local! {
     /// Stacks for reuse: a test makes many thousands of runs.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// What suspends the rank that runs on this thread.
+    /// The yielder of the rank that runs on this thread; it suspends the rank.
     static RUNNING: Cell<*const Yielder<(), usize>> = const { Cell::new(ptr::null()) };
 }
 
@@ -745,7 +745,7 @@ impl RecvRequest for PendingRecv {
     }
 }
 
-/// A double after a transport of numbers.
+/// The value of a double after a message that carries only numbers.
 fn number(double: f64) -> f64 {
     match double.classify() {
         FpCategory::Nan => f64::NAN,
@@ -1100,7 +1100,7 @@ mod tests {
         assert!(one_send(true, vec![], never).deadlock.is_some());
     }
 
-    /// Predictions of what a death leaves rely on this: the progress of the dead rank decides.
+    /// Predictions of what a death leaves rely on this: only the dead rank's progress decides.
     #[test]
     fn a_send_whose_receiver_dies_is_complete_if_the_receive_had_begun() {
         let dies = |comm: &SimComm| {

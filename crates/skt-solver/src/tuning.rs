@@ -1,7 +1,7 @@
 //! The values of the solver that were found by measurement.
 //!
-//! What follows from a format, a protocol or the registers of a kernel cannot be chosen, and is not
-//! here; nor is what the user chooses, such as NB.
+//! Values that follow from a format, a protocol or the registers of a kernel cannot be chosen, and
+//! are not here; nor are values that the user chooses, such as NB.
 
 use skt_terms::tuning::Ratio;
 
@@ -11,7 +11,7 @@ skt_terms::tuning! {
     /// So x has the same bits however long the products are.
     product_row_grain: usize = 48, "rows";
     /// Most rows of a product while a rank has panels to forward, as a panel waits for the end of a
-    /// product at each rank on its path. All other products have a multiple of this.
+    /// product at each rank on its path. The limits of other products are multiples of this.
     product_rows_while_passing_on: usize = 4 * 48, "rows";
     /// Most rows of one product: the BLAS packs all of U anew for each.
     product_rows: usize = 11 * (4 * 48), "rows";
@@ -31,7 +31,7 @@ skt_terms::tuning! {
     /// short products differently, so that no call is short.
     call_grain_columns_of_long_products: usize = 24 * 48, "columns";
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2 and uses them
-    /// once, and up to here they stay in the cache meanwhile.
+    /// once; up to this many stay in the cache meanwhile.
     narrow_product_rows: usize = 16 * 48, "rows";
     /// The shortest part of a product on the columns of one panel for each thread of a team: the
     /// BLAS packs U anew for each.
@@ -48,11 +48,12 @@ skt_terms::tuning! {
     /// The cost of a panel for its owner, for each of its rows and columns: the update runs at 3/4
     /// of the rate of the product, the factorization at half of it.
     advance_cost: Ratio = Ratio { times: 7, over: 3 }, "elements of the product";
-    /// What a team loses at a panel, besides its share: passes over few rows are left to one
-    /// thread. Measured with two threads, on panels of 1024 rows and more.
+    /// The time that a team loses on a panel, beyond one thread's time divided by the threads:
+    /// passes over few rows are left to one thread. Measured with two threads, on panels of 1024
+    /// rows and more.
     team_panel_loss: Ratio = Ratio { times: 1, over: 6 }, "of the time of one thread";
-    /// Columns on which rows are exchanged just before U is solved for, with one process row: NB
-    /// rows of them stay in the cache in between.
+    /// Columns of one step of row exchange and solve for U, with one process row: NB rows of them
+    /// stay in the cache from the exchange to the solve.
     exchange_cols: usize = 384, "columns";
     /// Least columns of a half, as a multiple of the swap threshold: with fewer than 1024, packing
     /// L2 twice takes as long as a fast link takes for the rows.
@@ -84,8 +85,8 @@ skt_terms::tuning! {
     /// The pause between two calls of the background while messages are in progress.
     pause_micros: u64 = 200, "microseconds";
     /// The pause between two calls for the solver's own messages, as a share of the time since they
-    /// were sent: a call takes the solver's core and caches, and late calls find data in the
-    /// buffers of the system, not a sender that waits for an answer.
+    /// were sent: a call takes the solver's core and caches, and no sender waits for a late call,
+    /// which finds its data in the buffers of the system.
     pauses_on_the_way: u32 = 4, "pauses in the time on the way";
     /// The pause between two calls of the background while there is nothing to do: only the solver,
     /// which wakes the thread, or another rank can change that.
@@ -93,8 +94,8 @@ skt_terms::tuning! {
     /// Length of a message of a sum along a process row: it goes from rank to rank, and the next
     /// one follows.
     relay_message_doubles: usize = 1 << 15, "doubles";
-    /// Messages of sums that a rank has: they hold what it sends while late ranks still compute,
-    /// 10 ms of a sum and more.
+    /// Message buffers of a rank for sums: they hold what it sends while late ranks still compute,
+    /// at least 10 ms of a sum.
     relay_messages: usize = 32, "messages";
     /// What OpenBLAS maps for each thread that calls it, 64 to 128 MiB and a page or two, and what
     /// the system needs to start the thread's products.

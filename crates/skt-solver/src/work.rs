@@ -1,7 +1,7 @@
-//! What the threads of a rank do for the solver, told to listeners that the caller gives: a simulated
-//! machine charges time for it, and a supervisor sees that a long step goes on.
+//! Reports the work of a rank's threads to listeners that the caller gives: a simulated machine
+//! charges time for it, and a supervisor sees that a long step goes on.
 //!
-//! Copies of rows are not told.
+//! Copies of rows are not reported.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub(crate) fn tell(work: Work) {
     }
 }
 
-/// What [`on_pieces`] has set.
+/// The listener that [`on_pieces`] has set.
 static ON_PIECE: OnceLock<fn()> = OnceLock::new();
 
 /// Calls `listener` from now on whenever a thread of the process has done a piece of a step: some

@@ -5,9 +5,9 @@ use std::path::Path;
 /// A binary interface of MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mpi {
-    /// That of Open MPI 4 and 5.
+    /// The interface of Open MPI 4 and 5.
     Openmpi,
-    /// That of MPICH 3.1 and later, which others share.
+    /// The interface of MPICH 3.1 and later, which other libraries share.
     Mpich,
 }
 
@@ -39,7 +39,7 @@ impl Mpi {
     /// All of them.
     pub const ALL: [Self; 2] = [Openmpi, Mpich];
 
-    /// The name of its folder, and for the user.
+    /// The name of the interface's folder, and its name in `SKT_HPL_MPI`.
     pub fn name(self) -> &'static str {
         match self {
             Openmpi => "openmpi",
@@ -47,7 +47,7 @@ impl Mpi {
         }
     }
 
-    /// Its name in messages.
+    /// The interface's name in messages.
     pub fn title(self) -> &'static str {
         match self {
             Openmpi => "Open MPI",

@@ -1,7 +1,7 @@
 //! Where the library of MPI is, and whether it can be loaded.
 //!
-//! The library has to be of the installation that starts the job. So that of the launcher's own
-//! folder is taken before the system's, though not before one that LD_LIBRARY_PATH names.
+//! The library has to belong to the installation that starts the job, so the launcher's own is
+//! taken before the system's, but not before one that LD_LIBRARY_PATH names.
 
 use std::env;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -38,7 +38,7 @@ pub fn beside(bin: &Path, library: &str) -> Option<PathBuf> {
 }
 
 /// Finds a library of this interface that can be loaded, and returns the LD_LIBRARY_PATH with which
-/// a program finds it, if it has to be another one.
+/// a program finds it, if the current one does not suffice.
 ///
 /// # Errors
 /// When none can be loaded: why.
@@ -55,7 +55,7 @@ pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<OsSt
     // Debian's MPICH has another file name; this file leads to it.
     let bridge = programs.join("debian").join(library);
     match load(&bridge) {
-        // A folder that the user names may have one that cannot be loaded.
+        // The bridge is first: a folder that the user names may have an unloadable library.
         Ok(()) => Ok(bridge.parent().map(|folder| list(folder.as_os_str(), &named))),
         Err(_) => Err(why),
     }

@@ -63,7 +63,7 @@ fn become_program(own: &Path, program: &Path, folders: Option<OsString>) -> Stri
     let mut arguments = env::args_os();
     let mut command = Command::new(program);
     command.arg0(arguments.next().unwrap_or_else(|| "skt-hpl".into())).args(arguments);
-    // What the program starts on other nodes has to choose there.
+    // Processes that the program starts on other nodes have to choose their program there.
     command.env("SKT_HPL_STARTER", own.with_file_name("skt-hpl"));
     if let Some(folders) = folders {
         command.env("LD_LIBRARY_PATH", folders);

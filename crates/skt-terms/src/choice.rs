@@ -68,7 +68,7 @@ pub enum Swap {
 pub enum Generator {
     /// The reference's linear congruential generator, bit for bit.
     Hpl,
-    /// xoshiro256++ seeded per matrix row.
+    /// xoshiro256++, seeded for each element.
     Xoshiro,
 }
 

@@ -63,8 +63,8 @@ impl Exit {
         }
     }
 
-    /// The exit code of the program under the name `xhpl`, whose tests all pass: that of the
-    /// reference, which knows 0 and 1.
+    /// The exit code of the program under the name `xhpl`, where all tests pass: the reference
+    /// knows only 0 and 1.
     pub fn reference_code(self) -> u8 {
         match self {
             Exit::BadInput => 1,

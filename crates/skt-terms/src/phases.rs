@@ -28,9 +28,9 @@ pub struct Phases {
 /// Seconds of the factorization of panels, by part.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PanelParts {
-    /// Without recursion: the factorization of up to NBMIN columns at once, one by one.
+    /// The factorization of the last NBMIN or fewer columns of the recursion, one by one.
     pub unblocked: f64,
-    /// The part of that for the choice of pivots among ranks, and the exchange of their rows.
+    /// The part of `unblocked` for the choice of pivots among ranks and their row exchange.
     pub pivots: f64,
 }
 

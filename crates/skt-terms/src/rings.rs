@@ -6,8 +6,8 @@ use crate::choice::Bcast;
 /// not count against its transfer over the fastest links, 25 GB/s and more, and a small part of a
 /// panel.
 const PIECE_BYTES: usize = 1 << 20;
-/// The largest number of pieces: with more, a panel reaches the last rank of a ring of some
-/// hundreds hardly sooner.
+/// The largest number of pieces: more would hardly bring a panel sooner to the last rank of a ring
+/// of some hundreds.
 const MOST_PIECES: usize = 64;
 
 /// Number of pieces in which a message of `bytes` is sent from one of `size` ranks to all others:
@@ -31,7 +31,7 @@ pub fn long_members(topology: Bcast, size: usize) -> Option<Vec<usize>> {
 }
 
 /// Relative ranks at which a ring begins, in the order in which they are served. The rank before
-/// each of them, and the last one, do not forward.
+/// each of them but the first, and the last rank, do not forward.
 pub fn ring_heads(topology: Bcast, size: usize) -> Vec<usize> {
     let heads = match topology {
         Bcast::OneRing => vec![1],

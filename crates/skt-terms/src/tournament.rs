@@ -1,8 +1,8 @@
 //! Pairs that work at the same time, round by round, so that no pair meets twice.
 
 /// Up to `most` rounds of a tournament of `players`, by the circle method: the last player stays,
-/// the others move on around a circle. In each round a player is in one pair, or, if their number is
-/// odd, rests in one round of them all. Pairs are in ascending order.
+/// the others move on around a circle. In each round a player is in one pair; if the number of
+/// players is odd, each rests in one of all the rounds. Pairs are in ascending order.
 pub fn rounds(players: usize, most: usize) -> Vec<Vec<[usize; 2]>> {
     if players < 2 {
         return Vec::new();

@@ -123,8 +123,8 @@ pub fn write(
     Ok(())
 }
 
-/// The outcome under which a line of a run counts a segment: attached to a live process or created
-/// by one is the same there.
+/// The outcome under which a line of a run counts a segment: the line does not tell whether a live
+/// process is attached to the segment or has created it.
 fn of_run(outcome: CleanOutcome) -> CleanOutcome {
     match outcome {
         CleanOutcome::Kept(Reason::Live) => CleanOutcome::Kept(Reason::Attached),

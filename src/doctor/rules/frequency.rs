@@ -57,7 +57,7 @@ fn governor(host: &HostFacts) -> Option<Finding> {
         gigahertz(clock.least_khz),
         gigahertz(clock.most_khz)
     );
-    // `powersave` of a driver that does not choose itself means the lowest clock.
+    // With a driver that does not choose the clock itself, `powersave` means the lowest one.
     let times = clock.most_khz as f64 / clock.least_khz.max(1) as f64;
     let is_lowest = clock.governor == "powersave" && !clock.is_self_governed() && times > 1.0;
     let gain = is_lowest.then(|| Gain::computed(times)).flatten();

@@ -19,8 +19,8 @@ fn nodes_of(host: &HostFacts, rank: &RankFacts) -> BTreeSet<usize> {
     nodes.filter(|node| is_next(&node.cpus)).map(|node| node.id).collect()
 }
 
-/// Whether a node is next to CPUs. A node of memory alone (HBM, CXL) has no cores that would be nearer
-/// to it than those of a rank, so a rank's memory is not wrong there.
+/// Whether a node is next to CPUs. A node of memory alone (HBM, CXL) has no cores that would be
+/// nearer to it than those of a rank, so a rank's memory is not wrong there.
 fn has_cpus(host: &HostFacts, node: usize) -> bool {
     host.counters.nodes.iter().any(|other| other.id == node && !other.cpus.is_empty())
 }
@@ -49,7 +49,7 @@ fn policy(host: &HostFacts) -> Option<Finding> {
 /// The largest share of a rank's memory on other nodes than those of its cores.
 const AWAY: f64 = 0.2;
 
-/// A rank whose memory is on other nodes although it may take it of its own.
+/// A rank whose memory is on other nodes although it may take memory of its own nodes.
 fn away(host: &HostFacts) -> Option<Finding> {
     let share = |rank: &RankFacts| {
         let bytes = &rank.measured.as_ref()?.node_bytes;

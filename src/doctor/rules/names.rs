@@ -57,7 +57,7 @@ fn hosts<T>(views: &[(&str, T)]) -> String {
     }
 }
 
-/// A name that has no address in common on two hosts, or one of the host that asks.
+/// Finds a name that means the asking host itself, or has no common address on two hosts.
 fn differs(name: &str, known: &[(&str, &BTreeSet<IpAddr>)]) -> Option<Finding> {
     let words = |addresses: &BTreeSet<IpAddr>| {
         addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")

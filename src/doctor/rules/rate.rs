@@ -19,7 +19,7 @@ const CROWDED: [FindingKind; 4] = [
     FindingKind::Quota,
 ];
 
-/// Finds low rates beside the causes that are `known`.
+/// Finds low rates that the `known` findings do not explain.
 pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
     let knows = |kinds: &[FindingKind]| known.iter().any(|finding| kinds.contains(&finding.kind));
     if knows(&CROWDED) {

@@ -41,7 +41,7 @@ fn groups(host: &HostFacts) -> Vec<CoreGroup> {
     groups
 }
 
-/// Finds the group of ranks with the most threads for each core, if it has more than one.
+/// Finds the group of ranks with the most threads per core, if that is more than one.
 pub fn crowded(host: &HostFacts) -> Option<Finding> {
     let crowd = |group: &CoreGroup| group.threads as f64 / group.cores.len() as f64;
     let crowded = |group: &CoreGroup| !group.cores.is_empty() && group.threads > group.cores.len();
@@ -83,7 +83,7 @@ pub fn crowded(host: &HostFacts) -> Option<Finding> {
     Some(finding(host, kind, what, measured, remedy, gain))
 }
 
-/// The least share of the threads that a quota may leave without a finding.
+/// The least share of the cores in use that a quota may leave without a finding.
 const ENOUGH: f64 = 0.95;
 
 /// A control group that gives the ranks less time than their cores have.

@@ -38,8 +38,8 @@ pub fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
     })
 }
 
-/// Finds ranks with different kernels of the BLAS on hosts of one processor: the environment of
-/// some of them names a kernel.
+/// Finds ranks with different kernels of the BLAS on hosts with the same processor: the environment
+/// of some of the ranks names a kernel.
 pub fn mixed_kernels(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut alike: BTreeMap<Option<&str>, Vec<&HostFacts>> = BTreeMap::new();
     for host in hosts {

@@ -57,7 +57,7 @@ pub struct Counters {
     pub memory_errors: MemoryErrors,
     /// Counters of energy and sensors of power.
     pub power: power::Found,
-    /// CPUs that the control groups leave to the job, whatever its launcher makes of them.
+    /// CPUs that the control groups leave to the job, even if its launcher binds ranks to fewer.
     pub usable_cpus: Vec<usize>,
     /// CPUs on which this process may run.
     pub allowed_cpus: Vec<usize>,

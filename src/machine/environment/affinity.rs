@@ -54,8 +54,8 @@ pub enum WhyNot {
 }
 
 impl CpuPlacement {
-    /// What pins thread number `thread` of the rank once that thread calls it; it does nothing where
-    /// the threads are left to the system.
+    /// What pins thread number `thread` of the rank once that thread calls it; it does nothing
+    /// where the threads are left to the system.
     pub fn pinner(&self) -> impl Fn(usize) + Clone + Send + Sync + use<> {
         let cpus = match self {
             Self::Pin(cpus) => cpus.clone(),

@@ -56,7 +56,7 @@ pub fn take_one_that_fits(closed: &[RawFd]) {
         return;
     }
     let Some(kernel) = fitting(&library::loaded(), best_here()) else { return };
-    // The path names the program, after which the system names the process.
+    // The program's path, not `/proc/self/exe`, because the system names the process after it.
     let Ok(program) = env::current_exe() else { return };
     for &fd in closed {
         // SAFETY: sets a flag of a descriptor that Rust's runtime has opened.

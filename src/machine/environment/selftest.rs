@@ -38,9 +38,9 @@ const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
 /// Rates of DGEMM in Gflop/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// Of the fastest call.
+    /// The rate of the fastest call.
     pub best: f64,
-    /// Of all calls after the first one, which touches the memory.
+    /// The rate of all calls after the first one, which touches the memory.
     pub mean: f64,
 }
 
@@ -152,7 +152,7 @@ const LEAST_OF_PEAK: f64 = 0.6;
 
 /// How warnings about the rate of DGEMM begin.
 const OF_RATE: &str = "DGEMM does ";
-/// How they end.
+/// How warnings about the rate of DGEMM end.
 const DOCTOR: &str = "`skt-hpl doctor` says which";
 
 /// Whether a warning of [`warnings`] is about the rate alone, and so an effect of a cause that may

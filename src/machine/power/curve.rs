@@ -1,6 +1,6 @@
 //! Power over time, as far as it is known.
 
-/// The largest number of pieces; then neighbours are joined, which changes no energy of the whole.
+/// The largest number of pieces. Beyond it neighbours are joined, which keeps the total energy.
 const MOST_PIECES: usize = 1 << 16;
 
 /// Power between two moments, which changes evenly from one to the other.

@@ -13,7 +13,7 @@ use crate::machine::counters::power::EnergySource;
 /// The time between two samples. A counter of Intel begins again within minutes; a sample takes
 /// some microseconds a file.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a sample is waited for that is younger than a moment that has passed.
+/// How long [`Sampler::over`] waits for a sample from after the end of the time asked about.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The energy of a time, and how power went.

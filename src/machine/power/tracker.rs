@@ -135,7 +135,7 @@ mod tests {
         tracker.add(5.0, reading(&[60.0]));
         tracker.add(5.0, reading(&[60.0]));
         tracker.add(6.0, reading(&[6000.0]));
-        // Known are 1 to 3 and 4 to 5; what no node takes is none.
+        // Known are 1 to 3 and 4 to 5; power that no node takes does not count.
         assert_eq!(tracker.curve().over(0.0, 9.0), Energy { joules: 250.0, seconds: 3.0 });
     }
 

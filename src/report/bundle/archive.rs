@@ -10,10 +10,10 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use super::{BundleError, Member};
 
-/// The bytes that any archive may hold.
+/// The bytes that an archive of any size may hold.
 const LEAST_LIMIT: u64 = 256 << 20;
-/// The most bytes that an archive holds for each of its own: a report has about 10, a file that is
-/// made to fill the memory 1000.
+/// The largest ratio of unpacked to packed bytes: a report has about 10, and a file that is made to
+/// fill the memory has 1000.
 const MOST_TIMES: u64 = 100;
 /// The modification time of each file, as the same report is to give the same archive: 1980, which
 /// no tool takes for a mistake.

@@ -29,10 +29,10 @@ pub enum BundleError {
     /// The report is of an older version.
     #[error("it has no text_report, as it is of an older version: run the benchmark again")]
     Older,
-    /// It cannot be unpacked.
+    /// The archive cannot be unpacked.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
-    /// It holds more than this number of MiB, which no report of its size does.
+    /// The archive holds more than this number of MiB, which no report of its size does.
     #[error("the archive holds more than {0} MiB, so it is none of a report")]
     TooLarge(u64),
     /// The name of a file leads elsewhere, or it is no plain file.

@@ -17,7 +17,7 @@ pub fn list(members: &[Member]) -> Member {
 /// the list is missing.
 ///
 /// # Errors
-/// The first file of which that is not so.
+/// The first file for which that does not hold.
 pub fn check(members: &[Member]) -> Result<(), BundleError> {
     let (lists, files): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.name == SUMS);
     let list = lists.first().ok_or_else(|| BundleError::Lacks(SUMS.to_owned()))?;
@@ -44,8 +44,8 @@ fn parse(list: &[u8]) -> Result<BTreeMap<&str, String>, BundleError> {
     (1..).zip(text.lines()).map(entry).collect()
 }
 
-/// The name and the checksum of a line. Before the name are two spaces or, of a file that was read
-/// as binary, a space and `*`.
+/// The name and the checksum of a line. Two spaces precede the name or, if `sha256sum` read the
+/// file as binary, a space and `*`.
 fn parse_line(line: &str) -> Option<(&str, String)> {
     let (sum, name) = line.split_once(' ')?;
     let name = name.strip_prefix([' ', '*'])?;

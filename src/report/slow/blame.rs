@@ -23,8 +23,8 @@ pub struct Blame {
 
 /// Finds the nodes that explain the bad ones of `groups`, beyond the nodes `known` to be at fault.
 ///
-/// A good group clears its members, if faults persist. So a bad group whose members are all clear
-/// but one names that one. Where faults come and go, a group may have no suspect: then a member
+/// A good group clears its members, if faults persist. So if all members of a bad group but one are
+/// clear, that one is named. Where faults come and go, a group may have no suspect: then a member
 /// that is in more such groups than any other member is named, if it is in two at least.
 pub fn blame(groups: &[NodeGroup], known: &BTreeSet<usize>) -> Blame {
     let good = groups.iter().filter(|group| !group.is_bad);
@@ -49,8 +49,8 @@ pub fn blame(groups: &[NodeGroup], known: &BTreeSet<usize>) -> Blame {
     Blame { nodes: named, unexplained }
 }
 
-/// In each of the groups `open` whose members are all clear: the member that is in more of these
-/// groups than each of the others, if that is more than one.
+/// For each of the groups `open` whose members are all clear: the member that is in more of these
+/// groups than any other member, if it is in two at least.
 fn most_often(groups: &[NodeGroup], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
     let all_clear = |nodes: &[usize]| nodes.iter().all(|node| clear.contains(node));
     let groups: Vec<&NodeGroup> =

@@ -6,9 +6,9 @@
 //! named     from the onset to the end the lag lasts, and is large beside the spread
 //! ```
 //!
-//! Windows are compared with the same windows of other ranks alone, as the rate depends on the
-//! shape of the product. The last window is left out: its products are so small that the columns of
-//! one rank more or less make a difference.
+//! Windows are compared only with the same windows of other ranks, because the rate depends on the
+//! shape of the product. The last window is left out: its products are so small that it matters
+//! whether a rank has a few columns more or less.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,10 @@ use super::{RankRates, Rate, SlowRank};
 /// Shorter windows are joined. Half a second is five periods of a control group's quota (100 ms)
 /// and many time slices of a scheduler, so that a joined window has the rate of a longer time.
 const LEAST_SECONDS: f64 = 0.5;
-/// The fewest joined windows for which a lag lasts, two seconds at least: interrupts, timers and
-/// daemons are done earlier.
+/// The fewest joined windows for which a lag must last, two seconds at least: interrupts, timers
+/// and daemons are done earlier.
 const LEAST_WINDOWS: usize = 4;
-/// The windows for which a lag lasts are at least one in this many: what passes sooner says little
-/// about a node.
+/// A lag must last for at least one in this many windows: a shorter one says little about a node.
 const LEAST_PART: usize = 8;
 /// The share of windows that agree with the onset, before and after it: one in five may be off.
 const AGREEING: f64 = 0.8;
@@ -32,17 +31,17 @@ const LEAST_LAG: f64 = 0.1;
 /// seen with more. Two ranks that nobody slowed, on a machine of two cores that others kept busy,
 /// were up to 17 % apart for a whole run.
 const LEAST_LAG_OF_FEW: f64 = 0.18;
-/// So many ranks are few.
+/// The largest number of ranks that counts as few.
 const FEW: usize = 3;
-/// How many times larger than the spread the lag of a single rank is, see [`least_spreads`]. Beyond
-/// three standard deviations is one normal value in 700; the lag is a median of several.
+/// How many times the spread the lag of a single rank must be, see [`least_spreads`]. One normal
+/// value in 700 is beyond three standard deviations; the lag is a median of several.
 const LEAST_SPREADS: f64 = 3.0;
 /// The standard deviation of normal values, in their median absolute deviations.
 const DEVIATIONS: f64 = 1.4826;
 /// The spread of the others is that of this many of them at most: more would change little, and
 /// thousands of ranks would take long.
 const MOST_OTHERS: usize = 64;
-/// A larger number of spreads is told as this one.
+/// A larger number of spreads is reported as this one.
 const MOST_SPREADS: f64 = 99.0;
 
 /// The `ranks` whose products are slow beside those of the ranks with the same kind of processor,
@@ -167,15 +166,15 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     (lag >= least_lag && spreads >= least_spreads(lags.len())).then_some((lag, spreads))
 }
 
-/// How many times larger than the spread the lag of one of `ranks` ranks is. The more ranks, the
-/// farther out is the farthest of them by noise alone: the tail of normal values beyond z falls as
+/// How many times the spread the lag of one of `ranks` ranks must be. The more ranks, the farther
+/// out is the farthest of them by noise alone: the tail of normal values beyond z falls as
 /// `exp(-z^2 / 2)`, so that z grows by this for the same chance to name one of them.
 pub(super) fn least_spreads(ranks: usize) -> f64 {
     (LEAST_SPREADS.powi(2) + 2.0 * (ranks as f64).ln()).sqrt()
 }
 
 /// The window that parts the others best: most of those from it on have at least the lag `half`,
-/// and most of those before it do not. The first of several.
+/// and most of those before it do not. If several part them equally well, the first of these.
 fn onset(lags: &[f64], half: f64) -> usize {
     let mut wrong = lags.iter().filter(|lag| **lag < half).count();
     let (mut best, mut fewest) = (0, wrong);
@@ -193,8 +192,8 @@ fn onset(lags: &[f64], half: f64) -> usize {
     best
 }
 
-/// The standard deviation beside which a lag counts, from window `onset` on: of the rank's windows,
-/// of other ranks' windows, or from one of the other ranks to the next, whichever is largest.
+/// The standard deviation that a lag is compared with, from window `onset` on: over the windows of
+/// the rank, over those of another rank (the median), or between other ranks, whichever is largest.
 pub(super) fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
     let step = lags.len().div_ceil(MOST_OTHERS);
     let others = || {

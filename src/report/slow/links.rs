@@ -1,7 +1,7 @@
 //! Links between hosts over which messages take longer than over the others.
 //!
-//! Links are measured before the clock of a test starts and after it stops, while both ends wait for
-//! nothing else. So a rank that computes slowly makes none of its links slow.
+//! Links are measured before the clock of a test starts and after it stops, while both ends wait
+//! for nothing else. So a rank that computes slowly makes none of its links slow.
 //!
 //! ```text
 //! lag       logarithm of time / median of the links' median times
@@ -20,12 +20,12 @@ use super::judge::{least_spreads, median, spread};
 const LEAST_TIMES: f64 = 2.0;
 /// The least lag of one of few links, whose spread is not well known.
 const LEAST_TIMES_OF_FEW: f64 = 3.0;
-/// So many links are few.
+/// The largest number of links that counts as few.
 const FEW: usize = 6;
-/// The fewest links that are compared: of two nothing says which one is as it should be.
+/// The fewest links that are compared: with two, nothing tells which one is as it should be.
 pub const LEAST_LINKS: usize = 3;
-/// The samples of each link, before a test and after it. What makes a message late now and then,
-/// such as an interrupt, hits all of them on none of a thousand links.
+/// The samples of each link, before a test and after it. Occasional delays, such as interrupts, do
+/// not hit all samples of a link, not even on one of a thousand links.
 pub const SAMPLES: usize = 5;
 
 /// The seconds for a message over a link, in each sample.
@@ -131,7 +131,7 @@ fn lags(times: &[Times]) -> Vec<Vec<f64>> {
 fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
     let least = if lags.len() <= FEW { LEAST_TIMES_OF_FEW } else { LEAST_TIMES }.ln();
     let is_late = |own: &Vec<f64>| own.iter().all(|lag| *lag >= least);
-    // Of four hosts one has half of all links: they must not make the spread.
+    // One of four hosts has half of all links: late links must not make the spread.
     let mut compared = vec![Vec::new()];
     compared.extend(lags.iter().filter(|own| !is_late(own)).cloned());
     let mut is_slow = |own: &Vec<f64>| {
@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Times of links that take 50 us each: every time is longer by the noise, of many links one in
-    /// twenty is a hiccup, and those of `slow` take `times` as long.
+    /// Times of links that take 50 us each: noise makes every time longer, with many links one time
+    /// in twenty is a hiccup, and links that are `slow` take `times` as long.
     fn times(
         links: &Links,
         random: &mut Stream,

@@ -75,8 +75,8 @@ pub struct Named {
 }
 
 impl Named {
-    /// Judges the rates of `ranks` in the windows that begin at `columns`. Of the slow `links`, leaves
-    /// out those of hosts with a slow rank, whose messages may be slow for the same reason.
+    /// Judges the rates of `ranks` in the windows that begin at `columns`. Of the slow `links`,
+    /// leaves out those of hosts with a slow rank, whose messages may be slow for the same reason.
     pub fn new(columns: &[usize], ranks: &[RankRates], mut links: Option<Vec<SlowLink>>) -> Self {
         let ranks = judge(columns, ranks);
         let is_explained = |link: &SlowLink| ranks.iter().any(|rank| link.is_of(&rank.host));

@@ -12,10 +12,10 @@ use crate::machine::grace;
 use crate::report::heartbeat;
 use crate::run::protect::{self, Settings};
 
-/// Installs handlers for SIGINT and SIGTERM. On rank 0, `is_first`, they print what of the run
-/// stays, as long as [`keep`] says that something does; not under a supervisor, which prints that
-/// itself. The other ranks handle signals, too, as a launcher kills all ranks of a node when one of
-/// them has ended.
+/// Installs handlers for SIGINT and SIGTERM. On rank 0 (`is_first`) they print what the run leaves
+/// behind, while [`keep`] says that it leaves something; under a supervisor they do not, because it
+/// prints that itself. The other ranks handle signals, too, because a launcher kills all ranks of a
+/// node when one of them has ended.
 pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
     let is_supervised = std::env::var_os(heartbeat::ENV).is_some();
     if !is_supervised || settings.method == Method::Abft {
@@ -29,7 +29,7 @@ pub fn keep(is_kept: bool) {
     grace::say_last_words(is_kept);
 }
 
-/// The line that says what stays, how to continue, and how to remove it.
+/// The line that says what the run leaves behind, how to continue it, and how to remove it.
 fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = spec.tests().into_iter().map(|test| {
         let hosts = std::iter::repeat_n("", test.ranks());

@@ -17,7 +17,7 @@ use crate::report::{heartbeat, output};
 
 /// How long the first reading is waited for: readings that are further apart are of no use.
 const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);
-/// How late a reading may come, by the longest time between two readings before it.
+/// Seconds added to the longest time between earlier readings, to wait for the next one.
 const MARGIN_SECONDS: f64 = 10.0;
 /// The time between two looks for a reading.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ struct Heard {
     has_ended: bool,
 }
 
-/// Why there is no meter, or why it says nothing of a test.
+/// Why there is no meter, or why it has no energy for a test.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeterError {
     #[error("--power-command cannot be started: {0}")]
@@ -98,8 +98,8 @@ impl Meter {
         }
     }
 
-    /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading after
-    /// its end ([`patience`]).
+    /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading
+    /// after its end ([`patience`]).
     ///
     /// # Errors
     /// [`MeterError::Uncovered`] if nothing is known of it.
@@ -127,13 +127,13 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // It is not waited for before, so its id is still its own.
+        // Nobody has waited for the child yet, so the system has not reused its id.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
 
-/// How long the next reading of a meter is waited for, by the readings so far.
+/// How long to wait for a meter's next reading, given the readings so far.
 fn patience(log: &PowerLog) -> Duration {
     let seconds = log.longest_between().map_or(LONGEST_BETWEEN, |longest| longest + MARGIN_SECONDS);
     Duration::from_secs_f64(seconds.min(LONGEST_BETWEEN))
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!((reading.level, reading.source.as_str()), (Some(1), "meter"));
         let pid = Pid::from_raw(meter.child.id() as i32);
         drop(meter);
-        // The children of the shell are gone once this machine's first process has noticed.
+        // The killed children of the shell exist until the first process (init) has reaped them.
         let begun = Instant::now();
         while killpg(pid, None).is_ok() {
             assert!(begun.elapsed() < Duration::from_secs(60), "its children have not ended");

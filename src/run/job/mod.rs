@@ -110,7 +110,7 @@ pub fn run<C: Comm>(
     tests.power = JobPower::start(Root::of_this_machine(), host, meter);
     let ran = match tests.run(world) {
         Err(why) if !why.is_known_here_alone() => {
-            // Rank 0 itself says what becomes of the memory.
+            // Rank 0 itself prints what happens to the memory.
             interrupt::keep(false);
             // A problem after a loss need not be one for the next start.
             let is_final = why.is_time_up() || matches!(why, JobError::Wrong(_));

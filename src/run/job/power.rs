@@ -119,7 +119,7 @@ mod tests {
         let mut test = TestPower::new(&job);
         test.sample();
         let begin = Instant::now();
-        // From long before the first sample on, so that it does not matter when the sample was.
+        // The test begins long before the first sample, so the time of the sample does not matter.
         let before = 1e6;
         test.begins(before);
         sleep(Duration::from_millis(30));

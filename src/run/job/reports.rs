@@ -20,7 +20,7 @@ pub(super) struct Reports {
     json: Option<JsonReport>,
     /// Where each panel gets a line, if that is asked for.
     pub column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
-    /// Whether a test could not be added to the JSON report, which is printed once.
+    /// Whether a test could not be added to the JSON report; the warning is printed only once.
     is_json_behind: bool,
     all_tests_pass: bool,
 }

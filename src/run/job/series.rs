@@ -32,8 +32,8 @@ use crate::run::protect::{
     Surroundings, TestSegments,
 };
 
-/// The time between additions of unprotected tests to the ledger: a loss costs results of that
-/// time, and an addition takes less than a thousandth of it.
+/// The time between additions of unprotected tests to the ledger: a loss costs the results of at
+/// most that time, and an addition takes less than a thousandth of it.
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The outcome of the tests of a job.
@@ -236,7 +236,7 @@ impl<'a> Tests<'a> {
         Ok(Ran { is_reported: true, left, last })
     }
 
-    /// Removes the segments that are known to be left over of runs that have ended.
+    /// Removes the segments that are known to be left over from runs that have ended.
     fn remove_left_over<C: Comm>(&self, world: &C) -> Result<(), JobError> {
         if !self.settings.is_on() {
             return Ok(());
@@ -469,9 +469,9 @@ impl<'a> Tests<'a> {
         Ok(NextStep::of_bytes(said))
     }
 
-    /// Adds the results that rank 0 has to the ledger, where they stay until the report is
-    /// complete, and notes the starts that their unreachable segments may belong to. Without a
-    /// ledger it returns these on all ranks. Collective.
+    /// Adds rank 0's results to the ledger, where they stay until the report is complete, and notes
+    /// the starts `missed` that their unreachable segments may belong to. Without a ledger, returns
+    /// rank 0's `missed` on all ranks. Collective.
     fn keep_results<C: Comm>(
         &mut self,
         world: &C,

@@ -347,8 +347,8 @@ impl Setup<'_> {
     }
 }
 
-/// What is wrong with the settings of the hosts, each finding once. Ranks that share cores are left
-/// out if that `is_told` already. Collective.
+/// What is wrong with the settings of the hosts, each finding once. The finding that ranks share
+/// cores is left out if the user `is_told` of it already. Collective.
 fn findings<C: Comm>(
     world: &C,
     places: &[RankLocation],
@@ -370,7 +370,7 @@ fn findings<C: Comm>(
     Ok(doctor::joined(all.iter().flat_map(of_rank)))
 }
 
-/// Puts causes in the place of warnings about a slow DGEMM, which they explain.
+/// Replaces warnings about a slow DGEMM by the causes that explain them.
 fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
     let is_cause =
         |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
@@ -426,7 +426,7 @@ fn memory_lack(
 ) -> Option<(String, String)> {
     let why = check_memory(spec, settings, places)?;
     let plain = check_memory(spec, &Settings::none(), places);
-    // Without checkpoints, or with too few ranks for any.
+    // The run has no checkpoints, or too few ranks for any.
     if plain.as_ref() == Some(&why) {
         return Some((why.host.clone(), why.to_string()));
     }

@@ -16,7 +16,7 @@ use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
 
-/// Tests of lower orders take next to no time, and hundreds of them may follow.
+/// The order below which a test is small: it takes next to no time, and hundreds may follow.
 const SMALL_N: usize = 2000;
 /// The shortest time between announcements of small tests.
 const SMALL_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,8 +55,8 @@ impl Watcher<'_> {
         protect::panel_flops(column / self.test.nb, self.test.n, self.test.nb) / self.guessed_rate
     }
 
-    /// Tells who may wait for this rank that it is in this phase, in which `seconds` may pass
-    /// without a sign of it.
+    /// Tells the supervisor and the ranks that wait for this one that it enters this phase, in
+    /// which it may be silent for `seconds`.
     fn enter(&self, phase: Phase, seconds: f64) {
         comm::expect_pause_now(seconds);
         let column = if phase.is_after_columns() { self.test.n } else { 0 };

@@ -180,8 +180,8 @@ fn hosts<C: Comm>(
 }
 
 /// Recovers what an earlier start has left: from memory or, where the solver cannot resume from
-/// that, from the newest images that it can resume from. If there are none, and no unreadable level
-/// may have some, the solver refuses. Collective.
+/// that, from the newest images that it can resume from. If there are none, and all levels could be
+/// read, the solver refuses what is in memory. Collective.
 fn recover<'a, C: Comm>(
     opened: Box<NodeCheckpointer<'a, C>>,
     spec: &TestSpec,
@@ -456,8 +456,8 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     }
 }
 
-/// The data that goes by messages in P process rows: all, as memory that ranks of a node share
-/// would not outlive them.
+/// The data that goes by messages between P process rows: all of it, because memory that ranks of a
+/// node share would not outlive the ranks.
 fn by_messages(p: usize) -> Vec<String> {
     ["panels", "rows"].into_iter().take(p.min(2)).map(str::to_owned).collect()
 }
@@ -506,7 +506,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     hosts: &'t [String],
     recorder: &'t mut Recorder,
     seconds: &'t Seconds<'t>,
-    /// When the loss was noticed after which this attempt continues.
+    /// When this process noticed the loss that this attempt continues after.
     lost_at: Option<Instant>,
     spec: &'t TestSpec,
     learned: Learned,
@@ -579,7 +579,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     }
 
     /// Begins or resumes the timed part. If the run is interrupted before all ranks have the new
-    /// state, the state is that of the start before, or none.
+    /// state, the state of the previous start stays valid, if there was one.
     fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
         let comm = self.checkpointer.comm();
         let reading = self.recorder.begin_clock(comm)?;
@@ -644,8 +644,8 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         Ok(())
     }
 
-    /// Seconds since the loss was noticed that the job has outlived, the most of any rank; `None`
-    /// in the first attempt of the job.
+    /// Seconds since the ranks noticed the loss that the job has outlived, the maximum over ranks;
+    /// `None` in the first attempt of the job.
     fn mended_seconds(&self) -> Result<Option<f64>, CheckpointError> {
         let seconds = self.lost_at.map_or(-1.0, |at| at.elapsed().as_secs_f64());
         let mut longest = [seconds];

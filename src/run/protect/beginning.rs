@@ -2,7 +2,7 @@
 //!
 //! A checkpoint has this, too, as of the time when it was taken. But a start may be lost before it
 //! has taken its first checkpoint or, after it has resumed from one, before it has taken the next.
-//! So each start, when its clock begins or resumes, notes what it has found in the ledger of the
+//! So each start, when its clock begins or resumes, writes what it has found into the ledger of the
 //! run, on all nodes: no time is dropped, and the clocks of the current nodes measure the time at
 //! the next start.
 

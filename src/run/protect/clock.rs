@@ -55,7 +55,7 @@ impl ClockReading {
     }
 }
 
-/// Seconds of the run in the state of any method. Rank 0's count.
+/// Seconds of the run, from the state of any method; rank 0's state is the one that counts.
 pub(super) fn state_seconds(state: &[u8]) -> f64 {
     #[derive(Deserialize)]
     struct Elapsed {

@@ -1,7 +1,7 @@
 //! The end of a job's time: of its allocation, or of `--time-limit`.
 //!
-//! A run that cannot finish before stops at a cut, early enough that its last checkpoint, and
-//! images of it on all levels, are complete when the time ends. The time of these is known from
+//! A run that cannot finish in time stops at a cut, early enough that its last checkpoint, and
+//! images of it on all levels, are complete when the time ends. How long they take is known from
 //! those that this start has taken; so a start with a time limit takes the first ones early. Only
 //! the wall clock of rank 0 decides. SIGUSR1 on any rank means that the time ends now.
 //!

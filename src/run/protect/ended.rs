@@ -13,12 +13,12 @@ use crate::checkpoint::segments::role::{ENDED, parse_role};
 use crate::checkpoint::store::{Store, StoreError};
 use crate::hpl::comm::{Comm, collect};
 
-/// The number of starts that a node remembers, and of ledgers, the latest ones of each.
+/// How many starts a node remembers, and how many ledgers: the latest of each.
 const ENDED_MAX: usize = 64;
 
-/// Finds the marks of all nodes, and removes the segments that these mark as left over, of the
-/// tests for which `header` knows the layout of the segments' headers. Returns the number of
-/// segments removed. Collective, while all nodes hold the lock of the run; one process of each node
+/// Finds the marks of all nodes, and removes the segments that these mark as left over, as far as
+/// `header` gives the layout of the segment headers of their tests. Returns the number of segments
+/// removed. Collective, while all nodes hold the lock of the run; one process of each node
 /// `is_keeper`.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ fn read(store: &dyn Store, run: &str) -> Result<Vec<StartId>, StoreError> {
 }
 
 /// The latest starts and the latest ledgers, in order and each once. Starts count milliseconds and
-/// ledgers nanoseconds, so these would push those out.
+/// ledgers nanoseconds, so in one list the ledgers would push the starts out.
 fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
     starts.sort_unstable();
     starts.dedup();
@@ -109,7 +109,7 @@ mod tests {
     use tempfile::TempDir;
 
     const RANKS: usize = 4;
-    /// With the test's number the header of this name is longer by a line of the cache.
+    /// A name whose header takes one more cache line with the test's number than without.
     const RUN: &str = "returns";
 
     /// How a start ends.

@@ -104,7 +104,7 @@ pub struct Protected<'a, C: Comm> {
     beginning: Option<Beginning<'a>>,
 }
 
-/// What a checkpoint cost a rank; then, of each number, the most of any rank.
+/// What a checkpoint cost a rank; once reduced, the maximum of each number over ranks.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Cost {
@@ -486,7 +486,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 
     /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
-    /// time from there to the agreement, which all ranks leave together.
+    /// time from its arrival to the agreement, which all ranks leave together.
     fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
         let mut last = [-agreed_seconds];
         collect::all_max(self.checkpointer.comm(), &mut last)?;
@@ -494,7 +494,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 
     /// Adds the cost of a checkpoint to the state that goes into the next checkpoint and into the
-    /// report; of each number, the most of any rank counts. `state` is rank 0's.
+    /// report, as the maximum of each number over ranks. `state` is rank 0's.
     fn count(
         &mut self,
         state: TestState,

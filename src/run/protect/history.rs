@@ -16,8 +16,8 @@ pub(super) const RESTARTS_KEPT: usize = 60;
 pub(super) struct Taken {
     /// Seconds since the first start.
     pub start_seconds: f64,
-    /// Seconds that the checkpoint took; 0, as `bytes`, if it was the last before a restart, as its
-    /// time is known only after it is complete.
+    /// Seconds that the solver stood still for it; 0, like `bytes`, if it was the last before a
+    /// restart, because its time is known only after it is complete.
     pub seconds: f64,
     /// The checkpoint's number.
     pub epoch: u64,
@@ -129,8 +129,8 @@ fn checkpoint(taken: &Taken) -> Event {
     }
 }
 
-/// The event of the failure, which takes the time that was lost, and the event of the recovery after
-/// it.
+/// The event of the failure, which takes the time that was lost, and the event of the recovery
+/// after it.
 fn restart(restart: &Restart) -> [Event; 2] {
     let Restart { epoch, column, start_seconds, lost_seconds, recover_seconds, .. } = restart;
     let event = |kind: &str, start_seconds: f64, seconds: f64, detail: String| Event {

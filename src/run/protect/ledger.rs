@@ -120,10 +120,10 @@ impl<'a> Ledger<'a> {
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
         // All ranks have looked before any segment is removed.
         if is_keeper && own.life != 0 && !has_it {
-            // This node took no part in the run so far: before it has data of a test, each start
-            // keeps its ledger. The run has come to no test after its first unfinished one, and
-            // would skip tests if it found data of such a test here. The node's own ledger, which
-            // says whose data that is, is replaced last.
+            // This node took no part in the run so far, because each start writes its ledger
+            // before it has data of a test. The run has not reached the tests after its first
+            // unfinished one, and would skip tests if it found data of such a test here. The
+            // node's own ledger, which says whose data that is, is replaced last.
             sweep_tests(store, run, |test| test > ledger.done())?;
         }
         ledger.keep()?;
@@ -326,7 +326,7 @@ pub(super) fn found(
     Ok(found)
 }
 
-/// Whether a mark names a ledger by this, and no start.
+/// Whether this id in a mark names a ledger, and not a start.
 pub(super) fn is_of_a_ledger(id: &StartId) -> bool {
     id.nonce == 0
 }
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(start(&nodes, false, b"three")[0], both);
     }
 
-    /// The note has the life of the ledger's run, whatever became of most nodes. It holds for these
+    /// The note lives as long as the ledger's run, even if most nodes are lost. It holds for these
     /// levels only, and until images are seen.
     #[test]
     fn what_a_start_has_seen_of_images_is_known_to_later_ones() {
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun anew");
     }
 
-    /// All ranks know the newest note of an unfinished test, whatever became of most nodes.
+    /// All ranks know the newest note of an unfinished test, even if most nodes are lost.
     #[test]
     fn when_a_test_began_is_known_until_it_is_done() {
         let mut nodes = folders(3);

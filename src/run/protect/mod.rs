@@ -55,8 +55,8 @@ pub use split::{
 };
 pub use wrong::Wrong;
 
-/// The names and numbers of the formats of checkpoints, as a refusal to read another one has them:
-/// a build with the same numbers continues a run of this one.
+/// The names and numbers of the formats of checkpoints, as a refusal to read another format prints
+/// them: a build with the same numbers continues a run of this one.
 pub fn formats() -> [(&'static str, u32); 3] {
     [(FORMAT_NAME, FORMAT), guard::STATE_FORMAT, abft::STATE_FORMAT]
 }

@@ -329,7 +329,7 @@ mod tests {
                 Setting::CheckEvery | Setting::OnLoss => (Setting::Method, "abft"),
                 _ => (Setting::Level, "local:/d"),
             };
-            // The setting's own example stands even where it is the one that others need.
+            // The setting's own example comes last, so it wins if `with` gives the same setting.
             let draft = [with, (info.setting, info.example)];
             let draft = draft.map(|(setting, text)| (setting, Value::flag(text))).into();
             Settings::read(&draft, &checked("").unwrap().spec).expect(info.key);

@@ -8,7 +8,7 @@ use crate::report::record::{Norms, Outcome, Restart, Sample, TestRecord};
 /// The report of a test, without what follows from the rest.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Its events, samples and restarts are stored below.
+    /// The record without its events, samples and restarts, which are stored below.
     record: TestRecord,
     /// The bits of the residual and the norms: JSON has no infinity and no NaN, which an overflow
     /// gives.

@@ -51,7 +51,7 @@ impl Process for RankProcess<'_> {
         failed.into_inner().expect("touch lock").map_or(Ok(()), Err)
     }
 
-    /// Any rank tells: rank 0 may have nothing to do.
+    /// Any rank reports this, because rank 0 may have no memory to pass over.
     fn passes(&self, seconds: f64, pieces: usize) {
         heartbeat::wait(seconds, pieces as u64, 0.0);
     }
@@ -80,8 +80,8 @@ pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(removed.iter().filter(|stub| stub.flaw != Flaw::Unnamed).map(line).collect())
 }
 
-/// A line about each thing in the place of a segment that no run uses, and that may not be this
-/// user's, or that another user has planted.
+/// A line about each object with a segment's name that no run uses, because it may not be this
+/// user's, or because another user has planted it.
 ///
 /// # Errors
 /// When the store cannot be listed.

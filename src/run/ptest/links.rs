@@ -14,8 +14,8 @@ use crate::report::slow::links::{LEAST_LINKS, Links, SAMPLES, SlowLink, Times, j
 
 const TAG_TRIP: Tag = 0x171;
 const TAG_TIMES: Tag = 0x172;
-/// Hosts that a host exchanges messages with: two other pairs of each end tell a slow link from a
-/// slow host.
+/// Number of hosts that a host exchanges messages with: two more links at each end tell a slow link
+/// from a slow host.
 const ROUNDS: usize = 3;
 /// Doubles of a message, 64 KiB: it takes long both where the latency is large and where the
 /// bandwidth is small.

@@ -2,8 +2,8 @@
 //!
 //! A rank sends each window of its rates when it is complete, in a message of some bytes, and waits
 //! for nothing. Rank 0 takes what has arrived when a window of its own is complete. All are taken
-//! when the factorization has ended on all ranks; then rank 0 also collects what is not sent
-//! meanwhile, so that the report needs no message of before.
+//! when the factorization has ended on all ranks; then rank 0 also collects all windows once more,
+//! so that the report does not depend on the earlier messages.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -41,8 +41,8 @@ pub struct RateWatch<'c, C: Comm> {
 }
 
 impl<'c, C: Comm> RateWatch<'c, C> {
-    /// Prepares to watch a test on the ranks of `comm`, of which this one has the number `number` in
-    /// the run. `None`, on all ranks, for a test whose ranks cannot be compared. Collective.
+    /// Prepares to watch a test on the ranks of `comm`, of which this one has the number `number`
+    /// in the run. `None`, on all ranks, for a test whose ranks cannot be compared. Collective.
     ///
     /// # Errors
     /// When a rank is lost.
@@ -119,8 +119,8 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         Rate { gflops, seconds: seconds / self.threads as f32 }
     }
 
-    /// Starts to send a window to rank 0. Without memory for the message rank 0 learns of the window
-    /// at the end alone.
+    /// Starts to send a window to rank 0. Without memory for the message, rank 0 learns of the
+    /// window only at the end.
     fn send(&mut self, window: usize, rate: Rate) -> Result<(), CommError> {
         let words = [window as f64, f64::from(rate.gflops), f64::from(rate.seconds)];
         let Ok(mut buffer) = PageBuf::new(words.len()) else { return Ok(()) };
@@ -196,7 +196,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     }
 }
 
-/// Notes the rate of a rank in a window; windows before it that are not known have none.
+/// Notes the rate of a rank in a window; earlier windows that are not known get no rate.
 fn note(rank: &mut RankRates, window: usize, rate: Rate) {
     if rank.windows.len() <= window {
         rank.windows.resize(window + 1, Rate::default());

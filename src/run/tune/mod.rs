@@ -38,9 +38,9 @@ pub struct TuningTask {
 /// The outcome of one parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParameterOutcome {
-    /// Its values were raced.
+    /// The parameter's values were raced.
     Raced(Race),
-    /// Its values make no difference.
+    /// The parameter's values make no difference.
     Idle(&'static str),
     /// No time was left.
     NotReached,
@@ -51,7 +51,7 @@ pub enum ParameterOutcome {
 pub struct Tuned {
     /// The parameter.
     pub parameter: Parameter,
-    /// Its values, the default first.
+    /// The parameter's values, the default first.
     pub candidates: Vec<TestSpec>,
     /// The outcome of its race.
     pub outcome: ParameterOutcome,
@@ -162,8 +162,8 @@ pub fn tune<C: Comm>(
     }
 }
 
-/// The run of one trial with all defaults, with which the job is set up. Its order takes slow cores
-/// a second.
+/// The run of one trial with all defaults, with which the job is set up. Its order is such that
+/// cores of 1 Gflop/s take a second.
 fn first_trial(base: &RunSpec, ranks: usize) -> RunSpec {
     let default = base.tests().remove(0);
     let n = order_for(1e9 * (ranks * base.threads) as f64);

@@ -154,8 +154,8 @@ fn listed<T: Copy>(given: &[T], ours: impl IntoIterator<Item = T>) -> impl Itera
     values.into_iter()
 }
 
-/// The grids of the configuration, if there are several, else those that `ranks` ranks can form, the
-/// most like that of `current` first: time may end before all have had their trial.
+/// The grids of the configuration, if there are several, else those that `ranks` ranks can form,
+/// the most like that of `current` first: time may end before all have had their trial.
 fn grids(current: &TestSpec, base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let is_wide = move |width: &usize| *width > base.checksums;
     // The ranks of a process row are a group that survives the losses of its members.

@@ -87,8 +87,8 @@ impl Decisions {
         self.end(Ok(Exit::BadInput));
     }
 
-    /// Saves the state of a finished run; once it is saved, the files are removed that only a
-    /// running run needs. A supervisor that finds the state of a run at work reads them.
+    /// Saves the state of a finished run; once it is saved, removes the files that only a running
+    /// run needs, as a supervisor that finds the state of a running run reads them.
     fn save_and_tidy(&mut self) {
         self.tidies = true;
         self.act(Action::Save);

@@ -67,7 +67,7 @@ pub enum Event {
         /// How many times.
         stops: usize,
     },
-    /// The supervisor has not watched the job for so long, nor asked its nodes: it was stopped
+    /// For some time the supervisor has neither watched the job nor asked its nodes: it was stopped
     /// itself, perhaps with the job, or had to wait for a file system or for the reader of its
     /// output.
     Unwatched {
@@ -118,7 +118,7 @@ pub struct Inquiry {
     pub purpose: Purpose,
     /// Which.
     pub pool: Pool,
-    /// So many nodes in use need not be waited for as long as the others.
+    /// Number of nodes in use that need not be waited for as long as the others.
     pub spare_losses: usize,
     /// Nodes that are said to be lost.
     pub suspects: Vec<String>,

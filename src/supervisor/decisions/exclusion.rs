@@ -125,8 +125,8 @@ impl Decisions {
         names.filter(|name| self.state.hollow.contains(*name)).cloned().collect()
     }
 
-    /// Leaves out nodes on trial, and returns which spare replaced which: none where it would cost
-    /// data, so that the nodes are tried as they are. `None` when the run is given up.
+    /// Leaves out nodes on trial, and returns which spare replaced which node: none where it would
+    /// cost data, so that nodes are tried as they are. `None` when the run is given up.
     pub(super) fn exclude(&mut self, mut spares: Vec<Host>) -> Option<Vec<Replacement>> {
         // Each node with data of a checkpoint that is left out is a loss to rebuild.
         let has_data = self.rules.is_protected && self.has_lived();

@@ -89,7 +89,7 @@ impl Decisions {
         let advances = [FACTOR, COMPUTE].contains(&beat.phase.as_str());
         let computing = advances || has_result;
         if advances {
-            // What was lost is rebuilt; a start that ends early may have a result before.
+            // What was lost is rebuilt now; a start that ends early may have a result before that.
             state.hollow.clear();
         }
         let mut back = None;
@@ -119,7 +119,7 @@ impl Decisions {
         }
     }
 
-    /// Records what the phase that the benchmark is in tells beyond its being alive.
+    /// Records what the phase of the benchmark tells, other than that it is alive.
     fn note_phase(&mut self, phase: &str) {
         let state = &mut self.state;
         let after_commit = state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT);

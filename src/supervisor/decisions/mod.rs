@@ -59,13 +59,13 @@ pub struct RunRules {
     pub says_resume: bool,
     /// Failures before giving up.
     pub restarts_max: usize,
-    /// Nodes that failed a probe wait as spares again.
+    /// Whether nodes that failed a probe become spares again.
     pub readmit: bool,
     /// When more is lost than can be rebuilt, start over.
     pub start_over: bool,
-    /// Nodes that have computed wrong numbers again are replaced.
+    /// Whether nodes that have repeatedly computed wrong numbers are replaced.
     pub replace_suspects: bool,
-    /// Of each node in use, in order, whether the checksums can rebuild what its ranks have.
+    /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
     pub losable: Vec<bool>,
     /// The networks that the job uses.
     pub networks: Networks,
@@ -108,7 +108,7 @@ enum Then {
     Start,
     Stop,
     Finish(Exit),
-    /// The same, once the nodes have forgotten the run.
+    /// Finish, once the nodes have forgotten the run.
     Forget(Exit),
 }
 
@@ -117,11 +117,11 @@ enum Then {
 #[derive(Debug)]
 pub struct Decisions {
     rules: RunRules,
-    /// What must not be forgotten.
+    /// What is saved for the next supervisor.
     pub state: SupervisorState,
     watch: HeartbeatWatch,
     phase: Phase,
-    /// Of the present launcher, or the last one.
+    /// What is known of the present launcher, or of the last one.
     running: Running,
     /// Nodes that the launcher, the ranks or a look have said to be lost since the
     /// last start.
@@ -131,13 +131,13 @@ pub struct Decisions {
     /// What a probe before a start has found, while links are tried.
     health: BTreeMap<String, Health>,
     links: links::Known,
-    /// Nodes are left out on trial.
+    /// The trials that leave out nodes, if any are in progress.
     trials: Option<ExclusionTrials>,
-    /// The code with which the user's program has refused, and words about it, until it is seen
-    /// whether a lost node explains it.
+    /// The code with which the user's program has refused, with a text, until it is known whether a
+    /// lost node explains it.
     word: Option<(u8, String)>,
     told: AlreadyTold,
-    /// The run is over: its files are removed as soon as the state says so.
+    /// Whether the run is over: its files are removed as soon as the saved state says so.
     tidies: bool,
     /// What the present event leads to.
     actions: Vec<Action>,
@@ -190,7 +190,7 @@ impl Decisions {
             Event::Unprinted { source, file } => self.unprinted(source, &file),
             Event::Beat(beat) => self.beat(now_unix, beat),
             Event::Line(line) => self.suspect(&line),
-            // A job that is not watched is ended.
+            // A job that cannot be watched is killed.
             Event::Unread(error) => {
                 self.act(Action::Kill);
                 self.end(Err(error));
@@ -222,7 +222,7 @@ impl Decisions {
             }
         }
         if !self.rules.replace_suspects {
-            // An earlier command may have wanted that.
+            // An earlier command may have asked for replacement.
             self.state.charged.values_mut().for_each(|charged| charged.is_condemned = false);
         }
         self.act(Action::FindJob);
@@ -235,7 +235,7 @@ impl Decisions {
                 format!("{swept} process(es) that an earlier supervisor had started"),
             );
         }
-        // That was of another allocation.
+        // The time that was up is that of an earlier allocation.
         self.state.is_time_up = false;
         // The nodes are asked once it is seen that the state can be kept.
         self.act(Action::Save);
@@ -264,9 +264,8 @@ impl Decisions {
         }
     }
 
-    /// Before the first start a folder that cannot be written to is refused. A job
-    /// that was started is not left unwatched for its sake, nor is it stopped: what
-    /// is known is in memory as well.
+    /// Refuses a folder that cannot be written to, before the first start. A job that was started
+    /// is watched further and not stopped, because what is known is in memory as well.
     fn unsaved(&mut self, error: StateError) {
         if self.state.start == 0 || matches!(self.phase, Phase::Finding) {
             self.end(Err(error.into()));
@@ -328,8 +327,8 @@ impl Decisions {
                 Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
             }
         };
-        // Before the first start nothing is lost by waiting. A silent node would be lost beside
-        // those whose data is not rebuilt yet.
+        // Before the first start nothing is lost by waiting. Nodes whose data is not rebuilt yet
+        // are losses already.
         let spare_losses = match purpose {
             Purpose::Start if self.state.start > 0 => {
                 self.rules.parities.saturating_sub(self.hollow().len())
@@ -512,7 +511,7 @@ impl Decisions {
         state.last_beat = None;
         self.suspects.clear();
         self.links.dead.clear();
-        // Without it, a job whose checkpoint is lost as a whole would start over silently.
+        // Without `require`, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.rules.is_protected
             && !self.rules.is_of_program
             && !self.rules.says_resume
@@ -647,7 +646,7 @@ impl Decisions {
         let beat = self.watch.last();
         let last = state.last_beat.take();
         let phase = match &last {
-            // It has said so, and then that it is done.
+            // The job has said so before its last heartbeat, which says that it is done.
             _ if state.is_changed => CHANGED,
             Some((beat, _)) => &beat.phase,
             None => "start",

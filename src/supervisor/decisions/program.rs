@@ -9,8 +9,8 @@ use crate::supervisor::program::{JobEnd, ProgramVerdict};
 use skt_terms::exit::Exit;
 
 impl Decisions {
-    /// Records what a sign of life of the program tells beyond its being alive. A program may have
-    /// several runs, one after the other.
+    /// Records what a heartbeat of the program tells, other than that it is alive. A program may
+    /// have several runs, one after the other.
     pub(super) fn note_sign(&mut self, beat: &Beat) {
         let state = &mut self.state;
         if let Some(keeps) = &beat.keeps {
@@ -51,8 +51,8 @@ impl Decisions {
             was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
         });
         let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
-        // A program that is told to stop may end with 0 where it has more to compute: its data stays
-        // unless it has said that all is reported.
+        // A program that is told to stop may end with 0 although it has more to compute: its data
+        // stays unless it has said that all is reported.
         let is_open = state.keeps.is_some() && !state.is_reported;
         match verdict {
             _ if is_stopped && (verdict != ProgramVerdict::Done || is_open) => {
@@ -73,8 +73,8 @@ impl Decisions {
         }
     }
 
-    /// Ends the run with the program's own word if it has refused and no node is lost, which would
-    /// explain that; or if it has failed too often. Returns whether it has.
+    /// Ends the run with the program's own code if it has refused and no lost node explains that,
+    /// or if it has failed too often. Returns whether the run has ended.
     pub(super) fn takes_word(&mut self) -> bool {
         let Some((code, words)) = self.word.take() else { return false };
         let is_well = |name: &str| self.health_of(name) == Health::Well;

@@ -10,7 +10,8 @@ use crate::supervisor::survey::Survey;
 /// How long a launcher may take to end after SIGTERM.
 const STOP_PATIENCE_SECONDS: f64 = 10.0;
 /// How long a launcher may take to end when the job is done and has written everything, or a rank
-/// of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at times (UCX issue 8738).
+/// of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at times (UCX issue
+/// 8738).
 pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
 
 /// What is known of a running launcher.
@@ -26,7 +27,7 @@ pub(super) struct Running {
     pub refusal: Option<&'static str>,
     /// How ranks that run the user's program have ended.
     pub ends: Ends,
-    /// When one of them was seen to have failed.
+    /// When one of these ranks was seen to have failed.
     pub failed_unix: Option<f64>,
     /// Number of lines of the report that have arrived.
     pub report_lines: u64,
@@ -89,7 +90,7 @@ impl Decisions {
 
     /// Handles the answers of nodes that were probed while the job runs.
     pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
-        // All nodes are well: the next probe comes after twice the silence.
+        // If all nodes are well, the next probe comes after twice the silence.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
         if self.kill_for_ill(survey) {
             return;

@@ -552,7 +552,7 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
     assert_eq!(lines[1], stays);
     let charged = &play.decisions.state.charged;
     assert_eq!((charged["n1"].checks, charged["n2"].rows, charged["n2"].checks), (2, 4, 2));
-    // In again, it begins anew.
+    // A node that is readmitted begins without charges.
     let mut next = Play::new(RunRules { readmit: true, ..wanted.clone() }, play.decisions.state);
     next.on(Event::Begin);
     assert!(!next.decisions.state.charged.contains_key("n2"));
@@ -579,7 +579,7 @@ fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
     );
 }
 
-/// Its spare need not have answered yet: the survey has to know that it is needed.
+/// The spare may not have answered yet: the survey has to know that it is needed.
 #[test]
 fn a_suspect_is_asked_for_as_lost_so_that_its_spare_is_waited_for() {
     let wanted = RunRules { replace_suspects: true, ..rules() };
@@ -1000,7 +1000,7 @@ struct World {
     /// Nodes that were reported lost, and have not answered since.
     lost: BTreeSet<String>,
     starts: usize,
-    /// Starts from the seed since more was lost than could be rebuilt.
+    /// Starts from the seed because more was lost than could be rebuilt.
     overs: usize,
     earliest_start: f64,
     has_account: bool,
@@ -1401,7 +1401,7 @@ fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
     assert_eq!(play.decisions.state.pool.out[0].host.name, "n3");
 }
 
-/// A run that was stopped has no failure that its replacements could be told by.
+/// A run that was stopped has no failure that tells which nodes were replaced.
 #[test]
 fn a_spare_without_data_is_known_after_a_stop_too() {
     let mut play = Play::computing(rules(), &["s1", "s2"]);

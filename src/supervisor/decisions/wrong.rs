@@ -4,19 +4,20 @@
 //! One wrong number may be a particle that met a memory cell. A node that a second check names is
 //! suspect. With `--replace-suspects` the job is killed then, as if the node were lost: a spare
 //! takes its place, and the checksums rebuild what its ranks had. A job that ends by itself, as it
-//! cannot mend a number, is left to say so; the spare takes the place before it goes back to images.
+//! cannot mend a number, is left to say so; the spare takes the place before it goes back to
+//! images.
 
 use super::Decisions;
 use crate::report::heartbeat::{Beat, Charge};
 use crate::supervisor::hosts::Health;
 
-/// Checks that have named a node when it is suspect.
+/// Number of checks that must name a node to make it suspect.
 const SUSPECT_CHECKS: u64 = 2;
 
 impl Decisions {
-    /// Records what the charges of a new heartbeat say beyond those of this start that are known,
-    /// and adds the known ones to `beat`: a supervisor that takes a job over hears old heartbeats
-    /// again, which have fewer.
+    /// Records what the charges of a new heartbeat add to the known ones of this start, and adds
+    /// the known ones to `beat`: a supervisor that takes a job over hears old heartbeats again,
+    /// which have fewer.
     pub(super) fn charge(&mut self, beat: &mut Beat) {
         let last = self.state.last_beat.as_ref();
         let known = last.map_or(Vec::new(), |(last, _)| last.charges.clone());
@@ -72,14 +73,14 @@ impl Decisions {
         true
     }
 
-    /// What is wrong with a node that is to be replaced since it computes wrong.
+    /// What is wrong with a node that is to be replaced because it computes wrong.
     pub(super) fn condemned(&self, name: &str) -> Option<String> {
         let charged = self.state.charged.get(name).filter(|charged| charged.is_condemned)?;
         Some(format!("computes wrong: {} check(s) have named it", charged.checks))
     }
 
-    /// Lets the nodes that compute wrong stay; whether there was any. For want of spares that is
-    /// better than to end the run: what they compute is checked.
+    /// Lets the nodes that compute wrong stay; returns whether there were any. Without spares that
+    /// is better than to end the run, because what they compute is checked.
     pub(super) fn acquit(&mut self) -> bool {
         let condemned = self.state.charged.iter_mut().filter(|(_, charged)| charged.is_condemned);
         let names: Vec<String> = condemned

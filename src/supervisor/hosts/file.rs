@@ -83,7 +83,7 @@ fn name_and_count(word: &str) -> (&str, Option<&str>) {
 }
 
 /// The nodes that several lines of a host file name, each with the sum of its ranks, as Open MPI
-/// counts them. Empty if each line is a name alone, which means one rank (PBS).
+/// counts them. Empty if all lines are names alone and all names are repeated (PBS).
 pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
     let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     let first = |line: &str| line.split([' ', '\t']).next().unwrap_or("").to_owned();

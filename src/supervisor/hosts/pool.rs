@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Host;
 
-/// Why a node is out that the list of nodes does not have. It is a new node if a later list has it.
+/// Why a node is out that the list of nodes lacks. If a later list has it, it is a new node.
 pub const UNLISTED: &str = "is not listed any more";
 
 /// A node that is not used any more, and why.
@@ -37,7 +37,7 @@ pub enum Health {
     Well,
     /// Not to be used, and why.
     Ill(String),
-    /// Its answer was not waited for: a spare that was not needed.
+    /// The node's answer was not waited for: a spare that was not needed.
     Unknown,
 }
 
@@ -85,7 +85,7 @@ impl Pool {
         self.active.iter().take_while(takes).cloned().collect()
     }
 
-    /// These nodes, and those of `listed` that are new, or listed again, as further spares.
+    /// This pool with the nodes of `listed` that are new, or listed again, as further spares.
     pub fn with_new(mut self, listed: &Pool) -> Self {
         self.out.retain(|out| out.why != UNLISTED);
         let known: BTreeSet<String> = self.everyone().map(|host| host.name.clone()).collect();
@@ -94,7 +94,7 @@ impl Pool {
         self
     }
 
-    /// Makes the nodes that are out spares again; their names.
+    /// Makes the nodes that are out spares again, and returns their names.
     pub fn readmit(&mut self) -> Vec<String> {
         let back: Vec<Host> = self.out.drain(..).map(|out| out.host).collect();
         let names = back.iter().map(|host| host.name.clone()).collect();
@@ -102,8 +102,8 @@ impl Pool {
         names
     }
 
-    /// The spare that takes the place of each node in use that is ill: their indices, and the
-    /// reason. `None` for the spare where there is none that is well and large enough.
+    /// For each node in use that is ill: its index, that of the spare that takes its place, and the
+    /// reason. The spare is `None` if none is well and large enough.
     fn substitutes(&self, health: &impl Fn(&str) -> Health) -> Vec<(usize, Option<usize>, String)> {
         let mut free: Vec<usize> = (0..self.spares.len()).collect();
         let mut chosen = Vec::new();

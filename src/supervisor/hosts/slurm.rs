@@ -33,7 +33,7 @@ pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
         if names.len() + count > MOST_NODES {
             return Err(bad("more than 65536 nodes"));
         }
-        // All names are about as long; a first one that is no name is not multiplied.
+        // All names are about equally long; if the first is no host name, none is expanded.
         let first = ranges.iter().map(|(before, numbers)| format!("{before}{}", numbers[0]));
         check_name(&(first.collect::<String>() + rest)).map_err(|what| bad(&what))?;
         let mut all = vec![String::new()];

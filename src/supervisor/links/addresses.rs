@@ -28,9 +28,8 @@ enum Network {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Networks(Vec<Network>);
 
-/// Names of networks among the arguments and in the environment of a launcher: for Open MPI those
-/// of the ranks and of the daemons, for Hydra, for UCX. Those of the ranks come first because they
-/// decide.
+/// A launcher's arguments and environment variables that name networks: Open MPI's for ranks and
+/// daemons, Hydra's, and UCX's. Those for ranks come first because they decide.
 const NAMES: [&str; 6] = [
     "btl_tcp_if_include",
     "UCX_NET_DEVICES",

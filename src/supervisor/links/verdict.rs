@@ -22,7 +22,6 @@ struct Try<'a> {
 /// of these, the one in `doubted` is named, or else the later one in `order`. If no link is alive
 /// among the remaining nodes, the test says nothing (a filter may drop its packets), and no node is
 /// named.
-/// take its packets), and nobody is named.
 pub fn dead(findings: &Findings, order: &[&str], doubted: &[String]) -> BTreeMap<String, String> {
     let mut tries = tries(findings);
     let mut dead = BTreeMap::new();

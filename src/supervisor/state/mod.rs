@@ -164,7 +164,7 @@ pub struct SupervisorState {
     /// Number of failures, from the first, that no longer count as reasons to give up.
     #[serde(default)]
     pub pardoned: usize,
-    /// Nodes that have taken the place of another since a start has last computed: they have no data
+    /// Nodes that have taken the place of another since a start last computed: they have no data
     /// yet. Some may be spares again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hollow: BTreeSet<String>,

@@ -347,7 +347,7 @@ fn levels_that_are_none_or_fail() {
     });
 }
 
-/// Its images would be all that stays.
+/// A run whose images would be all that stays.
 #[test]
 fn a_run_whose_level_is_gone_ends() {
     case("level-gone", |rank| {

@@ -186,8 +186,8 @@ impl Drop for Run {
     }
 }
 
-/// What the client has printed, without what the launcher has: Hydra tells of a rank that was killed
-/// on standard output.
+/// What the client has printed, without what the launcher has: Hydra tells of a rank that was
+/// killed on standard output.
 fn of_client(out: &str) -> String {
     let lines = out.lines().filter(|line| line.starts_with("sum of squares "));
     lines.map(|line| format!("{line}\n")).collect()
@@ -365,7 +365,7 @@ fn a_plate_of_the_programs_own_memory_survives() {
     survives(&client("heat.c", "heat"), "heat", 1500);
 }
 
-/// Its checkpoints are begun and completed some iterations later.
+/// The checkpoints of this client are begun and completed some iterations later.
 #[test]
 fn pressure_that_is_saved_while_it_changes_survives() {
     survives(&client("himeno.c", "himeno"), "himeno", 300);
@@ -385,8 +385,8 @@ fn what_groups_do_not_survive_is_refused_with_the_reason() {
     is_refused(&run, [1, 3]);
 }
 
-/// Rank 1 comes to `skt_init` when the others have given it up: 75 asks for a new start, in which it
-/// is in time.
+/// Rank 1 comes to `skt_init` when the others have given it up: 75 asks for a new start, in which
+/// it is in time.
 #[test]
 fn a_client_that_has_waited_in_vain_for_a_rank_asks_for_a_new_start() {
     let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/late.c");
@@ -432,7 +432,8 @@ fn a_client_is_clean_under_the_sanitizers() {
     assert_eq!(ended.out, plain.out);
 }
 
-/// A power cut: the ranks die at once and all memory goes. The next start continues from the images.
+/// A power cut: the ranks die at once and all memory goes. The next start continues from the
+/// images.
 #[test]
 fn all_memory_at_once_is_survived_with_a_level() {
     let program = client("heat.c", "heat-power");

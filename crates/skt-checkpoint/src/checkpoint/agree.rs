@@ -8,8 +8,8 @@
 //! names it as joined or as lineage. A segment that names it in neither way was out of reach (on a
 //! node that has returned) and has missed the decision: it is stale, whatever its epochs say. A
 //! segment that has joined and not followed is unchanged, however many starts it has joined.
-//! Images, too, name the start that wrote them as their lineage. Where those of a later start than
-//! all segments can be restored, none of the segments was in its reach: all are stale.
+//! Images, too, name the start that wrote them as their lineage. If images can be restored that are
+//! of a later start than all segments, no segment was in reach of that start: all are stale.
 //!
 //! **Which epoch.** E is the newest commit of the segments that count. A rank commits only after
 //! the job-wide barrier, when every D of every group is complete, so members without that commit
@@ -55,7 +55,7 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
         return Err(Refusal::Disagree { process });
     }
     let held = offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.held.clone()?)));
-    // What passes counts only where nothing stays.
+    // An obstacle that passes is reported only if there is none that stays.
     if let Some((process, Obstacle { why, passes })) = held.min_by_key(|(_, held)| held.passes) {
         return Err(Refusal::Held { process, why, passes });
     }

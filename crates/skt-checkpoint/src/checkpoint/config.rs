@@ -83,8 +83,8 @@ pub struct Config {
     /// Reads the time of the run from a state, so that the time between two images counts across
     /// starts. `None`: it counts from each start.
     pub state_seconds: Option<StateSeconds>,
-    /// Method `abft`: the bytes of each region, from its first on, that an image contains, or all
-    /// of it if it has fewer. A restart does not need the others.
+    /// Method `abft`: an image contains this many bytes of each region, from its first on, or all
+    /// if it has fewer. A restart does not need the others.
     pub abft_image_bytes: usize,
     /// The thread or process that writes images.
     pub image_writer: Writer,

@@ -30,9 +30,9 @@ pub struct SegmentId {
     pub start: u64,
 }
 
-/// What a segment is, for good. It is stored at the start of a segment in every format, so that a
-/// segment of other parameters, whose record is at another offset, is recognized. Fields that
-/// another version did not write are empty.
+/// The properties of a segment that never change. They are stored at the start of a segment in
+/// every format, so that a segment of other parameters, whose record is at another offset, is
+/// recognized. Fields that another version did not write are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {

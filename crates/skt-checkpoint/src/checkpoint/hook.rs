@@ -41,7 +41,7 @@ step_names! {
     RecoverVerify = "recover-verify",
     /// Before finishing a flush that a death cut short.
     RecoverFlush = "recover-flush",
-    /// Before writing the record after that flush, or the record of a rebuilt rank.
+    /// Before writing the record after a finished flush, or the record of a rebuilt rank.
     RecoverStamp = "recover-stamp",
     /// Before rebuilding a band of the lost members.
     RecoverRebuild = "recover-rebuild",

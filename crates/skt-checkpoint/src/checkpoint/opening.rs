@@ -103,7 +103,7 @@ pub(super) struct Opening<M: Memory> {
 
 /// What a start keeps when it decides again.
 pub(super) struct Earlier<L> {
-    /// Its hold on the run.
+    /// The hold on the run.
     pub lock: Option<L>,
     /// The sources that it has found rotten.
     pub rotten: Vec<Rotten>,
@@ -317,7 +317,7 @@ impl<M: Memory> Opening<M> {
         let mut bytes = vec![0; self.header.bytes()];
         let size = self.memory.read_header(id, &mut bytes)?;
         let needed = HeaderLayout::identity_bytes(&bytes).unwrap_or(0);
-        // A length that no identity has is damaged, and no reason to fill the memory of the node.
+        // A length that no identity has is damaged, and must not fill the memory of the node.
         if needed <= bytes.len() || needed > size.min(IDENTITY_BYTES_MAX) {
             return Ok((bytes, size));
         }

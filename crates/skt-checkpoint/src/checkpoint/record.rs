@@ -85,7 +85,7 @@ pub struct Record {
     sequence: u64,
     /// The start whose decision this segment followed last. A segment on a node that was out of
     /// reach missed later decisions, and may hold a plausible epoch of an abandoned history: its
-    /// lineage tells, and it is stale.
+    /// lineage shows that it is stale.
     lineage: StartId,
     /// The starts that have read this segment since then, in their order; the latest if there are
     /// very many. A start that dies before all segments follow it leaves some with its lineage and
@@ -138,7 +138,7 @@ struct Words {
     left: [StartId; LEFT_MAX],
 }
 
-/// Segments outlive the program that wrote them.
+/// The size is fixed, because segments outlive the program that wrote them.
 const _: () = assert!(size_of::<Words>() == 8 * (8 + 2 * JOINED_MAX + 2 * LEFT_MAX));
 
 impl Words {
@@ -238,7 +238,7 @@ impl Record {
         (self.commit, self.state) = (epoch, state);
     }
 
-    /// A copy and its parities, (B, C), hold the epoch.
+    /// Stamps the epoch: a copy and its parities, (B, C), hold it.
     ///
     /// # Panics
     /// When the epoch is not committed, or is stamped already.
@@ -249,8 +249,8 @@ impl Record {
         (self.stamp, self.updating) = (epoch, 0);
     }
 
-    /// A replacement has all that its rank had at the epoch, in (B, C): it no longer counts as a
-    /// loss.
+    /// Ends the rebuilding of a replacement: (B, C) hold all that its rank had at the epoch, and it
+    /// no longer counts as lost.
     ///
     /// # Panics
     /// When the segment is not an unbuilt replacement.
@@ -339,7 +339,7 @@ impl Record {
         }
     }
 
-    /// Its sequence number; the highest is in force.
+    /// The record's sequence number; the highest is in force.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -574,7 +574,7 @@ mod tests {
         assert_eq!((record.holds(SELF, 5), record.state()), (Holds::Copy, &[5][..]));
     }
 
-    /// They stay noted whatever becomes of the segment, until newer images are complete.
+    /// The note survives all other transitions, until newer images are complete.
     #[test]
     fn rotten_images_are_noted_until_they_are_forgotten() {
         let mut record = Record::of_new_segment();

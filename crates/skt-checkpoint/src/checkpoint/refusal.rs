@@ -10,7 +10,7 @@ use super::group::PlacementError;
 pub struct LostGroup {
     /// Index of the group, if one of its segments was found.
     pub group: Option<usize>,
-    /// Its lost ranks.
+    /// The group's lost ranks.
     pub ranks: Vec<usize>,
 }
 
@@ -143,7 +143,7 @@ pub enum Refusal {
     NoRoom {
         /// A process that writes there.
         process: usize,
-        /// Its host.
+        /// The host of the process.
         host: String,
         /// The level, as users know it.
         level: String,
@@ -173,8 +173,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether a process of an earlier start is in the way, which ends: the same start succeeds
-    /// later.
+    /// Whether the obstacle is a process of an earlier start, which will end: the same start
+    /// succeeds later.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Changed { .. } | Self::Held { passes: true, .. })
     }

@@ -111,9 +111,9 @@ pub(super) struct UnderWay<C: Comm> {
 pub(super) struct EncodingSchedule<C: Comm> {
     pub epoch: u64,
     pub units: Vec<Unit>,
-    /// The first units, this many, are encoded or their rounds have begun.
+    /// The number of first units that are encoded or whose rounds have begun.
     pub begun: usize,
-    /// The first units, this many, are final here.
+    /// The number of first units that are final here.
     pub ready: usize,
     pub way: EncodeMode<C>,
 }

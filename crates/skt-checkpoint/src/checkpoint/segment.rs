@@ -191,7 +191,7 @@ impl<M: Memory> OwnSegment<M> {
 
 /// The application's workspace.
 impl<M: Memory> OwnSegment<M> {
-    /// From here on A may be used.
+    /// Allows the use of A.
     pub fn set_ready(&mut self) {
         self.ready = true;
     }
@@ -257,7 +257,7 @@ impl<M: Memory> OwnSegment<M> {
         Ok(())
     }
 
-    /// Follows the decision of this start, which all segments have joined. From here on a segment
+    /// Follows the decision of this start, which all segments have joined. Afterwards a segment
     /// that has not joined it is stale.
     pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
         let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
@@ -287,7 +287,7 @@ impl<M: Memory> OwnSegment<M> {
         Ok(())
     }
 
-    /// Stamps the epoch, which B and D hold. From here on this set of parities is called C.
+    /// Stamps the epoch, which B and D hold. Afterwards this set of parities is called C.
     pub fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
@@ -338,7 +338,7 @@ impl<M: Memory> OwnSegment<M> {
         self.write_record(Step::new(StepName::Mark, self.record.stamped()))
     }
 
-    /// Writes the record, which is in force from then on.
+    /// Writes the record, which is then in force.
     fn write_record(&mut self, step: Step) -> Result<()> {
         Ok(self.vault.store_record(&self.header, &mut self.record, step)?)
     }

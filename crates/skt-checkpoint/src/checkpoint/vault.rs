@@ -1,4 +1,4 @@
-//! The segment of a rank, and the only way to write its areas that count.
+//! The segment of a rank, and the only way to write its B, C, D and header.
 
 use std::ops::{DerefMut, Range};
 use std::ptr::NonNull;
@@ -149,7 +149,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// Writes this record, which is in force from then on.
+    /// Writes this record, which is then in force.
     pub fn store_record(
         &mut self,
         header: &HeaderLayout,

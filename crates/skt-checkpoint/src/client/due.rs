@@ -5,8 +5,7 @@ use std::time::Instant;
 
 /// A checkpoint, its images and a step may take this many times as long as before.
 const SPARE: f64 = 1.5;
-/// Seconds that an application is given to end, and that a busy machine may take longer for what
-/// usually takes no time.
+/// Seconds for the application to end, and for delays of a busy machine.
 const END_SECONDS: f64 = 1.0;
 
 /// Whether it is time for a checkpoint.

@@ -31,7 +31,7 @@ enum Memory {
     Part(Arc<PageBuf>),
 }
 
-// SAFETY: a PanelBuf is the only user of its memory, like a Vec<f64>.
+// SAFETY: a PageBuf is the only user of its memory, like a Vec<f64>.
 unsafe impl Send for PageBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for PageBuf {}

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 
 use super::{Comm, Result, Tag};
 
-/// Tags from here up belong to this file.
+/// Tags from here to 0x7f7f belong to this file; `threads` has the ones above.
 const TAG_BCAST: Tag = 0x7f00;
 const TAG_REDUCE: Tag = 0x7f01;
 const TAG_GATHER: Tag = 0x7f02;

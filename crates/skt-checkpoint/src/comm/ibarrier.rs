@@ -21,7 +21,7 @@ pub struct IBarrier<C: Comm> {
     is_asked: bool,
     /// The receive buffer, while no receive has it.
     heard: Option<PageBuf>,
-    /// They may still be in progress when all have entered, since receivers poll.
+    /// Sends, which may still be in progress when all have entered, since receivers poll.
     sends: Vec<C::Send>,
     recv: Option<C::Recv>,
     /// The distance of the round in progress; `None` if no barrier is.

@@ -94,7 +94,7 @@ pub enum CommError {
     Length {
         /// Sender of the message.
         source_rank: usize,
-        /// Its tag.
+        /// The message's tag.
         tag: Tag,
         /// Bytes awaited.
         want: usize,

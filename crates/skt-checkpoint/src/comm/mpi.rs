@@ -41,9 +41,9 @@ const ABORT_SECONDS: u32 = 10;
 pub struct MpiWorld(PhantomData<*const ()>);
 
 impl MpiWorld {
-    /// Initializes MPI for calls from one thread of a process at a time. From here on a panic on
-    /// any thread of the process, of which the other ranks would not learn, ends the whole job with
-    /// [`PANIC_EXIT_CODE`].
+    /// Initializes MPI for calls from one thread of a process at a time. Afterwards a panic on any
+    /// thread of the process ends the whole job with [`PANIC_EXIT_CODE`], because the other ranks
+    /// would not learn of it.
     ///
     /// # Errors
     /// When MPI refuses, is initialized already, or does not provide `MPI_THREAD_SERIALIZED`.

@@ -19,7 +19,8 @@ use crate::thread_clock::thread_cpu_seconds;
 pub use stream::{fetch, stream, stream_in_pieces};
 
 /// The alignment, in bytes, of everything that begins on a page: the smallest page of any system.
-/// This is a format; the pages that the system maps and counts are [`system_page_bytes`].
+/// This value is part of the format of segments; the pages that the system maps and counts are
+/// [`system_page_bytes`].
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes of a huge page on systems with ordinary pages of 4 KiB. With ordinary pages of 16 and 64
 /// KiB huge pages have 32 and 512 MiB, too much to round memory up to: memory gets those only if it
@@ -129,7 +130,7 @@ impl Reservation {
         }
     }
 
-    /// Its first address: a mapping made here must replace it.
+    /// The first address of the memory: a mapping made here must replace it.
     pub fn base(&self) -> NonNull<c_void> {
         self.base
     }

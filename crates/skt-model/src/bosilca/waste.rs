@@ -136,8 +136,8 @@ impl WasteModel {
         work_only_seconds / t * in_work / g_all + g_all * c / t * in_checkpoint / (g_all * g_all)
     }
 
-    /// `WASTE = (T - lambda WORK)/T + (D + R(q) + RE-EXEC/rho)/mu_p` (eq. 15;
-    /// eq. 13 for lambda = rho = 1, beta = 0; eq. 5 for G = 1 besides).
+    /// `WASTE = (T - lambda WORK)/T + (D + R(q) + RE-EXEC/rho)/mu_p` (eq. 15; eq. 13 for lambda =
+    /// rho = 1, beta = 0; eq. 5 if also G = 1).
     ///
     /// A value of 1 or more means that the application makes no progress.
     pub fn waste(&self, period_seconds: f64, platform_mtbf_seconds: f64) -> f64 {

@@ -6,7 +6,7 @@ use crate::chen::{Code, Network};
 use crate::plot::{Axis, Body, Figure, LineChart, Series};
 use crate::{ModelError, optimum};
 
-/// A present network: 2 us, 10 GB/s, sums at 20 GB/s.
+/// A current network: 2 us, 10 GB/s, sums at 20 GB/s.
 const NETWORK: Network = Network {
     latency_seconds: 2e-6,
     transfer_seconds_per_byte: 1e-10,

@@ -158,8 +158,8 @@ impl Levels {
         worst.into_iter().find(|one| said.contains(one)).unwrap_or(Validity::Valid)
     }
 
-    /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: of
-    /// the whole numbers next below and above `T_l/T_0`, the one that loses less.
+    /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: for
+    /// each level, the whole number next to `T_l/T_0`, below or above it, that loses less.
     ///
     /// # Errors
     /// See [`Levels::validate`]; also, the work is not above 0.
@@ -273,7 +273,7 @@ mod tests {
             }
         }
 
-        /// The best of all whole numbers is taken, and none in which an image would not be done.
+        /// The best of all whole numbers is taken, and none too small for an image to be done.
         #[test]
         fn the_best_images_of_checkpoints(
             cost in 0.0..1e3f64, write in 0.0..1e4f64, mtbf in 1e4..1e8f64, work in 10.0..1e4f64,

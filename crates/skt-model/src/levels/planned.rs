@@ -30,7 +30,7 @@ pub struct Storage {
     /// Mean time between events that destroy the memory of all nodes, such as power cuts.
     pub machine_mtbf_seconds: f64,
     /// Whether images on the nodes' own disks, if they pay, are also written; otherwise they are
-    /// planned for comparison, and no failure is left to them.
+    /// planned only for comparison, and serve no failure.
     pub writes_local: bool,
 }
 
@@ -121,8 +121,8 @@ impl Storage {
     }
 }
 
-/// Plans the level whose images a node writes at `node_bytes_per_second`; `mtbf_seconds` is the mean
-/// time between failures that need it and no nearer one.
+/// Plans the level whose images a node writes at `node_bytes_per_second`; `mtbf_seconds` is the
+/// mean time between failures that need it and no nearer one.
 fn planned(
     machine: &PlannedMachine,
     candidate: &Candidate,
@@ -133,8 +133,8 @@ fn planned(
     let job = &candidate.job;
     let formed = machine.formed(job.protocol, job.group)?;
     let node_bytes = candidate.memory.workspace_bytes * (1.0 + formed.parity_ratio());
-    // Data that passes through the solver's cores costs it time; through other cores it is no
-    // faster than these.
+    // Data that passes through the solver's cores costs it time; helper cores cost it none, but
+    // limit the rate.
     let cores_of = |count: usize| count as f64 * IMAGE_BYTES_PER_CORE_SECOND;
     let (rate, solver_seconds) = match machine.helper_cores {
         0 => {

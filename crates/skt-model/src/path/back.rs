@@ -11,8 +11,8 @@ const DOUBLE: f64 = 8.0;
 
 /// Walks from the last block to the first. The column that solves a block subtracts its part from
 /// the rows of the next Q-1 blocks, passes these to its left neighbour, and updates the rest of its
-/// rows while that neighbour works. Before, one of its ranks, in turns, has gathered the diagonal
-/// block.
+/// rows while that neighbour works. Before it solves, one of its ranks, each in turn, gathers the
+/// diagonal block.
 pub(super) fn substitute(walk: &mut Walk) {
     let start = walk.clocks.clone();
     let RunParams { n, nb, p, q, .. } = *walk.run;

@@ -144,7 +144,7 @@ impl Route<'_> {
         }
         let (call, since) = self.windows[column].next_call(arrived);
         let bytes = since.map_or(self.bytes, |since| since / self.wire.byte_seconds);
-        // Without a finite bandwidth there may be no such number.
+        // With an infinite bandwidth `bytes` may be NaN, which `min` ignores.
         (call, bytes.min(self.bytes).max(piece_bytes))
     }
 

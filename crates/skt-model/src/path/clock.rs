@@ -46,7 +46,7 @@ pub type Parts = [f64; PARTS];
 pub struct Moment {
     /// Seconds from the start.
     pub at_seconds: f64,
-    /// The same time, by part.
+    /// The time at this moment, by part.
     pub by: Parts,
 }
 

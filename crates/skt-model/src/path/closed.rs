@@ -7,8 +7,8 @@ use super::{Machine, RunParams};
 pub enum RowTraffic {
     /// Three times, as the reference counts for its own exchange.
     Reference,
-    /// Once, as in ours when U rolls; the displaced rows, of which each rank sends one of P parts,
-    /// add 1/P.
+    /// Once, as in our row exchange when U rolls; the displaced rows, of which each rank sends one
+    /// of P parts, add 1/P.
     Ours,
 }
 

@@ -92,7 +92,7 @@ impl LeastSquares {
         }
     }
 
-    /// The equations in which solve and panel have the time beyond a product as their unknowns.
+    /// The equations whose unknowns for solve and panel are the time beyond a product's.
     fn beyond_product(&self) -> Vec<[f64; UNITS]> {
         let mut rows = self.rows.clone();
         for row in &mut rows {
@@ -169,7 +169,7 @@ fn non_negative_least_squares(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
         loop {
             let solution = solve_free(&ata, &atb, &free);
             let negative = free.iter().zip(&solution).filter(|(_, z)| **z <= 0.0);
-            // The step goes as far towards the solution as all unknowns stay at or above zero.
+            // The step goes towards the solution as far as all unknowns stay at or above zero.
             let step = negative.map(|(&j, &z)| x[j] / (x[j] - z)).fold(1.0, f64::min);
             if step >= 1.0 && solution.iter().all(|&z| z > 0.0) {
                 for (&j, &z) in free.iter().zip(&solution) {

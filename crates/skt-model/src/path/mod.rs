@@ -206,9 +206,9 @@ pub fn predict(
     Ok(walked(walk::Walk::new(run, machine, changes, 1)))
 }
 
-/// Seconds that `run` takes on `machine`, also if it has more panels than can be walked: then only
-/// one of several panels is walked, but at least `4 Q` of them, as far as a walk may take so many
-/// steps. The result is within 1 % of [`predict`] where that is possible.
+/// Seconds that `run` takes on `machine`, whatever its number of panels: of many panels, only one
+/// of several is walked, but at least `4 Q` of them as far as the limit of steps permits. The
+/// result is within 1 % of [`predict`] for runs that [`predict`] can walk.
 ///
 /// # Errors
 /// A parameter is outside of its range.

@@ -30,9 +30,9 @@ struct Beside {
 }
 
 impl Beside {
-    /// Seconds that rows, whose messages take `message_seconds`, wait for the port, as far as
-    /// nothing hides the wait. After a panel, the rows of the right half are sent, which have the
-    /// product of the left half as their time.
+    /// Seconds that rows, whose messages take `message_seconds`, wait for the port, less what is
+    /// hidden: the rows of the right half follow the panel, while the product of the left half
+    /// runs.
     fn queued_seconds(&self, clock: Moment, message_seconds: f64) -> f64 {
         if message_seconds == 0.0 {
             return 0.0;

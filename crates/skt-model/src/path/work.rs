@@ -57,10 +57,10 @@ pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
 /// The factorization of a panel of `jb` columns, with `rows` rows of a rank below its diagonal
 /// block, on `p` process rows, without its messages.
 ///
-/// Of the LU of the diagonal block, which takes `2/3 jb^3` operations, each rank solves for the
-/// rows of U1 itself: this is `1/6 jb^3`, because the recursion halves the panel, and a half of `h`
-/// columns costs `h^3`. The rest is products on rows that are still active, of which each rank has
-/// its share. The rank's own rows are copied in, L1 and L2 out.
+/// Each rank solves for the rows of U1 itself, which is `1/6 jb^3` of the `2/3 jb^3` operations of
+/// the LU of the diagonal block, because the recursion halves the panel, and a half of `h` columns
+/// costs `h^3`. The rest is products on rows that are still active, of which each rank has its
+/// share. The rank's own rows are copied in, L1 and L2 out.
 pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     let (even, cube) = (1.0 / p as f64, jb * jb * jb);
     Counts::of(&[

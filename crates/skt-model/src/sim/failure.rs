@@ -36,11 +36,11 @@ pub enum Law {
 /// The ages of the nodes when the job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ages {
-    /// As in a machine that has run for long: the time to the first failure of a node is the
+    /// The machine has run for long: the time to the first failure of a node is the
     /// residual of a life seen at a random time.
     #[default]
     Steady,
-    /// All nodes are new, as after a complete exchange.
+    /// All nodes are new, as after a complete replacement.
     New,
 }
 
@@ -121,7 +121,7 @@ enum FailureProcess {
 }
 
 impl FailureSource {
-    /// The next failure, which stays the next one.
+    /// Returns the next failure without moving past it.
     pub fn peek(&self) -> Failure {
         self.next
     }

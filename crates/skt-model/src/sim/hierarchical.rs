@@ -164,8 +164,8 @@ impl<'a> HierarchicalRun<'a> {
         Ok(())
     }
 
-    /// Passes all checkpoints that end before the next failure at once, because G may be hundreds
-    /// of thousands.
+    /// Passes all checkpoints that end before the next failure in one step, because G may be
+    /// hundreds of thousands.
     fn skip_to_next_failure(&mut self) {
         if self.checkpoint_seconds == 0.0 {
             self.done = self.job.model.groups;

@@ -1,13 +1,13 @@
 //! A job with checkpoints in memory and images of them in files, on one or more levels.
 //!
 //! Rules: work runs at full speed for `interval_seconds`, then a checkpoint takes C seconds, during
-//! which the work stands still. The first checkpoint of each start, and then one of every k, has an
-//! image written on a level: the work stands still for the cost of the image, and continues; the
-//! image can be restored `write_seconds` after the end of its checkpoint. A failure, at any time,
-//! ends the job and with it the images that are being written. A failure needs a level: everything
-//! that lower levels hold is lost, and the job continues from the newest image on that level or
-//! above, or from its start if there is none. The outage starts over when another failure strikes
-//! during it, which may need a higher level.
+//! which the work stands still. An image of the first checkpoint after each start, and then of
+//! every k-th one, is written on a level: the work stands still for the cost of the image, and
+//! continues; the image can be restored `write_seconds` after the end of its checkpoint. A failure,
+//! at any time, ends the job and with it the images that are being written. A failure needs a
+//! level: everything that lower levels hold is lost, and the job continues from the newest image on
+//! that level or above, or from its start if there is none. The outage starts over when another
+//! failure strikes during it, which may need a higher level.
 
 use super::failure::{FailureSource, Law};
 use super::trace::Failure;
@@ -16,7 +16,7 @@ use crate::ModelError;
 use crate::error::{at_least, non_negative, positive};
 use crate::levels::{Level, Levels, Schedule};
 
-/// Number of nodes of a job whose rates of failures are given: the rate of each level is a whole
+/// Number of nodes to which [`LevelledJob::of`] assigns the failure rates: each level gets a whole
 /// number of them.
 const STATED_NODES: f64 = 1e6;
 
@@ -55,8 +55,8 @@ pub struct LevelledJob {
 }
 
 impl LevelledJob {
-    /// The job that [`Levels::waste`] has a formula for, and its failures, which are exponential:
-    /// about a million nodes share the rates of all levels.
+    /// The job that the formula of [`Levels::waste`] describes, and its failures, which are
+    /// exponential: about a million nodes share the rates of all levels.
     ///
     /// # Errors
     /// See [`Levels::validate`].

@@ -44,13 +44,13 @@ pub struct Node {
     pub segments: BTreeMap<SegmentId, Vec<u64>>,
     in_use: BTreeSet<SegmentId>,
     pub(super) doomed: BTreeSet<SegmentId>,
-    /// The addresses of those in use.
+    /// The addresses of the segments in use.
     pub(super) places: BTreeMap<SegmentId, usize>,
     pub(super) sizes: BTreeMap<SegmentId, usize>,
-    /// The holds on the run.
+    /// The indices of the processes that hold the run.
     pub(super) locks: BTreeSet<usize>,
-    /// The words that a process of an earlier start writes to a segment right after it has been
-    /// looked at.
+    /// The words that a process of an earlier start writes to a segment right after the current
+    /// start has looked at it.
     pub ghosts: BTreeMap<SegmentId, Vec<u64>>,
 }
 
@@ -253,7 +253,7 @@ impl Memory for NodeMemory {
 /// The run: its application, groups and protocol settings.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Number of ranks, which is that of processes.
+    /// Number of ranks, equal to the number of processes.
     pub ranks: usize,
     pub members: usize,
     pub parities: usize,
@@ -275,9 +275,9 @@ pub struct Setup {
     pub thaws: bool,
     /// Rows that become ready at a time, if checkpoints are taken in phases.
     pub piece_rows: Option<usize>,
-    /// Number of corners that become final from outside before that, with the columns left of them.
+    /// Number of stages before the pieces, each making final what is above or left of a corner.
     pub stages: usize,
-    /// Bytes of a cell, which has a checksum, and of messages in transit.
+    /// Bytes of a cell (the unit of a checksum), and bytes of messages in transit.
     pub cell_bytes: usize,
     pub in_flight_bytes: usize,
     /// Rows that the application claims to have left unchanged although it has changed them.
@@ -1055,7 +1055,7 @@ impl Process<'_> {
         self.point.step(&"report")?;
         if comm.rank() == 0 {
             let mut book = self.book.lock().unwrap();
-            // Whichever rank is lost from here on, the others have the same result.
+            // Whichever rank is lost after this, the others have the same result.
             let bearing: BTreeSet<usize> = book.home.keys().copied().collect();
             assert_eq!(book.marked.keys().copied().collect::<BTreeSet<_>>(), bearing);
             let reported = book.reported.get_or_insert_with(|| result.to_vec());
@@ -1191,8 +1191,8 @@ impl Process<'_> {
         ckpt.complete(history)
     }
 
-    /// Changes what an epoch may change: columns, single rows, and the first rows. The contents are
-    /// then of no epoch at all.
+    /// Changes what an epoch may change: columns, single rows, and the first rows. The contents
+    /// then match no epoch.
     fn work_on(
         &self,
         ckpt: &mut Checkpointer<SimComm, NodeMemory>,

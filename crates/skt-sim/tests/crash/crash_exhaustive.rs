@@ -23,12 +23,12 @@
 //!
 //! If a group is small enough, nothing of this is taken on trust: each kill is also made and must
 //! leave what was predicted, and the restart from each unchanged state is made, too (groups of 2 up
-//! to the first restart; of groups of 3 the first start). For all other starts a sample of the kills
-//! is made.
+//! to the first restart; of groups of 3 the first start). For all other starts a sample of the
+//! kills is made.
 //!
-//! By default two restarts in a row are killed, but one in groups of four and more, and in groups of
-//! five only from every fourth kind of state; the output says which. `SKT_CRASH_SOAK=1` continues
-//! until there is no new kind of state, and makes every kill in groups of 3.
+//! By default two restarts in a row are killed, but one in groups of four and more, and in groups
+//! of five only from every fourth kind of state; the output says which. `SKT_CRASH_SOAK=1`
+//! continues until there is no new kind of state, and makes every kill in groups of 3.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -224,7 +224,7 @@ impl Explorer {
         let essence = essence(&self.setup, state, &foretold);
         self.tally.states += 1;
         if self.is_small(round) {
-            // Also from the unchanged state.
+            // The restart from the unchanged state is checked, too.
             self.check_restart(state, &foretold);
         }
         if self.checked.insert(essence.fingerprint()) {

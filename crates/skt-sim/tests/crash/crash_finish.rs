@@ -141,8 +141,8 @@ impl Explorer {
                 assert!(state.segments() == 0 || !was_saved, "{}", state.describe(&self.setup));
                 self.tally.afresh += 1;
             }
-            // For the same reasons; with `single` some ranks may also have begun a checkpoint that
-            // others have ended.
+            // Some ranks had not come that far or were not rebuilt yet; with `single` some may also
+            // have begun a checkpoint that others have ended.
             Foretold::Unrecoverable(..) => {
                 let single = self.setup.method == Method::Single;
                 assert!(round > 0 || single, "refused: {}", state.describe(&self.setup));

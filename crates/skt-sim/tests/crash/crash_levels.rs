@@ -24,7 +24,7 @@ const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), 
 
 const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Unreadable, Fault::ReadOnly, Fault::Full];
 
-/// The nodes whose memory is lost, and the disks that are lost: all, or some from one on.
+/// The nodes whose memory is lost, and the disks that are lost: all, or some neighbouring ones.
 fn losses(world: &World) -> Vec<(Vec<usize>, Vec<usize>)> {
     let (n, m) = (world.nodes.len(), world.setup.parities / world.ranks_a_node);
     let from = |first: usize, count: usize| (0..count).map(|i| (first + i) % n).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ fn setups() -> Vec<Setup> {
 
 fn abft(ranks: usize, parities: usize) -> Setup {
     let mut setup = Setup { method: Method::Abft, ..Setup::small(ranks, parities) };
-    // The word that says what the data is comes before it.
+    // The word that describes the data comes before the data.
     setup.shapes.reverse();
     setup
 }
@@ -300,7 +300,7 @@ fn images_stay_while_too_many_disks_are_away() {
 }
 
 /// Kills the run at its first step that leaves its newest images without those of rank 0, then its
-/// restart in the same way, until all generations that a level keeps are so, and one older is
+/// restart in the same way, until all generations that a level keeps lack them, and an older one is
 /// complete.
 fn with_newest_lacking(world: &World, until: &mut u64, seed: u64) -> World {
     let (n, keep) = (world.setup.ranks, world.levels[0].keep);
@@ -341,8 +341,8 @@ fn the_last_complete_images_stay_while_newer_ones_lack_some() {
                 let (n, m) = (setup.ranks, setup.parities);
                 let mut lacking = with_newest_lacking(&world, &mut until, seed);
                 (1..m).for_each(|disk| lacking.lose_disk(disk));
-                // Where images have to wait for room, the last ones of a start come, too. (With
-                // `abft` a rank waits for each of its images.)
+                // A start that stops completes its last images even where images wait for room.
+                // (With `abft` a rank waits for each of its images.)
                 let all = if setup.method == Method::Abft { 0 } else { until };
                 for last in 1..=all {
                     let mut stopped = lacking.clone();
@@ -469,9 +469,9 @@ struct Failing {
 }
 
 impl Failing {
-    /// All cases of a run with these levels: no memory is lost, as much as the run survives, or
-    /// all; and each level fails with each fault on as many nodes as the run survives, on one more,
-    /// or on all.
+    /// All cases of a run with these levels: memory is lost on no node, on as many as the run
+    /// survives, or on all; and each level fails with each fault on as many nodes as the run
+    /// survives, on one more, or on all.
     fn all(setup: &Setup, levels: &[LevelSetup]) -> Vec<Self> {
         let (n, m) = (setup.ranks, setup.parities);
         let mut done = World::new(setup, levels);

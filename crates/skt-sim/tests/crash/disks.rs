@@ -224,7 +224,7 @@ struct SimSlot {
     file: FileId,
     rank: usize,
     stored: usize,
-    /// Its position in the file.
+    /// The slot's position in the file.
     bytes: Range<usize>,
     /// Whether it is open for writing.
     is_written: bool,

@@ -141,7 +141,7 @@ impl Witness for HoldBack {
     }
 }
 
-/// What the death of a set leaves if the others continue: for each step, which of the pictures.
+/// What the death of a set of ranks leaves if the others continue: `by_step` indexes `pictures`.
 pub struct Lingering {
     by_step: Vec<usize>,
     pictures: Vec<Picture>,

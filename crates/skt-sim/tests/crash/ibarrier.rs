@@ -39,7 +39,7 @@ fn nobody_leaves_before_all_have_come() {
     }
 }
 
-/// It is not complete while a rank has not entered, however often it is polled.
+/// The barrier is not complete while a rank has not entered, however often it is polled.
 #[test]
 fn it_waits_for_the_last() {
     let outcome = run(&SimOptions::new(3, 1), |comm| {

@@ -66,7 +66,7 @@ pub struct World {
     pub is_reported: bool,
     /// Whether the application could not continue with what the last start had recovered first.
     pub is_judged: bool,
-    /// The number of errors with which the last start has said that images stay after its end.
+    /// The number of errors by which the last start has reported that images stay after its end.
     pub told_to_stay: usize,
     /// Ranks that have reported a failed level after the last start had recovered.
     pub told_to_fail: BTreeSet<usize>,
@@ -90,7 +90,7 @@ pub struct How {
     pub kills: Vec<Kill>,
     pub until_epoch: u64,
     pub finish: bool,
-    /// Whether its time is up at the last epoch: it stops once the images of that are complete.
+    /// Whether its time is up at the last epoch: it stops once that epoch's images are complete.
     pub stops: bool,
     pub resume: Resume,
     pub nothing_hidden: bool,

@@ -28,7 +28,7 @@ pub struct BlasInfo {
     pub kernel: Option<String>,
 }
 
-/// Libraries that describe themselves, and a function that only each has.
+/// Libraries that describe themselves, each with a function that no other library has.
 const KNOWN: [(&str, &CStr); 3] = [
     ("OpenBLAS", c"openblas_get_config"),
     ("oneMKL", c"MKL_Get_Version_String"),
@@ -58,8 +58,8 @@ pub fn loaded() -> BlasInfo {
     let present: Vec<_> =
         KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
     let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
-    // A library may consist of several files: dgemm_ in one, the rest in others. A profiler may have
-    // a dgemm_ that calls the library's.
+    // A library may consist of several files: dgemm_ in one, the rest in others. A profiler may
+    // have a dgemm_ that calls the library's.
     let chosen = present.iter().find(serves).or(match present.as_slice() {
         [only] => Some(only),
         _ => None,
@@ -83,8 +83,8 @@ pub fn loaded() -> BlasInfo {
 
 /// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
 /// libraries that are loaded. OpenMP and some builds of BLIS keep the number for each thread that
-/// calls them, so each thread that calls the BLAS has to set it. Returns whether there was any to
-/// set.
+/// calls them, so each thread that calls the BLAS has to set it. Returns whether any such library
+/// is loaded.
 pub fn use_one_thread() -> bool {
     let addresses = [
         symbol(c"openblas_set_num_threads"),
@@ -239,9 +239,9 @@ pub struct NoWorkSpace {
     pub why: std::io::Error,
 }
 
-/// Checks that OpenBLAS, if it is loaded, can have its work space in `threads` threads that call it:
-/// it retries forever if the system refuses that. Other libraries need no more than products do.
-/// Called right before the first BLAS call, when all other memory is allocated.
+/// Checks that OpenBLAS, if it is loaded, can have its work space in `threads` threads that call
+/// it: it retries forever if the system refuses that. Other libraries need no more than products
+/// do. Called right before the first BLAS call, when all other memory is allocated.
 ///
 /// # Errors
 /// When the system does not map as many bytes.
@@ -303,10 +303,11 @@ mod tests {
         assert_eq!(check_work_space(usize::MAX).is_err(), is_openblas);
     }
 
-    /// OpenMP's number of threads is one of each thread, so a setting on another one does not help.
+    /// OpenMP keeps its number of threads for each calling thread, so it must be set on each.
     #[test]
     fn openmp_opens_no_team_in_a_worker() {
-        // A BLAS with OpenMP loads such a library; where compilers bring none, there is none to set.
+        // A BLAS with OpenMP loads such a library; where compilers bring none, there is none to
+        // set.
         let how = libc::RTLD_NOW | libc::RTLD_GLOBAL;
         // SAFETY: the name is NUL-terminated; to load the library starts nothing.
         let openmp = unsafe { libc::dlopen(c"libgomp.so.1".as_ptr(), how) };

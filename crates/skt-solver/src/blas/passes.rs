@@ -9,7 +9,7 @@
 //! A few vectors of rows stay in registers for up to eight columns: `y`, or `l`, is read and
 //! written once, not once for each column. The largest element is kept as the bits of its
 //! magnitude, which are ordered like magnitudes, with infinity above all finite ones and NaN above
-//! infinity: one maximum finds the pivot and what is wrong.
+//! infinity: one maximum finds the pivot, or that an element is not finite.
 //!
 //! Each element takes the same operations in the same order wherever the rows are cut.
 
@@ -303,7 +303,7 @@ passes!(
     |a, b| _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(b, a))
 );
 
-// Registers suffice for twice the rows: a block of four would be half a cache line of many columns.
+// Registers suffice for blocks of eight vectors; four would be only 64 bytes of each column.
 #[cfg(target_arch = "aarch64")]
 passes!(
     neon,

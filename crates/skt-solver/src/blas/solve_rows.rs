@@ -42,8 +42,8 @@ pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
             // SAFETY: the processor has these instructions; the views cover what the operands name.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { avx2::solve(&operands) },
-            // SAFETY: every processor of the architecture has NEON; the views cover what the operands
-            // name.
+            // SAFETY: every processor of the architecture has NEON; the views cover what the
+            // operands name.
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => unsafe { neon::solve(&operands) },
             Vectors::Baseline => return false,

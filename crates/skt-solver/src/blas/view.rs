@@ -58,8 +58,8 @@ unsafe impl Send for MatMut<'_> {}
 unsafe impl Sync for MatMut<'_> {}
 
 /// Checks that `lines` of `width` doubles each, `ld` from one to the next, fit into `len` doubles.
-/// Returns the distance at which all lines begin within this memory, also where they are empty and
-/// there is none: 0 then, else `ld`.
+/// Returns the distance from one line to the next: `ld`, or 0 where lines are empty, so that all of
+/// them begin within the memory, even if it is empty.
 fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
     assert!(width <= ld || lines <= 1, "leading dimension {ld} below the width {width}");
     if width == 0 {
@@ -246,7 +246,7 @@ impl<'a> MatMut<'a> {
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
     }
 
-    /// The same matrix, borrowed for a shorter time.
+    /// Borrows the matrix for a shorter time.
     pub fn rb(&mut self) -> MatMut<'_> {
         MatMut { memory: PhantomData, ..*self }
     }

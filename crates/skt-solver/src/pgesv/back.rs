@@ -13,11 +13,11 @@
 //!     s  -= U x_k                    on all rows above those; kept
 //! ```
 //!
-//! The process column on the left owns block k-1, and needs only the rows that are sent to
-//! continue, so the rest of the work overlaps with its work. The owner of each block has received
-//! all shares of it when it solves the block: a process column sends on the rows of all blocks
-//! before its own next one, k-Q. It gathers U_kk before it receives s_k, while the process column
-//! on the right still computes.
+//! The process column on the left owns block k-1, and needs only the sent rows to continue, so the
+//! product on the rows above them overlaps with its work. The owner of each block has received all
+//! shares of it when it solves the block: a process column sends on the rows of all blocks before
+//! its own next one, k-Q. It gathers U_kk before it receives s_k, while the process column on the
+//! right still computes.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ pub(super) fn substitute<C: Comm>(
     }
     take_right_hand_side(grid, n, nb, a, &mut share)?;
     let mut incoming = vec![0.0; a.rows()];
-    // With P = 1 nothing is to be gathered.
+    // With P = 1 nothing has to be gathered.
     let mut diagonal = (grid.p > 1).then(|| Diagonal::new(nb.min(n), rows, grid.myrow));
     for k in (0..blocks).rev() {
         if k % grid.q != grid.mycol {
@@ -94,7 +94,7 @@ pub(super) fn substitute<C: Comm>(
     Ok(x)
 }
 
-/// Adds to these rows of the share what the column on the right has handed over of them.
+/// To these rows of `share`, adds the share that the process column on the right has sent.
 fn add_handed_over<C: Comm>(grid: &Grid<C>, incoming: &mut [f64], share: &mut [f64]) -> Result<()> {
     grid.row.recv(incoming, (grid.mycol + 1) % grid.q, TAG_SHARE)?;
     share.iter_mut().zip(incoming).for_each(|(mine, theirs)| *mine += *theirs);

@@ -187,7 +187,7 @@ impl Token<'_> {
         thread.unpark();
     }
 
-    /// Tells the second thread that the factorization has come to `reached`.
+    /// Tells the second thread that the factorization is at `reached`.
     pub fn tell(&self, reached: Reached) {
         let Some((shared, thread)) = &self.shared else { return };
         let done = shared.stretch.final_part(reached);
@@ -199,7 +199,7 @@ impl Token<'_> {
     }
 }
 
-/// What runs in the background up to the next cut, and how it learns of the steps.
+/// The background work up to the next cut, and the stretch that gives the final part at each step.
 pub(super) struct BackgroundWork<'b> {
     pub background: &'b mut dyn Background,
     pub stretch: Stretch,
@@ -209,8 +209,8 @@ pub(super) struct BackgroundWork<'b> {
 }
 
 impl BackgroundWork<'_> {
-    /// Progresses the background, if anything runs there, until `is_over`. The factorization has
-    /// come to `reached`.
+    /// Progresses the background, if anything runs there, until `is_over`. The factorization is at
+    /// `reached`.
     ///
     /// # Errors
     /// The errors of the background and of `is_over`.
@@ -233,8 +233,8 @@ impl BackgroundWork<'_> {
 
     /// Runs `body`, which begins with the token. Meanwhile a second thread progresses the
     /// background, if anything runs there, and the transport, if `messages` names a group of ranks.
-    /// The factorization has come to `reached`. If the system refuses the second thread, `body`
-    /// runs alone: only the overlap is lost, until the next call.
+    /// The factorization is at `reached`. If the system refuses the second thread, `body` runs
+    /// alone: only the overlap is lost, until the next call.
     ///
     /// # Errors
     /// The errors of `body`, else those of the background.
@@ -250,7 +250,7 @@ impl BackgroundWork<'_> {
         self.run_beside_by(thread::Builder::new(), reached, messages, body)
     }
 
-    /// As [`Self::run_beside`], with the second thread started by `starter`.
+    /// Does what [`Self::run_beside`] does; `starter` starts the second thread.
     fn run_beside_by<C: Comm, R>(
         &mut self,
         starter: thread::Builder,

@@ -1,4 +1,4 @@
-//! The owner of the matrix, which protects it: all that the solver knows of checkpoints.
+//! The owner of the matrix as the solver sees it: all that the solver knows of checkpoints.
 
 use std::time::Instant;
 

@@ -268,8 +268,8 @@ impl<C: Comm> LookAhead<C> {
         Ok(parts)
     }
 
-    /// Waits for the newest panel, and progresses the background meanwhile. The factorization has
-    /// come to `reached`.
+    /// Waits for the newest panel, and progresses the background meanwhile. The factorization is at
+    /// `reached`.
     ///
     /// # Errors
     /// On all ranks alike when the panel has no usable pivot; when a rank cannot be reached.

@@ -9,8 +9,8 @@
 //! back substitution                                                    back
 //! ```
 //!
-//! Between two panels the matrix is a *cut*: before panel k, panels 0 .. k - 1 have been applied to
-//! all columns, and the columns of panels k .. k + DEPTH - 1, the look-ahead, are up to date: only
+//! Between two panels there is a *cut*: before panel k, panels 0 .. k - 1 have been applied to all
+//! columns, and the columns of panels k .. k + DEPTH - 1, the look-ahead, are up to date: only
 //! their factorization is not in the matrix yet. So the look-ahead continues across a cut, and a
 //! run that begins at one, from a checkpoint, factors those panels once more.
 //!
@@ -175,9 +175,9 @@ pub struct Workspace<C: Comm> {
     exchange: TrailingExchange<C>,
     /// Whether a second thread progresses messages while this one multiplies.
     has_helper: bool,
-    /// The threads of the rank of this process column with the fewest. All ranks of the column
-    /// advance a panel at the same point of a step, which follows from the number of threads, and
-    /// hosts may differ in it.
+    /// The fewest threads of any rank in this process column. All ranks of the column advance a
+    /// panel at the same point of a step, which follows from this number, not from their own: hosts
+    /// may differ.
     least_threads: usize,
     /// The time this rank has spent so far, by phase.
     phases: Phases,
@@ -185,7 +185,7 @@ pub struct Workspace<C: Comm> {
     rates: Rates,
 }
 
-/// The threads of the rank of this process column with the fewest. Collective in the column.
+/// The fewest threads of any rank in this process column. Collective in the column.
 fn least_threads<C: Comm>(grid: &Grid<C>, team: &Team) -> Result<usize, CommError> {
     let mut least = [team.threads() as u64];
     collect::all_reduce(&grid.col, &mut least, u64::min)?;
@@ -373,7 +373,7 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
     /// `on_progress` after each panel, and tells `background` which part of the matrix will not
-    /// change before the end of `range`. The way to DGEMM: `Workspace::apply`,
+    /// change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
     /// `Product::compute_beside`, `Product::compute`, `product::multiply_part`,
     /// [`crate::update::multiply`], [`crate::blas::gemm`].
     ///

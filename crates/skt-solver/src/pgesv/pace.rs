@@ -5,7 +5,7 @@
 //! their first signal. Fewer rows would cost speed, as the BLAS packs U anew for each call; so such
 //! calls are cut by columns, for which it packs the few rows of L2 anew.
 //!
-//! The time of a call is predicted from the call before it. Where columns are cut changes no bit.
+//! The time of a call is predicted from the call before it. The cuts change no bit of the result.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ impl Pace {
         Self { limit, newest: AtomicU64::new(0) }
     }
 
-    /// The columns of the next call: the first of those that are `left` to `rows` rows of a product
+    /// The columns of the next call: the first of those that are `left` on `rows` rows of a product
     /// of depth `depth`. The first call of a process is short.
     pub fn next_columns(&self, rows: usize, depth: usize, left: Range<usize>) -> Range<usize> {
         let grain = self.limit.least_columns(rows, depth);

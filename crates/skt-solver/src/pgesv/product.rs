@@ -37,7 +37,7 @@ pub(super) trait CallListener: Sync {
     /// When no further call may begin.
     fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError>;
 
-    /// How fast calls are, where none may take long; else `None`.
+    /// The pace by which calls are kept short; `None` where a call may take long.
     fn pace(&self) -> Option<&Pace> {
         None
     }
@@ -233,7 +233,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     }
 
     /// The work of the product: its operations, and the nanoseconds that threads were inside the
-    /// BLAS, summed over the threads. For a product that is computed.
+    /// BLAS, summed over the threads. To be called when the product is complete.
     pub fn work(&self) -> ProductWork {
         let rows = self.queue.pieces.last().map_or(0, |piece| piece.end);
         ProductWork {
@@ -289,7 +289,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
         rows >= 2 * short && size >= TUNING.least_size_of_short_product && short_ones_keep_bits()
     }
 
-    /// Computes pieces until none is left. For all threads but the one that holds the token.
+    /// Computes pieces until none is left. Called on all threads but that with the token.
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
             in_calls(piece.rows.clone(), self.most_rows)
@@ -346,8 +346,8 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
 }
 
 /// Whether a product has the same bits in one call of the BLAS as with a short call before the
-/// rest. If not, no call is short because a panel comes late. Probes the BLAS at the first call in
-/// a process; call it before time counts.
+/// rest. If not, no call is shortened for a late panel. Probes the BLAS at the first call in a
+/// process; call it before time counts.
 ///
 /// BLIS 0.9.0 chooses by the size between two algorithms that round differently.
 pub(super) fn short_ones_keep_bits() -> bool {
@@ -456,9 +456,9 @@ fn rows_of_advance(rows: usize, jb: usize, width: usize) -> usize {
 /// sent early. A team does so, with all of its threads, if that ends earlier than when one thread
 /// advances the panel while the others multiply.
 ///
-/// The panel takes one thread as long as the product on `late` of `rows` rows, [`rows_of_advance`].
-/// It takes a team its share of that and a loss: the passes over single columns are too short to be
-/// cut.
+/// One thread takes as long for the panel as for the product on `late` of the `rows` rows,
+/// [`rows_of_advance`]. A team divides that by its threads, but adds a loss: the passes over single
+/// columns are too short to be cut.
 ///
 /// ```text
 /// during the product (the others wait)    late
@@ -502,8 +502,8 @@ fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     pieces
 }
 
-/// Rows of the first piece of one of `threads` threads, two or more: of the last one, which comes
-/// late, or of one of the others.
+/// Rows of the first piece of a thread: of the last thread, which comes late, or of any other.
+/// `threads` is at least two.
 fn first_share(rows: usize, threads: usize, late: usize, is_last: bool) -> usize {
     let share = (rows + late) / threads;
     let share = match (share.checked_sub(late), is_last) {

@@ -104,8 +104,8 @@ impl PanelBuffers {
     }
 }
 
-/// The panels of a process row that have a slot, as one rank takes and returns them. Each has its
-/// slot once, in order.
+/// The panels of a process row that have a slot, as one rank takes and returns them. Each panel
+/// gets a slot once, in order.
 pub struct SharedPanels {
     slots: Arc<Slots>,
     taken: Range<usize>,

@@ -1,7 +1,7 @@
 //! The panels of a factorization in windows of about equal work.
 
-/// Largest number of windows: enough for a heat map across a page, and for a column within a few
-/// per cent of N.
+/// Largest number of windows: enough for a heat map across a page, and to locate a column within a
+/// few per cent of N.
 pub const MOST: usize = 64;
 
 /// The first panel of each window, and after the last one the number of panels.
@@ -39,7 +39,8 @@ impl Windows {
         self.first_panels.partition_point(|first| *first <= panel) - 1
     }
 
-    /// The first column of each window, in blocks of `nb` columns, and the order `n` after the last one.
+    /// The first column of each window, in blocks of `nb` columns, and the order `n` after the last
+    /// one.
     pub fn columns(&self, n: usize, nb: usize) -> Vec<usize> {
         self.first_panels.iter().map(|panel| (panel * nb).min(n)).collect()
     }

@@ -47,8 +47,8 @@ pub enum NotMended {
     Rebuilt,
     /// No single process column explains the wrong numbers.
     Scattered,
-    /// Recomputed rows are wrong again. A wrong L, which leaves something below the diagonal of a
-    /// panel, shows like this until the panel's group ends.
+    /// Recomputed rows are wrong again. A wrong L, which leaves nonzeros below the diagonal of a
+    /// panel, also has this effect until the panel's group ends.
     Again,
     /// The column was eliminated before a check.
     Eliminated,

@@ -1,6 +1,6 @@
 //! Recursive doubling: log2 P exchanges, after which all ranks have all rows, those of U and the
-//! displaced ones that go to another rank (HPL_pdlaswp00). For few columns, where the number of
-//! messages counts, and for P = 2, where no rank receives a row that it does not need.
+//! displaced ones that go to another rank (HPL_pdlaswp00). Used for few columns, where the number
+//! of messages counts, and for P = 2, where no rank receives a row that it does not need.
 //!
 //! With D the rows of the diagonal block that go to another rank (at most NB, about (1 - 1/P) NB
 //! where pivots are spread evenly), LocQ the columns, and links that carry `bandwidth` elements a

@@ -24,7 +24,7 @@ pub struct Operands<'a> {
     pub l2: MatRef<'a>,
     /// Pivots, as global rows.
     pub ipiv: &'a [f64],
-    /// Local row of A2.
+    /// First local row of A2.
     pub below: usize,
 }
 

@@ -5,7 +5,7 @@ use super::{Channel, EnergySource, Quantity};
 use crate::machine::counters::Root;
 
 const FOLDER: &str = "sys/class/hwmon";
-/// Both are in millionths.
+/// Power and energy are in millionths.
 const UNIT: f64 = 1e-6;
 /// More than a node takes.
 const MOST_WATTS: f64 = 100e3;
@@ -24,8 +24,8 @@ const PROCESSORS: [(&str, &[&str], &str, &str); 2] = [
     ("apm_xgene", &["CPU power", "IO power"], "power", "processors and input/output"),
 ];
 
-/// The folders of all chips with this name. Files of old drivers are those of their device, the name
-/// included: the power meter of ACPI has registered without a name in most kernels.
+/// The folders of all chips with this name. Old drivers have their files, the name included, in the
+/// folder of the device: in most kernels the power meter of ACPI has registered without a name.
 fn chips(root: &Root, chip: &str) -> Vec<String> {
     let folders = root.names(FOLDER).into_iter().map(|name| format!("{FOLDER}/{name}"));
     let is_named = |file: String| root.text(&file).as_deref() == Some(chip);

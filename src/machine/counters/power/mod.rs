@@ -39,18 +39,18 @@ pub struct Channel {
     pub quantity: Quantity,
     /// Joules or watts of one unit of the file.
     pub unit: f64,
-    /// Watts that what it covers never takes: more is a counter that was reset.
+    /// More watts than the covered part ever takes: above that, a counter was reset.
     pub most_watts: f64,
 }
 
 /// All that counts the energy of a node, or of a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnergySource {
-    /// Its name.
+    /// The source's name.
     pub name: String,
     /// The part of the node that it covers, in words.
     pub covers: String,
-    /// Its files: parts that have nothing in common.
+    /// The source's files: parts that have nothing in common.
     pub channels: Vec<Channel>,
     /// A file that changes whenever the counters do, if there is one.
     pub freshness: Option<String>,

@@ -29,7 +29,7 @@ fn rank(rank: usize, rates: impl Iterator<Item = f64>, work: f64) -> RankRates {
 fn noisy(random: &mut Stream, ranks: usize, noise: f64) -> Vec<RankRates> {
     let windows = columns().len() - 1;
     let of_rank = |index| {
-        // A noise makes a rank slower only.
+        // Noise only makes a rank slower.
         let rates: Vec<f64> =
             (0..windows).map(|_| RATE * (1.0 - noise * random.normal().abs()).max(0.01)).collect();
         rank(index, rates.into_iter(), RATE)
@@ -89,8 +89,8 @@ proptest! {
         prop_assert_eq!(names(&all), Vec::<usize>::new());
     }
 
-    /// Many short hiccups are noise. With a larger share one rank in 10^5 has, by luck, seven of them
-    /// among its last eight windows, and is slow then.
+    /// Many short hiccups are noise. With a larger share one rank in 10^5 has, by luck, seven of
+    /// them among its last eight windows, and is slow then.
     #[test]
     fn many_hiccups_name_nobody(
         ranks in prop::sample::select(vec![2usize, 3, 16]), share in 0.0..0.08,
@@ -147,7 +147,7 @@ proptest! {
     }
 }
 
-/// Whatever is wrong for less than two seconds is not told, although it lasts in windows.
+/// A lag of less than two seconds is not reported, although it lasts for all windows.
 #[test]
 fn a_short_run_names_nobody() {
     let windows = columns().len() - 1;
@@ -159,7 +159,7 @@ fn a_short_run_names_nobody() {
     assert_eq!(names(&all(seconds_of_slow(3.0))), [2]);
 }
 
-/// Ranks of a quota are slow on the average: a window is fast, the next one stands still.
+/// A rank with a CPU quota is slow on average: one window is fast, the next is slow.
 #[test]
 fn a_quota_is_seen_through_windows_shorter_than_its_period() {
     let windows = columns().len() - 1;

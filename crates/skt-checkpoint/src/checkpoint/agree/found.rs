@@ -19,8 +19,8 @@ pub struct FoundSegment {
 }
 
 /// The part of a segment's header that all have to agree on. One process reads that of every rank,
-/// thousands in a large job, so it omits the parameters, which are those of the start, and has a
-/// checksum of the state, which may be long.
+/// thousands in a large job, so it omits the parameters, which are those of the start, and replaces
+/// the state, which may be long, by a checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// Logical rank.

@@ -49,7 +49,7 @@ pub(super) fn contents(offers: &[Offer]) -> impl Iterator<Item = &Content> {
     offers.iter().flat_map(|offer| &offer.segments).filter_map(|segment| segment.content.as_ref())
 }
 
-/// The number of segments, each of which all processes of its node find.
+/// The number of distinct segments; all processes of a node find the same ones.
 pub(super) fn segments(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.segments.iter().map(move |it| (offer, it)));
     let known = all.filter(|(_, segment)| segment.content.is_some());

@@ -144,7 +144,7 @@ impl OpeningPlan {
 /// The decision for a run that has ended: what is left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
-    /// Its last epoch.
+    /// The last epoch of the run.
     pub epoch: u64,
     /// The segment that has its result.
     pub holder: Holder,

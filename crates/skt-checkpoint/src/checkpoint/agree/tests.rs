@@ -394,7 +394,7 @@ fn a_mark_that_missed_a_decision_is_stale() {
     assert!(done.mark.iter().all(Vec::is_empty));
 }
 
-/// What four processes find, each an image of its rank at epoch 4 by `start`, too.
+/// The offers `found`, each with an image of its rank at epoch 4 by `start`.
 fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
     for (rank, offer) in found.iter_mut().enumerate() {
         let id = ImageId { generation: Generation { start, epoch: 4 }, rank };

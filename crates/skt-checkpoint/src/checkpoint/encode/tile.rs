@@ -19,7 +19,7 @@ impl Tile {
         self.rows_of(block.clone()).last().map_or(0, |(_, at)| at.end)
     }
 
-    /// The tile's rows that the block has, as (row of the part, bytes of the buffer).
+    /// The tile's rows that the block has, as (row of the area, bytes of the buffer).
     pub(super) fn rows_of(
         &self,
         block: Range<usize>,

@@ -156,9 +156,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(())
     }
 
-    /// Sends members the checksums that others computed from their data, where these read it in
-    /// place or received it unchanged; otherwise each member has computed its own. Collective over
-    /// the group.
+    /// Sends each member the checksums that others computed from its data, if they read it in place
+    /// or received it unchanged; otherwise each member has computed its own. Collective over the
+    /// group.
     fn exchange_sums(
         &mut self,
         segment: &mut OwnSegment<M>,
@@ -250,7 +250,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         }
         loop {
             let least = counts.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
-            // What they wrote before they called it ready is visible after this.
+            // The data that members wrote before they called it ready is visible after this.
             segment.order();
             let end = if wait { least } else { least.min(schedule.begun + 1) };
             self.encode_units(segment, schedule, end)?;

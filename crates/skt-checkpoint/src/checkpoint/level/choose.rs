@@ -36,11 +36,13 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
     (0..rules.levels.len()).map(of_level).collect()
 }
 
-/// See [`Restorable::firmest`]. `all` has the generations that can be restored, newest first, each
-/// with the ranks whose images it lacks. A newer generation may lack images that were never sealed,
-/// so going back from the newest, an older one is taken wherever it has an image that the one taken
-/// before lacks. This ends at the last complete generation, or before it at one that lacks nothing
-/// else: an older one was on the same disks, so it has lost at least the same images.
+/// Finds [`Restorable::firmest`]. `all` has the generations that can be restored, newest first,
+/// each with the ranks whose images it lacks.
+///
+/// A newer generation may lack images that were never sealed. So the search goes back from the
+/// newest, and takes each older one that has an image which the last taken one lacks. It ends at
+/// the last complete generation, or at a newer one that lacks only images on lost disks: older ones
+/// were on the same disks, so they have lost at least the same images.
 fn firmest(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
     let (mut taken, mut lacks) = all.first().map(|(newest, lost)| (*newest, lost))?;
     for (older, lost) in all {
@@ -121,7 +123,7 @@ pub fn refuse_without(
     Ok(())
 }
 
-/// The number of images on all levels, sealed or not, each of which several processes may see.
+/// The number of distinct images on all levels, sealed or not; several processes may see one.
 pub fn images(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.images.iter().enumerate());
     let ids = all.flat_map(|(level, images)| images.iter().map(move |image| (level, image.id)));
@@ -186,8 +188,8 @@ mod tests {
     use super::super::super::record::StartId;
     use super::*;
 
-    /// The epoch of the firmest of generations of which each lacks the images of some ranks, the
-    /// first of them of epoch 9.
+    /// The epoch of the firmest generation, given the ranks whose images each lacks, from epoch 9
+    /// downwards.
     fn firmest_epoch(all: &[&[usize]]) -> Option<u64> {
         let start = StartId { number: 1, nonce: 1 };
         let of_epoch =

@@ -80,7 +80,7 @@ pub(super) struct NextImage {
 }
 
 impl NextImage {
-    /// For a start that has found images which were due at `last_seconds`; 0 if it has found none.
+    /// For a start that has found images due at `last_seconds`; 0 if it has found none.
     pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
         Self { every, last_seconds, cost: None, under_way: None }
     }

@@ -8,8 +8,8 @@
 //! If another user has taken the name of a run's folder, the folder is that name followed by `~`
 //! and a random number known to all ranks of the start. Files and folders of others are ignored.
 //!
-//! The slots of a file have its size divided by its number of ranks. So each rank sets the file to
-//! its full size before it writes.
+//! The size of each slot is the size of its file divided by the number of its ranks. So each rank
+//! sets the file to its full size before it writes.
 //!
 //! The folder of a run belongs to this user alone (0700). It is opened without following a symbolic
 //! link and stays open, so that nothing another user does to its path later matters. A file is
@@ -70,8 +70,8 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// Adds the path of a level's folder to an error. A person creates that folder, so says what to do
-/// if it does not exist.
+/// Adds the path of a level's folder to an error. A person creates that folder, so the error says
+/// what to do if it does not exist.
 fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let shown = path.display().to_string();
     move |error| match error.kind() {

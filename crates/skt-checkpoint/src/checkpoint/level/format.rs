@@ -4,8 +4,8 @@
 //! seal   magic | bytes of the seal's text | bytes of the body | checksum of the body
 //!              | checksum of these and the text
 //!        text: identity, and the record in force, each as it stands in a segment
-//! body   of each region, from a page on each: the copy, its parities, their checksums;
-//!        of method `abft` the beginning of the region itself
+//! body   for each region, each from a page boundary on: the copy, its parities, their checksums;
+//!        with method `abft` the beginning of the region itself
 //! ```
 //!
 //! The seal is written when the body is safe, so an image with a whole seal is complete. A body is
@@ -112,11 +112,11 @@ pub(in super::super) fn encode_seal(
 /// What an image says of itself.
 #[derive(Debug)]
 pub(in super::super) enum Said {
-    /// It has a whole seal of this version.
+    /// The image has a whole seal of this version.
     Sealed(Box<Seal>),
-    /// It is of another version.
+    /// The image is of another version.
     OtherVersion,
-    /// It has no seal, or a damaged one.
+    /// The image has no seal, or a damaged one.
     Nothing,
 }
 

@@ -59,9 +59,9 @@ named!(Reach { Local: "local", Global: "global" });
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenBusy {
-    /// It waits for the image.
+    /// The rank waits for the image.
     Wait,
-    /// It gives the image up.
+    /// The rank gives the image up.
     Skip,
 }
 

@@ -22,9 +22,9 @@ const SPARE_IMAGES: usize = 2;
 struct Request {
     /// The process's rank in the run.
     rank: usize,
-    /// Its node.
+    /// The rank's node.
     node: String,
-    /// Its host, as messages name it.
+    /// The rank's host, as messages name it.
     host: String,
     /// Bytes of an image of the rank.
     image_bytes: u64,

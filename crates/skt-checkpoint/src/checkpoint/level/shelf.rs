@@ -72,8 +72,8 @@ struct Shelf {
     /// ranks. Those that the start has found may be one more than the level keeps.
     complete: Vec<Generation>,
     /// All files in which this rank has a slot, whether it has an image or not. Each rank that
-    /// shares a file removes it before it creates the next one, so that there is room whichever
-    /// rank is first.
+    /// shares a file removes it before it creates the next one, so that there is room in whatever
+    /// order the ranks write.
     own: BTreeSet<FileId>,
     /// Files that are no longer needed, to be removed with the next image.
     unneeded: Vec<FileId>,
@@ -81,9 +81,9 @@ struct Shelf {
 }
 
 impl Shelves {
-    /// For a start that writes to these `slots`, one per level, on levels that it has not
-    /// `given_up`. It keeps the `complete` generations that it has found there, the newest due at
-    /// `newest_seconds` of the run, and has found files `own` with slots of this rank.
+    /// The shelves of a start that writes to `slots`, one per level, on levels that it has not
+    /// `given_up`. The start keeps the `complete` generations that it has found there, the newest
+    /// due at `newest_seconds` of the run, and has found files `own` with slots of this rank.
     pub fn new(
         start: StartId,
         levels: &[Level],
@@ -221,8 +221,8 @@ impl Shelves {
         self.shelves.iter().flat_map(votes).collect()
     }
 
-    /// Takes in the votes of all ranks, combined bit by bit: from here on a generation that all
-    /// have sealed is complete, and generations older than the ones to keep may be removed.
+    /// Applies the votes of all ranks, combined bit by bit: a generation that all have sealed
+    /// becomes complete, and generations older than the ones to keep may be removed.
     pub fn hear(&mut self, votes: &[u64]) {
         assert_eq!(votes.len(), 2 * self.shelves.len());
         for (shelf, votes) in self.shelves.iter_mut().zip(votes.chunks_exact(2)) {
@@ -321,10 +321,10 @@ impl Shelf {
         PENDING_MAX - self.complete.len().saturating_sub(self.level.keep)
     }
 
-    /// Whether another generation may be pending beside that of `before`, the last epoch at which
-    /// images were given to the writer, if it is pending: at the last barrier some ranks may still
-    /// have been writing it. If not, images stay due, and at the next checkpoint all have told of
-    /// it. The same on all ranks.
+    /// Whether another generation may become pending. The generation of `before`, the last epoch
+    /// given to the writer, may still be pending, because some ranks may have been writing it at
+    /// the last barrier. Without room images stay due, and at the next checkpoint all ranks have
+    /// reported `before`. The same on all ranks.
     fn has_room(&self, before: u64) -> bool {
         usize::from(self.pending.contains(&before)) < self.pending_max()
     }
@@ -332,8 +332,8 @@ impl Shelf {
     /// Makes room for another pending generation of `start`, by dropping the oldest pending ones.
     /// These are not complete on all ranks and never will be; without this, they would accumulate
     /// on a level where some rank keeps giving its images up. No rank writes to a dropped one any
-    /// more: a rank ends an image before it begins the next one, and at the last barrier all ranks
-    /// have told of both.
+    /// more: a rank ends an image before it begins the next one, and all ranks have reported both
+    /// at the last barrier.
     fn forget_incomplete(&mut self, start: StartId) {
         let surplus = (self.pending.len() + 1).saturating_sub(self.pending_max());
         for epoch in self.pending.drain(..surplus) {
@@ -344,8 +344,8 @@ impl Shelf {
         }
     }
 
-    /// All ranks have sealed the pending epochs whose bits are set, and have ended older images
-    /// before: no rank writes to the files that become unneeded.
+    /// Marks the pending epochs whose bits are set as complete: all ranks have sealed them. They
+    /// have ended older images before, so no rank writes to the files that become unneeded.
     fn complete(&mut self, start: StartId, sealed_by_all: u64) {
         let is_complete = |i: usize| sealed_by_all >> i & 1 == 1;
         let Some(newest) = (0..self.pending.len()).rev().find(|&i| is_complete(i)) else { return };
@@ -378,8 +378,7 @@ mod tests {
 
     const SECONDS: f64 = 1e6;
 
-    /// Shelves of two levels of which an image of this many seconds is done, and the next one is
-    /// being written.
+    /// Shelves of two levels, each with one image of `SECONDS` done and the next being written.
     fn writing(when_busy: WhenBusy) -> Shelves {
         let level = Level {
             name: "level".into(),

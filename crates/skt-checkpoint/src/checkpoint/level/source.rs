@@ -32,7 +32,7 @@ pub struct Rotten {
 /// An image that a process sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundImage {
-    /// Its name.
+    /// The image's name.
     pub id: ImageId,
     /// What its seal says; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,
@@ -48,13 +48,13 @@ pub struct Restorable {
     /// Whether the newest of them lacks images of some ranks, or has rotten ones, and so survives
     /// fewer losses than a complete one.
     pub is_lacking: bool,
-    /// One of them that survives all losses that the last complete generation does: that one, or a
-    /// newer one that lacks no other images.
+    /// A generation that survives every loss that the last complete one survives: that one, or a
+    /// newer one that lacks no image which older ones have.
     pub firmest: Option<Generation>,
 }
 
 impl Restorable {
-    /// Those that stay: the newest `keep`, and the firmest.
+    /// The generations that stay: the newest `keep`, and the firmest.
     pub fn kept(&self, keep: usize) -> Vec<Generation> {
         let is_kept =
             |&(i, generation): &(usize, &Generation)| i < keep || Some(*generation) == self.firmest;

@@ -29,7 +29,7 @@ pub struct NewImage {
 /// The source of an image.
 #[derive(Debug)]
 pub struct Sealed {
-    /// Its seal, in whole pages.
+    /// The image's seal, in whole pages.
     pub seal: Vec<u8>,
     /// Offsets of the lent ranges in the body.
     pub places: Vec<u64>,
@@ -56,13 +56,13 @@ pub struct Written {
 /// How an image ended.
 #[derive(Debug)]
 pub enum ImageEnd {
-    /// It is complete and survives a power cut; its bytes.
+    /// The image is complete and survives a power cut; with its bytes.
     Sealed(u64),
     /// There was no image to write, only files to remove, of which some may be left.
     Removed,
-    /// It was not done in time, and does not count.
+    /// The image was not done in time, and does not count.
     GivenUp,
-    /// It could not be written, for this reason, and does not count.
+    /// The image could not be written, for this reason, and does not count.
     Failed(String),
 }
 

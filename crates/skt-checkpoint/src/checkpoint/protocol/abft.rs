@@ -66,8 +66,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         Err(Refusal::RottenImages { epoch, level, rotten, lost, parities }.into())
     }
 
-    /// Makes `state` count on all ranks once all have called this. The data is not copied; images
-    /// of it are written if they are due. At the first call of a start all ranks have reached the
+    /// Commits `state` on all ranks, once all have called this. The data is not copied; images of
+    /// it are written if they are due. At the first call of a start all ranks have reached the
     /// point where it resumed, so superfluous images are removed then, and none is written.
     /// Collective.
     pub(super) fn checkpoint_abft(&mut self, state: &[u8]) -> Result<Stats> {

@@ -186,7 +186,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };
         let (epoch, left) =
             (self.segment.record().stamped(), self.segment.record().left().to_vec());
-        // From here on nobody reads the segment.
+        // Dropping the images ends the last reads of the segment.
         drop(self.images);
         let SegmentParts { memory, held, lock, hook } = self.segment.into_parts();
         let comm = self.job;

@@ -32,7 +32,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.images.load(level, id, &mut self.segment, epoch, unread_bytes_max)
     }
 
-    /// Treats the images of the `rotten` ranks as lost: these ranks count as lost from here on, and
+    /// Treats the images of the `rotten` ranks as lost: afterwards these ranks count as lost, and
     /// their segments are zero.
     pub(super) fn lose_images(&mut self, rotten: &[usize]) {
         if rotten.contains(&self.job.rank()) {

@@ -18,8 +18,8 @@ use crate::comm::collect::all_gather_bytes;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
-    /// group on what is damaged. Ranks whose images are lost count among the plan's lost ranks from
-    /// here on. Collective over the job.
+    /// group on what is damaged. Ranks whose images are lost then count among the plan's lost
+    /// ranks. Collective over the job.
     ///
     /// # Errors
     /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its

@@ -80,7 +80,7 @@ impl<M: Memory> OwnSegment<M> {
                     unread += piece.len();
                 }
                 loaded += piece.len();
-                // Ranks without an image wait.
+                // Reports progress, because ranks without an image wait.
                 self.vault.passes(begun, loaded);
             }
         }

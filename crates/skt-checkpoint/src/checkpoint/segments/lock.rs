@@ -2,9 +2,9 @@
 //!
 //! A process that was killed keeps what it is attached to, including its hold on the run, until the
 //! system has freed its memory: with hundreds of GB in small pages that takes longer than the next
-//! start. So each holder writes into the hold which process it is. A process that is ending is
-//! waited for as long as freeing memory takes here, by a measurement; a process at work is another
-//! job.
+//! start. So each holder writes into the hold which process it is. The next start waits for an
+//! ending process as long as freeing its memory takes, by a measurement; a process at work belongs
+//! to another job.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
 /// Freeing what a run has on a node may take this many times as long as a sample predicts, as other
 /// processes end at the same time.
 const ENDING_FACTOR: f64 = 10.0;
-/// Bytes for what a holder writes: words, and the number of its MPI job.
+/// Bytes that a holder writes: words that identify it, and the number of its MPI job.
 const HOLDER_BYTES: usize = WORDS_BYTES + size_of::<u64>();
 const WORDS_BYTES: usize = 248;
 
@@ -215,7 +215,7 @@ fn job_of(bytes: &[u8]) -> u64 {
     job.map_or(0, |job| u64::from_le_bytes(job.try_into().expect("as many bytes")))
 }
 
-/// Removes what the MPI job of the hold `name`, which no process has, has left on this node.
+/// Removes the files that the MPI job of the unused hold `name` has left on this node.
 pub fn remove_mpi_files(store: &dyn Store, name: &SegmentName) {
     let mut bytes = [0; HOLDER_BYTES];
     if let Ok(Some(HOLDER_BYTES)) = store.peek(name, &mut bytes) {

@@ -81,7 +81,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     }
 }
 
-/// Bytes of all segments of `run` on this node, which a restart does not need again.
+/// Bytes of all segments of `run` on this node, whose memory a restart reuses.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -90,7 +90,7 @@ pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
-/// Removes what `run` has left on this node of part `part`, of earlier parts, and of no part.
+/// Removes the segments of `run` on this node that belong to `part`, to earlier parts, or to none.
 ///
 /// # Errors
 /// When the store cannot be listed, or a segment cannot be removed.
@@ -98,8 +98,8 @@ pub fn sweep(store: &dyn Store, run: &str, part: usize) -> Result<(), StoreError
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
         // Holds are removed by their holders, unless these were lost; marks of ended runs stay.
         if info.name.role() == "lock" {
-            // To remove one in use waits a while whether it stays in use: with many ranks on a
-            // node the end of the run would take seconds.
+            // Removing a hold in use would wait a while to see whether it stays in use: with many
+            // ranks on a node the end of the run would take seconds.
             if !info.in_use {
                 remove_mpi_files(store, &info.name);
                 store.remove_unused(&info.name)?;
@@ -197,7 +197,7 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         let new = self.store.begin(&self.name(id)?, bytes).map_err(other)?;
         self.process.touch(&new, bytes).map_err(other)?;
         let segment = new.finish().map_err(other)?;
-        // What this node lacks, others will lack as well.
+        // Only rank 0 warns: what its node lacks, others will lack as well.
         if let Some(note) = segment.note().filter(|_| id.rank == 0) {
             eprintln!("warning: rank 0: {note}");
         }

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Their folder, unless Open MPI was configured to use another one.
+/// The folder of the files, unless Open MPI was configured to use another one.
 const FOLDER: &str = "/dev/shm";
 
 /// The user and the job of a file of this name.

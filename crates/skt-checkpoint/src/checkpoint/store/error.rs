@@ -115,7 +115,7 @@ pub enum StoreError {
         name: SegmentName,
         /// The setting, e.g. `kernel.shmmax`.
         limit: &'static str,
-        /// Its value, in its own unit.
+        /// The limit's value, in its own unit.
         value: u64,
         /// A sufficient value.
         enough: u64,

@@ -35,11 +35,11 @@ pub fn now_unix_seconds() -> u64 {
 /// Whether a process still runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// It runs.
+    /// The process runs.
     Alive,
-    /// It has ended, or the machine was rebooted since.
+    /// The process has ended, or the machine was rebooted since.
     Dead,
-    /// It belongs to another PID namespace (a container) and cannot be seen.
+    /// The process belongs to another PID namespace (a container) and cannot be seen.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ pub enum Liveness {
 #[repr(C)]
 pub(super) struct ProcessId {
     pid: u64,
-    /// Its start, in clock ticks after boot.
+    /// When the process started, in clock ticks after boot.
     start_ticks: u64,
     /// The inode of its PID namespace.
     pid_namespace: u64,
@@ -91,7 +91,7 @@ impl ProcessId {
         self.boot_id[0] != 0 && self.boot_id == boot_id()
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
@@ -110,8 +110,8 @@ impl ProcessId {
     }
 }
 
-/// Whether a process `pid` runs that did something at that time. A process that clearly started
-/// later is another one with the same number.
+/// Whether the process `pid` that did something at that time still runs. A process that clearly
+/// started later is another one with the same number.
 pub(super) fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
     /// The largest difference of the clocks of the two times.
     const DOUBT_SECONDS: u64 = 5;
@@ -153,11 +153,11 @@ pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
 /// Whether a process that holds something is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It runs, and has not been killed.
+    /// The process runs, and has not been killed.
     Alive,
-    /// It was killed or has ended: what it still holds is released without further action.
+    /// The process was killed or has ended: what it still holds is released without further action.
     Ending,
-    /// It cannot be seen from here.
+    /// The process cannot be seen from here.
     Unknown,
 }
 
@@ -301,7 +301,7 @@ pub enum Trap {
     LowLimit {
         /// The setting.
         limit: &'static str,
-        /// Its value.
+        /// The setting's value.
         value: u64,
         /// A sufficient value.
         enough: u64,

@@ -118,9 +118,9 @@ impl fmt::Display for SegmentName {
 /// What a store knows of a segment without attaching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// Its name.
+    /// The segment's name.
     pub name: SegmentName,
-    /// Its location: `shmid 5, key 0x...` or a path.
+    /// The segment's location: `shmid 5, key 0x...` or a path.
     pub location: String,
     /// Bytes of data, without the header page.
     pub bytes: usize,
@@ -174,9 +174,9 @@ pub trait Store {
     /// The errors of [`Store::begin`].
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment>;
 
-    /// Starts to create a segment of `bytes` zero bytes; [`NewSegment::finish`] completes it. The
-    /// system's limits and free memory have been checked then. An incomplete segment of that name
-    /// that no process holds is replaced.
+    /// Starts to create a segment of `bytes` zero bytes; [`NewSegment::finish`] completes it.
+    /// Checks the system's limits and the free memory. An incomplete segment of that name that no
+    /// process holds is replaced.
     ///
     /// # Errors
     /// [`StoreError::Exists`] when a complete segment of that name exists; typed errors for lack of

@@ -57,7 +57,7 @@ impl Segment {
         Self { name, base, mapped_bytes, data_bytes, page_bytes, note, hold }
     }
 
-    /// Its name.
+    /// The segment's name.
     pub fn name(&self) -> &SegmentName {
         &self.name
     }
@@ -234,9 +234,9 @@ impl Drop for View {
 /// The effect of touching the pages of a new segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// They are taken from free memory.
+    /// The pages are taken from free memory.
     TakesMemory,
-    /// They exist already, and are only mapped.
+    /// The pages exist already, and are only mapped.
     Maps,
     /// There is nothing to do: space on a disk has been reserved.
     Nothing,
@@ -263,7 +263,7 @@ impl NewSegment {
         new
     }
 
-    /// Its name.
+    /// The segment's name.
     pub fn name(&self) -> &SegmentName {
         self.segment().name()
     }

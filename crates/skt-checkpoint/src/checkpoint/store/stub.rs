@@ -8,9 +8,9 @@ use super::host::Liveness;
 /// Memory that no run can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stub {
-    /// Its location: `shmid 5, key 0x...` or a path.
+    /// The stub's location: `shmid 5, key 0x...` or a path.
     pub location: String,
-    /// Its bytes.
+    /// The stub's bytes.
     pub bytes: u64,
     /// Whether a process is attached.
     pub in_use: bool,
@@ -29,13 +29,13 @@ pub struct Stub {
 /// Why memory is no segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flaw {
-    /// Its first page is not written yet; surely of this program and user.
+    /// The first page is not written yet; surely of this program and user.
     Unnamed,
     /// Surely of this program and user, but damaged; says how.
     Damaged(String),
     /// Perhaps a damaged segment of this program: the user has to decide.
     Doubtful(String),
-    /// It claims to be a segment of this user, but another user has made it; says who.
+    /// A segment that claims to be this user's, but that another user has made; says who.
     Planted(String),
 }
 

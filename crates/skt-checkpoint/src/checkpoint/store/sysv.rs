@@ -606,7 +606,7 @@ mod tests {
         let _ours = Ids(vec![shmid]);
         segment.as_mut_slice().fill(9);
         drop(segment);
-        // One that a busy machine keeps for longer than a look lasts is taken for a use.
+        // A look that a busy machine prolongs is taken for a use.
         let passes_by = |is_unused: &dyn Fn() -> bool| {
             (0..100).any(|_| {
                 let look = look_at(shmid);

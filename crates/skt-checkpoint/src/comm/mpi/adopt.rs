@@ -21,8 +21,8 @@ impl MpiComm {
         Self::wrap(raw, true)
     }
 
-    /// Takes a communicator over: it is freed with the group, and its errors are returned from here
-    /// on.
+    /// Takes a communicator over: it is freed with the group, and afterwards its errors are
+    /// returned.
     ///
     /// # Errors
     /// MPI refuses the calls that tell its rank and size.

@@ -1,5 +1,5 @@
-//! Maxima over all ranks that are asked for again and again, so that no rank waits within MPI for
-//! one that does not come.
+//! Maxima over all ranks, found without blocking: the caller tests for them repeatedly, so that no
+//! rank waits within MPI for one that does not come.
 
 use std::ffi::c_int;
 use std::mem;
@@ -68,7 +68,7 @@ impl MpiMaxima {
     }
 }
 
-/// Where a rank has not come, MPI may still write to the memory, which is never freed.
+/// If a rank has not come, MPI may still write to the memory, so it is never freed.
 impl Drop for MpiMaxima {
     fn drop(&mut self) {
         mem::forget(self.numbers.take());

@@ -99,7 +99,7 @@ fn calls() -> std::result::Result<Calls, NoUlfm> {
     if !unsafe { is_on.cast::<bool>().read() } {
         return Err(NoUlfm::Off);
     }
-    // With ULFM on it is 1 unless somebody has set it.
+    // With ULFM on, the variable is 1 unless somebody has set it.
     let agreement = symbol(c"mca_coll_ftagree_algorithm");
     // SAFETY: Open MPI's variable of this name is an `int`, set while MPI is initialized.
     if agreement.is_some_and(|agreement| unsafe { agreement.cast::<c_int>().read() } == 0) {
@@ -172,8 +172,8 @@ impl MpiWorld {
 }
 
 impl Ulfm<'_> {
-    /// Creates a new communicator of all ranks that are left, in their order. All calls on older
-    /// ones fail from here on. It is never freed, so that a group of its ranks may outlive it; each
+    /// Creates a new communicator of all ranks that are left, in their order. Afterwards all calls
+    /// on older ones fail. It is never freed, so that a group of its ranks may outlive it; each
     /// loss adds one. Collective over the ranks that are left, whatever has failed before. If MPI
     /// cannot create it, all ranks end.
     pub fn survivors(&self) -> MpiComm {
@@ -193,9 +193,8 @@ impl Ulfm<'_> {
         comm
     }
 
-    /// The bits that the words of all ranks that are left have in common: the same answer on all of
-    /// them. Collective over these ranks, whatever has failed before. If MPI cannot agree, all
-    /// ranks end.
+    /// The bitwise AND of the words of all ranks that are left, the same on all of them. Collective
+    /// over these ranks, whatever has failed before. If MPI cannot agree, all ranks end.
     pub fn agree(&self, word: i32) -> i32 {
         let mut all: c_int = word;
         // SAFETY: the world communicator is never freed; all ranks that are left call this.

@@ -32,7 +32,7 @@ impl WatchedComm {
         Self { comm, watch }
     }
 
-    /// The next `IBarrier`'s wait polls its messages, which looks at the watch.
+    /// Waits in an `IBarrier`, whose waits for messages look at the watch.
     fn enter_and_wait(&self) -> Result<()> {
         let mut barrier = IBarrier::new()?;
         barrier.enter(self, false)?;
@@ -128,7 +128,7 @@ impl Comm for WatchedComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        // MPI's own wait would not look at the watch: it begins when all are here.
+        // MPI's own split waits without looking at the watch, so it begins when all are here.
         self.barrier()?;
         let comm = self.comm.split(color, key)?;
         Ok(comm.map(|comm| Self { comm, watch: self.watch.clone() }))
@@ -209,7 +209,7 @@ impl Comm for WatchedComm {
         self.comm.host()
     }
 
-    /// Ends nothing: who has called it tells the others of the failure.
+    /// Ends nothing: the caller tells the others of the failure.
     fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
         CommError::Aborted(reason.to_owned())
     }

@@ -118,7 +118,7 @@ pub enum CheckEvery {
     Auto,
     /// Not at all.
     Never,
-    /// After each such number of panels.
+    /// Each time that this many panels have been applied.
     Panels(NonZeroUsize),
 }
 
@@ -221,7 +221,7 @@ pub(super) struct Scope<'s> {
     /// Which ranks of this process row are lost, by process column. Their memory is not used.
     pub lost: &'s [bool],
     /// Whether to check also what is left over below the diagonal in the checksums of a group that
-    /// ends at this cut, where a finished column has nothing.
+    /// ends at this cut; finished columns count as 0 there.
     pub with_left_over: bool,
     /// What has been decoded in this process row. Its rows may be recomputed only if the decoded
     /// data has been checked.
@@ -247,9 +247,9 @@ impl<'s> Scope<'s> {
     }
 }
 
-/// Checks the system, and recomputes wrong rows: if the checksums say where each of them is wrong,
-/// and all decoded data has been checked; else nothing is changed. Also returns the unit of this
-/// process row, infinite where no checksum was left to check with. Collective over the grid.
+/// Checks the system. Recomputes wrong rows if the checksums locate the error in each of them and
+/// all decoded data has been checked; else changes nothing. Also returns the unit of this process
+/// row, infinite where no checksum was left to check with. Collective over the grid.
 ///
 /// # Errors
 /// [`SolveError::Wrong`] on all ranks, if wrong numbers are left. When a rank is lost.
@@ -510,8 +510,8 @@ impl Noticed {
     }
 }
 
-/// The error for what ranks of checksums have `noticed`, at least one of them. The new sums of
-/// their group must be complete and still beside A. Collective over the grid.
+/// The error for the wrong numbers that at least one rank of checksums has `noticed`. The new sums
+/// of their group must be complete and still beside A. Collective over the grid.
 pub(super) fn refuse_noticed<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -633,7 +633,7 @@ fn look<C: Comm>(
     } else {
         products(local, places, (scope, time), local.shape.rows)
     };
-    // Of row r, delta_s is element m r + s.
+    // delta_s of row r is element m r + s.
     let sign = if grid.is_checksum() { -1.0 } else { 1.0 };
     let factors: Vec<f64> = equations.of_column(grid.mycol).map(|factor| sign * factor).collect();
     let mut deltas: Vec<f64> =

@@ -88,8 +88,8 @@ pub(super) fn dead_columns(cols: Cyclic, q: usize, row: usize, finished: usize) 
 }
 
 /// How many of the local columns of checksums, from the first on, are dead in global row `row` at a
-/// cut where the columns before `finished` are finished. Such a column is dead where those of all
-/// process columns are, once its group is finished.
+/// cut where the columns before `finished` are finished. Once its group is finished, such a column
+/// is dead in the rows where all columns that it sums are dead.
 pub(super) fn dead_checksums(cols: Cyclic, row: usize, finished: usize) -> usize {
     let group = cols.nb * cols.procs;
     cols.count_before(row.min(finished / group * group), cols.procs - 1)

@@ -254,7 +254,7 @@ const NEXT_PARTS: usize = 4;
 const ALL_PARTS: usize = 5;
 /// Whether the checksums contradict the matrix.
 const WRONG: usize = 6;
-/// The panel before which the group ends whose new sums have passed this rank; 0: none.
+/// The panel before which a group ends, if its new sums have passed this rank; else 0.
 const SUMMED: usize = 7;
 /// The word of [`Decoded`].
 const DECODED: usize = 8;
@@ -531,8 +531,8 @@ impl<'a> Places<'a> {
         unsafe { slice::from_raw_parts_mut(self.x.start.as_ptr(), self.x.len) }
     }
 
-    /// The words. `hook` is asked before each is written. They are written as of start 0 until
-    /// `start` is set.
+    /// The words. `hook` is asked before each is written. Until `start` is set, they are written
+    /// with start 0.
     pub fn journal(&self, hook: &'a dyn MemoryHook) -> Journal<'a> {
         Journal { words: self.words, hook, start: 0 }
     }
@@ -619,7 +619,7 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// The panel before which a group ends whose new sums have all passed this rank, and have not
+    /// The panel before which a group ends, if its new sums have all passed this rank and have not
     /// replaced the old ones yet.
     pub fn summed(&self) -> Option<usize> {
         Some(self.read(SUMMED) as usize).filter(|&end| end > 0)

@@ -92,7 +92,7 @@ struct Messages<C: Comm> {
 
 impl<C: Comm> Messages<C> {
     /// Takes a message to be filled: a free one, else the oldest one once it is sent. `None` if
-    /// that would wait and not `waits`.
+    /// that would wait and `waits` is false.
     fn take(&mut self, waits: bool) -> Result<Option<PageBuf>, CommError> {
         if let Some(message) = self.free.pop() {
             return Ok(Some(message));
@@ -158,7 +158,7 @@ impl<C: Comm> Passing<C> {
     }
 
     /// The next message: a received one or, where the sum begins on this rank, a free one of any
-    /// content. `None` if that would wait and not `waits`.
+    /// content. `None` if that would wait and `waits` is false.
     fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PageBuf>, CommError> {
         if self.before.is_none() {
             return room.take(waits);
@@ -344,8 +344,8 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         end.clamp(here.start, here.end) - here.start
     }
 
-    /// Adds term `at`, which is this rank's, to the message. The first term clears the message
-    /// before.
+    /// Adds term `at`, which is this rank's, to the message. If it is the first term, clears the
+    /// message before.
     fn add(
         &self,
         message: &mut [f64],

@@ -4,7 +4,7 @@
 //! If U is decoded from them, it differs by as much from the U with which the rows below have been
 //! eliminated. What the elimination leaves below the diagonal compensates for the difference
 //! (`left_over`), but only until the next panel is applied to these rows. So before that step ends,
-//! new sums of U as it is are ready:
+//! new sums of the actual U are ready:
 //!
 //! ```text
 //! cut end        a group ends before this panel. During the product of panel `end` the new sums

@@ -17,7 +17,7 @@
 //! cut what the elimination would have made of it.
 //!
 //! b is a column of its group, but not of A: if b is in the group of c, x' would have to be divided
-//! by 1 - x'_c. So that one column, c or b, is decoded at the cut.
+//! by 1 - x'_c. Therefore that one column, c or b, is decoded at the cut.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -44,17 +44,16 @@ use crate::grid::{Cyclic, Grid};
 /// A rank of the grid that no process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Absent {
-    /// Its number in the whole grid.
+    /// The absent rank's number in the whole grid.
     pub rank: usize,
-    /// Its process row.
+    /// The absent rank's process row.
     pub row: usize,
-    /// Its process column.
+    /// The absent rank's process column.
     pub col: usize,
 }
 
-/// The P x Q grid of the ranks of `grid`, which has one checksum column, that continue without
-/// process column `lost`: the checksum column replaces it. `None` on remaining ranks of `lost`.
-/// Collective over `grid`.
+/// The P x Q grid of the ranks that continue without process column `lost`, which the one checksum
+/// column of `grid` replaces. `None` on remaining ranks of `lost`. Collective over `grid`.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -158,12 +157,12 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
 }
 
 impl<C: Comm> System<'_, C> {
-    /// Solves the system from what is in the `memory` of the remaining ranks, without the `absent`
-    /// ones, which are all of one process column, in order: the checksums replace it. `grid` of
-    /// this system has the remaining ranks, in their order, and `players` is what [`grid_without`]
-    /// makes of it. Memory, start, hook and watcher are those of [`System::solve`]. Once the ranks
-    /// continue there are no checksums, and no further loss is survived except of ranks of
-    /// `absent`'s process column.
+    /// Solves the system from what is in the `memory` of the remaining ranks. The `absent` ranks,
+    /// in order, are all of one process column, which the checksums replace. `grid` of this system
+    /// has the remaining ranks, in their order, and `players` is what [`grid_without`] makes of it.
+    /// Memory, start, hook and watcher are those of [`System::solve`]. Once the ranks continue
+    /// there are no checksums, and no further loss is survived except of ranks of `absent`'s
+    /// process column.
     ///
     /// # Errors
     /// A refusal, the same on all ranks, when more than that process column is lost; nothing has
@@ -408,7 +407,7 @@ mod tests {
             let (lost, finished) = (lost % (q + 1), (cut * nb).min(n));
             let cols = Cyclic::cols(nb, q);
             let columns = Columns { n, cols, lost, finished };
-            // A row of A, which has equal rows, and of A'.
+            // One row of A, whose rows are all equal, and of A'.
             let a: Vec<f64> = numbers[..n].iter().map(|&number| f64::from(number)).collect();
             let place = |column: usize| (column / (nb * q), column % nb);
             let is_summed = |column: usize| {

@@ -203,8 +203,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
         }
         self.check(cut, keeps_image, watcher)?;
         if let Some(unit) = ended {
-            // After the check: new sums of numbers that it mends would not agree with the old ones.
-            // Before the image, which must not have the word of older sums.
+            // This follows the check, as new sums of numbers that it mends would not agree with the
+            // old ones, and precedes the image, which must not have the word of older sums.
             let Self { local, journal, relay, weights, .. } = self;
             renewal::begin(local, journal, relay, weights, cut, unit)?;
         }
@@ -263,7 +263,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
     }
 
     /// If a group of columns ends before panel `end`, checks what is left over in its checksums.
-    /// Returns the unit of these checksums, by whose rounding new sums may differ from them.
+    /// Returns the unit of these checksums: new sums may differ from them by rounding of this unit.
     fn check_group(&mut self, end: usize) -> Result<Option<f64>, SolveError> {
         let Self { local, places, journal, checks, noticed, costs, .. } = self;
         if !groups::is_group_end(end, local.grid.q) {
@@ -307,8 +307,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
 
     /// Writes that the rows have been exchanged, and computes the product. Panel `next`, if there
     /// is one, is factored once its columns have their product, before the rest or meanwhile.
-    /// Meanwhile sums pass, and then all ranks learn whether any rank `wants_image` of the next
-    /// cut or has noticed wrong numbers.
+    /// Meanwhile sums pass; then all ranks learn whether any rank wants an image of the next cut
+    /// (`wants_image`) or has noticed wrong numbers.
     fn multiply(
         &mut self,
         panel: &Panel<C>,

@@ -1,4 +1,4 @@
-//! A system with checksums: from what is in the memories of its ranks to x.
+//! Solves a system with checksums, from what is in the memories of its ranks.
 
 use std::time::Instant;
 
@@ -26,8 +26,8 @@ use crate::grid::{Cyclic, Grid};
 use crate::matgen::{self, Entries};
 use crate::team::Team;
 
-/// Doubles of memory that a rank of process row `myrow` needs, whose part of the system has
-/// `shape`; at most `usize::MAX`.
+/// Doubles of memory that a rank of process row `myrow` needs for a part of shape `shape`; at most
+/// `usize::MAX`.
 pub fn doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
     Sizes::new(params, rows, myrow, shape).doubles()
 }
@@ -56,7 +56,7 @@ pub struct System<'s, C: Comm> {
     pub check: CheckEvery,
     /// The sizes of the messages of sums along a process row.
     pub relay_messages: RelayMessages,
-    /// How long a BLAS call may take that leaves the memory torn if a process dies in it.
+    /// How long a BLAS call may take if the death of the process in it leaves the memory torn.
     pub calls: CallLimit,
 }
 
@@ -77,7 +77,7 @@ pub struct Solution {
 
 /// The ranks whose memory is lost.
 pub(super) struct Lost {
-    /// Their numbers in the grid.
+    /// The lost ranks' numbers in the grid.
     pub ranks: Vec<usize>,
     /// Whether each rank is lost, by process row and process column.
     pub by_place: Vec<Vec<bool>>,
@@ -396,7 +396,7 @@ impl<'s, C: Comm> System<'s, C> {
         grid.all.barrier()?;
         journal.confirm(start_key)?;
         journal.start = number;
-        // From here on the rank that replaces a lost one also knows what was decoded in its process
+        // With this, the rank that replaces a lost one also knows what was decoded in its process
         // row.
         journal.set_decoded(decoded[grid.myrow])?;
         let mut by_place = vec![vec![false; grid.q + grid.checksums]; grid.p];

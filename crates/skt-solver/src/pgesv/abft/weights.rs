@@ -20,8 +20,8 @@ use std::f64::consts::PI;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::SplitMix64;
 
-/// The largest number of checksum columns: with more of them, decoding amplifies rounding errors too
-/// much.
+/// The largest number of checksum columns: with more of them, decoding amplifies rounding errors
+/// too much.
 pub const MOST_CHECKSUMS: usize = 3;
 
 /// Weights are multiples of 1 / GRAIN.

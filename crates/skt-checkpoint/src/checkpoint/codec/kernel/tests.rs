@@ -100,7 +100,7 @@ fn real_kernels_round_like_plain_arithmetic() {
     }
 }
 
-/// Not even if 0 times the source would be NaN.
+/// A zero coefficient adds nothing even if 0 times the source is NaN.
 #[test]
 fn a_zero_coefficient_adds_nothing() {
     let src: Vec<u8> =

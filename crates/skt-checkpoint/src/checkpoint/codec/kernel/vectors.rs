@@ -1,7 +1,7 @@
 //! The operations of a kernel, written once for all vector instructions.
 
-/// Defines the operations of a kernel, and the [`super::Kernel`] `KERNEL` of them, in the module of
-/// a kind of vectors, for processors that have `$features`. The module defines the vector:
+/// Defines the operations of a kernel and its [`super::Kernel`] `KERNEL`, for processors that have
+/// `$features`. The module that invokes this macro defines the vector:
 /// ```text
 /// Vector, load, store          whole vectors of bytes, wherever they lie
 /// add(a, b)                    sum over bits

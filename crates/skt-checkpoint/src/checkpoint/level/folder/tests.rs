@@ -147,7 +147,7 @@ fn a_file_that_another_rank_removes_is_written_to_its_end() {
     assert!(folder.open(file(), 6).is_err_and(|error| error.kind() == ErrorKind::NotFound));
 }
 
-/// A different file exists where one would be created: it is not written to.
+/// If a different file exists where one would be created, it is not written to.
 #[test]
 fn what_others_have_planted_is_refused_and_stays_as_it_is() {
     let (above, folder) = folder();
@@ -191,7 +191,7 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
     }
 }
 
-/// Such a folder costs the level, with the reason.
+/// The level of such a folder fails, with the reason.
 #[test]
 fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
     let above = tempfile::tempdir().unwrap();

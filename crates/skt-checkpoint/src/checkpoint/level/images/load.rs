@@ -56,10 +56,9 @@ fn open_sealed(
 
 impl Images {
     /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
-    /// The segment is hollow until they are verified. What cannot be read, the whole image or a
-    /// part, stays zero and differs from its checksums; with more than `unread_bytes_max` of it the
-    /// image is lost. Returns the bytes loaded; 0 with method `abft` if the image's single checksum
-    /// differs.
+    /// The segment is hollow until they are verified. Bytes that cannot be read, some or all, stay
+    /// zero and differ from their checksums; if they are more than `unread_bytes_max`, the image is
+    /// lost. Returns the bytes loaded; 0 with method `abft` if the image's single checksum differs.
     pub fn load<M: Memory>(
         &self,
         number: usize,
@@ -75,8 +74,8 @@ impl Images {
     }
 
     /// Removes the images that no start needs any more, among those that this process manages.
-    /// Rotten ones are among them, since the run resumes from another source. A disk on which
-    /// removal fails, for instance a read-only one, costs its level.
+    /// Rotten ones are among them, since the run resumes from another source. If removal fails, for
+    /// instance on a read-only disk, the level fails.
     pub fn discard_superfluous<M: Memory>(
         &mut self,
         segment: &OwnSegment<M>,

@@ -1,5 +1,5 @@
-//! The id of a folder that machines may share: a small file with a random number, created once
-//! and kept, by which the folder is told from others.
+//! The id of a folder that machines may share: a small file with a random number, created once and
+//! kept, which distinguishes the folder from others.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};

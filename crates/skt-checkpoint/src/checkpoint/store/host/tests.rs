@@ -17,7 +17,7 @@ fn a_process_that_was_killed_is_not_at_work() {
     let elsewhere = ProcessId { pid_namespace: 1, ..process };
     assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
     child.kill().expect("ours");
-    // Between taking the signal and ending the process has no mark of either.
+    // Between taking the signal and ending, the process shows neither.
     while presence(&process.text()) == Presence::Alive {
         std::thread::yield_now();
     }

@@ -2,10 +2,10 @@
 //! they are, damaged ones, and planted ones.
 //!
 //! The kernel keeps no name, and of the mode only the nine permission bits. Two marks that it does
-//! keep identify segments of this program. The mode is [`MARK`] until the first page is written,
-//! then [`MODE`]: the right to execute has no meaning for a segment, which cannot be attached
-//! without the right to read. And the size ends, within its last page, where a checksum of the key
-//! and the number of pages says.
+//! keep identify segments of this program. One is the mode, which is [`MARK`] until the first page
+//! is written, then [`MODE`]: the right to execute has no meaning for a segment, which cannot be
+//! attached without the right to read. The other is where the size ends within its last page: a
+//! checksum of the key and the number of pages determines it.
 //!
 //! A segment without a name has both marks, belongs to this user, and has no page but the first:
 //! even a segment of another program that looked like this by accident, its creator dead and no

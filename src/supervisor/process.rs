@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::store::host::{is_ending, running_since, stat};
+use crate::checkpoint::store::host::{is_at_work, running_since, stat};
 
 /// A process, identified by its id, its start, and the boot of its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,7 +197,7 @@ fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
             }
         }
         if running.is_empty() || start.elapsed() > grace + KILLED {
-            let stays = |process: &&Process| !is_ending(process.pid as u32);
+            let stays = |process: &&Process| is_at_work(process.pid as u32);
             return (found.len(), running.iter().filter(stays).count());
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -105,7 +105,9 @@ impl Holder {
         let mut bytes = [0; HOLDER_BYTES];
         match store.peek(name, &mut bytes) {
             Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)], this),
-            _ => Self { presence: Presence::Unknown, is_own: false },
+            // The holder has removed it since it was found in use.
+            Ok(None) => Self { presence: Presence::Ending, is_own: false },
+            Err(_) => Self { presence: Presence::Unknown, is_own: false },
         }
     }
 }
@@ -234,6 +236,7 @@ impl Drop for RunLock {
 mod tests {
     use super::super::Plain;
     use super::*;
+    use crate::checkpoint::store::Files;
 
     #[test]
     fn a_holder_says_who_it_is_and_what_nobody_wrote_is_not_known() {
@@ -242,6 +245,17 @@ mod tests {
         for nothing in [&[][..], &[0; HOLDER_BYTES], &[0xff; 8], b"12.x"] {
             assert_eq!(Holder::read(nothing, &Plain).presence, Presence::Unknown, "{nothing:?}");
         }
+    }
+
+    /// The next try finds the hold free: a start that has waited long must not be refused for it.
+    #[test]
+    fn a_hold_that_is_gone_has_no_process_at_work() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let store = Files::in_folder(folder.path());
+        let name = SegmentName::new("run", "lock", 0).unwrap();
+        assert_eq!(Holder::of(&store, &name, &Plain).presence, Presence::Ending);
+        store.create(&name, HOLDER_BYTES).unwrap().as_mut_slice()[0] = 1;
+        assert_eq!(Holder::of(&store, &name, &Plain).presence, Presence::Unknown);
     }
 
     #[test]

@@ -171,18 +171,28 @@ pub fn presence(process: &str) -> Presence {
     let Some(process) = ProcessId::parse(process) else { return Presence::Unknown };
     match process.liveness() {
         Liveness::Unknown => Presence::Unknown,
-        Liveness::Alive if !is_ending(process.pid()) => Presence::Alive,
+        Liveness::Alive if is_at_work(process.pid()) => Presence::Alive,
         Liveness::Alive | Liveness::Dead => Presence::Ending,
     }
 }
 
 /// Whether process `pid` is ending: the system is releasing its memory, or is about to. Its first
-/// thread may have ended already.
-pub fn is_ending(pid: u32) -> bool {
+/// thread may have ended already. False for a process that has ended.
+fn is_ending(pid: u32) -> bool {
+    stat(pid).is_some_and(|field| is_exiting(&field) || is_killed(pid))
+}
+
+/// Whether process `pid` runs and is not ending.
+pub fn is_at_work(pid: u32) -> bool {
+    // The stat is read last: a process that ends after the first look has none any more.
+    !is_killed(pid) && stat(pid).is_some_and(|field| !is_exiting(&field))
+}
+
+/// Whether the process with this [`stat`] has begun to end.
+fn is_exiting(field: &impl Fn(usize) -> Option<u64>) -> bool {
     /// PF_EXITING of the kernel, a bit in field 9 of a process's stat.
     const EXITING: u64 = 0x4;
-    stat(pid)
-        .is_some_and(|field| field(9).is_some_and(|flags| flags & EXITING != 0) || is_killed(pid))
+    field(9).is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// Whether a SIGKILL is pending for a process.

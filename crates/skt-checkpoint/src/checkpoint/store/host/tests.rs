@@ -17,13 +17,24 @@ fn a_process_that_was_killed_is_not_at_work() {
     let elsewhere = ProcessId { pid_namespace: 1, ..process };
     assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
     child.kill().expect("ours");
-    // Between taking the signal and ending, the process shows neither.
-    while presence(&process.text()) == Presence::Alive {
-        std::thread::yield_now();
-    }
     assert_eq!(presence(&process.text()), Presence::Ending);
     child.wait().expect("ours");
     assert_eq!(presence(&process.text()), Presence::Ending);
+}
+
+/// A process may end between two looks at its files.
+#[test]
+fn a_process_that_was_killed_never_seems_to_be_at_work_again() {
+    for round in 0..300 {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let start_ticks = running_since(child.id()).expect("it runs");
+        let process = ProcessId { pid: child.id().into(), start_ticks, ..ProcessId::this() };
+        child.kill().expect("ours");
+        while process.liveness() == Liveness::Alive {
+            assert_eq!(presence(&process.text()), Presence::Ending, "round {round}");
+        }
+        child.wait().expect("ours");
+    }
 }
 
 /// A process whose first thread has ended still holds its memory and its locks.

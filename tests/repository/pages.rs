@@ -43,7 +43,7 @@ fn is_wrong(marks: &str, page: &str, why: &str) {
     }
 }
 
-const RIGHT: &str = r#"
+const RIGHT: &str = r##"
 ```sh
 export WORD=kept  # for the next block
 
@@ -54,6 +54,9 @@ sleep 1000
 $ echo "head"; echo "x"; echo "on  Mon Jan 12: 9.25e-01 s, 00000000deadbeef"
 ...
 on Fri Nov 2:   1 s, 5b17674730217a40
+$ echo "x 1"; echo "# slow: rank 0"; echo "# warning: 30 %"; echo "y 1"
+x 2
+y 2
 $ echo $WORD in \
     $(basename $PWD)
 kept in inner
@@ -67,14 +70,15 @@ error: unexpected argument ... found
 ```text
 not a command
 ```
-"#;
+"##;
 
-const MARKS_OF_RIGHT: &str = r#"# A comment.
+const MARKS_OF_RIGHT: &str = r##"# A comment.
 page.md
   not run: it takes too long
     sleep 1000
   numbers vary
     echo "head"; echo "x"; echo "on  Mon Jan 12: 9.25e-01 s, 00000000deadbeef"
+    echo "x 1"; echo "# slow: rank 0"; echo "# warning: 30 %"; echo "y 1"
     echo $WORD in $(basename $PWD)
 
   exits with 2
@@ -82,7 +86,7 @@ page.md
 README.md
   numbers vary
     no command of the README, which is not asked for
-"#;
+"##;
 
 #[test]
 fn a_page_that_is_right_passes_and_what_is_not_run_is_told() {
@@ -90,7 +94,7 @@ fn a_page_that_is_right_passes_and_what_is_not_run_is_told() {
     assert_eq!(code, 0, "{printed}");
     let not_run = "page.md:6: sleep 1000\n    not run: it takes too long\n";
     assert!(printed.contains(not_run), "{printed}");
-    assert!(printed.contains("pages: 6 run, 1 not run, 0 wrong"), "{printed}");
+    assert!(printed.contains("pages: 7 run, 1 not run, 0 wrong"), "{printed}");
 }
 
 /// A fresh system has no git, and an unpacked archive is not a clone.
@@ -126,6 +130,9 @@ fn a_command_that_does_not_do_what_the_page_says_is_found() {
     is_wrong("", &shows(""), "the page goes on with: (nothing more)");
     let varies = "page.md\n  numbers vary\n    echo a 1; echo b >&2\n";
     is_wrong(varies, &shows("b 2\nb\n"), "goes on with: b 2");
+    is_wrong(varies, &shows("# slow: a\na 2\nb\n"), "goes on with: # slow: a");
+    let warns = "```console\n$ echo '# warning: a'\n# nothing\n```\n";
+    is_wrong("", warns, "goes on with: # nothing");
 }
 
 #[test]

@@ -15,11 +15,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use skt_terms::shown::shown_message;
 
 use super::links::Partner;
 use super::probe::{Answer, Purpose};
-use super::process::Process;
 
 /// Number of lines kept at a time; each is a process on this machine. Further nodes get a new line
 /// for each question.
@@ -145,8 +146,9 @@ impl Line {
 impl Drop for Line {
     /// Ends the agent. The far end sees the end of its standard input and ends, too.
     fn drop(&mut self) {
-        if let Some(process) = Process::of(self.child.id() as i32) {
-            process.kill_group();
+        // The system keeps the id of an agent that has not been waited for.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         }
         let _ = self.child.wait();
     }

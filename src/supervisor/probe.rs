@@ -132,6 +132,8 @@ pub fn answer(question: &Question) -> Answer {
         Purpose::Look => process::count_ranks(&question.run),
         _ => (0, 0),
     };
+    // Counted first, so that memory which the last of them frees is in the measurement.
+    let ending = host::ending_processes();
     let (available_bytes, _) = host::Host::this().available_memory();
     let mut answer = Answer {
         question: question.number,
@@ -141,7 +143,7 @@ pub fn answer(question: &Question) -> Answer {
         program_of_user: question.program.as_deref().and_then(checksum_of),
         ended,
         immortal,
-        ending: host::ending_processes(),
+        ending,
         ranks,
         stopped,
         run_bytes: 0,

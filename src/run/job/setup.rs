@@ -165,18 +165,37 @@ fn wait_for_memory<C: Comm>(
     let (bytes, team) = (|| bytes, Team::solo());
     let process = RankProcess(&team);
     let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
-    while lacking_bytes(places).is_some() {
+    let may_come = || {
         let is_over = patience.is_over(true);
         let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
         collect::all_reduce(world, &mut any, u64::max)?;
-        if any != [1, 0] {
-            break;
-        }
+        Ok(any == [1, 0])
+    };
+    let lacks = || {
+        *places = all_places(world, settings, store)?;
+        Ok(lacking_bytes(places).is_some())
+    };
+    let wait = || {
         std::thread::sleep(pause);
         pause = (2 * pause).min(PAUSES.1);
-        *places = all_places(world, settings, store)?;
+    };
+    wait_while(may_come, lacks, wait)
+}
+
+/// Waits while something `lacks` that `may_come`. The last look at what lacks follows the look that
+/// found that nothing more may come, so that what came in between is seen.
+fn wait_while<E>(
+    mut may_come: impl FnMut() -> Result<bool, E>,
+    mut lacks: impl FnMut() -> Result<bool, E>,
+    mut wait: impl FnMut(),
+) -> Result<(), E> {
+    loop {
+        let is_last = !may_come()?;
+        if !lacks()? || is_last {
+            return Ok(());
+        }
+        wait();
     }
-    Ok(())
 }
 
 /// Takes the lock of the run, if it is protected. Returns on all ranks why that fails. Collective.
@@ -480,6 +499,8 @@ fn memory_note(spec: &RunSpec, settings: &Settings, places: &[RankLocation]) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::doctor::finding::Gain;
 
@@ -488,6 +509,36 @@ mod tests {
         let (what, measured, remedy) = (words("a limit"), words("half"), words("raise it"));
         let gain = Gain::computed(2.0);
         Finding { kind, hosts: vec![words("n1"), words("n2")], what, measured, remedy, gain }
+    }
+
+    /// The last process that ends may free what lacks between two looks, in either order.
+    #[test]
+    fn what_comes_at_the_last_moment_is_seen() {
+        let (ending, lacking) = (Cell::new(1), Cell::new(true));
+        let frees_all = || {
+            ending.set(0);
+            lacking.set(false);
+        };
+        let found = Cell::new(None);
+        let lacks = || {
+            found.set(Some(lacking.get()));
+            Ok::<_, ()>(lacking.get())
+        };
+        // After the measurement, in the pause.
+        wait_while(|| Ok(ending.get() > 0), lacks, frees_all).unwrap();
+        assert_eq!(found.get(), Some(false));
+        // Before the count, after an older measurement.
+        lacking.set(true);
+        let counts = || {
+            frees_all();
+            Ok(false)
+        };
+        wait_while(counts, lacks, || unreachable!("nothing lacks")).unwrap();
+        assert_eq!(found.get(), Some(false));
+        // Nothing comes: one measurement says so.
+        lacking.set(true);
+        wait_while(|| Ok(false), lacks, || unreachable!("nothing may come")).unwrap();
+        assert_eq!(found.get(), Some(true));
     }
 
     #[test]

@@ -204,12 +204,13 @@ impl Thread {
 impl Asked {
     fn tell(&self, (operations, expected_seconds): (u64, f64)) {
         self.expected_seconds.store(expected_seconds.to_bits(), Ordering::Relaxed);
-        self.operations.store(operations, Ordering::Relaxed);
+        // Who sees the operation also sees the seconds that it may take.
+        self.operations.store(operations, Ordering::Release);
     }
 
     fn progress(&self) -> (u64, f64) {
-        let expected_seconds = f64::from_bits(self.expected_seconds.load(Ordering::Relaxed));
-        (self.operations.load(Ordering::Relaxed), expected_seconds)
+        let operations = self.operations.load(Ordering::Acquire);
+        (operations, f64::from_bits(self.expected_seconds.load(Ordering::Relaxed)))
     }
 
     /// Writes images, no faster than allowed, until they are done or given up.

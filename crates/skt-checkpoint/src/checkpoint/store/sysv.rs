@@ -268,7 +268,7 @@ impl Store for SysV {
         let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
             return Ok(None);
         };
-        let base = map(found.shmid, libc::SHM_RDONLY)?;
+        let Some(base) = within_reach(map(found.shmid, libc::SHM_RDONLY))? else { return Ok(None) };
         let bytes = found.identity.data_bytes;
         // SAFETY: the header, checked by `find`, says that this many bytes of data follow it. Raw
         // copies: others may be writing.
@@ -284,8 +284,10 @@ impl Store for SysV {
         let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
             return Ok(None);
         };
-        let mapped_bytes = stat(found.shmid)?.shm_segsz.next_multiple_of(PAGE_BYTES);
-        let base = map_on_huge_page(found.shmid, mapped_bytes, libc::SHM_RDONLY)?;
+        let Some(stat) = within_reach(stat(found.shmid))? else { return Ok(None) };
+        let mapped_bytes = stat.shm_segsz.next_multiple_of(PAGE_BYTES);
+        let base = map_on_huge_page(found.shmid, mapped_bytes, libc::SHM_RDONLY);
+        let Some(base) = within_reach(base)? else { return Ok(None) };
         // SAFETY: mapped just now; the header, checked by `find`, says that the data fits.
         let view =
             unsafe { View::from_mapped(base, mapped_bytes, found.identity.data_bytes, true) };

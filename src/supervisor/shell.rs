@@ -394,8 +394,13 @@ impl Shell {
         self.attention.look();
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
         self.attention.has_asked();
-        // A launcher that ended meanwhile makes the answers needless.
-        if !is_over() {
+        // What the job has said meanwhile counts beside the answers. A launcher that ended meanwhile
+        // makes them needless.
+        let (start, has_job) = (self.decisions.state.start, self.job.is_some());
+        self.hear();
+        let is_over = |job: &mut Job| job.ended().is_some();
+        let is_as_it_was = self.decisions.state.start == start && self.job.is_some() == has_job;
+        if is_as_it_was && !self.job.as_mut().is_some_and(is_over) {
             self.feed(Event::Answers(survey));
         }
     }

@@ -351,7 +351,9 @@ impl Decisions {
             self.watch.reached(survey.slowest.as_secs_f64(), self.state.pool.active.len());
         }
         match &self.phase {
-            Phase::Running if self.asked == Purpose::Links => self.linked_in_silence(&survey),
+            Phase::Running if self.asked == Purpose::Links => {
+                self.linked_in_silence(now_unix, &survey);
+            }
             Phase::Running => self.looked(now_unix, &survey),
             Phase::Asking(Then::Start) if self.asked == Purpose::Links => {
                 self.note_links(&survey);

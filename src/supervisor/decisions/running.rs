@@ -92,7 +92,7 @@ impl Decisions {
     pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
         // If all nodes are well, the next probe comes after twice the silence.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
-        if self.kill_for_ill(survey) {
+        if self.lives_again(now_unix) || self.kill_for_ill(survey) {
             return;
         }
         if let Some(why) = stopped(survey) {
@@ -106,12 +106,22 @@ impl Decisions {
     }
 
     /// Handles what the nodes found about their links while the job runs.
-    pub(super) fn linked_in_silence(&mut self, survey: &Survey) {
+    pub(super) fn linked_in_silence(&mut self, now_unix: f64, survey: &Survey) {
+        if self.lives_again(now_unix) {
+            return;
+        }
         self.note_links(survey);
         match self.links.dead.first_key_value() {
             Some((name, why)) => self.kill_for_lost(&name.clone(), &why.clone()),
             None => drop(self.kill_for_ill(survey)),
         }
+    }
+
+    /// Whether a job whose silence was the reason to ask the nodes has given a sign of life
+    /// meanwhile: a node that does not answer then is no reason to kill it.
+    fn lives_again(&self, now_unix: f64) -> bool {
+        let is_silent = self.watch.silent_seconds(now_unix) >= self.watch.look_after_seconds();
+        self.running.looking == Some(false) && !is_silent
     }
 
     /// Kills the launcher if a node in use is ill.

@@ -420,6 +420,22 @@ fn a_sign_of_life_ends_the_silence() {
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
 }
 
+/// The agent may fail to reach a node while the job computes.
+#[test]
+fn a_job_that_gives_a_sign_of_life_while_nodes_are_asked_is_not_killed_for_their_answers() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    assert_eq!(play.tick_after(3.0), ["ask look n1 n2 n3 + s1"]);
+    play.beats(&[("factor", 520)]);
+    assert_eq!(play.answers_but(&["n3"]), [""; 0]);
+    // Links are tried once all nodes have answered.
+    assert_eq!(play.tick_after(8.0), ["ask look n1 n2 n3 + s1"]);
+    let pool = play.asked.take().expect("nodes are asked").pool;
+    let lines = play.on(Event::Answers(survey(&pool, &[], 4096)));
+    assert!(lines[0].starts_with("ask links "), "{lines:?}");
+    play.beats(&[("factor", 530)]);
+    assert_eq!(play.links_but(&["n2"]), [""; 0]);
+}
+
 #[test]
 fn a_node_found_lost_in_silence_is_the_reason() {
     let mut play = Play::computing(rules(), &["s1"]);

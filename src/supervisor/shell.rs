@@ -394,8 +394,8 @@ impl Shell {
         self.attention.look();
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
         self.attention.has_asked();
-        // What the job has said meanwhile counts beside the answers. A launcher that ended meanwhile
-        // makes them needless.
+        // What the job has said meanwhile counts beside the answers. A launcher that ended
+        // meanwhile makes them needless.
         let (start, has_job) = (self.decisions.state.start, self.job.is_some());
         self.hear();
         let is_over = |job: &mut Job| job.ended().is_some();

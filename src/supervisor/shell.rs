@@ -389,8 +389,10 @@ impl Shell {
             lost: &inquiry.lost,
             partners: &inquiry.partners,
         };
+        let has_ended =
+            |job: &mut Option<Job>| job.as_mut().is_some_and(|job| job.ended().is_some());
         let job = &mut self.job;
-        let mut is_over = || job.as_mut().is_some_and(|job| job.ended().is_some());
+        let mut is_over = || has_ended(job);
         self.attention.look();
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
         self.attention.has_asked();
@@ -398,9 +400,8 @@ impl Shell {
         // meanwhile makes them needless.
         let (start, has_job) = (self.decisions.state.start, self.job.is_some());
         self.hear();
-        let is_over = |job: &mut Job| job.ended().is_some();
-        let is_as_it_was = self.decisions.state.start == start && self.job.is_some() == has_job;
-        if is_as_it_was && !self.job.as_mut().is_some_and(is_over) {
+        let is_as_it_was = (self.decisions.state.start, self.job.is_some()) == (start, has_job);
+        if is_as_it_was && !has_ended(&mut self.job) {
             self.feed(Event::Answers(survey));
         }
     }

@@ -14,10 +14,16 @@ use crate::supervised::{self, Alone, Kind};
 use serde_json::Value;
 
 const NODES: usize = 8;
-/// The rate of each thread.
-const EVENLY: (&str, &str) = ("ALL_GFLOPS", "1");
-/// A rate beside which the waits of a thread for a core of a busy machine do not count.
-const VERY_EVENLY: (&str, &str) = ("ALL_GFLOPS", "0.2");
+
+/// The rate of each thread in Gflop/s, and the order of the systems.
+struct Pace {
+    gflops: &'static str,
+    n: &'static str,
+}
+
+const PACE: Pace = Pace { gflops: "1", n: "1000" };
+/// So slow that the waits of a thread for a core of a busy machine do not count.
+const SLOW_PACE: Pace = Pace { gflops: "0.2", n: "500" };
 
 fn cluster() -> Option<Alone> {
     supervised::cluster(Kind::Openmpi, NODES, 0)
@@ -35,10 +41,9 @@ struct Ended {
 
 /// The command that screens the nodes; under Slurm the launcher is the user's. `faults` are
 /// variables of the preloaded library, without `SKT_LARGE_`.
-fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
-    let is_given = faults.iter().any(|(name, _)| *name == EVENLY.0);
-    let rates = if is_given { &[][..] } else { &[EVENLY] };
-    let variables = large_machine::variables(&[faults, rates].concat()).into_iter();
+fn command(cluster: &Alone, pace: &Pace, faults: &[(&str, &str)]) -> Command {
+    let evenly = [("ALL_GFLOPS", pace.gflops)];
+    let variables = large_machine::variables(&[faults, &evenly].concat()).into_iter();
     let mut command = match cluster.kind {
         Kind::Openmpi => {
             let mut command = cluster.on_head("bin/skt-hpl");
@@ -62,17 +67,7 @@ fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
         }
         Kind::Ssh | Kind::Mpich => unreachable!("no test here"),
     };
-    // At a fifth of the rate a system of half the order takes about as long.
-    command.args([
-        "--n",
-        if is_given { "500" } else { "1000" },
-        "--time",
-        "10s",
-        "--tolerance",
-        "0.8",
-        "--json",
-        "screen.json",
-    ]);
+    command.args(["--n", pace.n, "--time", "10s", "--tolerance", "0.8", "--json", "screen.json"]);
     command.args(["--good", "good", "--bad", "bad", "--progress", "plain"]);
     command.stdin(Stdio::null());
     command
@@ -80,7 +75,12 @@ fn command(cluster: &Alone, faults: &[(&str, &str)]) -> Command {
 
 /// Screens the nodes.
 fn screen(cluster: &Alone, faults: &[(&str, &str)]) -> Ended {
-    ended(cluster, command(cluster, faults).output().expect("nsenter"))
+    screen_at(cluster, &PACE, faults)
+}
+
+/// Screens the nodes at another pace.
+fn screen_at(cluster: &Alone, pace: &Pace, faults: &[(&str, &str)]) -> Ended {
+    ended(cluster, command(cluster, pace, faults).output().expect("nsenter"))
 }
 
 /// What a screening has left.
@@ -139,7 +139,7 @@ const LOSS_PATIENCE: Duration = Duration::from_secs(60);
 /// Screens the nodes, and powers one off in the second round. Returns how the screening ended, and
 /// how long that took.
 fn lose_a_node(cluster: &mut Alone, lost: &str) -> (Ended, Duration) {
-    let mut command = command(cluster, &[]);
+    let mut command = command(cluster, &PACE, &[]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nsenter");
     let mut stdout = child.stdout.take().expect("piped");
     let text = std::thread::spawn(move || {
@@ -186,8 +186,8 @@ pub fn a_node_that_dies_ends_the_job_under(kind: Kind) {
 #[test]
 fn a_slow_node_is_named() {
     let Some(cluster) = cluster() else { return };
-    let faults = [("GFLOPS", "0.02"), ("HOST", "n3"), VERY_EVENLY];
-    screen(&cluster, &faults).names(&[("n3", "slow")]);
+    let faults = [("GFLOPS", "0.02"), ("HOST", "n3")];
+    screen_at(&cluster, &SLOW_PACE, &faults).names(&[("n3", "slow")]);
 }
 
 #[test]

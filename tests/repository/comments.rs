@@ -12,7 +12,7 @@ const LEANING: [&str; 12] = [
 const WIDTH: usize = 100;
 
 /// Adds the sources below a folder.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
         if path.is_dir() {

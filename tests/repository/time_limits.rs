@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::comments::sources;
+
 const PAGE: &str = include_str!("../../docs/limits.md");
 
 /// The constants that end, kill or refuse nothing: pauses between looks, lengths of measurements,
@@ -60,19 +62,6 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("supervisor/watch.rs", "LOOK_LEAST_SECONDS"),
 ];
 
-/// Adds the sources below a folder, except those of tests.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let path = entry.path();
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some("tests" | "tests.rs") => {}
-            _ if path.is_dir() => sources(&path, found),
-            Some(name) if name.ends_with(".rs") => found.push(path),
-            _ => {}
-        }
-    }
-}
-
 /// The text of a source without its tests.
 fn text(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("a source");
@@ -88,7 +77,8 @@ fn constant(line: &str) -> Option<&str> {
     (is_time && is_name && !before.contains("//")).then_some(name)
 }
 
-/// All sources of the program, without the model, whose times are those of the theory.
+/// All sources of the program, without its tests, and without the model, whose times are those of
+/// the theory.
 fn program() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -101,6 +91,8 @@ fn program() -> Vec<PathBuf> {
     ] {
         sources(&root.join(folder), &mut found);
     }
+    let is_test = |path: &Path| path.iter().any(|name| name == "tests" || name == "tests.rs");
+    found.retain(|path| !is_test(path.strip_prefix(root).expect("below the root")));
     assert!(found.len() > 200, "{}", found.len());
     found
 }

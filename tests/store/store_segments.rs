@@ -132,7 +132,7 @@ fn child_process() {
     }
 }
 
-fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_there() {
         assert!(start.elapsed() < HANG, "{what}");

@@ -8,9 +8,9 @@ use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
-use std::time::{Duration, Instant};
 
 use crate::mpirun::mpirun;
+use crate::store_segments::wait_for;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV};
 use skt_hpl::cli::store::{self, CleanOptions, Lines};
@@ -142,11 +142,7 @@ fn one_that_is_being_made_stays() {
     }
     let store = SysV::new(false);
     let mut child = child("sysv", "stay");
-    let start = Instant::now();
-    while store.stubs().unwrap().is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(600), "the child's segment");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for("the child's segment", || !store.stubs().unwrap().is_empty());
     assert_eq!(store.stubs().unwrap()[0].creator, Liveness::Alive);
     assert_eq!(store.remove_dead_stubs().unwrap(), []);
     let text = clean(&store, false);

@@ -250,7 +250,7 @@ fn kind_line(kind: &NodeKind, rates: &[f64], tolerance: f64, unit: &str) -> Stri
         _ => format!("{rate} Gflop/s +- {:.1} %", 100.0 * spread.deviation),
     };
     let slow = 100.0 * spread.allowance(tolerance);
-    format!("{of}: {} {unit}s, {middle}, slow from {slow:.1} % less\n", spread.count)
+    format!("{of}: {} {unit}s, {middle}, slow if over {slow:.1} % less\n", spread.count)
 }
 
 #[cfg(test)]
@@ -307,7 +307,7 @@ n5     unreachable  no route
 n1 - n4  slow link  0.01000 GB/s, 0 % of 9.000 GB/s, the median of 6 links
 
 5 host(s): 3 ok, 1 slow, 1 unreachable; 1 slow link(s); N=5000
-cpu, 1 rank(s) of 4 thread(s), OpenBLAS: 4 hosts, 100.0 Gflop/s +- 0.7 %, slow from 10.0 % less
+cpu, 1 rank(s) of 4 thread(s), OpenBLAS: 4 hosts, 100.0 Gflop/s +- 0.7 %, slow if over 10.0 % less
 hint: scontrol update nodename=node3 state=drain reason=\"skt-hpl screen: slow\"
 hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachable\"
 ";
@@ -339,13 +339,13 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
         };
         let kind = "cpu, 1 rank(s) of 4 thread(s), OpenBLAS";
         let want = format!(
-            "\n2 host(s): 2 ok; N=5000\n{kind}: 2 hosts, the faster one 101.0 Gflop/s, slow from \
-             10.0 % less\n"
+            "\n2 host(s): 2 ok; N=5000\n{kind}: 2 hosts, the faster one 101.0 Gflop/s, slow if \
+             over 10.0 % less\n"
         );
         assert_eq!(said(&["n1", "n2"]), want);
         let want = format!(
             "\n3 rank(s): 2 ok, 1 slow; N=5000\n{kind}: 3 ranks, 100.0 Gflop/s +- 1.5 %, slow \
-             from 10.0 % less\n"
+             if over 10.0 % less\n"
         );
         assert_eq!(said(&["n1/0", "n1/1", "n1/2"]), want);
     }

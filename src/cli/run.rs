@@ -306,28 +306,14 @@ fn refuse_to_replace(
     output: &Output,
     configuration: Option<&ConfigText>,
 ) -> Result<(), ConfigError> {
-    // Devices may be named as often as one likes.
-    let is_file = |path: &&Path| path.metadata().map_or(true, |it| it.is_file());
-    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let read = configuration.map(|it| (Path::new(&it.file), "the configuration of this run"));
     let text = match output {
-        Output::File(path) => Some(&**path).filter(is_file),
+        Output::File(path) => Some((&**path, "the file of the text report")),
         Output::Stdout | Output::Stderr => None,
     };
-    let json = json.filter(is_file);
-    let read = configuration.map(|text| Path::new(&text.file));
-    let clashes = [
-        (text, read, "the configuration of this run"),
-        (json, read, "the configuration of this run"),
-        (json, text, "the file of the text report"),
-    ];
-    for (report, other, what) in clashes {
-        if let (Some(report), Some(other)) = (report, other)
-            && whole(report) == whole(other)
-        {
-            return Err(ConfigError::Replaces { file: report.display().to_string(), what });
-        }
-    }
-    Ok(())
+    text.map_or(Ok(()), |(text, _)| output::must_not_replace(text, read.as_slice()))?;
+    let others: Vec<_> = read.into_iter().chain(text).collect();
+    json.map_or(Ok(()), |json| output::must_not_replace(json, &others))
 }
 
 fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {

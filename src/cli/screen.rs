@@ -197,7 +197,10 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
-        ScreeningEnd::Led { results, .. } => show(args, &results, &Listed::default()),
+        ScreeningEnd::Led { results, .. } => {
+            show(args, &results, &Listed::default())?;
+            Ok(exit_code(args, &results))
+        }
         ScreeningEnd::Followed(code) => Ok(code),
     }
 }
@@ -209,20 +212,28 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
     let mode = if launcher_rank::is_first() { args.progress } else { ProgressMode::Off };
     let mut progress = Progress::stderr(mode);
-    let ended = run::run(&world, &request(args), &limit, &mut progress);
+    // The other ranks wait for rank 0, so if it fails, all end.
+    let may_begin = if world.rank() == 0 { can_be_shown(args) } else { Ok(()) };
+    let ended = may_begin
+        .map_err(ScreenCommandError::from)
+        .and_then(|()| run::run(&world, &request(args), &limit, &mut progress).map_err(Into::into));
     drop(progress);
     let (shown, is_any_silent) = match ended {
         Ok(ScreeningEnd::Followed(code)) => return Ok(code),
         Ok(ScreeningEnd::Led { results, is_any_silent }) => {
-            (show(args, &results, &Listed::default()), is_any_silent)
+            let code = exit_code(args, &results);
+            // Before the results are written: that may take long on a slow file system, and the
+            // other ranks wait for rank 0 no longer than for a node that is lost.
+            let is_any_silent = is_any_silent || run::dismiss(&world, &limit, code).is_err();
+            (show(args, &results, &Listed::default()).map(|()| code), is_any_silent)
         }
-        Err(why) => (Err(why.into()), true),
+        Err(why) => (Err(why), true),
     };
     let code = shown.unwrap_or_else(|why| {
         output::say(format_args!("error: {why}"));
         Exit::BadInput.code()
     });
-    if is_any_silent || run::dismiss(&world, &limit, code).is_err() {
+    if is_any_silent {
         // A rank that does not answer would keep the others from ending.
         launcher_rank::let_the_first_speak(code);
         mpi.comm()?.abort("a rank does not answer", code.into());
@@ -230,10 +241,22 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     Ok(code)
 }
 
-/// Refuses files that cannot be written, before minutes are spent on their contents.
+/// Refuses files that cannot be written, or that would replace the list of hosts or each other,
+/// before minutes are spent on their contents.
 fn can_be_shown(args: &ScreenArgs) -> Result<(), ConfigError> {
-    let files = [&args.json, &args.good, &args.bad];
-    files.into_iter().flatten().try_for_each(|file| output::must_be_writable(file))
+    let named = [
+        (&args.json, "the file of --json"),
+        (&args.good, "the file of --good"),
+        (&args.bad, "the file of --bad"),
+        (&args.hosts, "the file of --hosts"),
+    ];
+    let named: Vec<(&Path, &'static str)> =
+        named.iter().filter_map(|(file, what)| Some((file.as_deref()?, *what))).collect();
+    let reports = named.len() - usize::from(args.hosts.is_some());
+    (0..reports).try_for_each(|report| {
+        output::must_be_writable(named[report].0)?;
+        output::must_not_replace(named[report].0, &named[report + 1..])
+    })
 }
 
 /// Starts the screening on the hosts of a list.
@@ -265,7 +288,8 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
         longest: longest(args),
         end_patience: screening::END_PATIENCE,
     })?;
-    show(args, &results, &Listed { hosts, own_names })
+    show(args, &results, &Listed { hosts, own_names })?;
+    Ok(exit_code(args, &results))
 }
 
 /// The longest time of a start. With `--n` the work does not follow from `--time`: then only the
@@ -302,13 +326,26 @@ struct Listed {
     own_names: BTreeMap<String, String>,
 }
 
-/// Judges and prints the results and writes the files. Returns the exit code.
-fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<u8, ScreenCommandError> {
+/// The exit code that the results call for.
+fn exit_code(args: &ScreenArgs, results: &Results) -> u8 {
+    if args.raw {
+        0
+    } else if results.refused.is_some() {
+        Exit::BadInput.code()
+    } else if judge(results, args.tolerance).are_all_ok() {
+        0
+    } else {
+        FOUND
+    }
+}
+
+/// Judges and prints the results and writes the files.
+fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<(), ScreenCommandError> {
     if args.raw {
         let mut line = serde_json::to_vec(results).expect("plain data");
         line.push(b'\n');
         output::print(&line)?;
-        return Ok(0);
+        return Ok(());
     }
     if let Some(why) = &results.refused {
         return Err(ScreenCommandError::Other(why.clone()));
@@ -326,7 +363,7 @@ fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<u8, Scr
             output::write_file(path, hosts::openmpi_file(&hosts).as_bytes(), true)?;
         }
     }
-    Ok(if verdicts.are_all_ok() { 0 } else { FOUND })
+    Ok(())
 }
 
 /// The host that calls itself `name`, as the list has it, which may leave out the domain or use

@@ -97,6 +97,24 @@ pub fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     }
 }
 
+/// Refuses a report that would replace one of `others`, which are files and what they are. Devices
+/// may be named as often as one likes.
+///
+/// # Errors
+/// [`ConfigError::Replaces`].
+pub fn must_not_replace(
+    report: &Path,
+    others: &[(&Path, &'static str)],
+) -> Result<(), ConfigError> {
+    let is_file = |path: &Path| path.metadata().map_or(!is_stdout(path), |it| it.is_file());
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let is_same = |other: &Path| is_file(report) && whole(report) == whole(other);
+    match others.iter().find(|(other, _)| is_same(other)) {
+        None => Ok(()),
+        Some((_, what)) => Err(ConfigError::Replaces { file: report.display().to_string(), what }),
+    }
+}
+
 /// Writes a file; an existing one is overwritten only with `force`. `-` is standard output.
 ///
 /// # Errors

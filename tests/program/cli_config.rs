@@ -615,6 +615,27 @@ fn files_that_cannot_be_written_are_refused_before_the_work() {
     }
 }
 
+/// A list of hosts took work to write, and minutes of screening are lost with a file that is
+/// written twice.
+#[test]
+fn what_screen_writes_replaces_neither_its_list_nor_itself() {
+    let program = Program::new();
+    let list = "here slots=4  # the first rack\n";
+    program.write("hosts", list);
+    for (args, what) in [
+        (&["--hosts", "hosts", "--good", "hosts"][..], "the file of --hosts"),
+        (&["--hosts", "hosts", "--json", "./hosts"], "the file of --hosts"),
+        (&["--good", "same", "--bad", "same"], "the file of --bad"),
+        (&["--json", "same", "--good", "same"], "the file of --good"),
+    ] {
+        let error = program.refused(&[&["screen"], args].concat());
+        let want = format!("is {what}, and a report would replace it");
+        assert!(error.contains(&want), "{args:?}: {error}");
+    }
+    assert_eq!(fs::read_to_string(program.path().join("hosts")).unwrap(), list);
+    assert!(!program.path().join("same").exists());
+}
+
 #[test]
 fn what_is_required_to_resume_must_be_protected() {
     let error = {

@@ -127,12 +127,22 @@ impl PowerLog {
 }
 
 /// The time and the watts of a line: two numbers with a comma, a semicolon or white space between
-/// them; what follows is ignored.
+/// them; what follows is ignored. A number that another of these signs cuts, such as `412,5` after
+/// a semicolon or `1,234` after a space, is none, and neither is one in kW.
 pub fn parse_line(line: &str) -> Option<(f64, f64)> {
-    let is_between = |c: char| c == ',' || c == ';' || c.is_whitespace();
-    let mut words = line.split(is_between).filter(|word| !word.is_empty());
-    let mut number = || words.next()?.parse::<f64>().ok().filter(|number| number.is_finite());
-    Some((number()?, number()?))
+    let line = line.trim();
+    let is_mark = |c: char| c == ',' || c == ';';
+    let number = |word: &str| word.parse::<f64>().ok().filter(|number| number.is_finite());
+    let (time, rest) = line.split_at(line.find(|c: char| is_mark(c) || c.is_whitespace())?);
+    let rest = rest.trim_start();
+    let mark = rest.chars().next().filter(|&c| is_mark(c));
+    let rest = mark.map_or(rest, |_| rest[1..].trim_start());
+    let mut words = rest.split(|c: char| Some(c) == mark || c.is_whitespace());
+    let watts = number(words.next()?)?;
+    let is_in_watts = words
+        .find(|word| !word.is_empty())
+        .is_none_or(|unit| !["kw", "mw"].iter().any(|other| unit.eq_ignore_ascii_case(other)));
+    Some((number(time)?, watts)).filter(|_| is_in_watts)
 }
 
 /// A log in a file.
@@ -255,10 +265,18 @@ mod tests {
             ("5,2\n6,-3\n", "line 2: this is no power"),
             ("5,2\n6,inf\n", "line 2: this is no time"),
             ("time,watts\n", "line 1: no line has"),
+            ("1;412,5\n2;412,5\n", "line 1: no line has"),
+            ("1,2\n1700000000,250;412,75\n", "line 2: this is no time"),
+            ("1 2\n2 1,234.5\n", "line 2: this is no time"),
+            ("1 2 W\n2 0.4 kW\n", "line 2: this is no time"),
+            ("1,2\n2,,7\n", "line 2: this is no time"),
             ("", "line 1: no line has"),
         ] {
             let said = file(text, 0.0).unwrap_err().to_string();
             assert!(said.contains(why), "{text:?}: {said}");
+        }
+        for line in ["5,2", "5;2", "5 2", " 5\t2 ", "5 , 2", "5; 2", "5,2,W,9", "5 2 W 1,5"] {
+            assert_eq!(parse_line(line), Some((5.0, 2.0)), "{line}");
         }
         let missing = LogFile::read(Path::new("/nonexistent/log"), 0.0).unwrap_err().to_string();
         assert!(missing.starts_with("cannot read the power log '/nonexistent/log': "), "{missing}");

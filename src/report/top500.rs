@@ -156,7 +156,9 @@ impl Sheet {
             "over the whole core phase of this very run, of all that the level asks for; \
              --power-kw, --power-csv, or run --power-command",
         );
-        let level = given.power_level.or(measured.and_then(|reading| reading.level));
+        // The level of a meter says nothing of a power that is given.
+        let of_meter = measured.filter(|_| given.power_kilowatts.is_none());
+        let level = given.power_level.or(of_meter.and_then(|reading| reading.level));
         self.field(
             "Power quality level",
             level.map(|level| format!("{level} (as the site says)")),

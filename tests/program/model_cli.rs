@@ -571,6 +571,16 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
     let sheet = stdout(folder.path(), &["report", "--top500", "a.json"]);
     let blank = sheet.lines().find(|line| line.starts_with("Average power")).unwrap();
     assert!(blank.ends_with("____"), "{blank}");
+    // The level of a meter says nothing of a power from elsewhere.
+    report["tests"][0]["power"] = serde_json::json!([{"source": "meter", "covers": "all", "level": 1,
+        "joules": 10668.0, "mean_watts": 120.0, "measured_seconds": 88.9, "gflops_per_watt": 0.0005}]);
+    fs::write(&file, report.to_string()).unwrap();
+    for (more, level) in [(&[][..], "1 (as the site says)"), (&["--power-kw", "0.2"], "____")] {
+        let command = [&["report", "--top500", "a.json"], more].concat();
+        let sheet = stdout(folder.path(), &command);
+        let line = sheet.lines().find(|line| line.starts_with("Power quality level")).unwrap();
+        assert!(line.ends_with(level), "{more:?}: {line}");
+    }
 }
 
 #[test]

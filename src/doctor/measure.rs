@@ -4,12 +4,14 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
+use skt_checkpoint::thread_clock::thread_cpu_seconds;
+
 use super::facts::RankMeasurement;
 use crate::hpl::blas::library::NoWorkSpace;
 use crate::hpl::blas::peak;
 use crate::hpl::team::Team;
 use crate::machine::counters::{Root, load, numa, throttling};
-use crate::machine::environment::selftest::{self, cpu_seconds};
+use crate::machine::environment::selftest;
 
 /// Seconds of DGEMM: several periods of a quota, and long enough for a power limit of the processor
 /// to act.
@@ -24,10 +26,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
     let root = Root::of_this_machine();
     let (throttled, ticks) = (throttling::events_of_cpus(&root, cpus), load::read(&root));
     let light_gigahertz = clock(team, false);
-    let (start, busy) = (Instant::now(), cpu_seconds());
     let rates = selftest::dgemm_rates(team, SECONDS)?;
-    let all_seconds = start.elapsed().as_secs_f64() * team.threads() as f64;
-    let busy = cpu_seconds() - busy;
     let vector_gigahertz = clock(team, true);
     let units_gflops = peak::gflops_per_core(team);
     let threads = team.threads() as f64;
@@ -36,7 +35,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         best_gflops: rates.best / threads,
         mean_gflops: rates.mean / threads,
         units_gflops,
-        cpu_share: (busy / all_seconds).min(1.0),
+        cpu_share: rates.cpu_share,
         light_gigahertz,
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),
@@ -49,13 +48,14 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
 /// With `vectors`, vector instructions run before each window. `None` where this program has no
 /// loop for it.
 fn clock(team: &Team, vectors: bool) -> Option<f64> {
-    /// Windows that are timed: some milliseconds, so that the clock has risen.
-    const WINDOWS: usize = 300;
+    /// Seconds of processor time for the windows: governors look at a core's load every 10 ms or so,
+    /// and raise the clock of one that has slept.
+    const SECONDS: f64 = 0.05;
     cycles()?;
     let sum = Mutex::new(0.0);
     let measure = |_thread: usize| {
-        let mut best = 0.0f64;
-        for _ in 0..WINDOWS {
+        let (mut best, begun) = (0.0f64, thread_cpu_seconds());
+        while best == 0.0 || thread_cpu_seconds() - begun < SECONDS {
             if vectors {
                 peak::load();
             }

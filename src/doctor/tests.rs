@@ -335,7 +335,10 @@ fn a_hot_server_whose_memory_fails() {
     xeon.file(&format!("{CPU}/cpu0/thermal_throttle/core_throttle_count"), "99\n");
     assert_eq!(throttling::read(&xeon.root(), &[0]).events, Some(99));
     assert_eq!(kinds(&measured(with(&xeon, &each(4), 1), &well())), [], "that is long ago");
-    let hot = RankMeasurement { throttled: 5, vector_gigahertz: Some(1.7), ..well() };
+    let fused = RankMeasurement { vector_gigahertz: Some(2.2), ..well() };
+    let all = kinds(&measured(with(&xeon, &each(4), 1), &fused));
+    assert_eq!(all, [], "the processor is made so");
+    let hot = RankMeasurement { throttled: 5, vector_gigahertz: Some(1.3), ..well() };
     let both = found(&measured(with(&xeon, &each(4), 1), &hot));
     assert_eq!((both[0].kind, both[1].kind), (FindingKind::FallingClock, FindingKind::Throttled));
     assert_gain(&both[0], 2.0);

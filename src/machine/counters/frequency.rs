@@ -29,7 +29,8 @@ pub struct CpuClock {
     pub preference: Option<String>,
     /// The lowest clock of the hardware.
     pub least_khz: u64,
-    /// The highest clock of the hardware.
+    /// The highest clock that the driver can set: the highest of the hardware, or of the list from
+    /// which the driver chooses, which leaves the boost to the processor (acpi-cpufreq).
     pub most_khz: u64,
     /// The highest clock that the settings allow.
     pub allowed_khz: u64,
@@ -51,7 +52,10 @@ pub fn read(root: &Root, ids: &[usize]) -> Frequencies {
     let boost = || root.number(&format!("{FOLDER}/cpufreq/boost")).map(|on| on != 0);
     let clock = |&cpu: &usize| {
         let path = |name: &str| format!("{FOLDER}/cpu{cpu}/cpufreq/{name}");
+        let listed = root.text(&path("scaling_available_frequencies")).unwrap_or_default();
+        let listed = listed.split_whitespace().filter_map(|khz| khz.parse().ok()).max();
         let most_khz = root.number(&path("cpuinfo_max_freq"))?;
+        let most_khz = listed.map_or(most_khz, |listed: u64| listed.min(most_khz));
         Some(CpuClock {
             cpu,
             governor: root.text(&path("scaling_governor"))?,
@@ -90,6 +94,9 @@ mod tests {
         let clock = &found.cpus[0];
         assert_eq!((clock.cpu, clock.allowed_khz, clock.least_khz), (1, 2_000_000, 3_500_000));
         assert!(clock.governor == "powersave" && !clock.is_self_governed());
+        // Some kernels add the boost to the highest clock, to which no setting can raise this one.
+        tree.file(&format!("{folder}/scaling_available_frequencies"), "2450000 2000000 1500000 \n");
+        assert_eq!(read(&tree.root(), &[1]).cpus[0].most_khz, 2_450_000);
         tree.file("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n");
         assert_eq!(read(&tree.root(), &[]).boosts, Some(true), "Intel's own file decides");
     }

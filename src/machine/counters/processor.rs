@@ -84,9 +84,13 @@ impl Processor {
         /// Family 25 (Zen 3 and 4) does AVX-512 in two halves.
         const HALVES: u64 = 25;
         let is_halved = self.is_amd && self.family_and_model.is_some_and(|it| it.0 <= HALVES);
+        // Zen and Zen+ (family 23, models below 0x30) do AVX2 in two halves.
+        let is_first_zen =
+            self.is_amd && self.family_and_model.is_some_and(|it| it.0 == 23 && it.1 < 0x30);
         Some(match self.vectors? {
             Vectors::Sse => 4.0,
             Vectors::Avx => 8.0,
+            Vectors::Avx2 if is_first_zen => 8.0,
             Vectors::Avx2 => 16.0,
             Vectors::Avx512 if is_halved => 16.0,
             Vectors::Avx512 => 32.0,
@@ -183,6 +187,11 @@ mod tests {
         let xeon = of("vendor_id : GenuineIntel\nmodel name : Xeon CPU @ 2.60GHz\n\
                        flags : fpu sse2 avx avx2 fma\n");
         assert_eq!((xeon.named_khz, xeon.flops_a_cycle()), (Some(2_600_000), Some(16.0)));
+        let zen_of = |model: u64| {
+            let head = format!("vendor_id : AuthenticAMD\ncpu family : 23\nmodel : {model}\n");
+            of(&format!("{head}flags : fpu sse2 avx avx2 fma\n")).flops_a_cycle()
+        };
+        assert_eq!((zen_of(1), zen_of(0x31)), (Some(8.0), Some(16.0)), "Zen, Zen 2");
         assert_eq!(of("flags : sse2 avx\n").vectors, Some(Vectors::Avx));
         assert_eq!(of("").flops_a_cycle(), None);
     }

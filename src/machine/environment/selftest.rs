@@ -42,6 +42,8 @@ pub struct Rates {
     pub best: f64,
     /// The rate of all calls after the first one, which touches the memory.
     pub mean: f64,
+    /// The share of the time of the calls for which the threads had a core, at most 1.
+    pub cpu_share: f64,
 }
 
 /// The rate in Gflop/s of DGEMM in the shape of the trailing update, of all threads of `team`
@@ -89,15 +91,24 @@ fn dgemm_by(
     const DEPTH: usize = 256;
     const ONE: usize = ROWS * COLS + DEPTH * (ROWS + COLS);
     let threads = team.threads();
-    let mut memory = PageBuf::new(ONE * threads).map_err(|why| NoWorkSpace {
-        threads,
-        bytes: ONE * threads * size_of::<f64>(),
-        why,
-    })?;
-    memory.fill(1e-3);
-    let parts: Vec<Mutex<&mut [f64]>> = memory.chunks_exact_mut(ONE).map(Mutex::new).collect();
+    // Each thread writes its own operands first, so that they are in memory near to it, and so that
+    // the others do not sleep meanwhile.
+    let parts: Vec<Mutex<Option<PageBuf>>> = (0..threads).map(|_| Mutex::new(None)).collect();
+    let failed = Mutex::new(None);
+    let begin = |thread: usize| match PageBuf::new(ONE) {
+        Ok(mut part) => {
+            part.fill(1e-3);
+            *parts[thread].lock().expect("one thread each") = Some(part);
+        }
+        Err(why) => *failed.lock().expect("no thread panics") = Some(why),
+    };
+    team.fork(&begin, || ());
+    if let Some(why) = failed.into_inner().expect("no thread panics") {
+        return Err(NoWorkSpace { threads, bytes: ONE * threads * size_of::<f64>(), why });
+    }
     let multiply = |thread: usize| {
         let mut part = parts[thread].lock().expect("one thread each");
+        let part = part.as_mut().expect("all have begun");
         let (c, operands) = part.split_at_mut(ROWS * COLS);
         let (a, b) = operands.split_at(ROWS * DEPTH);
         let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
@@ -112,16 +123,20 @@ fn dgemm_by(
         team.fork(&multiply, || ());
         (2 * ROWS * COLS * DEPTH * threads) as f64
     };
-    Ok(measure_by(clock_seconds, products, budget_seconds))
+    let (begun, busy) = (Instant::now(), cpu_seconds());
+    let (best, mean) = measure_by(clock_seconds, products, budget_seconds);
+    let all_seconds = begun.elapsed().as_secs_f64() * threads as f64;
+    let cpu_share = ((cpu_seconds() - busy) / all_seconds).min(1.0);
+    Ok(Rates { best, mean, cpu_share })
 }
 
 /// Calls `run`, which returns its floating-point operations, until `budget_seconds` have passed.
-/// Returns the rates.
+/// Returns the rate of the fastest call, and that of all after the first one.
 fn measure_by(
     mut clock_seconds: impl FnMut() -> f64,
     mut run: impl FnMut() -> f64,
     budget_seconds: f64,
-) -> Rates {
+) -> (f64, f64) {
     let start = clock_seconds();
     let mut best = 0.0f64;
     let (mut all, mut warm) = (0.0, start);
@@ -143,7 +158,7 @@ fn measure_by(
         }
     }
     let mean = if before > warm { all / (before - warm) / 1e9 } else { best };
-    Rates { best, mean }
+    (best, mean)
 }
 
 /// The least share of the peak that DGEMM reaches if the BLAS is made for the processor and nothing
@@ -227,7 +242,7 @@ mod tests {
             1e9
         };
         let rates = measure_by(|| now.get(), run, 4.0);
-        assert_eq!(rates, Rates { best: 2.0, mean: 3.0 / 2.5 });
+        assert_eq!(rates, (2.0, 3.0 / 2.5));
         assert_eq!(durations.next(), Some(1.0), "stops when the budget is spent");
     }
 
@@ -240,7 +255,7 @@ mod tests {
             now.set(now.get() + 100.0);
             1e12
         };
-        assert_eq!(measure_by(|| now.get(), run, 1.0).best, 10.0);
+        assert_eq!(measure_by(|| now.get(), run, 1.0).0, 10.0);
         assert_eq!(calls.get(), LEAST_CALLS);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,8 @@ pub struct View {
     pub names: BTreeMap<String, Result<BTreeSet<IpAddr>, String>>,
 }
 
-/// The longest time for all names: a name server that does not answer is asked for 10 s.
+/// The longest time without an answer for any name, while some are left: a name server that does
+/// not answer is asked for 10 s. Names beyond those that are looked up at once wait for these.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Looks all names up on this host, which is called `host`, at once. A name that takes too long is
@@ -36,10 +37,8 @@ pub fn look_up(host: &str, names: &[String]) -> View {
     let why = started.map_or_else(|why| why.to_string(), |()| format!("no answer in {PATIENCE:?}"));
     let late = || Err(why.clone());
     let mut found: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), late())).collect();
-    let start = Instant::now();
-    while let Ok((name, addresses)) =
-        receiver.recv_timeout(PATIENCE.saturating_sub(start.elapsed()))
-    {
+    // The senders are gone once all names have their answers.
+    while let Ok((name, addresses)) = receiver.recv_timeout(PATIENCE) {
         found.insert(name, addresses);
     }
     View { host: host.to_owned(), names: found }

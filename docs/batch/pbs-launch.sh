@@ -52,5 +52,7 @@ else
     fi
 fi
 # qsub passes on none of the variables that this job was submitted with, unless they are named.
-IMAGES=$images LEVEL=$level qsub -v IMAGES,LEVEL pbs-launch.sh
+# A copy of this script under another name has to name itself here.
+IMAGES=$images LEVEL=$level qsub -v IMAGES,LEVEL pbs-launch.sh ||
+    { echo "no further job: qsub failed" >&2; exit 2; }
 exit 75

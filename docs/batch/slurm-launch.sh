@@ -53,5 +53,5 @@ else
         exit 2
     fi
 fi
-scontrol requeue "$SLURM_JOB_ID"
+scontrol requeue "$SLURM_JOB_ID" || { echo "no further job: scontrol requeue failed" >&2; exit 2; }
 exit 75

@@ -42,7 +42,7 @@ done
 # The next job continues from the images. Those of a second epoch show that the first are whole:
 # images that fail leave files, too. After three jobs in a row without them no other is queued.
 epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
-if [ "$code" = 75 ] && [ "$epochs" -gt 1 ]; then
+if [ "$epochs" -gt 1 ]; then
     rm -f "$images/failed"
 else
     echo "$code" >> "$images/failed" || { echo "no further job: jobs cannot be counted in $images" >&2; exit 2; }
@@ -52,5 +52,5 @@ else
         exit 2
     fi
 fi
-scontrol requeue "$SLURM_JOB_ID"
+scontrol requeue "$SLURM_JOB_ID" || { echo "no further job: scontrol requeue failed" >&2; exit 2; }
 exit 75

@@ -166,6 +166,10 @@ fn what_fails_in_each_job_is_not_queued_for_ever() {
             [lost, lost, "0\n", lost, lost, lost].map(|ends| batch.run(&script(name), ends).0);
         assert_eq!(codes, [75, 75, 0, 75, 75, 2].map(Some), "{name}");
         assert!(!batch.at("images/failed").exists(), "{name}");
+        // A job that lost its nodes has come further all the same, if it has images of two epochs.
+        for _ in 0..4 {
+            assert_eq!(batch.run(&script(name), "255\n255\n137 2\n").0, Some(75), "{name}");
+        }
     }
 }
 

@@ -14,10 +14,19 @@ use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
 /// The counters and the meter that a rank reads during a job.
 #[derive(Debug, Default)]
 pub(super) struct JobPower {
-    /// On the first rank of each host: its name, and its counters, if they can be read.
-    node: Option<(String, Option<Sampler>)>,
+    /// On the first rank of each host: the host.
+    node: Option<NodePower>,
     /// On rank 0: the meter of the site, if there is one.
     meter: Option<Meter>,
+}
+
+/// A host and its counters.
+#[derive(Debug)]
+struct NodePower {
+    host: String,
+    boot_id: String,
+    /// Its counters, if they can be read.
+    sampler: Option<Sampler>,
 }
 
 impl JobPower {
@@ -32,8 +41,9 @@ impl JobPower {
             started.map_err(warn).ok()
         };
         let node = host.map(|host| {
+            let boot_id = root.text("proc/sys/kernel/random/boot_id").unwrap_or_default();
             let sampler = sampler(&host);
-            (host, sampler)
+            NodePower { host, boot_id, sampler }
         });
         Self { node, meter }
     }
@@ -56,9 +66,8 @@ impl<'a> TestPower<'a> {
 
     /// Takes a sample, just outside of the timed part.
     pub fn sample(&self) {
-        if let Some((_, Some(sampler))) = &self.job.node {
-            sampler.sample();
-        }
+        let sampler = self.job.node.as_ref().and_then(|node| node.sampler.as_ref());
+        sampler.inspect(|sampler| sampler.sample());
     }
 
     /// The timed part begins, or continues after `before_seconds`.
@@ -74,15 +83,16 @@ impl<'a> TestPower<'a> {
     /// What was measured of the timed part, of `seconds` seconds.
     pub fn energy(&self, seconds: f64) -> RankEnergy {
         let Some((begin, before)) = self.began else { return RankEnergy::default() };
-        let of_node = |(host, sampler): &(String, Option<Sampler>)| {
-            let host = host.clone();
-            let Some(sampler) = sampler else {
-                return NodeEnergy { host, ..NodeEnergy::default() };
+        let of_node = |node: &NodePower| {
+            let (host, boot_id) = (node.host.clone(), node.boot_id.clone());
+            let Some(sampler) = &node.sampler else {
+                return NodeEnergy { host, boot_id, ..NodeEnergy::default() };
             };
             let (source, parts) = (sampler.source(), parts(seconds));
             let measured = sampler.over(begin, (-before, seconds - before), parts);
             NodeEnergy {
                 host,
+                boot_id,
                 source: source.name.clone(),
                 covers: source.covers.clone(),
                 joules: measured.energy.joules,

@@ -1,5 +1,7 @@
 //! The energy of a test: what ranks have measured, and what that gives for the job.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use skt_terms::median::median;
 
@@ -11,6 +13,9 @@ use crate::report::power::{self, EnergyReading, LEAST_SECONDS, NodeWatts, Nodes}
 pub struct NodeEnergy {
     /// The node's name.
     pub host: String,
+    /// The id of the start of its machine: containers of one machine have names of their own, and
+    /// the same counters. Empty if the system does not tell it.
+    pub boot_id: String,
     /// The name of its counters; empty if none can be read.
     pub source: String,
     /// What they cover.
@@ -60,8 +65,26 @@ fn of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<EnergyReading> {
     let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("what a rank sent");
     let all: Vec<RankEnergy> = all.iter().filter(|bytes| !bytes.is_empty()).map(read).collect();
     let meter = all.iter().find_map(|rank| rank.meter.clone());
-    let nodes: Vec<&NodeEnergy> = all.iter().filter_map(|rank| rank.node.as_ref()).collect();
+    let nodes = machines(all.iter().filter_map(|rank| rank.node.as_ref()));
     meter.into_iter().chain(of_nodes(&nodes, seconds)).collect()
+}
+
+/// One node of each machine: one that could read the counters, if there is any.
+fn machines<'a>(nodes: impl Iterator<Item = &'a NodeEnergy>) -> Vec<&'a NodeEnergy> {
+    let mut known: BTreeMap<&str, &NodeEnergy> = BTreeMap::new();
+    let mut all = Vec::new();
+    for node in nodes {
+        if node.boot_id.is_empty() {
+            all.push(node);
+            continue;
+        }
+        let first = known.entry(&node.boot_id).or_insert(node);
+        if first.seconds == 0.0 {
+            *first = node;
+        }
+    }
+    all.extend(known.into_values());
+    all
 }
 
 /// The reading of a job with these nodes; `None` if none of them has measured anything.
@@ -129,6 +152,7 @@ mod tests {
     fn node(host: &str, watts: f64, seconds: f64) -> NodeEnergy {
         NodeEnergy {
             host: host.into(),
+            boot_id: String::new(),
             source: "RAPL".into(),
             covers: "packages".into(),
             joules: watts * seconds,
@@ -157,6 +181,19 @@ mod tests {
         assert_eq!((nodes.all, nodes.measured, nodes.median_watts), (4, 3, 150.0));
         assert_eq!((nodes.least.host.as_str(), nodes.largest.host.as_str()), ("b", "a"));
         assert_eq!(of_nodes.watts, [Some(550.0); 10]);
+    }
+
+    #[test]
+    fn containers_of_one_machine_count_once() {
+        let of = |host: &str, boot: &str, seconds: f64| NodeEnergy {
+            boot_id: boot.into(),
+            ..node(host, 100.0, seconds)
+        };
+        let all = [of("a", "x", 0.0), of("b", "x", 9.0), of("c", "x", 9.0), of("d", "y", 9.0)];
+        let unknown = [of("e", "", 9.0), of("f", "", 9.0)];
+        let found = machines(all.iter().chain(&unknown));
+        let hosts: Vec<&str> = found.iter().map(|node| node.host.as_str()).collect();
+        assert_eq!(hosts, ["e", "f", "b", "d"]);
     }
 
     #[test]

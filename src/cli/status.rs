@@ -41,12 +41,14 @@ pub enum StatusError {
 /// See [`StatusError`].
 pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let folder = StateFolder::new(&args.state);
+    // Asked first: a supervisor that ends in between has written its last state by then.
+    let is_supervised = folder.is_locked();
     let state = folder.look()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
     if args.json {
         let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");
         return Ok(output::print((text + "\n").as_bytes())?);
     }
-    Ok(output::print(text(&state, folder.is_locked(), now_unix()).as_bytes())?)
+    Ok(output::print(text(&state, is_supervised, now_unix()).as_bytes())?)
 }
 
 fn text(state: &SupervisorState, is_supervised: bool, now_unix: f64) -> String {

@@ -48,8 +48,8 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
 /// With `vectors`, vector instructions run before each window. `None` where this program has no
 /// loop for it.
 fn clock(team: &Team, vectors: bool) -> Option<f64> {
-    /// Seconds of processor time for the windows: governors look at a core's load every 10 ms or so,
-    /// and raise the clock of one that has slept.
+    /// Seconds of processor time for the windows: governors look at a core's load every 10 ms or
+    /// so, and raise the clock of one that has slept.
     const SECONDS: f64 = 0.05;
     cycles()?;
     let sum = Mutex::new(0.0);

@@ -188,6 +188,11 @@ fn find<'a, C: Comm>(
 
 /// Opens the levels of images.
 fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Result<()> {
+    if options.levels.0.is_empty() {
+        return Ok(());
+    }
+    // A rank that still closes an earlier run of the process removes folders that it finds empty.
+    comm.barrier()?;
     // Nobody else can guess this number, and all ranks have the same.
     let mut number = [RandomState::new().hash_one(0)];
     broadcast(comm, &mut number, 0)?;

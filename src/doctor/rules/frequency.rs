@@ -8,8 +8,8 @@ use crate::machine::counters::frequency::CpuClock;
 /// Clocks within this share are equal.
 const EQUAL: f64 = 0.95;
 /// The least share of its clock that a core keeps under the load of vector instructions: of the
-/// nominal clock, or of that in a loop of integers where this is lower. Clocks above the nominal one
-/// are not promised under such a load, and processors with AVX-512 are made without them.
+/// nominal clock, or of that in a loop of integers where this is lower. Clocks above the nominal
+/// one are not promised under such a load, and processors with AVX-512 are made without them.
 const KEPT: f64 = 0.8;
 
 fn gigahertz(khz: u64) -> String {

@@ -25,7 +25,7 @@ pub(super) struct JobPower {
 struct NodePower {
     host: String,
     boot_id: String,
-    /// Its counters, if they can be read.
+    /// The counters of the host, if they can be read.
     sampler: Option<Sampler>,
 }
 

@@ -16,6 +16,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
@@ -29,6 +30,11 @@ use skt_terms::shown::shown_message;
 const RESERVED_BYTES: i64 = 4 << 20;
 /// The smallest reservation that is worth making, in bytes.
 const LEAST_RESERVED_BYTES: i64 = 4 << 10;
+/// How often, and how far apart, a supervisor tries to take the lock, which `skt-hpl status` has
+/// for an instant.
+const LOCK_TRIES: usize = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -124,17 +130,29 @@ impl StateFolder {
     /// # Errors
     /// Another supervisor has the lock, others can write to the folder, or the system refuses.
     pub fn lock(&self) -> Result<Flock<File>, StateError> {
+        self.lock_by(|| std::thread::sleep(LOCK_PAUSE))
+    }
+
+    /// Takes the lock, with a call of `pause` between two tries.
+    fn lock_by(&self, mut pause: impl FnMut()) -> Result<Flock<File>, StateError> {
         let path = self.file("lock");
         let failed = |source| StateError::File { path: path.clone(), source };
         self.make().map_err(failed)?;
         check(&self.0, &fs::metadata(&self.0).map_err(failed)?)?;
         let mut options = unfollowed();
-        let file = options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        let mut file =
+            options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         check(&path, &file.metadata().map_err(failed)?)?;
-        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-            Errno::EWOULDBLOCK => StateError::Locked { path: path.clone() },
-            other => failed(other.into()),
-        })
+        for tries_left in (0..LOCK_TRIES).rev() {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(lock),
+                Err((back, Errno::EWOULDBLOCK)) if tries_left > 0 => file = back,
+                Err((_, Errno::EWOULDBLOCK)) => break,
+                Err((_, other)) => return Err(failed(other.into())),
+            }
+            pause();
+        }
+        Err(StateError::Locked { path })
     }
 
     fn make(&self) -> io::Result<()> {
@@ -288,6 +306,11 @@ mod tests {
         assert_eq!(folder.load().unwrap(), Some(state));
         drop(lock);
         assert!(!folder.is_locked());
+        // A look is in nobody's way.
+        let file = File::open(folder.file("lock")).unwrap();
+        let mut look = Some(Flock::lock(file, FlockArg::LockSharedNonblock).unwrap());
+        drop(folder.lock_by(|| drop(look.take())).unwrap());
+        assert!(look.is_none(), "it waited for the look");
         fs::write(folder.file("state.json"), "{}").unwrap();
         assert!(matches!(folder.load(), Err(StateError::Format { .. })));
     }

@@ -348,6 +348,10 @@ fn a_hot_server_whose_memory_fails() {
     xeon.file("sys/devices/system/edac/mc/mc0/ce_count", "12\n");
     let errors = only(&with(&xeon, &each(4), 1), FindingKind::MemoryErrors);
     assert_eq!(errors.measured, "mc0: 12 corrected and 0 uncorrected");
+    assert!(errors.what.contains("no harm, unless they go on"), "{}", errors.what);
+    xeon.file("sys/devices/system/edac/mc/mc0/ue_count", "1\n");
+    let errors = only(&with(&xeon, &each(4), 1), FindingKind::MemoryErrors);
+    assert!(errors.what.contains("slow or wrong"), "{}", errors.what);
 }
 
 /// A virtual machine tells of no clock, no node and no throttling.

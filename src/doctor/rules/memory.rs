@@ -108,8 +108,19 @@ fn errors(host: &HostFacts) -> Option<Finding> {
     if words.is_empty() {
         return None;
     }
-    let what = "the memory has had errors since the host was started: it may be slow or wrong";
-    let remedy = "ras-mc-ctl --errors, or dmesg, names the module: have it replaced, leave the host \
-                  out until then";
+    let are_corrected = errors.controllers.iter().all(|(_, _, uncorrected)| *uncorrected == 0);
+    let (what, remedy) = if are_corrected && errors.machine_checks == 0 {
+        (
+            "memory errors were corrected since the host was started: no harm, unless they go on",
+            "look again later: if the number grows, ras-mc-ctl --errors, or dmesg, names the \
+             module: have it replaced",
+        )
+    } else {
+        (
+            "the memory has had errors since the host was started: it may be slow or wrong",
+            "ras-mc-ctl --errors, or dmesg, names the module: have it replaced, leave the host out \
+             until then",
+        )
+    };
     Some(finding(host, FindingKind::MemoryErrors, what, words.join(", "), remedy, None))
 }

@@ -219,11 +219,16 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         .and_then(|()| run::run(&world, &request(args), &limit, &mut progress).map_err(Into::into));
     drop(progress);
     let (shown, is_any_silent) = match ended {
-        Ok(ScreeningEnd::Followed(code)) => return Ok(code),
+        Ok(ScreeningEnd::Followed(code)) => {
+            mpi.comm()?.barrier()?;
+            return Ok(code);
+        }
         Ok(ScreeningEnd::Led { results, is_any_silent }) => {
             let code = exit_code(args, &results);
             // Before the results are written: that may take long on a slow file system, and the
-            // other ranks wait for rank 0 no longer than for a node that is lost.
+            // other ranks wait for rank 0 no longer than for a node that is lost. From here on they
+            // wait in the barrier: a launcher may end all ranks when one ends with another code
+            // than 0.
             let is_any_silent = is_any_silent || run::dismiss(&world, &limit, code).is_err();
             (show(args, &results, &Listed::default()).map(|()| code), is_any_silent)
         }
@@ -238,6 +243,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         launcher_rank::let_the_first_speak(code);
         mpi.comm()?.abort("a rank does not answer", code.into());
     }
+    mpi.comm()?.barrier()?;
     Ok(code)
 }
 

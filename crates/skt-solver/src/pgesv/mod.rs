@@ -374,7 +374,8 @@ impl<'m, C: Comm> Solver<'m, C> {
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
     /// `on_progress` after each panel, and tells `background` which part of the matrix will not
     /// change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
-    /// `Product::compute_beside`, `Product::compute`, `product::multiply_part`,
+    /// `Product::compute_beside`; `Product::compute_between_messages` on the thread with the token,
+    /// `Product::compute` on others; `Product::multiply_rows`, `product::multiply_part`,
     /// [`crate::update::multiply`], [`crate::blas::gemm`].
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! A panel as one message, with all that other ranks need of it.
 //!
 //! ```text
-//! head (8) | ipiv (jb, padded) | L1, column by column (ld x jb) | L2, row by row (rows x ld)
+//! head (8) | ipiv (jb, padded) | L1, column by column (ld_message x jb)
+//!                              | L2, row by row (rows_below x ld_message)
 //! ```
 //!
-//! `ld` is `ld_message`. Each part is stored as the update reads it: the triangular solve runs down
+//! Each part is stored as the update reads it: the triangular solve runs down
 //! columns of L1, the product along rows of L2. The owner factors the panel column by column in the
 //! work space W, and `look_ahead` then writes L1 and L2 into the message.
 

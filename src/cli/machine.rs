@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
-
 use crate::config::ConfigError;
+use crate::hpl::team::affinity::current_mask;
 
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.
@@ -16,11 +14,9 @@ use crate::config::ConfigError;
 /// The system does not report the CPUs of this process.
 pub fn cores() -> Result<usize, ConfigError> {
     let no_cpus = |what: String| ConfigError::Machine { what };
-    let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| {
-        no_cpus(format!("the CPUs of this process are not known ({errno}); give --ranks"))
+    let allowed = current_mask().map_err(|why| {
+        no_cpus(format!("the CPUs of this process are not known ({why}); give --ranks"))
     })?;
-    let allowed: Vec<usize> =
-        (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect();
     let first_sibling = |cpu: &usize| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         fs::read_to_string(file).map_or(cpu.to_string(), |list| list.trim().to_owned())

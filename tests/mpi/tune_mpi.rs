@@ -1,6 +1,7 @@
 //! `skt-hpl tune` on ranks of a real `mpirun`: its table, what it writes, how it ends.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +16,8 @@ static ONE_JOB: Mutex<()> = Mutex::new(());
 
 /// The time that a job may take in addition to its budget, to start and to end.
 const START_AND_END: Duration = Duration::from_secs(60);
+/// How long a job that hangs is waited for.
+const HANG_LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs the program with flags given as one line.
 fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
@@ -157,6 +160,67 @@ fn trials_are_checked_and_protected_as_told_and_leave_nothing() {
     }
     let ended = run(folder.path(), 2, &format!("{common} --ft self")).expect(0);
     assert!(ended.err.contains("note: --ft self: no checkpoint is due"), "{}", ended.err);
+}
+
+/// Two ranks on each of two hosts: a preloaded library gives the names, and a folder of its own to
+/// the store of each host.
+const TWO_HOSTS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int host(void) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    rank = rank ? rank : getenv("PMI_RANK");
+    return rank ? atoi(rank) / 2 : -1;
+}
+__attribute__((constructor)) static void enter(void) {
+    if (host() >= 0 && chdir(host() ? "host1" : "host0")) {
+        abort();
+    }
+}
+int MPI_Get_processor_name(char *name, int *length) {
+    *length = sprintf(name, "host%d", host());
+    return 0;
+}
+"#;
+
+/// A trial that all ranks refuse alike ends the job on all ranks, with its reason: here the ranks
+/// of a process row, of which one may be lost, are on one host.
+#[test]
+fn a_trial_that_all_ranks_refuse_ends_the_tuning() {
+    let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = folder();
+    let library = mpirun::shared_library("two_hosts", &[TWO_HOSTS, mpirun::WAITS].concat());
+    let mut job = mpirun::mpirun(4);
+    job.env("LD_PRELOAD", library).current_dir(folder.path()).stdin(Stdio::null());
+    job.arg(env!("CARGO_BIN_EXE_skt-hpl"));
+    job.args("tune --config ../base.toml --ft abft --p 1 --q 3 --budget 5s".split(' '));
+    job.args(["--store", "file:."]);
+    for host in ["host0", "host1"] {
+        fs::create_dir(folder.path().join(host)).unwrap();
+    }
+    let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");
+    let mut err = child.stderr.take().expect("piped");
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        err.read_to_string(&mut text).expect("text");
+        text
+    });
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("our child") {
+            break status;
+        }
+        if started.elapsed() > HANG_LIMIT {
+            let _ = child.kill();
+            panic!("no end in {HANG_LIMIT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let said = reader.join().expect("a reader");
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    assert!(said.contains("failure domain `host"), "{said}");
 }
 
 #[test]

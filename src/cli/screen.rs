@@ -28,7 +28,7 @@ use crate::screen::node::ScreenError;
 use crate::screen::report::ScreenReport;
 use crate::screen::results::Results;
 use crate::screen::run::{self, Request, ScreeningEnd};
-use crate::screen::verdict::{TOLERANCE, judge};
+use crate::screen::verdict::{TOLERANCE, Verdicts, judge};
 use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
 use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
@@ -198,8 +198,9 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     });
     match ended.pop().expect("one rank")? {
         ScreeningEnd::Led { results, .. } => {
-            show(args, &results, &Listed::default())?;
-            Ok(exit_code(args, &results))
+            let verdicts = judge(&results, args.tolerance);
+            show(args, &results, &verdicts, &Listed::default())?;
+            Ok(exit_code(args, &results, &verdicts))
         }
         ScreeningEnd::Followed(code) => Ok(code),
     }
@@ -224,13 +225,15 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
             return Ok(code);
         }
         Ok(ScreeningEnd::Led { results, is_any_silent }) => {
-            let code = exit_code(args, &results);
+            let verdicts = judge(&results, args.tolerance);
+            let code = exit_code(args, &results, &verdicts);
             // Before the results are written: that may take long on a slow file system, and the
             // other ranks wait for rank 0 no longer than for a node that is lost. From here on they
             // wait in the barrier: a launcher may end all ranks when one ends with another code
             // than 0.
             let is_any_silent = is_any_silent || run::dismiss(&world, &limit, code).is_err();
-            (show(args, &results, &Listed::default()).map(|()| code), is_any_silent)
+            let shown = show(args, &results, &verdicts, &Listed::default());
+            (shown.map(|()| code), is_any_silent)
         }
         Err(why) => (Err(why), true),
     };
@@ -294,8 +297,9 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
         longest: longest(args),
         end_patience: screening::END_PATIENCE,
     })?;
-    show(args, &results, &Listed { hosts, own_names })?;
-    Ok(exit_code(args, &results))
+    let verdicts = judge(&results, args.tolerance);
+    show(args, &results, &verdicts, &Listed { hosts, own_names })?;
+    Ok(exit_code(args, &results, &verdicts))
 }
 
 /// The longest time of a start. With `--n` the work does not follow from `--time`: then only the
@@ -333,20 +337,25 @@ struct Listed {
 }
 
 /// The exit code that the results call for.
-fn exit_code(args: &ScreenArgs, results: &Results) -> u8 {
+fn exit_code(args: &ScreenArgs, results: &Results, verdicts: &Verdicts) -> u8 {
     if args.raw {
         0
     } else if results.refused.is_some() {
         Exit::BadInput.code()
-    } else if judge(results, args.tolerance).are_all_ok() {
+    } else if verdicts.are_all_ok() {
         0
     } else {
         FOUND
     }
 }
 
-/// Judges and prints the results and writes the files.
-fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<(), ScreenCommandError> {
+/// Prints the results and writes the files.
+fn show(
+    args: &ScreenArgs,
+    results: &Results,
+    verdicts: &Verdicts,
+    listed: &Listed,
+) -> Result<(), ScreenCommandError> {
     if args.raw {
         let mut line = serde_json::to_vec(results).expect("plain data");
         line.push(b'\n');
@@ -356,8 +365,7 @@ fn show(args: &ScreenArgs, results: &Results, listed: &Listed) -> Result<(), Scr
     if let Some(why) = &results.refused {
         return Err(ScreenCommandError::Other(why.clone()));
     }
-    let verdicts = judge(results, args.tolerance);
-    let report = ScreenReport { results, verdicts: &verdicts, tolerance: args.tolerance };
+    let report = ScreenReport { results, verdicts, tolerance: args.tolerance };
     output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     for (path, is_ok) in [(&args.good, true), (&args.bad, false)] {
         if let Some(path) = path {

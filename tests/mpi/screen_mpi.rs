@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::large_machine;
-use crate::mpirun::mpirun;
+use crate::mpirun::{mpirun, status_within};
 use crate::report_schema::Schema;
 use serde_json::Value;
 
@@ -60,23 +60,13 @@ fn command(ranks: usize, folder: &std::path::Path) -> Command {
 
 /// Waits for the end of a screening.
 fn end(mut child: Child, folder: &std::path::Path) -> Ended {
-    let start = Instant::now();
     let out = child.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
         BufReader::new(out).read_to_string(&mut text).expect("text");
         text
     });
-    let code = loop {
-        match child.try_wait().expect("our child") {
-            Some(status) => break status.code(),
-            None if start.elapsed() > HANG_LIMIT => {
-                let _ = child.kill();
-                panic!("no end in {HANG_LIMIT:?}");
-            }
-            None => std::thread::sleep(Duration::from_millis(10)),
-        }
-    };
+    let code = status_within(&mut child, HANG_LIMIT).code();
     let text = reader.join().expect("a reader");
     let document = fs::read(folder.join("screen.json")).unwrap_or_default();
     let document = serde_json::from_slice(&document).unwrap_or_else(|_| panic!("{code:?}: {text}"));

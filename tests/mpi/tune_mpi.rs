@@ -206,17 +206,7 @@ fn a_trial_that_all_ranks_refuse_ends_the_tuning() {
         err.read_to_string(&mut text).expect("text");
         text
     });
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("our child") {
-            break status;
-        }
-        if started.elapsed() > HANG_LIMIT {
-            let _ = child.kill();
-            panic!("no end in {HANG_LIMIT:?}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let status = mpirun::status_within(&mut child, HANG_LIMIT);
     let said = reader.join().expect("a reader");
     assert_eq!(status.code(), Some(2), "{said}");
     assert_eq!(said.matches("error: ").count(), 1, "{said}");

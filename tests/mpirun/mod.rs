@@ -4,10 +4,10 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `mpirun -np RANKS`, to be followed by its arguments and the program.
 pub fn mpirun(ranks: usize) -> Command {
@@ -93,6 +93,24 @@ pub fn own_session(job: &mut Command) {
     let folder = folder.join(format!("{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the sessions of Open MPI");
     job.env("OMPI_MCA_orte_tmpdir_base", &folder).env("PRTE_MCA_prte_tmpdir_base", &folder);
+}
+
+/// Waits for the end of a job, for `limit` at most.
+///
+/// # Panics
+/// The job hangs; its launcher is killed.
+pub fn status_within(job: &mut Child, limit: Duration) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        match job.try_wait().expect("our child") {
+            Some(status) => return status,
+            None if start.elapsed() > limit => {
+                let _ = job.kill();
+                panic!("no end in {limit:?}");
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }
 
 /// How a job ended.

@@ -134,7 +134,8 @@ int skt_saved(int id, size_t *count, size_t *size);
 int skt_alloc(int id, size_t count, size_t size, void **memory);
 
 /* Protects memory of the program: each checkpoint copies it. Called again for an id, it replaces the
- * address and the size: a region may grow between two checkpoints, within the bytes of skt_init. */
+ * address and the size: a region may grow between two checkpoints, within the bytes of skt_init.
+ * Refused, it leaves the region without protection, and the next collective call fails on all ranks. */
 int skt_protect(int id, void *memory, size_t count, size_t size);
 
 /* Leaves a region of skt_protect out of later checkpoints. */

@@ -314,9 +314,9 @@ impl Session {
     }
 
     /// Registers memory of the program as a region, in place of the region's earlier memory. `at`
-    /// is where the memory is, or why the program's arguments are not legal. Without legal
-    /// arguments the region is no longer protected, as the program may have freed its old memory.
-    /// All ranks are told in the next collective call, so no checkpoint lacks the region unnoticed.
+    /// is where the memory is, or why the program's arguments are not legal. After an error the
+    /// region is no longer protected, as the program may have freed its old memory. All ranks are
+    /// told in the next collective call, so no checkpoint lacks the region unnoticed.
     ///
     /// # Errors
     /// The arguments are not legal; the region is memory of the library; there is no room for all
@@ -328,13 +328,10 @@ impl Session {
         count: usize,
         size: usize,
     ) -> Result<()> {
-        let done = match at {
-            Ok(at) => self.register(id, Yours { at, count, size }),
-            Err(stop) => {
-                self.yours.remove(&id);
-                Err(stop)
-            }
-        };
+        let done = at.and_then(|at| self.register(id, Yours { at, count, size }));
+        if done.is_err() {
+            self.yours.remove(&id);
+        }
         self.remember(done)
     }
 
@@ -348,15 +345,8 @@ impl Session {
             let text = format!("skt_protect: region {id} lies in memory of skt_alloc");
             return Err(Stop::new(Code::Argument, text));
         }
-        let before = self.yours.insert(id, region);
-        if let Err(stop) = self.layout(&self.table) {
-            match before {
-                Some(before) => _ = self.yours.insert(id, before),
-                None => _ = self.yours.remove(&id),
-            }
-            return Err(stop);
-        }
-        Ok(())
+        self.yours.insert(id, region);
+        self.layout(&self.table).map(drop)
     }
 
     /// Ends the protection of memory of the program.

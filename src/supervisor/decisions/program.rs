@@ -3,7 +3,9 @@
 
 use super::running::END_PATIENCE_SECONDS;
 use super::{Decisions, Then};
-use crate::report::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, OPEN, REPORTED, TIME_UP};
+use crate::report::heartbeat::{
+    Beat, CHANGED, CHECKPOINT, COMPUTE, Keeps, OPEN, REPORTED, TIME_UP,
+};
 use crate::supervisor::hosts::Health;
 use crate::supervisor::program::{JobEnd, ProgramVerdict};
 use skt_terms::exit::Exit;
@@ -14,11 +16,16 @@ impl Decisions {
     pub(super) fn note_sign(&mut self, beat: &Beat) {
         let state = &mut self.state;
         if let Some(keeps) = &beat.keeps {
+            let is_other = |before: &Keeps| before.run_id != keeps.run_id;
+            state.has_several_runs |= state.keeps.as_ref().is_some_and(is_other);
             state.run_id.clone_from(&keeps.run_id);
             state.keeps = Some(keeps.clone());
         }
         match beat.phase.as_str() {
-            OPEN => state.is_reported = false,
+            OPEN => {
+                state.has_several_runs |= state.is_reported;
+                state.is_reported = false;
+            }
             COMPUTE | CHECKPOINT => state.has_checkpoint |= beat.column > 0,
             CHANGED => state.is_changed = true,
             REPORTED => (state.is_reported, state.has_checkpoint) = (true, false),
@@ -46,17 +53,27 @@ impl Decisions {
         let verdict = self.running.ends.verdict(&JobEnd {
             ranks: self.rules.ranks,
             launcher_succeeded,
-            is_reported: state.is_reported,
+            is_reported: state.is_reported && !state.has_several_runs,
             is_changed: state.is_changed,
             was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
         });
         let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
-        // A program that is told to stop may end with 0 although it has more to compute: its data
-        // stays unless it has said that all is reported.
+        // A program may end with 0 although it has more to compute, as one does that is told to
+        // stop: its data stays unless it has said that all is reported.
         let is_open = state.keeps.is_some() && !state.is_reported;
         match verdict {
             _ if is_stopped && (verdict != ProgramVerdict::Done || is_open) => {
                 self.ask_then(Then::Stop)
+            }
+            ProgramVerdict::Done if is_open => {
+                let text = format!(
+                    "the data of run {} stays on its nodes, as the program has not said that all \
+                     is reported (skt_finalize(1)): the same command continues from it, `skt-hpl \
+                     store clean --run {0}` removes it",
+                    self.state.run_id
+                );
+                self.say("unclean", text);
+                self.finish(Exit::Passed);
             }
             ProgramVerdict::Done => self.clean(Exit::Passed),
             ProgramVerdict::Lost(words) => {

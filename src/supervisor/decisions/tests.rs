@@ -1531,6 +1531,13 @@ impl Play {
         assert_eq!(self.on(Event::RankEnded(end)), [""; 0]);
     }
 
+    /// The program opens a run of the checkpoint library.
+    fn opens(&mut self, run: &str) {
+        let keeps = Keeps { run_id: run.into(), store: "posix".into(), images: vec![] };
+        let Event::Beat(open) = beat("open", 0, None) else { unreachable!() };
+        self.on(Event::Beat(Beat { keeps: Some(keeps), ..open }));
+    }
+
     /// A supervisor whose program, which uses the library, has completed checkpoint 5.
     fn of_program(spares: &[&str]) -> Self {
         let mut play = Play::running(rules_of_program(), spares);
@@ -1636,6 +1643,49 @@ fn a_program_whose_data_is_gone_as_all_is_reported_is_done_whatever_is_lost() {
     play.rank_ends(2, ProcessEnd::Signal(9));
     let lines = play.ended("the launcher ended with code 137").join("|");
     assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
+}
+
+#[test]
+fn a_program_with_several_runs_is_not_done_when_one_of_them_is() {
+    let reports = |runs: &[&str]| {
+        let mut play = Play::of_program(&["s1"]);
+        for run in runs {
+            play.opens(run);
+            play.beats(&[("compute", 0), ("checkpoint", 4), ("compute", 5)]);
+        }
+        play.rank_ends(2, ProcessEnd::Signal(9));
+        play.ended("the launcher ended with code 137");
+        play.answers_but(&[]);
+        play.launches(1.0, "n1 n2 n3");
+        // What was reported before the loss is computed again.
+        play.opens(runs[0]);
+        play.beats(&[("compute", 0), ("reported", 9)]);
+        play.rank_ends(1, ProcessEnd::Signal(9));
+        play.ended("the launcher ended with code 137").join("|")
+    };
+    for runs in [&["plate", "rod"][..], &["plate", "plate", "rod"]] {
+        let lines = reports(runs);
+        assert!(lines.ends_with("ask start n1 n2 n3 + s1, 1 may be silent"), "{lines}");
+    }
+    let lines = reports(&["plate"]);
+    assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
+    // Two runs of one name, one after the other.
+    let mut play = Play::of_program(&["s1"]);
+    play.beats(&[("reported", 9), ("open", 0), ("compute", 0), ("reported", 9)]);
+    play.rank_ends(1, ProcessEnd::Signal(9));
+    let lines = play.ended("the launcher ended with code 137").join("|");
+    assert!(lines.ends_with("ask start n1 n2 n3 + s1, 1 may be silent"), "{lines}");
+}
+
+#[test]
+fn a_program_that_ends_with_0_without_a_report_leaves_its_data() {
+    let mut play = Play::of_program(&["s1"]);
+    play.opens("plate");
+    play.beats(&[("compute", 0), ("checkpoint", 4), ("compute", 5)]);
+    (0..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
+    let lines = play.ended("the launcher ended with code 0").join("|");
+    assert!(lines.contains("the data of run plate stays on its nodes"), "{lines}");
+    assert!(!lines.contains("ask clean") && lines.ends_with("end 0"), "{lines}");
 }
 
 #[test]

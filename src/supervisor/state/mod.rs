@@ -116,6 +116,9 @@ pub struct SupervisorState {
     /// Where that program has said that it keeps its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<Keeps>,
+    /// Whether that program has opened several runs: when it reports one, that is not all.
+    #[serde(default)]
+    pub has_several_runs: bool,
     /// Arguments of the benchmark, or of that program.
     pub command: Vec<String>,
     /// Number of MPI ranks.
@@ -183,6 +186,7 @@ impl SupervisorState {
             run_id: run_id.to_owned(),
             program: None,
             keeps: None,
+            has_several_runs: false,
             command: command.to_vec(),
             ranks,
             pool,

@@ -209,6 +209,9 @@ fn regions_that_do_not_fit_are_told_to_all_by_the_next_checkpoint() {
             said.push(("skt_protect(1, numbers, 30000, 8)", Space, large));
         }
         said.push(("skt_checkpoint()", Space, "rank 1: region 1 of 30000 x 8 bytes does not fit"));
+        if rank == 1 {
+            said.push(("skt_unprotect(1)", Argument, "region 1 is not protected"));
+        }
         if rank == 0 {
             said.push(("skt_alloc(3, 30000, 8, &memory)", Space, "region 3 of 30000 x 8"));
         }

@@ -91,10 +91,13 @@ static void nulls(void) {
 static void space(void) {
     void *memory;
     begin(800, NULL);
+    must(skt_protect(1, numbers, 10, 8));
     must(skt_protect(2, numbers, 50, 8));
     if (rank == 1) SAY(skt_protect(1, numbers, 30000, 8));
     SAY(skt_checkpoint());
-    /* Told once; the regions are as they were before. */
+    /* What was protected before may be gone. */
+    if (rank == 1) SAY(skt_unprotect(1));
+    /* Told once; the other regions are as they were before. */
     must(skt_checkpoint());
     if (rank == 0) SAY(skt_alloc(3, 30000, 8, &memory));
     SAY(skt_checkpoint());

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::store::host::{is_at_work, running_since, stat};
+use crate::checkpoint::store::host::{boot_id, is_at_work, running_since, stat};
 
 /// A process, identified by its id, its start, and the boot of its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,10 +64,6 @@ impl Process {
             let _ = killpg(Pid::from_raw(self.pid), Signal::SIGKILL);
         }
     }
-}
-
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// This machine's name.

@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::codec::checksum;
+use crate::checkpoint::store::host::boot_id;
 use crate::hpl::comm::{Comm, CommError, collect};
 
 /// The number of nodes whose uptime a checkpoint keeps, in the header of each segment.
@@ -37,12 +38,11 @@ impl ClockReading {
     /// The clocks of the system.
     pub fn now() -> Self {
         let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         // A time namespace shifts the uptime.
         let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            boot: checksum(format!("{boot_id} {}", namespace.display()).as_bytes()),
+            boot: checksum(format!("{} {}", boot_id(), namespace.display()).as_bytes()),
             uptime_seconds: uptime.tv_sec() as f64 + uptime.tv_nsec() as f64 * 1e-9,
             unix_seconds: unix.map_or(0.0, |since| since.as_secs_f64()),
         }

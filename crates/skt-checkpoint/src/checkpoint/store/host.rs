@@ -17,7 +17,6 @@ use crate::pages::{PAGE_BYTES, system_page_bytes};
 const MARGIN_BYTES: u64 = 64 << 20;
 /// Inode of the first IPC namespace (PROC_IPC_INIT_INO of the kernel).
 const FIRST_IPC_NAMESPACE: u64 = 0xefff_ffff;
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Users up to this id belong to the system; systemd does not remove their segments.
 const SYSTEM_USER_MAX: u32 = 999;
 
@@ -52,7 +51,7 @@ pub(super) struct ProcessId {
     start_ticks: u64,
     /// The inode of its PID namespace.
     pid_namespace: u64,
-    /// /proc/sys/kernel/random/boot_id, padded with zeros.
+    /// The boot id, padded with zeros.
     boot_id: [u8; 64],
 }
 
@@ -64,7 +63,7 @@ impl ProcessId {
             pid: pid.into(),
             start_ticks: running_since(pid).unwrap_or(0),
             pid_namespace: namespace("pid"),
-            boot_id: boot_id(),
+            boot_id: padded_boot_id(),
         }
     }
 
@@ -88,7 +87,7 @@ impl ProcessId {
 
     /// Whether it was a process of this boot; false if the system has no boot id.
     pub fn is_of_this_boot(&self) -> bool {
-        self.boot_id[0] != 0 && self.boot_id == boot_id()
+        self.boot_id[0] != 0 && self.boot_id == padded_boot_id()
     }
 
     /// The process id.
@@ -98,7 +97,7 @@ impl ProcessId {
 
     /// Whether it still runs.
     pub fn liveness(&self) -> Liveness {
-        if self.boot_id != boot_id() {
+        if self.boot_id != padded_boot_id() {
             Liveness::Dead
         } else if self.pid_namespace != namespace("pid") {
             Liveness::Unknown
@@ -218,10 +217,17 @@ pub fn ending_processes() -> usize {
     pids.filter(|pid| is_ending(*pid)).count()
 }
 
-fn boot_id() -> [u8; 64] {
-    let text = fs::read_to_string(BOOT_ID).unwrap_or_default();
+/// The id of the running kernel's boot, which no other boot of any machine has; empty if the system
+/// has none.
+pub fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The boot id, padded with zeros.
+fn padded_boot_id() -> [u8; 64] {
     let mut id = [0; 64];
-    for (to, from) in id.iter_mut().zip(text.trim().bytes()) {
+    for (to, from) in id.iter_mut().zip(boot_id().bytes()) {
         *to = from;
     }
     id
@@ -230,8 +236,7 @@ fn boot_id() -> [u8; 64] {
 /// Identifies the running kernel until the next boot: the boot id or, if the system has none, the
 /// name of the host.
 pub(super) fn kernel() -> String {
-    let boot_id = fs::read_to_string(BOOT_ID).unwrap_or_default();
-    match boot_id.trim() {
+    match boot_id().as_str() {
         "" => nix::unistd::gethostname()
             .map_or_else(|_| "unknown".into(), |name| name.to_string_lossy().into_owned()),
         id => id.to_owned(),

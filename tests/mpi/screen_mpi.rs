@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::large_machine;
-use crate::mpirun::{mpirun, status_within};
+use crate::mpirun::{mpirun, reader, status_within};
 use crate::report_schema::Schema;
 use serde_json::Value;
 
@@ -60,12 +60,7 @@ fn command(ranks: usize, folder: &std::path::Path) -> Command {
 
 /// Waits for the end of a screening.
 fn end(mut child: Child, folder: &std::path::Path) -> Ended {
-    let out = child.stdout.take().expect("piped");
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        BufReader::new(out).read_to_string(&mut text).expect("text");
-        text
-    });
+    let reader = reader(child.stdout.take().expect("piped"));
     let code = status_within(&mut child, HANG_LIMIT).code();
     let text = reader.join().expect("a reader");
     let document = fs::read(folder.join("screen.json")).unwrap_or_default();

@@ -1,7 +1,6 @@
 //! `skt-hpl tune` on ranks of a real `mpirun`: its table, what it writes, how it ends.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -200,12 +199,7 @@ fn a_trial_that_all_ranks_refuse_ends_the_tuning() {
         fs::create_dir(folder.path().join(host)).unwrap();
     }
     let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");
-    let mut err = child.stderr.take().expect("piped");
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        err.read_to_string(&mut text).expect("text");
-        text
-    });
+    let reader = mpirun::reader(child.stderr.take().expect("piped"));
     let status = mpirun::status_within(&mut child, HANG_LIMIT);
     let said = reader.join().expect("a reader");
     assert_eq!(status.code(), Some(2), "{said}");

@@ -2,11 +2,12 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// `mpirun -np RANKS`, to be followed by its arguments and the program.
@@ -93,6 +94,15 @@ pub fn own_session(job: &mut Command) {
     let folder = folder.join(format!("{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the sessions of Open MPI");
     job.env("OMPI_MCA_orte_tmpdir_base", &folder).env("PRTE_MCA_prte_tmpdir_base", &folder);
+}
+
+/// Reads a pipe of a job to its end beside the test, so that the job never waits for a reader.
+pub fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).expect("text");
+        text
+    })
 }
 
 /// Waits for the end of a job, for `limit` at most.

@@ -1764,8 +1764,7 @@ fn where_a_program_keeps_its_data_is_what_it_says() {
     let mut play = Play::running(rules_of_program(), &[]);
     assert_eq!(play.decisions.state.keeps, None);
     let keeps = Keeps { run_id: "plate".into(), store: "posix".into(), images: vec![] };
-    let Event::Beat(open) = beat("open", 0, None) else { unreachable!() };
-    play.on(Event::Beat(Beat { keeps: Some(keeps.clone()), ..open }));
+    play.opens("plate");
     play.beats(&[("compute", 0)]);
     assert_eq!(
         (&play.decisions.state.run_id[..], &play.decisions.state.keeps),

@@ -39,7 +39,7 @@ pub struct ReportArgs {
     #[arg(long, value_parser = above_zero, value_name = "KW", requires = "top500")]
     pub power_kw: Option<f64>,
     /// Log of the site's power meter, from which the power of the timed parts follows: lines with
-    /// seconds since 1970 and watts
+    /// seconds since 1970 and watts, e.g. `1700000000.5,412.5`; a header may name columns and unit
     #[arg(long, value_name = "FILE", conflicts_with = "power_kw")]
     pub power_csv: Option<PathBuf>,
     /// Seconds to add to the times of that log, to have those of the clock of rank 0

@@ -10,6 +10,7 @@ mod heat_map;
 pub mod html;
 pub mod json;
 pub mod measured;
+pub mod meter_lines;
 pub mod outfile;
 pub mod output;
 pub mod phases;

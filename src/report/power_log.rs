@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::meter_lines::{LineError, MeterLines};
 use super::power::{self, EnergyReading, METER};
 use crate::machine::power::{Curve, PowerPiece};
 
@@ -27,14 +28,23 @@ pub enum LogError {
         source: io::Error,
     },
     /// A line is wrong.
-    #[error("'{}', line {line}: {what}", path.display())]
+    #[error("'{}', line {line}, {error}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// What is wrong with it.
-        what: &'static str,
+        error: LineError,
+    },
+    /// The file has no reading.
+    #[error(
+        "'{}' has no reading: a line is a time in seconds since 1970 and a power, e.g. \
+         `1700000000.5,412.5`", path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
     },
     /// The log does not cover a test.
     #[error(
@@ -70,6 +80,7 @@ pub struct PowerLog {
     last: Option<(f64, f64)>,
     first_seconds: f64,
     longest_between: Option<f64>,
+    is_cut: bool,
 }
 
 impl PowerLog {
@@ -91,11 +102,17 @@ impl PowerLog {
         let between = seconds - before;
         let known = self.longest_between.into_iter();
         self.longest_between = known.chain([between]).reduce(f64::max);
-        if between <= LONGEST_BETWEEN {
+        let is_cut = std::mem::take(&mut self.is_cut);
+        if between <= LONGEST_BETWEEN && !is_cut {
             self.curve.push(PowerPiece { from: before, to: seconds, watts: [earlier, watts] });
         }
         self.last = Some((seconds, watts));
         Ok(())
+    }
+
+    /// Notes that a reading is missing here: power between the readings around it is unknown.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
     }
 
     /// The times of the first and the last reading, in seconds since 1970.
@@ -126,25 +143,6 @@ impl PowerLog {
     }
 }
 
-/// The time and the watts of a line: two numbers with a comma, a semicolon or white space between
-/// them; what follows is ignored. A number that another of these signs cuts, such as `412,5` after
-/// a semicolon or `1,234` after a space, is none, and neither is one in kW.
-pub fn parse_line(line: &str) -> Option<(f64, f64)> {
-    let line = line.trim();
-    let is_mark = |c: char| c == ',' || c == ';';
-    let number = |word: &str| word.parse::<f64>().ok().filter(|number| number.is_finite());
-    let (time, rest) = line.split_at(line.find(|c: char| is_mark(c) || c.is_whitespace())?);
-    let rest = rest.trim_start();
-    let mark = rest.chars().next().filter(|&c| is_mark(c));
-    let rest = mark.map_or(rest, |_| rest[1..].trim_start());
-    let mut words = rest.split(|c: char| Some(c) == mark || c.is_whitespace());
-    let watts = number(words.next()?)?;
-    let is_in_watts = words
-        .find(|word| !word.is_empty())
-        .is_none_or(|unit| !["kw", "mw"].iter().any(|other| unit.eq_ignore_ascii_case(other)));
-    Some((number(time)?, watts)).filter(|_| is_in_watts)
-}
-
 /// A log in a file.
 #[derive(Debug, Clone)]
 pub struct LogFile {
@@ -153,19 +151,21 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Reads a log whose clock is `offset` seconds behind that of the run. Lines before the first
-    /// reading are its head; empty lines, and those that begin with `#`, are ignored.
+    /// Reads a log whose clock is `offset` seconds behind that of the run.
     ///
     /// # Errors
-    /// The file cannot be read, or a line after the head is no reading.
+    /// The file cannot be read, a line has none of the documented forms, or there is no reading.
     pub fn read(path: &Path, offset: f64) -> Result<Self, LogError> {
         let text = fs::read_to_string(path)
             .map_err(|source| LogError::Io { path: path.to_owned(), source })?;
-        let log = parse(&text, offset).map_err(|(line, what)| LogError::Line {
+        let log = parse(&text, offset).map_err(|(line, error)| LogError::Line {
             path: path.to_owned(),
             line,
-            what,
+            error,
         })?;
+        if log.span().is_none() {
+            return Err(LogError::Empty { path: path.to_owned() });
+        }
         Ok(Self { path: path.to_owned(), log })
     }
 
@@ -192,26 +192,22 @@ impl LogFile {
     }
 }
 
-/// Reads the text of a log, or says which line is wrong.
+/// Reads the text of a log, which may have no reading, or says which line is wrong.
 ///
 /// # Errors
 /// The number of the line, from 1, and what is wrong with it.
-pub fn parse(text: &str, offset: f64) -> Result<PowerLog, (usize, &'static str)> {
-    let mut log = PowerLog::default();
-    for (line, text) in (1..).zip(text.lines()) {
-        let is_empty = text.trim().is_empty() || text.trim_start().starts_with('#');
-        match parse_line(text) {
-            Some((seconds, watts)) => {
-                log.add((seconds + offset, watts)).map_err(|what| (line, what))?;
-            }
-            None if is_empty || log.last.is_none() => {}
-            None => return Err((line, "this is no time (seconds since 1970) and power (watts)")),
+pub fn parse(text: &str, offset: f64) -> Result<PowerLog, (usize, LineError)> {
+    // Programs of Windows mark text as UTF-8 so.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (mut log, mut lines) = (PowerLog::default(), MeterLines::default());
+    for (number, line) in (1..).zip(text.lines()) {
+        let reading = lines.read(line).map_err(|error| (number, error))?;
+        if let Some((seconds, watts)) = reading {
+            log.add((seconds + offset, watts))
+                .map_err(|what| (number, LineError { column: 1, what: what.to_owned() }))?;
         }
     }
-    match log.last {
-        Some(_) => Ok(log),
-        None => Err((1, "no line has a time (seconds since 1970) and a power (watts)")),
-    }
+    Ok(log)
 }
 
 #[cfg(test)]
@@ -230,7 +226,7 @@ mod tests {
     /// Power rises by 10 W a second from 1000 W at the time 5000 of the meter.
     fn log(seconds: usize) -> String {
         let line = |second: usize| format!("{}, {}\n", 5000 + second, 1000 + 10 * second);
-        "Acme meter 3\ntime,power\n".to_owned() + &(0..seconds).map(line).collect::<String>()
+        "# Acme meter 3\ntime,power\n".to_owned() + &(0..seconds).map(line).collect::<String>()
     }
 
     #[test]
@@ -260,26 +256,33 @@ mod tests {
     #[test]
     fn a_wrong_line_is_named() {
         for (text, why) in [
-            ("t,w\n1,2\noops,3\n", "log.csv', line 3: this is no time"),
-            ("5,2\n\n# it was set back\n4,3\n", "line 4: its time is before"),
-            ("5,2\n6,-3\n", "line 2: this is no power"),
-            ("5,2\n6,inf\n", "line 2: this is no time"),
-            ("time,watts\n", "line 1: no line has"),
-            ("1;412,5\n2;412,5\n", "line 1: no line has"),
-            ("1,2\n1700000000,250;412,75\n", "line 2: this is no time"),
-            ("1 2\n2 1,234.5\n", "line 2: this is no time"),
-            ("1 2 W\n2 0.4 kW\n", "line 2: this is no time"),
-            ("1,2\n2,,7\n", "line 2: this is no time"),
-            ("", "line 1: no line has"),
+            ("time,watts\n1,2\noops,3\n", "log.csv', line 3, column 1: `oops` is no time"),
+            ("5,2\n\n# it was set back\n4,3\n", "line 4, column 1: its time is before"),
+            ("5,2\n6,2000000000\n", "line 2, column 1: this is no power"),
+            ("time,watts\n", "log.csv' has no reading: a line is a time"),
+            ("1,2\n1700000000,250;412,75\n", "line 2, column 20: 3 fields in place of 2"),
+            ("1;412,5\n2;412,5\n", "line 1, column 3: `412,5` is no power"),
+            ("", "log.csv' has no reading"),
         ] {
             let said = file(text, 0.0).unwrap_err().to_string();
             assert!(said.contains(why), "{text:?}: {said}");
         }
-        for line in ["5,2", "5;2", "5 2", " 5\t2 ", "5 , 2", "5; 2", "5,2,W,9", "5 2 W 1,5"] {
-            assert_eq!(parse_line(line), Some((5.0, 2.0)), "{line}");
-        }
+        assert!(file("\u{feff}time;power [kW]\r\n5;0.1\r\n", 0.0).is_ok());
         let missing = LogFile::read(Path::new("/nonexistent/log"), 0.0).unwrap_err().to_string();
         assert!(missing.starts_with("cannot read the power log '/nonexistent/log': "), "{missing}");
+    }
+
+    #[test]
+    fn a_reading_left_out_is_not_bridged() {
+        let mut log = PowerLog::default();
+        for seconds in [0.0, 1.0] {
+            log.add((seconds, 10.0)).unwrap();
+        }
+        log.cut();
+        for seconds in [2.0, 3.0] {
+            log.add((seconds, 10.0)).unwrap();
+        }
+        assert_eq!(log.over(3.0, 3.0, "all").unwrap().measured_seconds, 2.0);
     }
 
     proptest! {

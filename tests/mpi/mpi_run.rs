@@ -339,8 +339,13 @@ fn the_energy_of_a_run_is_what_the_meter_says() {
 #[test]
 fn a_meter_that_says_nothing_is_refused_at_the_start() {
     let folder = folder();
-    let flags = ["--n", "100", "--power-command", "echo watts", "--progress", "off"];
-    mpirun(folder.path(), 2, &flags).expect_refusal("--power-command has ended without a reading");
+    for (meter, why) in [
+        ("echo time watts", "--power-command has ended without a reading"),
+        ("date '+%s,250 412,5'; sleep 60", "--power-command, line 1, column "),
+    ] {
+        let flags = ["--n", "100", "--power-command", meter, "--progress", "off"];
+        mpirun(folder.path(), 2, &flags).expect_refusal(why);
+    }
 }
 
 #[test]

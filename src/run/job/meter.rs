@@ -12,7 +12,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::report::power::EnergyReading;
-use crate::report::power_log::{LONGEST_BETWEEN, PowerLog, parse_line};
+use crate::report::meter_lines::{LineError, MeterLines};
+use crate::report::power_log::{LONGEST_BETWEEN, PowerLog};
 use crate::report::{heartbeat, output};
 
 /// How long the first reading is waited for: readings that are further apart are of no use.
@@ -24,8 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 4096;
 
-/// A command that prints `SECONDS WATTS` lines, the time in seconds since 1970 by the clock of its
-/// host. It ends when this is dropped or, if this process is killed, at its next line.
+/// A command that prints lines of a meter, the time in seconds since 1970 by the clock of its host. It ends when this is dropped or, if this process is killed, at its next line.
 #[derive(Debug)]
 pub(super) struct Meter {
     child: Child,
@@ -44,6 +44,8 @@ struct Heard {
 pub(super) enum MeterError {
     #[error("--power-command cannot be started: {0}")]
     Start(std::io::Error),
+    #[error("--power-command, line {line}, {error}")]
+    Line { line: usize, error: LineError },
     #[error(
         "--power-command has ended without a reading: it is to print a line `SECONDS WATTS` again \
          and again, the time in seconds since 1970"
@@ -83,11 +85,11 @@ impl Meter {
         Ok(meter)
     }
 
-    fn await_first(&self, is_there: &Receiver<()>) -> Result<(), MeterError> {
+    fn await_first(&self, is_there: &Receiver<Result<(), MeterError>>) -> Result<(), MeterError> {
         let asked = Instant::now();
         loop {
             match is_there.recv_timeout(PAUSE) {
-                Ok(()) => return Ok(()),
+                Ok(first) => return first,
                 Err(RecvTimeoutError::Disconnected) => return Err(MeterError::Ended),
                 Err(RecvTimeoutError::Timeout) if asked.elapsed() > FIRST => {
                     return Err(MeterError::Silent);
@@ -139,27 +141,50 @@ fn patience(log: &PowerLog) -> Duration {
     Duration::from_secs_f64(seconds.min(LONGEST_BETWEEN))
 }
 
-/// Reads the lines of the command until it ends.
-fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<()>) {
-    let (mut out, mut line) = (BufReader::new(out), Vec::new());
-    let mut is_told = false;
-    loop {
-        line.clear();
-        match out.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+/// Reads the lines of the command until it ends. A wrong line before the first reading is an error;
+/// later ones are left out, and power beside them is unknown.
+fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), MeterError>>) {
+    let (mut out, mut bytes) = (BufReader::new(out), Vec::new());
+    let (mut lines, mut has_reading, mut has_warned) = (MeterLines::default(), false, false);
+    for line in 1.. {
+        bytes.clear();
+        match out.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes) {
             Ok(1..) => {}
             Ok(0) | Err(_) => break,
         }
-        let text = String::from_utf8_lossy(&line);
-        let reading = parse_line(&text).ok_or("it is no time and power");
-        match reading.and_then(|reading| lock(heard).log.add(reading)) {
-            Ok(()) => _ = first.send(()),
-            Err(why) if !std::mem::replace(&mut is_told, true) => {
-                let text = skt_terms::shown::shown(text.trim());
-                output::say(format_args!(
-                    "warning: --power-command has printed '{text}', which is left out: {why}"
-                ));
+        let is_end = bytes.last() != Some(&b'\n') && (bytes.len() as u64) < LONGEST_LINE;
+        if is_end {
+            // The command may have ended within a number.
+            break;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let read = lines.read(&text).and_then(|reading| match reading {
+            Some(reading) => lock(heard)
+                .log
+                .add(reading)
+                .map(|()| true)
+                .map_err(|what| LineError { column: 1, what: what.to_owned() }),
+            None => Ok(false),
+        });
+        match read {
+            Ok(false) => {}
+            Ok(true) => {
+                has_reading = true;
+                _ = first.send(Ok(()));
             }
-            Err(_) => {}
+            Err(error) if !has_reading => {
+                _ = first.send(Err(MeterError::Line { line, error }));
+                break;
+            }
+            Err(error) => {
+                lock(heard).log.cut();
+                if !std::mem::replace(&mut has_warned, true) {
+                    output::say(format_args!(
+                        "warning: --power-command, line {line}, {error}; this line is left out, and \
+                         the power beside it is unknown"
+                    ));
+                }
+            }
         }
     }
     lock(heard).has_ended = true;
@@ -224,6 +249,21 @@ mod tests {
     fn a_command_without_readings_is_refused() {
         let why = |command: &str| Meter::start(command, None).unwrap_err();
         assert!(matches!(why("exit 0"), MeterError::Ended));
-        assert!(matches!(why("echo watts: many; echo 1 2x"), MeterError::Ended));
+        assert!(matches!(why("echo time watts"), MeterError::Ended));
+        assert!(matches!(why("printf '5 41'"), MeterError::Ended), "a number may be cut");
+        let named = why("echo '# meter 3'; echo 1,5 412,5; sleep 60").to_string();
+        let begin = "--power-command, line 2, column 9: 3 fields in place of 2";
+        assert!(named.starts_with(begin), "{named}");
+    }
+
+    #[test]
+    fn the_power_beside_a_wrong_line_is_unknown() {
+        let command = "printf '0 10\\n1 10\\n1,5 10\\n2 10\\n3 10\\n'";
+        let meter = Meter::start(command, None).unwrap();
+        while !lock(&meter.heard).has_ended {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let reading = meter.over(3.0, 3.0).unwrap().rated(1.0, 3.0);
+        assert_eq!((reading.measured_seconds, reading.gflops_per_watt), (2.0, None));
     }
 }

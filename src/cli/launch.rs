@@ -520,11 +520,12 @@ fn find_hosts(wanted: &Wanted, env: Env) -> Result<Option<(String, Vec<Host>)>, 
     if let Some(list) = env("SLURM_JOB_NODELIST") {
         let names = hosts::expand_slurm(&list)?;
         let per_node = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
-        let counts = per_node.into_iter().find_map(|name| hosts::expand_tasks(&env(name)?));
-        let counts = counts.unwrap_or_default();
-        let slots = |index: usize| counts.get(index).copied().unwrap_or(1);
-        let host = |(index, name)| Host { name, slots: slots(index) };
-        let all = names.into_iter().enumerate().map(host).collect();
+        let counts = match per_node.into_iter().find_map(|name| Some((name, env(name)?))) {
+            Some((variable, text)) => hosts::expand_tasks(variable, &text, names.len())?,
+            None => vec![1; names.len()],
+        };
+        let host = |(name, slots)| Host { name, slots };
+        let all = names.into_iter().zip(counts).map(host).collect();
         return Ok(Some(("the Slurm allocation".into(), all)));
     }
     if let Some(path) = env("PBS_NODEFILE") {
@@ -657,6 +658,13 @@ mod tests {
             "SLURM_TASKS_PER_NODE" => Some("2(x3)".to_owned()),
             _ => None,
         };
+        let torn = |name: &str| match name {
+            "SLURM_TASKS_PER_NODE" => Some("2(x2".to_owned()),
+            "SLURM_JOB_CPUS_PER_NODE" => Some("64(x3)".to_owned()),
+            _ => slurm(name),
+        };
+        let why = super::options(&args("-- --n 100 --p 2 --q 2"), &torn).unwrap_err().to_string();
+        assert!(why.starts_with("SLURM_TASKS_PER_NODE='2(x2' does not give"), "{why}");
         let options = super::options(&args("-- --n 100 --p 2 --q 2"), &slurm).unwrap();
         assert_eq!(options.launcher, Launcher::Slurm);
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::ConfigError;
 use crate::hpl::team::affinity::current_mask;
+use crate::machine::environment::memory::meminfo_bytes;
 
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.
@@ -33,20 +34,13 @@ pub fn cores() -> Result<usize, ConfigError> {
 /// The system does not report the available memory.
 pub fn available_bytes() -> Result<u64, ConfigError> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let system = mem_available(&meminfo).ok_or_else(|| ConfigError::Machine {
+    let system = meminfo_bytes(&meminfo, "MemAvailable").ok_or_else(|| ConfigError::Machine {
         what: "/proc/meminfo does not say how much memory is available; give --memory-gib"
             .to_owned(),
     })?;
     let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let cgroup = cgroup_left(Path::new("/sys/fs/cgroup"), &memberships);
     Ok(cgroup.map_or(system, |left| left.min(system)))
-}
-
-/// Reads `MemAvailable`, in bytes.
-fn mem_available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 /// The smallest number of bytes that a memory cgroup of this process, or one above it, leaves;
@@ -123,12 +117,6 @@ mod tests {
         put(&group, "memory.limit_in_bytes", "4096\n");
         put(&group, "memory.usage_in_bytes", "96\n");
         assert_eq!(cgroup_left(dir.path(), "3:cpu,cpuacct:/x\n2:memory:/job\n"), Some(4000));
-    }
-
-    #[test]
-    fn meminfo_is_in_kibibytes() {
-        assert_eq!(mem_available("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12288));
-        assert_eq!(mem_available("MemTotal: 9 kB\n"), None);
     }
 
     #[test]

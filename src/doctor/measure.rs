@@ -40,7 +40,10 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),
         throttled: throttling::most_events_between(&throttled, &events),
-        stolen_share: load::read(&root).stolen_share(ticks),
+        // Unknown time is not said to be stolen.
+        stolen_share: load::read(&root)
+            .zip(ticks)
+            .map_or(0.0, |(now, then)| now.stolen_share(then)),
     })
 }
 

@@ -346,6 +346,7 @@ fn a_hot_server_whose_memory_fails() {
         RankMeasurement { light_gigahertz: Some(1.3), vector_gigahertz: Some(1.3), ..well() };
     assert_gain(&only(&measured(with(&xeon, &each(4), 1), &cold), FindingKind::LowClock), 2.0);
     xeon.file("sys/devices/system/edac/mc/mc0/ce_count", "12\n");
+    xeon.file("sys/devices/system/edac/mc/mc0/ue_count", "0\n");
     let errors = only(&with(&xeon, &each(4), 1), FindingKind::MemoryErrors);
     assert_eq!(errors.measured, "mc0: 12 corrected and 0 uncorrected");
     assert!(errors.what.contains("no harm, unless they go on"), "{}", errors.what);

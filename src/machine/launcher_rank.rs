@@ -170,8 +170,10 @@ fn unread_bytes(output: BorrowedFd) -> usize {
     if status == 0 { bytes as usize } else { 0 }
 }
 
+/// The number in the first of these variables that is set; `None` if it is no number, as those of
+/// outer launchers then say nothing of this process.
 fn first_number(names: &[&str], get: impl Fn(&str) -> Option<String>) -> Option<usize> {
-    names.iter().find_map(|name| get(name)?.trim().parse().ok())
+    names.iter().find_map(|name| get(name))?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -188,6 +190,11 @@ mod tests {
         };
         assert_eq!(first_number(&RANK_NAMES, environment), Some(3));
         assert_eq!(first_number(&RANK_NAMES, |_| None), None);
+        let torn = |name: &str| match name {
+            "OMPI_COMM_WORLD_RANK" => Some("3x".to_owned()),
+            _ => environment(name),
+        };
+        assert_eq!(first_number(&RANK_NAMES, torn), None, "Slurm's task is no rank of Open MPI");
         assert_eq!(first_number(&RANK_NAMES, |_| Some("x".to_owned())), None);
     }
 

@@ -280,7 +280,7 @@ mod tests {
             ("5,\"1,234.5\"", 1, 6, "3 fields"),
             ("5,412.5 kVA", 1, 3, "`412.5 kVA` is no power in W or kW"),
             ("5 412.5 kVA", 1, 9, "3 fields"),
-            ("5 412.5 \"kW\"", 1, 9, "3 fields"),
+            ("5 412.5 \"kW\"", 1, 10, "3 fields"),
             ("5 412.5 [kW]", 1, 3, "`412.5 [kW]` is no power"),
             ("5,412.5,W", 1, 9, "3 fields"),
             ("5,412.5kW", 1, 3, "is no power"),
@@ -322,7 +322,8 @@ mod tests {
     /// The forms without a header as a grammar of its own: what the reader is compared with.
     fn is_documented(line: &str) -> bool {
         let is_number = |text: &str| {
-            let digits = |text: &str| !text.is_empty() && text.chars().all(|c| "0123456789".contains(c));
+            let digits =
+                |text: &str| !text.is_empty() && text.chars().all(|c| "0123456789".contains(c));
             match text.split('.').collect::<Vec<_>>()[..] {
                 [whole] => digits(whole),
                 [whole, fraction] => digits(whole) && digits(fraction),
@@ -330,7 +331,8 @@ mod tests {
             }
         };
         let is_power = |text: &str| {
-            let words: Vec<&str> = text.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
+            let words: Vec<&str> =
+                text.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
             let is_unit = |unit: &str| ["w", "kw"].contains(&unit.to_lowercase().as_str());
             matches!(words[..], [watts] if is_number(watts))
                 || matches!(words[..], [watts, unit] if is_number(watts) && is_unit(unit))

@@ -319,7 +319,36 @@ impl RunReport {
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Self = from_json(text)?;
         check_format(&report.format)?;
+        report.check_numbers()?;
         Ok(report)
+    }
+
+    /// Checks that no quantity is negative: all that follows from it would be wrong.
+    fn check_numbers(&self) -> Result<(), String> {
+        for (number, test) in (1..).zip(&self.tests) {
+            let of_test = [
+                ("time_seconds", test.time_seconds),
+                ("gflops", test.gflops),
+                ("scaled_residual", test.scaled_residual),
+                ("end_unix_seconds", test.end_unix_seconds),
+                ("generate_seconds", test.generate_seconds),
+                ("check_seconds", test.check_seconds),
+            ];
+            let of_power = test.power.iter().flat_map(|reading| {
+                [
+                    ("joules", Some(reading.joules)),
+                    ("mean_watts", Some(reading.mean_watts)),
+                    ("measured_seconds", Some(reading.measured_seconds)),
+                    ("gflops_per_watt", reading.gflops_per_watt),
+                ]
+            });
+            for (key, value) in of_test.into_iter().chain(of_power) {
+                if let Some(value) = value.filter(|value| *value < 0.0) {
+                    return Err(format!("test {number}: \"{key}\" is {value}, and not 0 or above"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The tests that ended with a time and a rate, and did not fail.
@@ -329,5 +358,23 @@ impl RunReport {
                 && test.time_seconds.is_some()
                 && matches!(test.status.as_str(), "passed" | "not-checked")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_below_zero_are_refused() {
+        for (test, why) in [
+            (r#"{"time_seconds": -1.5}"#, "test 2: \"time_seconds\" is -1.5, and not 0 or above"),
+            (r#"{"gflops": -0.1}"#, "test 2: \"gflops\" is -0.1"),
+            (r#"{"power": [{}, {"mean_watts": -4}]}"#, "test 2: \"mean_watts\" is -4"),
+        ] {
+            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{{}}, {test}]}}"#);
+            let said = RunReport::parse(&text).unwrap_err();
+            assert!(said.starts_with(why), "{said}");
+        }
     }
 }

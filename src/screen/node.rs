@@ -327,9 +327,9 @@ fn start_team(
 
 /// The counters of a host at one moment.
 struct HostCounts {
-    corrected: u64,
-    uncorrected: u64,
-    machine_checks: u64,
+    /// Corrected and uncorrected errors of the memory; `None` where they are not known.
+    memory_errors: Option<[u64; 2]>,
+    machine_checks: Option<u64>,
     /// How often each CPU was throttled.
     throttled: Vec<Option<u64>>,
 }
@@ -338,8 +338,12 @@ impl HostCounts {
     fn read(root: &Root, cpus: &[usize]) -> Self {
         let errors = memory_errors::read(root);
         Self {
-            corrected: errors.controllers.iter().map(|(_, corrected, _)| corrected).sum(),
-            uncorrected: errors.controllers.iter().map(|(.., uncorrected)| uncorrected).sum(),
+            memory_errors: errors.has_all.then(|| {
+                let controllers = errors.controllers.iter();
+                controllers.fold([0, 0], |[all, all_uncorrected], (_, corrected, uncorrected)| {
+                    [all + corrected, all_uncorrected + uncorrected]
+                })
+            }),
             machine_checks: errors.machine_checks,
             throttled: throttling::events_of_cpus(root, cpus),
         }
@@ -347,10 +351,18 @@ impl HostCounts {
 
     /// What was counted since `before`.
     fn since(&self, before: &Self) -> Events {
+        // What is not known of both moments names no node.
+        let between = |now: Option<u64>, then: Option<u64>| {
+            now.zip(then).map_or(0, |(now, then)| now.saturating_sub(then))
+        };
+        let errors = |which: usize| {
+            let of = |counts: &Self| counts.memory_errors.map(|errors| errors[which]);
+            between(of(self), of(before))
+        };
         Events {
-            corrected: self.corrected.saturating_sub(before.corrected),
-            uncorrected: self.uncorrected.saturating_sub(before.uncorrected),
-            machine_checks: self.machine_checks.saturating_sub(before.machine_checks),
+            corrected: errors(0),
+            uncorrected: errors(1),
+            machine_checks: between(self.machine_checks, before.machine_checks),
             throttled: throttling::most_events_between(&before.throttled, &self.throttled),
             celsius: None,
         }
@@ -457,6 +469,19 @@ mod tests {
         };
         let (before, after) = (count(5), count(8));
         assert_eq!(after.since(&before).throttled, 3);
+    }
+
+    #[test]
+    fn errors_of_an_unreadable_counter_are_not_those_of_the_screening() {
+        let tree = Tree::new();
+        let count = |corrected: &str| {
+            tree.file("sys/devices/system/edac/mc/mc0/ce_count", corrected);
+            tree.file("sys/devices/system/edac/mc/mc0/ue_count", "0");
+            HostCounts::read(&tree.root(), &[])
+        };
+        let (unknown, old, new) = (count("?"), count("40"), count("42"));
+        assert_eq!(new.since(&old).corrected, 2);
+        assert_eq!([new.since(&unknown).corrected, unknown.since(&old).corrected], [0, 0]);
     }
 
     #[test]

@@ -102,14 +102,15 @@ fn errors(host: &HostFacts) -> Option<Finding> {
             format!("{name}: {corrected} corrected and {uncorrected} uncorrected")
         })
         .collect();
-    if errors.machine_checks > 0 {
-        words.push(format!("{} machine check exception(s)", errors.machine_checks));
+    let machine_checks = errors.machine_checks.unwrap_or(0);
+    if machine_checks > 0 {
+        words.push(format!("{machine_checks} machine check exception(s)"));
     }
     if words.is_empty() {
         return None;
     }
     let are_corrected = errors.controllers.iter().all(|(_, _, uncorrected)| *uncorrected == 0);
-    let (what, remedy) = if are_corrected && errors.machine_checks == 0 {
+    let (what, remedy) = if are_corrected && machine_checks == 0 {
         (
             "memory errors were corrected since the host was started: no harm, unless they go on",
             "look again later: if the number grows, ras-mc-ctl --errors, or dmesg, names the \

@@ -53,9 +53,11 @@ pub fn read(root: &Root, ids: &[usize]) -> Frequencies {
     let clock = |&cpu: &usize| {
         let path = |name: &str| format!("{FOLDER}/cpu{cpu}/cpufreq/{name}");
         let listed = root.text(&path("scaling_available_frequencies")).unwrap_or_default();
-        let listed = listed.split_whitespace().filter_map(|khz| khz.parse().ok()).max();
+        let listed: Option<Vec<u64>> =
+            listed.split_whitespace().map(|khz| khz.parse().ok()).collect();
+        let listed = listed.and_then(|listed| listed.into_iter().max());
         let most_khz = root.number(&path("cpuinfo_max_freq"))?;
-        let most_khz = listed.map_or(most_khz, |listed: u64| listed.min(most_khz));
+        let most_khz = listed.map_or(most_khz, |listed| listed.min(most_khz));
         Some(CpuClock {
             cpu,
             governor: root.text(&path("scaling_governor"))?,

@@ -21,13 +21,14 @@ impl Ticks {
 }
 
 /// Reads the first line of `/proc/stat`: `cpu`, user, nice, system, idle, iowait, irq, softirq,
-/// steal, and guest times, which user time includes.
-pub fn read(root: &Root) -> Ticks {
-    let text = root.text("proc/stat").unwrap_or_default();
-    let line = text.lines().next().unwrap_or_default();
-    let times: Vec<u64> =
-        line.split_whitespace().skip(1).take(8).map_while(|word| word.parse().ok()).collect();
-    Ticks { all: times.iter().sum(), stolen: times.get(7).copied().unwrap_or(0) }
+/// steal, and guest times, which user time includes. `None` if it is another.
+pub fn read(root: &Root) -> Option<Ticks> {
+    let text = root.text("proc/stat")?;
+    let mut words = text.lines().next()?.split_whitespace();
+    words.next().filter(|&name| name == "cpu")?;
+    let times: Option<Vec<u64>> = words.take(8).map(|word| word.parse().ok()).collect();
+    let times = times?;
+    Some(Ticks { all: times.iter().sum(), stolen: *times.get(7)? })
 }
 
 #[cfg(test)]
@@ -38,11 +39,16 @@ mod tests {
     #[test]
     fn stolen_time_is_the_eighth() {
         let tree = Tree::new();
-        assert_eq!(read(&tree.root()), Ticks::default());
+        assert_eq!(read(&tree.root()), None);
         tree.file("proc/stat", "cpu  10 0 10 70 0 0 0 10 5 0\ncpu0 1 2 3\n");
-        let now = read(&tree.root());
+        let now = read(&tree.root()).unwrap();
         assert_eq!(now, Ticks { all: 100, stolen: 10 });
         assert_eq!(now.stolen_share(Ticks::default()), 0.1);
         assert_eq!(now.stolen_share(now), 0.0);
+        for unknown in ["cpu 10 0 x 70 0 0 0 10 5 0", "cpu 10 0 10 70", "cpu0 1 2 3 4 5 6 7 8", ""]
+        {
+            tree.file("proc/stat", unknown);
+            assert_eq!(read(&tree.root()), None, "{unknown}");
+        }
     }
 }

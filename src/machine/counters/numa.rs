@@ -32,28 +32,30 @@ pub fn nodes(root: &Root, ids: &[usize]) -> Vec<NumaNode> {
 }
 
 /// Bytes of this process's private memory on each node, by `/proc/self/numa_maps`; empty where
-/// that is missing. Takes milliseconds for gigabytes.
+/// that is missing or not understood. Takes milliseconds for gigabytes.
 pub fn own_bytes(root: &Root) -> BTreeMap<usize, u64> {
+    root.text("proc/self/numa_maps").and_then(|maps| bytes_of_maps(&maps)).unwrap_or_default()
+}
+
+fn bytes_of_maps(maps: &str) -> Option<BTreeMap<usize, u64>> {
     let mut bytes = BTreeMap::new();
-    for line in root.text("proc/self/numa_maps").unwrap_or_default().lines() {
+    for line in maps.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         // Files are shared with other processes, which may have read them first.
         if !words.iter().any(|word| word.starts_with("anon=")) {
             continue;
         }
-        let pair = |word: &&str| {
-            let (name, count) = word.split_once('=')?;
-            Some((name.to_owned(), count.parse::<u64>().ok()?))
-        };
-        let counts: BTreeMap<String, u64> = words.iter().filter_map(pair).collect();
-        let page_bytes = counts.get("kernelpagesize_kB").copied().unwrap_or(4) * 1024;
-        for (name, pages) in counts {
+        let pairs = || words.iter().filter_map(|word| word.split_once('='));
+        let (_, page_kib) = pairs().find(|(name, _)| *name == "kernelpagesize_kB")?;
+        let page_bytes = page_kib.parse::<u64>().ok()?.checked_mul(1024)?;
+        for (name, pages) in pairs() {
             if let Some(node) = name.strip_prefix('N').and_then(|node| node.parse().ok()) {
-                *bytes.entry(node).or_insert(0) += pages * page_bytes;
+                let more = pages.parse::<u64>().ok()?.checked_mul(page_bytes)?;
+                *bytes.entry(node).or_insert(0) += more;
             }
         }
     }
-    bytes
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -83,5 +85,9 @@ mod tests {
         tree.file("proc/self/numa_maps", text);
         let want = BTreeMap::from([(0, 4 << 10), (1, (2056) << 10)]);
         assert_eq!(own_bytes(&tree.root()), want);
+        for (known, unknown) in [("N0=1 N1", "N0=x N1"), ("kernelpagesize_kB=4\n7f10", "\n7f10")] {
+            tree.file("proc/self/numa_maps", &text.replace(known, unknown));
+            assert_eq!(own_bytes(&tree.root()), BTreeMap::new(), "{unknown}");
+        }
     }
 }

@@ -46,7 +46,7 @@ pub fn this_host() -> HostInfo {
     let cpu = parse_cpuinfo(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
     let base_khz = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
     let base_gigahertz =
-        base_khz.ok().and_then(|text| text.trim().parse::<f64>().ok()).map(|khz| khz / 1e6);
+        base_khz.ok().and_then(|text| text.trim().parse::<u64>().ok()).map(|khz| khz as f64 / 1e6);
     HostInfo {
         name,
         kernel,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::report::power::EnergyReading;
 use crate::report::meter_lines::{LineError, MeterLines};
+use crate::report::power::EnergyReading;
 use crate::report::power_log::{LONGEST_BETWEEN, PowerLog};
 use crate::report::{heartbeat, output};
 

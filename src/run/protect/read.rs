@@ -282,9 +282,14 @@ pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>,
         let line = line.split('#').next().unwrap_or_default();
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             [] => {}
-            [host, domain] => {
-                domains.insert(host.to_owned(), domain.to_owned());
-            }
+            [host, domain] => match domains.insert(host.to_owned(), domain.to_owned()) {
+                Some(other) if other != domain => {
+                    let (host, other) = (shown(host), shown(&other));
+                    let what = format!("line {}: {host} is in {other} already", number + 1);
+                    return Err(ConfigError::NotAConfig { file, what });
+                }
+                _ => {}
+            },
             _ => {
                 let what = format!("line {}: a host and its domain are expected", number + 1);
                 return Err(ConfigError::NotAConfig { file, what });
@@ -589,5 +594,8 @@ mod tests {
         fs::write(&file, "a r1\nb\n").unwrap();
         let error = read_domains(&draft).unwrap_err().to_string();
         assert!(error.ends_with("racks: line 2: a host and its domain are expected"), "{error}");
+        fs::write(&file, "a r1\na r1\na r2\n").unwrap();
+        let error = read_domains(&draft).unwrap_err().to_string();
+        assert!(error.ends_with("racks: line 3: a is in r1 already"), "{error}");
     }
 }

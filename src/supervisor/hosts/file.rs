@@ -25,6 +25,9 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         let (name, mut slots) = name_and_count(first);
         for word in words {
             match word.split_once('=') {
+                Some(("slots", _)) if slots.is_some() => {
+                    return Err(bad(format!("'{}' is a second number of ranks", shown(word))));
+                }
                 Some(("slots", count)) => slots = Some(count),
                 Some(("max_slots" | "max-slots", _)) => {}
                 _ => {
@@ -165,6 +168,9 @@ mod tests {
             ("[n1]:2", "h:1: '[n1]' is no host name"),
             ("[::1]x", "h:1: '[' is no host name"),
             ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),
+            ("n1:4 slots=8", "h:1: 'slots=8' is a second number of ranks"),
+            ("n1 slots=4 slots=8", "h:1: 'slots=8' is a second number of ranks"),
+            ("n1:4:8", "h:1: '4:8' is no number of ranks (1 to 16777216)"),
             ("n1 slots=99999999999", "h:1: '99999999999' is no number of ranks (1 to 16777216)"),
             ("n1:16777216\nn2:16777216\n", "h:2: 33554432 ranks up to here, 16777216 at most"),
             (

@@ -63,6 +63,19 @@ pub enum HostsError {
         /// What is wrong.
         what: String,
     },
+    /// A variable of Slurm does not give a number for each node.
+    #[error(
+        "{variable}='{text}' does not give a number of ranks (1 to {RANKS_MAX}) for each of the \
+         {nodes} nodes of SLURM_JOB_NODELIST; give --hosts FILE with lines `NAME slots=COUNT`"
+    )]
+    PerNode {
+        /// The variable.
+        variable: String,
+        /// Its text.
+        text: String,
+        /// Nodes in the list.
+        nodes: usize,
+    },
 }
 
 /// Checks a name, because names go into command lines: nothing in it may mean something else to a
@@ -98,7 +111,7 @@ mod tests {
         fn any_text_is_a_list_or_an_error(text in "\\PC{0,40}|[n0-9\\[\\],-]{0,20}") {
             let _ = parse(&text, "h").map_err(|error| error.to_string());
             let _ = expand_slurm(&text).map_err(|error| error.to_string());
-            let _ = expand_tasks(&text);
+            let _ = expand_tasks("SLURM_TASKS_PER_NODE", &text, 1);
         }
     }
 }

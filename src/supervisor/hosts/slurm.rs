@@ -57,10 +57,12 @@ fn expand_ranges(inside: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for range in inside.split(',') {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
+        // A sign would be taken for a digit of the width.
+        let is_signed = from.starts_with('+') || to.starts_with('+');
         let (first, last): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
         let is_long =
             from.len() > 20 || last.saturating_sub(first) >= (MOST_NODES - all.len()) as u64;
-        if first > last || is_long {
+        if first > last || is_long || is_signed {
             return None;
         }
         all.extend((first..=last).map(|n| format!("{n:0width$}", width = from.len())));
@@ -68,15 +70,27 @@ fn expand_ranges(inside: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Expands `$SLURM_TASKS_PER_NODE`, e.g. `2(x3),1` to 2, 2, 2, 1.
-pub fn expand_tasks(text: &str) -> Option<Vec<usize>> {
+/// Expands `$SLURM_TASKS_PER_NODE` or `$SLURM_JOB_CPUS_PER_NODE`, named `variable`, for `nodes`
+/// nodes, e.g. `2(x3),1` to 2, 2, 2, 1.
+///
+/// # Errors
+/// See [`HostsError::PerNode`].
+pub fn expand_tasks(variable: &str, text: &str, nodes: usize) -> Result<Vec<usize>, HostsError> {
+    expand_counts(text).filter(|all| all.len() == nodes).ok_or_else(|| HostsError::PerNode {
+        variable: variable.to_owned(),
+        text: shown(text),
+        nodes,
+    })
+}
+
+fn expand_counts(text: &str) -> Option<Vec<usize>> {
     let mut all = Vec::new();
     for part in text.split(',') {
         let (count, times) = match part.split_once("(x") {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
             None => (part, 1usize),
         };
-        let count = count.parse::<usize>().ok().filter(|count| *count <= RANKS_MAX)?;
+        let count = count.parse::<usize>().ok().filter(|count| (1..=RANKS_MAX).contains(count))?;
         if times > MOST_NODES - all.len() {
             return None;
         }
@@ -107,10 +121,10 @@ mod tests {
             let error = expand_slurm(list).unwrap_err().to_string();
             assert!(error.len() < 300, "{error}");
         }
-        assert_eq!(expand_tasks("1(x65537)"), None);
-        assert_eq!(expand_tasks("1(x65536),1"), None);
-        assert_eq!(expand_tasks("18446744073709551615"), None);
-        assert_eq!(expand_tasks("128(x65536)").unwrap().len(), 65536);
+        assert_eq!(expand_counts("1(x65537)"), None);
+        assert_eq!(expand_counts("1(x65536),1"), None);
+        assert_eq!(expand_counts("18446744073709551615"), None);
+        assert_eq!(expand_counts("128(x65536)").unwrap().len(), 65536);
     }
 
     #[test]
@@ -119,10 +133,14 @@ mod tests {
         assert_eq!(all("n[1-3,07],login"), "n1 n2 n3 n07 login");
         assert_eq!(all("c[008-010]"), "c008 c009 c010");
         assert_eq!(all("r[1-2]n[1-2]-ib"), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");
-        for bad in ["n[1-3", "n[3-1]", "n[a]", "n[1-999999999]", "n;"] {
+        for bad in ["n[1-3", "n[3-1]", "n[a]", "n[1-999999999]", "n;", "n[+1-3]", "n[1-+3]"] {
             assert!(expand_slurm(bad).is_err(), "{bad}");
         }
-        assert_eq!(expand_tasks("2(x3),1"), Some(vec![2, 2, 2, 1]));
-        assert_eq!(expand_tasks("x"), None);
+        let tasks = |text: &str| expand_tasks("SLURM_TASKS_PER_NODE", text, 4);
+        assert_eq!(tasks("2(x3),1"), Ok(vec![2, 2, 2, 1]));
+        for bad in ["x", "2", "2(x4),1", "2(x3),0", "2(x3,1", ""] {
+            let why = tasks(bad).expect_err(bad).to_string();
+            assert!(why.starts_with(&format!("SLURM_TASKS_PER_NODE='{bad}'")), "{why}");
+        }
     }
 }

@@ -30,6 +30,16 @@ pub enum Quantity {
     Power,
 }
 
+impl Quantity {
+    /// The unit that a file may name behind its number.
+    fn unit_name(self) -> &'static str {
+        match self {
+            Self::Energy { .. } => "J",
+            Self::Power => "W",
+        }
+    }
+}
+
 /// A file with one number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Channel {
@@ -105,7 +115,10 @@ pub fn find(root: &Root) -> Found {
 impl EnergySource {
     /// What the files say now; `None` if one of them does not answer.
     pub fn read(&self, root: &Root) -> Option<CounterReading> {
-        let value = |channel: &Channel| Some(channel.unit * number(&root.text(&channel.file)?)?);
+        let value = |channel: &Channel| {
+            let number = number(&root.text(&channel.file)?, channel.quantity.unit_name())?;
+            Some(channel.unit * number)
+        };
         let values: Option<Vec<f64>> = self.channels.iter().map(value).collect();
         let freshness = match &self.freshness {
             Some(file) => Some(root.text(file)?),
@@ -132,9 +145,14 @@ impl EnergySource {
     }
 }
 
-/// The number at the begin of a text, which a unit may follow.
-fn number(text: &str) -> Option<f64> {
-    let number: f64 = text.split_whitespace().next()?.parse().ok()?;
+/// The number in a text, which this unit may follow and, on Cray's nodes, a time in microseconds.
+fn number(text: &str, unit_name: &str) -> Option<f64> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let number: f64 = match words[..] {
+        [number] => number.parse().ok()?,
+        [number, unit] | [number, unit, _, "us"] if unit == unit_name => number.parse().ok()?,
+        _ => return None,
+    };
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 
@@ -163,6 +181,25 @@ mod tests {
         tree.file("sys/cray/pm_counters/energy", "1000 J\n");
         tree.file("sys/cray/pm_counters/freshness", "17\n");
         assert_eq!(name(&tree).as_deref(), Some("Cray pm_counters"));
+    }
+
+    #[test]
+    fn a_number_has_its_unit_or_is_unknown() {
+        for (text, want) in [
+            ("36485396 J 1465234857334582 us", Some(36_485_396.0)),
+            ("1000 J", Some(1000.0)),
+            ("1000", Some(1000.0)),
+            ("1000 W", None),
+            ("1000 kJ", None),
+            ("1 000", None),
+            ("1000 J 5", None),
+            ("1,000", None),
+            ("-1", None),
+            ("nan", None),
+            ("", None),
+        ] {
+            assert_eq!(number(text, "J"), want, "{text}");
+        }
     }
 
     #[test]

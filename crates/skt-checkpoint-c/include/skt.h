@@ -85,7 +85,7 @@ typedef struct skt_options {
     size_t size;
     /* The name by which a start finds its data. */
     const char *run_id;
-    /* Parameters without which the data is useless. */
+    /* What the data depends on, in place of the program, its arguments and its working folder. */
     const char *application;
     /* Ranks of a group. */
     int group_size;

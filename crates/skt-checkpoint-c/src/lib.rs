@@ -6,6 +6,7 @@
 //! | [`code`] | the codes of errors, with their texts |
 //! | `border` | one call at a time; panics become codes |
 //! | `options`, `options_c` | options from a TOML text or a struct of C, and the environment |
+//! | `identity` | what program this is, unless the options say what its data depends on |
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
 //! | `table` | where the regions lie in the protected memory |
@@ -16,6 +17,7 @@
 mod border;
 pub mod code;
 mod control;
+mod identity;
 mod options;
 mod options_c;
 mod raw;

@@ -51,7 +51,8 @@ const MOST_PARITIES: i64 = 127;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     run_id: String,
-    application: String,
+    /// What the data depends on; by default the program and its arguments.
+    pub application: Option<String>,
     group_size: usize,
     parities: usize,
     codec: CodecKind,
@@ -106,7 +107,7 @@ impl Options {
         }
         Ok(Self {
             run_id: named.with(program_name, run_id)?,
-            application: given("application").value.unwrap_or_default(),
+            application: given("application").value,
             group_size: given("group_size").whole(16.max(least), least, MOST_MEMBERS)?,
             parities,
             codec,
@@ -127,8 +128,8 @@ impl Options {
     /// # Errors
     /// The file of failure domains does not name the host.
     pub fn open(&self, host: &str) -> Result<client::Options> {
-        let mut options =
-            client::Options::new(&self.run_id, &self.application).with_store(self.store.clone());
+        // The ranks agree on what the data depends on.
+        let mut options = client::Options::new(&self.run_id, "").with_store(self.store.clone());
         options.mtbf_seconds = self.mtbf_seconds;
         options.levels = self.levels.clone();
         options.end_unix = self.time_limit.settled().end();

@@ -14,6 +14,7 @@ use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 use crate::control::{Call, Control, lost};
+use crate::identity;
 use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::raw;
 use crate::table::{Table, memory_bytes};
@@ -52,6 +53,7 @@ unsafe impl Send for Yours {}
 
 /// A run that is open.
 pub struct Session {
+    run_id: &'static str,
     saved: Saved<'static, WatchedComm>,
     control: Arc<Mutex<Control>>,
     /// The program's ranks, in the order of their data.
@@ -203,8 +205,12 @@ impl Session {
             job.map_err(|why| lost(&why))?.expect("a colour")
         };
         let job = WatchedComm::new(job, watch(control));
-        let (client, options) = here?;
+        let (mut client, options) = here?;
         options.agree(&job).map_err(|why| lost(&why))??;
+        let (application, run_id) = (options.application.as_deref(), &client.config.run_id);
+        let application =
+            identity::agree(&job, application, run_id).map_err(|why| lost(&why))??;
+        client.config.application = application;
         Self::open(comm, job, control.clone(), bytes, client)
     }
 
@@ -232,6 +238,7 @@ impl Session {
             Next::Compute(saved) => saved,
             Next::Report(ended) => {
                 let stay = told(&control, Call::Init, ended.clear())?;
+                identity::note_ended(&options.config.run_id);
                 return Ok(InitOutcome::Ended(in_words(&stay)));
             }
         };
@@ -246,6 +253,7 @@ impl Session {
         let before_seconds = saved.recovered().map_or(0.0, |found| seconds_of(&found.state));
         let before = (before_seconds, Instant::now());
         Ok(InitOutcome::Run(Box::new(Self {
+            run_id: &options.config.run_id,
             saved,
             control,
             comm,
@@ -636,11 +644,12 @@ impl Session {
     /// A rank is lost; the system refuses to remove memory.
     pub fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
-        let Self { mut saved, control, comm, .. } = self;
+        let Self { mut saved, control, comm, run_id, .. } = self;
         let mut stay = Vec::new();
         if is_done {
             let ended = told(&control, Call::Done, saved.finish(&state))?;
             stay = told(&control, Call::Done, ended.clear())?;
+            identity::note_ended(run_id);
         } else {
             // The memory may be lost when the allocation ends.
             told(&control, Call::Later, saved.finish_images())?;

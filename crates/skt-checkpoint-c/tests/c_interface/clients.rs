@@ -14,7 +14,7 @@ pub mod mpirun;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -35,9 +35,14 @@ const PAUSE_CHECKPOINTS: u32 = 3;
 
 /// A run of a client; its segments and images go with it.
 pub struct Run {
-    program: PathBuf,
+    pub program: PathBuf,
     name: String,
-    steps: u64,
+    pub steps: u64,
+    /// Arguments after the steps, and one more of the second half of the ranks.
+    pub more: Vec<String>,
+    pub more_of_half: Option<String>,
+    /// The folder that it is started in, if not that of the test.
+    pub folder: Option<PathBuf>,
     /// The folder of a level of images, and its reach.
     level: Option<(tempfile::TempDir, &'static str)>,
     /// More variables of its environment.
@@ -61,8 +66,17 @@ pub struct Ended {
 impl Run {
     pub fn new(program: &Path, name: &str, steps: u64) -> Self {
         let name = format!("c-{}-{name}", std::process::id());
-        let (program, variables) = (program.to_owned(), Vec::new());
-        Self { program, name, steps, level: None, variables }
+        let (program, more, variables) = (program.to_owned(), Vec::new(), Vec::new());
+        Self {
+            program,
+            name,
+            steps,
+            more,
+            more_of_half: None,
+            folder: None,
+            level: None,
+            variables,
+        }
     }
 
     /// With an image of each checkpoint.
@@ -79,8 +93,18 @@ impl Run {
     }
 
     fn spawn(&self) -> Child {
-        let mut command = mpirun(RANKS);
-        command.args(under()).arg(&self.program).arg(self.steps.to_string());
+        let half = self.more_of_half.as_ref();
+        let mut command = mpirun(if half.is_some() { RANKS / 2 } else { RANKS });
+        let call = |command: &mut Command| {
+            command.args(under()).arg(&self.program).arg(self.steps.to_string()).args(&self.more);
+        };
+        call(&mut command);
+        if let Some(more) = half {
+            command.args([":", "-np", &(RANKS / 2).to_string()]);
+            call(&mut command);
+            command.arg(more);
+        }
+        command.current_dir(self.folder.as_deref().unwrap_or(Path::new(".")));
         command.env("SKT_RUN_ID", &self.name).stdin(Stdio::null());
         if let Some((folder, reach)) = &self.level {
             let level = format!("{reach}:{},every=1ms,keep=1", folder.path().display());

@@ -4,4 +4,5 @@ mod bad_use;
 mod build;
 mod clients;
 mod header;
+mod identity;
 mod page;

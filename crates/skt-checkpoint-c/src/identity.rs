@@ -1,0 +1,273 @@
+//! The default of the option `application`: what program this is, so that no other one continues
+//! its data.
+//!
+//! The ranks of a job may have programs and arguments of their own, and all of them count. A file
+//! that all ranks share is read by rank 0 alone: thousands of nodes would otherwise read it at
+//! once.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::Hasher as _;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::{Pod, Zeroable};
+use serde_json::json;
+use skt_checkpoint::comm::collect::{all_reduce, broadcast, broadcast_bytes};
+use skt_checkpoint::comm::{self, Comm};
+use skt_terms::shown::{shell_quoted, shown_message};
+use twox_hash::XxHash3_64;
+
+use crate::code::{Code, Result, Stop};
+
+/// The running program's file, which stays readable when another has taken its path.
+const FILE: &str = "/proc/self/exe";
+/// Bytes of the file that are hashed at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The number of runs of each name that this process has ended.
+static ENDED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+/// Notes that a run of this name has ended.
+pub fn note_ended(run_id: &str) {
+    let mut ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+    *ended.entry(run_id.to_owned()).or_default() += 1;
+}
+
+/// What a process runs, without the contents of its file.
+struct Program {
+    /// The last part of the name by which it was called.
+    name: Vec<u8>,
+    arguments: Vec<Vec<u8>>,
+    /// A hash of the path, number, size and time of its file. A file of which all this is the same
+    /// on two nodes is on a file system that they share, or a copy of one image.
+    file: u64,
+}
+
+impl Program {
+    fn of_this_process() -> io::Result<Self> {
+        let line = fs::read("/proc/self/cmdline")?;
+        let line = line.strip_suffix(b"\0").unwrap_or(&line);
+        let mut words = line.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+        let called = words.next().unwrap_or_default();
+        let name = called.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+        let (path, found) = (fs::read_link(FILE)?, fs::metadata(FILE)?);
+        let place = (found.ino(), found.size(), found.mtime(), found.mtime_nsec());
+        let mut file = XxHash3_64::new();
+        file.write(path.as_os_str().as_bytes());
+        file.write(format!("{place:?}").as_bytes());
+        Ok(Self { name, arguments: words.collect(), file: file.finish() })
+    }
+
+    fn hash_of_call(&self) -> u64 {
+        let mut hash = XxHash3_64::new();
+        for word in [&self.name].into_iter().chain(&self.arguments) {
+            hash.write(word);
+            hash.write(b"\0");
+        }
+        hash.finish()
+    }
+
+    fn arguments_in_words(&self) -> String {
+        let quoted = |word: &Vec<u8>| shell_quoted(&String::from_utf8_lossy(word));
+        let words: Vec<String> = self.arguments.iter().map(quoted).collect();
+        shortened(&words.join(" "), &self.arguments.join(&0))
+    }
+}
+
+/// A hash of the contents of a file.
+fn hash_of(file: &Path) -> io::Result<u64> {
+    let (mut file, mut hash) = (File::open(file)?, XxHash3_64::new());
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hash.finish()),
+            bytes => hash.write(&piece[..bytes]),
+        }
+    }
+}
+
+/// A text that has room in a record, with a hash of the `exact` bytes unless it shows all of them.
+fn shortened(text: &str, exact: &[u8]) -> String {
+    let shown = shown_message(text);
+    if shown == text && !text.contains(char::REPLACEMENT_CHARACTER) {
+        return shown;
+    }
+    format!("{shown} (hash {:016x})", XxHash3_64::oneshot(exact))
+}
+
+/// What rank 0 tells the others.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct First {
+    /// 1 if the option `application` is given there.
+    is_given: u64,
+    file: u64,
+    contents: u64,
+    call: u64,
+}
+
+/// What is known of all ranks: sums over them.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct All {
+    /// The ranks to which the option `application` is given.
+    given: u64,
+    /// The ranks that cannot read their program.
+    failed: u64,
+    /// The ranks with another program or other arguments than rank 0.
+    others: u64,
+    /// A hash of each rank's number, program and arguments.
+    hashes: u64,
+}
+
+/// The option `application`: what is `given`, or a description of the program in run `run_id` as a
+/// JSON object, the same on all ranks. Collective.
+///
+/// # Errors
+/// A rank is lost; within, a rank cannot read what it runs.
+pub fn agree<C: Comm>(comm: &C, given: Option<&str>, run_id: &str) -> comm::Result<Result<String>> {
+    let here = Program::of_this_process();
+    let mut first = First { is_given: u64::from(given.is_some()), ..First::zeroed() };
+    let mut failure = here.as_ref().err().map(io::Error::to_string);
+    let mut read = || match hash_of(Path::new(FILE)) {
+        Ok(contents) => contents,
+        Err(error) => {
+            failure.get_or_insert(error.to_string());
+            0
+        }
+    };
+    if let (0, None, Ok(here)) = (comm.rank(), given, &here) {
+        first = First { file: here.file, contents: read(), call: here.hash_of_call(), ..first };
+    }
+    let mut told = [first];
+    broadcast(comm, &mut told, 0)?;
+    let first = told[0];
+    let (contents, call) = match &here {
+        Ok(here) if first.is_given == 0 && given.is_none() => {
+            let is_shared = comm.rank() == 0 || here.file == first.file;
+            (if is_shared { first.contents } else { read() }, here.hash_of_call())
+        }
+        _ => (0, 0),
+    };
+    let hash = format!("{} {contents} {call}", comm.rank());
+    let mut all = [
+        u64::from(given.is_some()),
+        u64::from(failure.is_some()),
+        u64::from((contents, call) != (first.contents, first.call)),
+        XxHash3_64::oneshot(hash.as_bytes()),
+    ];
+    all_reduce(comm, &mut all, u64::wrapping_add)?;
+    let all: All = bytemuck::cast(all);
+    if all.given > 0 {
+        return Ok(Ok(given.unwrap_or_default().to_owned()));
+    }
+    if all.failed > 0 {
+        let why = failure.map_or(String::new(), |why| format!(" ({why})"));
+        let text = format!(
+            "{} rank(s) cannot read in /proc what they run{why}: tell this program's data from \
+             that of others by the option application",
+            all.failed
+        );
+        return Ok(Err(Stop::new(Code::Options, text)));
+    }
+    let mut text = match &here {
+        Ok(here) if comm.rank() == 0 => description(here, &first, &all, run_id).into_bytes(),
+        _ => Vec::new(),
+    };
+    broadcast_bytes(comm, &mut text, 0)?;
+    Ok(Ok(String::from_utf8(text).expect("JSON")))
+}
+
+/// Describes the program of rank 0, and by hashes those of the others.
+fn description(here: &Program, first: &First, all: &All, run_id: &str) -> String {
+    let folder = std::env::current_dir().unwrap_or_default();
+    let folder = shortened(&folder.to_string_lossy(), folder.as_os_str().as_bytes());
+    let others = match all.others {
+        0 => "as rank 0".to_owned(),
+        _ => format!("{:016x}", all.hashes),
+    };
+    let ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let fields = json!({
+        "program": shortened(&String::from_utf8_lossy(&here.name), &here.name),
+        "contents of the program": format!("{:016x}", first.contents),
+        "arguments": here.arguments_in_words(),
+        "working folder": folder,
+        "program and arguments of other ranks": others,
+        "runs of this name that the process has ended": ended.get(run_id).copied().unwrap_or(0),
+    });
+    fields.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use skt_checkpoint::comm::threads;
+
+    use super::*;
+
+    fn program(arguments: &[&[u8]]) -> Program {
+        let arguments = arguments.iter().map(|word| word.to_vec()).collect();
+        Program { name: b"heat".to_vec(), arguments, file: 1 }
+    }
+
+    #[test]
+    fn arguments_that_differ_in_any_byte_differ_in_words() {
+        let [long, other] = ["a", "b"].map(|middle| {
+            let end = "x".repeat(1000);
+            format!("{end}{middle}{end}")
+        });
+        let cases: [&[&[u8]]; 9] = [
+            &[],
+            &[b""],
+            &[b"2000", b"5"],
+            &[b"2000 5"],
+            &[b"caf\xe9"],
+            &[b"caf\xe8"],
+            &["caf\u{fffd}".as_bytes()],
+            &[long.as_bytes()],
+            &[other.as_bytes()],
+        ];
+        let words = cases.map(|case| program(case).arguments_in_words());
+        assert_eq!(words[2], "2000 5");
+        assert_eq!(words[3], "'2000 5'");
+        for (index, text) in words.iter().enumerate() {
+            assert!(!words[..index].contains(text), "{text}");
+            assert!(text.len() < 400, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hash_is_of_all_bytes_of_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program");
+        let mut bytes = vec![7; 2 * PIECE_BYTES + 1];
+        fs::write(&path, &bytes).expect("room");
+        let before = hash_of(&path).expect("readable");
+        assert_eq!(before, XxHash3_64::oneshot(&bytes));
+        bytes[PIECE_BYTES] ^= 1;
+        fs::write(&path, &bytes).expect("room");
+        assert_ne!(hash_of(&path).expect("readable"), before);
+    }
+
+    #[test]
+    fn what_a_rank_is_given_counts_and_else_all_ranks_have_one_text() {
+        let agreed = |given: fn(usize) -> Option<&'static str>| {
+            let job = threads::run(3, move |comm| agree(&comm, given(comm.rank()), "run"));
+            let text = |rank: comm::Result<Result<String>>| rank.expect("all live").expect("read");
+            job.into_iter().map(text).collect::<Vec<String>>()
+        };
+        assert_eq!(agreed(|_| Some("a")), ["a", "a", "a"]);
+        assert_eq!(agreed(|rank| (rank == 1).then_some("a")), ["", "a", ""]);
+        let texts = agreed(|_| None);
+        assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+        let fields: serde_json::Value = serde_json::from_str(&texts[0]).expect("JSON");
+        let contents = format!("{:016x}", hash_of(Path::new(FILE)).expect("readable"));
+        assert_eq!(fields["contents of the program"], contents);
+        assert_eq!(fields["program and arguments of other ranks"], "as rank 0");
+        note_ended("run");
+        assert_ne!(agreed(|_| None), texts, "the next run of this name is another one");
+    }
+}

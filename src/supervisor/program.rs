@@ -44,6 +44,21 @@ pub enum ProcessEnd {
     Unstarted(String),
 }
 
+impl ProcessEnd {
+    /// The exit code by which a shell tells of this end.
+    pub fn shell_code(&self) -> u8 {
+        /// The code of a program that cannot be started.
+        const UNSTARTED: u8 = 127;
+        /// What is added to a signal.
+        const SIGNALLED: i32 = 128;
+        match self {
+            Self::Code(code) => *code,
+            Self::Signal(signal) => (SIGNALLED + signal) as u8,
+            Self::Unstarted(_) => UNSTARTED,
+        }
+    }
+}
+
 /// The record of a rank's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankEnd {
@@ -114,6 +129,9 @@ pub struct JobEnd {
 pub enum ProgramVerdict {
     /// The program is done.
     Done,
+    /// All is reported and nothing of the run is left to continue from, but not all ranks are known
+    /// to have ended with 0: with this code, as a shell has it, if one is known, and what happened.
+    Reported(Option<u8>, String),
     /// Something was lost, as this text says if it is known: the program starts again.
     Lost(Option<String>),
     /// The program has refused with this code, unless a lost node explains it.
@@ -151,8 +169,11 @@ impl Ends {
         let all_say_done = self.done >= job.ranks || (self.done > 0 && job.launcher_succeeded);
         match &self.refused {
             None if all_say_done && lost.is_none() => ProgramVerdict::Done,
-            // Nothing of the run is left to continue from.
-            None if job.is_reported => ProgramVerdict::Done,
+            refused if job.is_reported => {
+                let end = self.killed.as_ref().or(self.interrupted.as_ref()).or(refused.as_ref());
+                let words = end.map_or_else(|| self.words_of_unknown(job.ranks), RankEnd::words);
+                ProgramVerdict::Reported(end.map(|end| end.end.shell_code()), words)
+            }
             Some(end) if lost.is_none() && !job.was_killed && !job.is_changed => {
                 let code = match end.end {
                     ProcessEnd::Code(code) => code,
@@ -162,6 +183,12 @@ impl Ends {
             }
             _ => ProgramVerdict::Lost(lost),
         }
+    }
+
+    /// What is known where no rank has told how the program failed.
+    fn words_of_unknown(&self, ranks: usize) -> String {
+        let unknown = ranks.saturating_sub(self.done);
+        format!("{unknown} of {ranks} ranks have not told how they ended, as on a lost node")
     }
 }
 
@@ -206,10 +233,8 @@ mod tests {
     fn a_code_is_the_programs_word_unless_a_signal_explains_it() {
         let nothing = JobEnd::default();
         let refused = end(1, ProcessEnd::Code(3));
-        let word = || ProgramVerdict::Refused(3, "rank 1 on n1 ended with code 3".into());
-        assert_eq!(verdict(std::slice::from_ref(&refused), nothing), word());
-        let reported = JobEnd { is_reported: true, ..nothing };
-        assert_eq!(verdict(std::slice::from_ref(&refused), reported), word());
+        let word = ProgramVerdict::Refused(3, "rank 1 on n1 ended with code 3".into());
+        assert_eq!(verdict(std::slice::from_ref(&refused), nothing), word);
         let killed = ProgramVerdict::Lost(Some("rank 2 on n2 was killed by signal 9".into()));
         assert_eq!(verdict(&[refused.clone(), end(2, ProcessEnd::Signal(9))], nothing), killed);
         let again = ProgramVerdict::Lost(Some("rank 0 on n0 ended with code 75".into()));
@@ -228,10 +253,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_once_all_is_reported_starts_nothing_again() {
+    fn what_fails_once_all_is_reported_is_no_success() {
         let reported = JobEnd { is_reported: true, ..JobEnd::default() };
-        assert_eq!(verdict(&[end(2, ProcessEnd::Signal(9))], reported), ProgramVerdict::Done);
-        assert_eq!(verdict(&[], JobEnd { was_killed: true, ..reported }), ProgramVerdict::Done);
+        let is_reported = |ends: &[RankEnd], job, code, words: &str| {
+            assert_eq!(verdict(ends, job), ProgramVerdict::Reported(code, words.into()));
+        };
+        assert_eq!(verdict(&done(3), reported), ProgramVerdict::Done);
+        let killed = end(2, ProcessEnd::Signal(11));
+        let words = "rank 2 on n2 was killed by signal 11";
+        is_reported(std::slice::from_ref(&killed), reported, Some(139), words);
+        let refused = end(1, ProcessEnd::Code(3));
+        is_reported(&[refused.clone(), killed], reported, Some(139), words);
+        let words = "rank 1 on n1 ended with code 3";
+        is_reported(&[done(1), vec![refused]].concat(), reported, Some(3), words);
+        let again = end(0, ProcessEnd::Code(75));
+        is_reported(&[again], reported, Some(75), "rank 0 on n0 ended with code 75");
+        let job = JobEnd { was_killed: true, ..reported };
+        let words = "1 of 3 ranks have not told how they ended, as on a lost node";
+        is_reported(&done(2), job, None, words);
     }
 
     #[test]

@@ -24,17 +24,12 @@ extern "C" fn note(_: libc::c_int) {
 
 extern "C" fn ignore(_: libc::c_int) {}
 
-/// The code of a shell for a program that cannot be started.
-const UNSTARTED: u8 = 127;
-/// What a shell adds to a signal to make it an exit code.
-const SIGNALLED: i32 = 128;
-
 /// Runs a program with its arguments to its end; returns its exit code, as a shell would.
 pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
     // In lists of processes this name tells this process from the program.
     let _ = prctl::set_name(RANK_COMM);
     if let Err(error) = listen() {
-        return tell(ProcessEnd::Unstarted(format!("signals: {error}")), UNSTARTED);
+        return tell(ProcessEnd::Unstarted(format!("signals: {error}")));
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PROGRAM_ENV, "1");
@@ -46,13 +41,13 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
         Ok(child) => child,
         Err(error) => {
             let why = format!("{}: {error}", program.display());
-            return tell(ProcessEnd::Unstarted(why), UNSTARTED);
+            return tell(ProcessEnd::Unstarted(why));
         }
     };
     heartbeat::begin_phase("start", 0, 0, 0.0);
     match child.wait() {
         Ok(status) => ended(status),
-        Err(error) => tell(ProcessEnd::Unstarted(format!("it is lost: {error}")), UNSTARTED),
+        Err(error) => tell(ProcessEnd::Unstarted(format!("it is lost: {error}"))),
     }
 }
 
@@ -72,19 +67,20 @@ fn listen() -> nix::Result<()> {
 }
 
 fn ended(status: ExitStatus) -> u8 {
-    let (end, code) = match (status.code(), status.signal()) {
-        (Some(code), _) => (ProcessEnd::Code(code as u8), code as u8),
-        (_, signal) => {
-            let signal = signal.unwrap_or(0);
-            (ProcessEnd::Signal(signal), (SIGNALLED + signal) as u8)
-        }
+    let end = match status.code() {
+        Some(code) => ProcessEnd::Code(code as u8),
+        None => ProcessEnd::Signal(status.signal().unwrap_or(0)),
     };
     // A program that was asked to end may end in any way: only a code of 0 counts as its own word.
-    if ASKED.load(Ordering::Relaxed) && end != ProcessEnd::Code(0) { code } else { tell(end, code) }
+    if ASKED.load(Ordering::Relaxed) && end != ProcessEnd::Code(0) {
+        return end.shell_code();
+    }
+    tell(end)
 }
 
 /// Writes the record of this rank's end, in one write, and returns the exit code.
-fn tell(end: ProcessEnd, code: u8) -> u8 {
+fn tell(end: ProcessEnd) -> u8 {
+    let code = end.shell_code();
     let token = std::env::var(heartbeat::ENV).unwrap_or_default();
     let (rank, host) = (launcher_rank::rank(), process::this_host());
     let record = RankEnd { token, rank, host, end };

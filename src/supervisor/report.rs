@@ -39,7 +39,9 @@ fn running(state: &SupervisorState, now_unix: f64) -> String {
 fn ended(state: &SupervisorState, now_unix: f64) -> Option<String> {
     let (how, more) = match state.status {
         Status::Running => return None,
-        Status::Finished if state.program.is_some() => ("finished", "done".to_owned()),
+        Status::Finished if state.program.is_some() => {
+            ("finished", state.reason.clone().unwrap_or_else(|| "done".to_owned()))
+        }
         Status::Finished => ("finished", state.exit.map_or(String::new(), result_words)),
         Status::Stopped => ("stopped", "start the same command again to resume".to_owned()),
         Status::GaveUp => {

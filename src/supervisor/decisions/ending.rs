@@ -64,7 +64,9 @@ impl Decisions {
         self.state.status = Status::Finished;
         self.state.exit = Some(exit.code());
         let failures = self.state.failures.len();
-        self.say("finished", format!("the job is done, after {failures} failure(s)"));
+        if self.state.reason.is_none() {
+            self.say("finished", format!("the job is done, after {failures} failure(s)"));
+        }
         if let Some(source) = self.told.print_error.take() {
             self.act(Action::Save);
             return self.end(Err(SupervisorError::File { path: "standard output".into(), source }));
@@ -124,8 +126,12 @@ impl Decisions {
 
     pub(super) fn end(&mut self, end: Result<Exit, SupervisorError>) {
         self.phase = Phase::Over;
-        if end.is_ok() {
+        if let Ok(exit) = &end {
             self.act(Action::Account);
+            // How a program failed once it had reported all is the last line.
+            if let (Status::Finished, Some(why)) = (self.state.status, &self.state.reason) {
+                self.say("finished", format!("exit code {}: {why}", exit.code()));
+            }
         }
         self.act(Action::End(end));
     }

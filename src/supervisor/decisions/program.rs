@@ -62,6 +62,17 @@ impl Decisions {
         // stop: its data stays unless it has said that all is reported.
         let is_open = state.keeps.is_some() && !state.is_reported;
         match verdict {
+            // Where nothing is left to continue from, a request to stop changes nothing.
+            ProgramVerdict::Reported(code, words) => {
+                let unknown = if is_stopped { Exit::Interrupted } else { Exit::BadInput };
+                let exit = code.map_or(unknown, Exit::OfProgram);
+                self.note_failure(now_unix, format!("{words}; {how}"));
+                self.state.reason = Some(format!(
+                    "{words}, after the program had said that all is reported (skt_finalize(1)): \
+                     what it did after that may be incomplete, and nothing is left to continue from"
+                ));
+                self.clean(exit);
+            }
             _ if is_stopped && (verdict != ProgramVerdict::Done || is_open) => {
                 self.ask_then(Then::Stop)
             }

@@ -1637,12 +1637,30 @@ fn a_program_that_makes_no_checkpoint_between_failures_is_given_up() {
 }
 
 #[test]
-fn a_program_whose_data_is_gone_as_all_is_reported_is_done_whatever_is_lost() {
-    let mut play = Play::of_program(&["s1"]);
-    play.beats(&[("reported", 9)]);
-    play.rank_ends(2, ProcessEnd::Signal(9));
-    let lines = play.ended("the launcher ended with code 137").join("|");
-    assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
+fn a_program_that_fails_once_all_is_reported_ends_with_its_code() {
+    let killed = Some(ProcessEnd::Signal(11));
+    for (end, stops, code, how) in [
+        (killed.clone(), 0, 139, "rank 0 on n1 was killed by signal 11"),
+        (killed, 1, 139, "rank 0 on n1 was killed by signal 11"),
+        (Some(ProcessEnd::Code(3)), 0, 3, "rank 0 on n1 ended with code 3"),
+        (Some(ProcessEnd::Code(75)), 0, 75, "rank 0 on n1 ended with code 75"),
+        (None, 0, 2, "1 of 3 ranks have not told how they ended, as on a lost node"),
+        (None, 1, 75, "1 of 3 ranks have not told how they ended, as on a lost node"),
+    ] {
+        let mut play = Play::of_program(&["s1"]);
+        play.beats(&[("reported", 9)]);
+        play.on(Event::Tick { stops });
+        [1, 2].map(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
+        end.into_iter().for_each(|end| play.rank_ends(0, end));
+        let lines = play.ended("the launcher ended with code 1").join("|");
+        assert!(lines.contains("failure: start 1 failed in phase reported at"), "{lines}");
+        assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
+        assert_eq!(play.answers_but(&[]), ["ask forget n1 n2 n3 s1 + "]);
+        let lines = play.answers_but(&[]).join("|");
+        let last = format!("Account|finished: exit code {code}: {how}, after the program had said");
+        assert!(lines.contains(&last) && !lines.contains("is done"), "{lines}");
+        assert!(lines.ends_with(&format!("|end {code}")), "{lines}");
+    }
 }
 
 #[test]

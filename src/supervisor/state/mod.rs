@@ -127,7 +127,7 @@ pub struct SupervisorState {
     pub pool: Pool,
     /// Whether the run is running, or how it ended.
     pub status: Status,
-    /// Why the run was given up.
+    /// Why the run was given up, or how a program failed after it had reported all.
     pub reason: Option<String>,
     /// The exit code, once there is one.
     pub exit: Option<u8>,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::{CheckpointDraft, Setting};
-use super::error::{ValueSource, Warning};
+use super::error::{Misplaced, ValueSource, Warning};
 use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
@@ -26,10 +26,12 @@ pub struct Draft {
     pub checkpoint: CheckpointDraft,
     /// Settings of `skt-hpl launch` that were given.
     pub launch: LaunchDraft,
+    /// The first line of the HPL.dat whose label belongs in another line.
+    pub misplaced: Option<Misplaced>,
 }
 
 impl Draft {
-    /// Overrides this draft by what `other` contains.
+    /// Overrides this draft by what the flags of `other` give.
     pub fn overlay(&mut self, other: Draft) {
         if other.title.is_some() {
             self.title = other.title;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use skt_terms::shown::shown;
 
 use super::draft::Draft;
-use super::error::{At, ConfigError, ValueSource, Warning};
+use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
+use super::labels::find_misplaced;
 use super::param::{MAX_LIST, PARAMS, Param, ParamInfo};
 use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
@@ -34,6 +35,8 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
         return Err(ConfigError::NotAConfig { file: file.to_owned(), what });
     }
     let mut lines = split_lines(bytes);
+    let file: Arc<str> = file.into();
+    let misplaced = find_misplaced(&lines, &file);
     if lines.len() >= LINES - MOOT.len() {
         // A missing line of these counts as empty.
         lines.resize(lines.len().max(LINES), b"");
@@ -41,32 +44,13 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     let mut reader = Reader {
         lines,
         next: 0,
-        file: file.into(),
+        file,
         lenient,
         draft: Draft::default(),
-        warnings: Vec::new(),
+        warnings: misplaced.iter().map(Misplaced::warning).collect(),
     };
-    reader.header()?;
-    let mut grids = None;
-    for info in PARAMS.iter().filter(|info| !info.dat_name.is_empty()) {
-        match info.param {
-            Param::P => {
-                let count = reader.count(info)?;
-                grids = Some(count);
-                reader.list(info, count)?;
-            }
-            // One count line serves both lists, so P comes first.
-            Param::Q => match grids {
-                Some(count) => reader.list(info, count)?,
-                None => unreachable!("Ps stand before Qs"),
-            },
-            _ if info.is_list => {
-                let count = reader.count(info)?;
-                reader.list(info, count)?;
-            }
-            _ => reader.single(info)?,
-        }
-    }
+    reader.all().map_err(|error| error.explained(misplaced.as_ref()))?;
+    reader.draft.misplaced = misplaced;
     Ok((reader.draft, reader.warnings))
 }
 
@@ -108,6 +92,31 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    fn all(&mut self) -> Result<(), ConfigError> {
+        self.header()?;
+        let mut grids = None;
+        for info in PARAMS.iter().filter(|info| !info.dat_name.is_empty()) {
+            match info.param {
+                Param::P => {
+                    let count = self.count(info)?;
+                    grids = Some(count);
+                    self.list(info, count)?;
+                }
+                // One count line serves both lists, so P comes first.
+                Param::Q => match grids {
+                    Some(count) => self.list(info, count)?,
+                    None => unreachable!("Ps stand before Qs"),
+                },
+                _ if info.is_list => {
+                    let count = self.count(info)?;
+                    self.list(info, count)?;
+                }
+                _ => self.single(info)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the next line and its place; `name` is the parameter of that line.
     fn line(&mut self, name: &str) -> Result<(&'a [u8], ValueSource), ConfigError> {
         let Some(&line) = self.lines.get(self.next) else {

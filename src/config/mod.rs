@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod draft;
 pub mod error;
 pub mod hpldat;
+mod labels;
 pub mod launch;
 pub mod param;
 pub mod spec;
@@ -32,7 +33,7 @@ use std::path::Path;
 
 pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
-pub use error::{At, ConfigError, ValueSource, Warning};
+pub use error::{At, ConfigError, Misplaced, ValueSource, Warning};
 pub use launch::{LaunchDraft, Launching};
 use serde::{Deserialize, Serialize};
 pub use spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};

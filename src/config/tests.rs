@@ -258,6 +258,191 @@ fn each_kind_of_bad_line_names_file_line_parameter_value_and_legal_range() {
     }
 }
 
+/// What is reported for a file: the error, or the warnings.
+fn reported(text: &str) -> String {
+    match dat(text) {
+        Ok(checked) => {
+            checked.warnings.iter().map(|warning| format!("{warning}\n")).collect::<String>()
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whole files with known labels: the reference's, one of whose lines most are legal in the place
+/// of the next, and variants.
+fn labelled_files() -> Vec<String> {
+    let ones = REFERENCE.lines().enumerate().map(|(index, line)| {
+        let label = line.split_once("  ").map_or(line, |(_, label)| label);
+        match index + 1 {
+            1..=3 => line.to_owned(),
+            4 => format!("6 {label}"),
+            19 => format!("2 {label}"),
+            _ => format!("1 {label}"),
+        }
+    });
+    let ones: Vec<String> = ones.collect();
+    vec![
+        REFERENCE.to_owned(),
+        ones.join("\n") + "\n",
+        REFERENCE.to_uppercase(),
+        REFERENCE.replace("# of", "; Number of").replace("  U  in", "  # U in"),
+        REFERENCE.replace('\n', "\r\n"),
+        include_str!("../../hpl-configs/laptop.dat").to_owned(),
+    ]
+}
+
+/// Changes the lines of each labelled file in each place, and checks that what is reported begins
+/// with one of the lines in `expected` and contains a text.
+fn assert_blamed(
+    positions: std::ops::RangeInclusive<usize>,
+    change: impl Fn(&mut Vec<&str>, usize),
+    expected: impl Fn(usize) -> (usize, String),
+) {
+    for file in labelled_files() {
+        assert_eq!(message_of_labels(&file), "", "{file}");
+        for position in positions.clone() {
+            let mut lines: Vec<&str> = file.lines().collect();
+            change(&mut lines, position);
+            let (line, reason) = expected(position);
+            let text = lines.join("\n") + "\n";
+            let reported = reported(&text);
+            assert!(
+                reported.starts_with(&format!("HPL.dat:{line}: ")) && reported.contains(&reason),
+                "position {position}, not `{reason}` in line {line}: {reported}\n{text}"
+            );
+        }
+    }
+}
+
+/// What is reported of labels alone.
+fn message_of_labels(text: &str) -> String {
+    let (draft, _) = hpldat::read(text.as_bytes(), "HPL.dat", false).unwrap();
+    draft.misplaced.map_or(String::new(), |misplaced| misplaced.at.to_string())
+}
+
+#[test]
+fn a_missing_line_of_hpl_dat_is_named_at_each_position() {
+    let remove = |lines: &mut Vec<&str>, position: usize| drop(lines.remove(position - 1));
+    // Which of the two titles is missing cannot be seen.
+    assert_blamed(1..=30, remove, |position| {
+        let line = position.max(2);
+        (line, format!("belongs in line {}; is a line missing before it?", line + 1))
+    });
+    assert_blamed(31..=31, remove, |line| (line, "memory alignment: no value is given".into()));
+}
+
+#[test]
+fn a_doubled_line_of_hpl_dat_is_named_at_each_position() {
+    let double = |lines: &mut Vec<&str>, position: usize| {
+        lines.insert(position, lines[position - 1]);
+    };
+    assert_blamed(1..=31, double, |position| match position {
+        1 | 2 => (position + 1, "is this line additional? Line 4 has the label `".into()),
+        _ => {
+            let again = position + 1;
+            let why = format!(
+                "belongs in line {position}; line {position} has it as well: is line {again} \
+                 additional"
+            );
+            (again, why)
+        }
+    });
+}
+
+#[test]
+fn an_additional_line_of_hpl_dat_is_named_at_each_position() {
+    for extra in ["", "   ", "# of mine", "; 192 was slower", "Ns", "# NBs and others below"] {
+        let insert = |lines: &mut Vec<&str>, position: usize| lines.insert(position - 1, extra);
+        let is_blank = extra.trim().is_empty();
+        assert_blamed(1..=31, insert, |position| match position {
+            1..=3 if !is_blank => (4, "is one of the lines 1 to 3 additional?".into()),
+            _ => (position, "is this line additional?".into()),
+        });
+    }
+    // A line of the file itself, with its label, in another place.
+    let copy = |lines: &mut Vec<&str>, position: usize| lines.insert(position - 1, lines[29]);
+    assert_blamed(3..=29, copy, |line| {
+        (line, format!("belongs in line 30; is line {line} additional?"))
+    });
+}
+
+#[test]
+fn swapped_lines_of_hpl_dat_are_named_at_each_pair() {
+    for distance in 1..29 {
+        let swap = |lines: &mut Vec<&str>, line: usize| lines.swap(line - 1, line - 1 + distance);
+        assert_blamed(3..=31 - distance, swap, |line| {
+            let other = line + distance;
+            (line, format!("belongs in line {other}; are lines {line} and {other} swapped?"))
+        });
+    }
+    let swap = |lines: &mut Vec<&str>, line: usize| lines.swap(line - 1, line);
+    assert_blamed(2..=2, swap, |_| (2, "are lines 2 and 3 swapped?".into()));
+}
+
+#[test]
+fn a_shifted_hpl_dat_that_is_legal_is_a_warning() {
+    let ones = &labelled_files()[1];
+    let lines: Vec<&str> = ones.lines().collect();
+    let text = [&lines[..19], &lines[21..]].concat().join("\n");
+    let warnings = dat(&text).unwrap().warnings;
+    assert_eq!(
+        warnings[0].to_string(),
+        "HPL.dat:20: label `# of broadcast`: belongs in line 22; are 2 lines missing before it? \
+         Lines are read by their number, not by their label"
+    );
+    // The error of too few ranks is explained, too.
+    let (shifted, extra) = (["81 threshold"], ["1"]);
+    let text = [&lines[..8], &lines[9..12], &shifted, &lines[13..17], &extra, &lines[17..]];
+    let text = text.concat().join("\n");
+    let error = dat(&text).unwrap().require_ranks(4).unwrap_err().to_string();
+    assert!(error.starts_with("HPL.dat:9: label `# of process grids (P x Q)`: "), "{error}");
+    assert!(error.contains("As it stands, HPL.dat:11: Ps: the 1 x 81 grid needs 81"), "{error}");
+}
+
+#[test]
+fn labels_do_not_blame_what_is_in_its_place() {
+    let silent = [
+        REFERENCE.replace("# of NBs", "# NBs"),
+        REFERENCE.replace("# of problems sizes (N)", "Ns"),
+        REFERENCE.replace("# of process grids (P x Q)", "Ps"),
+        REFERENCE.replace("swapping threshold", "threshold"),
+        REFERENCE.replace("DEPTHs (>=0)", "profondeurs"),
+        REFERENCE.replacen("HPLinpack benchmark input file", "64 NBs, threshold 16", 1),
+        REFERENCE.replacen("HPLinpack benchmark input file", "HPL output file", 1),
+        REFERENCE.replace("HPL.out      output file name (if any)", "8 device"),
+    ];
+    for text in &silent[..7] {
+        assert_eq!(message_of_labels(text), "", "{text}");
+    }
+    assert_eq!(message_of_labels(&silent[7]), "HPL.dat:3: label `device`");
+    // An error in a line before the misplaced one has another cause.
+    let text = with_line(6, "29 x 34 35 Ns").replace("1            # of broadcast\n", "");
+    assert!(reported(&text).starts_with("HPL.dat:6: Ns: "), "{}", reported(&text));
+    // Leniency would use the value of another line.
+    let text = REFERENCE.replace("4            # of NBs\n", "");
+    let reported = reported(&text);
+    assert!(reported.contains("HPL.dat:7: label `NBs`") && !reported.contains("--lenient"));
+}
+
+proptest! {
+    #[test]
+    fn labels_that_are_missing_say_nothing(kept in prop::collection::vec(any::<bool>(), 31)) {
+        for file in labelled_files() {
+            let cut = |(line, kept): (&str, &bool)| {
+                let is_value = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+                let values = line.split_whitespace().take_while(is_value);
+                if *kept || line.starts_with('H') {
+                    line.to_owned()
+                } else {
+                    values.collect::<Vec<_>>().join(" ")
+                }
+            };
+            let text: Vec<String> = file.lines().zip(&kept).map(cut).collect();
+            prop_assert_eq!(message_of_labels(&(text.join("\n") + "\n")), "");
+        }
+    }
+}
+
 #[test]
 fn a_short_file_says_which_line_is_missing() {
     for kept in 0..27 {

@@ -5,7 +5,7 @@ use skt_terms::shown::shown;
 
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
-use super::error::{At, ConfigError, ValueSource, Warning};
+use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
 use super::launch::LaunchDraft;
 use super::param::{MAX_LIST, Param, ParamInfo, ValueKind};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
@@ -41,6 +41,8 @@ pub struct Checked {
     pub launch: LaunchDraft,
     /// Where the grids were given, see [`Checked::require_ranks`].
     grid_place: ValueSource,
+    /// The first line of the HPL.dat whose label belongs in another line.
+    misplaced: Option<Misplaced>,
 }
 
 impl Checked {
@@ -55,7 +57,9 @@ impl Checked {
         match self.spec.grids.iter().rev().max_by_key(|grid| need(grid)) {
             Some(grid @ &(p, q)) if need(grid) > ranks => {
                 let at = At::param(Param::P, &self.grid_place);
-                Err(ConfigError::TooFewRanks { at, p, q, checksums, need: need(grid), ranks })
+                let error =
+                    ConfigError::TooFewRanks { at, p, q, checksums, need: need(grid), ranks };
+                Err(error.explained(self.misplaced.as_ref()))
             }
             _ => Ok(()),
         }
@@ -68,6 +72,10 @@ impl Checked {
 /// The first parameter, in HPL.dat's order, that is not legal; otherwise, lists that make more than
 /// 100000 tests.
 pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
+    check(draft, rules).map_err(|error| error.explained(draft.misplaced.as_ref()))
+}
+
+fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
     let mut c = Checker { draft, rules, warnings: Vec::new() };
     let title = draft
         .title
@@ -112,8 +120,8 @@ pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, Confi
         return Err(ConfigError::TooManyTests { file, tests, most: MAX_TESTS });
     }
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
-    let grid_place = draft.place(Param::P);
-    Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place })
+    let (grid_place, misplaced) = (draft.place(Param::P), draft.misplaced.clone());
+    Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place, misplaced })
 }
 
 struct Checker<'a> {

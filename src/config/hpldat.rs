@@ -198,6 +198,7 @@ impl<'a> Reader<'a> {
         let at = At::named(info.dat_count_name, &place);
         let is_legal = |value| (1..=MAX_LIST as i128).contains(&value);
         let values = self.whole(line, &at, &format!("1 to {MAX_LIST}"), is_legal)? as usize;
+        self.warn_of_surplus(line, 1, &at, "the values of the list are in the next line");
         Ok(Count { values, line: self.next })
     }
 
@@ -216,18 +217,23 @@ impl<'a> Reader<'a> {
             }
             values.push(Value { text: word.into_owned(), form: Form::Token, place: place.clone() });
         }
-        let surplus = words.take_while(|w| parse_whole(w).is_some()).count();
-        if surplus > 0 {
-            let what = format!(
-                "{} of {} values used, as line {} says",
-                count.values,
-                count.values + surplus,
-                count.line
-            );
-            self.warnings.push(Warning { at: At::param(info.param, &place), what });
-        }
+        let why = format!("as line {} says", count.line);
+        self.warn_of_surplus(line, count.values, &At::param(info.param, &place), &why);
         self.draft.values.insert(info.param, values);
         Ok(())
+    }
+
+    /// Warns if more values follow the `used` ones at the beginning of a line.
+    fn warn_of_surplus(&mut self, line: &[u8], used: usize, at: &At, why: &str) {
+        let is_value = |word: &&[u8]| {
+            let text = str::from_utf8(word).unwrap_or_default();
+            text.parse().is_ok_and(f64::is_finite)
+        };
+        let surplus = tokens(line).skip(used).take_while(is_value).count();
+        if surplus > 0 {
+            let what = format!("{used} of {} values used, {why}", used + surplus);
+            self.warnings.push(Warning { at: at.clone(), what });
+        }
     }
 
     fn too_short(
@@ -264,6 +270,7 @@ impl<'a> Reader<'a> {
             self.warnings.push(Warning { at, what });
             return Ok(());
         };
+        self.warn_of_surplus(line, 1, &at, "it takes one");
         let text = String::from_utf8_lossy(word).into_owned();
         self.draft.values.insert(info.param, vec![Value { text, form: Form::Token, place }]);
         Ok(())

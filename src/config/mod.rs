@@ -21,6 +21,7 @@ pub mod launch;
 pub mod param;
 pub mod spec;
 pub mod toml;
+mod unintended;
 pub mod validate;
 pub mod value;
 

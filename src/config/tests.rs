@@ -614,6 +614,59 @@ fn surplus_numbers_are_ignored_with_a_warning() {
     assert_eq!(checked.spec.n, [29]);
     let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["HPL.dat:6: Ns: 1 of 4 values used, as line 5 says"]);
+    let cases = [
+        (5, "4 29 30", "# of problem sizes (N): 1 of 3 values used, the values of the list are in"),
+        (9, "0 1 PMAP", "PMAP: 1 of 2 values used, it takes one"),
+        (13, "16.0 1.5 threshold", "threshold: 1 of 2 values used, it takes one"),
+        (26, "2 1 0  SWAP", "SWAP: 1 of 3 values used, it takes one"),
+        (31, "8 16", "memory alignment: 1 of 2 values used, it takes one"),
+    ];
+    for (line, text, want) in cases {
+        let warnings = reported(&with_line(line, text));
+        assert!(warnings.starts_with(&format!("HPL.dat:{line}: {want}")), "{warnings}");
+    }
+}
+
+#[test]
+fn values_without_any_use_are_warned_of() {
+    let base = "n = 5000\nnb = 192\np = 1\nq = 1\n";
+    let warned = |change: &str| {
+        let key = change.split(' ').next().unwrap();
+        let kept: String = base
+            .lines()
+            .filter(|l| !l.starts_with(&format!("{key} ")))
+            .fold(String::new(), |all, line| all + line + "\n");
+        let checked = toml_text(&(kept + change)).unwrap();
+        checked.warnings.iter().map(|w| format!("{w}\n")).collect::<String>()
+    };
+    let cases = [
+        ("nb = 46341", "hpl.toml:4: nb: 46341 is larger than N = 5000: each matrix is a single"),
+        ("nbmin = 192", "hpl.toml:5: nbmin: 192 is not below NB = 192: no panel is split"),
+        ("nbmin = [256, 300]", "hpl.toml:5: nbmin: 256 is not below NB = 192"),
+        ("ndiv = 193", "hpl.toml:5: ndiv: 193 parts are more than the NB = 192 columns"),
+        ("depth = 64", "hpl.toml:5: depth: 64 panels ahead are all there are: N = 5000 has 27"),
+    ];
+    for (change, want) in cases {
+        let warnings = warned(change);
+        assert!(warnings.starts_with(want) && warnings.lines().count() == 1, "{warnings}");
+    }
+    // Of a list, one value that has a use is enough; what is slow or rare is not wrong.
+    let silent = [
+        "nb = [192, 46341]",
+        "nbmin = [4, 192]",
+        "ndiv = [2, 300]",
+        "depth = [0, 64]",
+        "depth = 7",
+        "p = 64",
+        "threshold = 1e-30",
+        "threshold = 0",
+        "swap_threshold = 100000",
+        "n = 0",
+    ];
+    for change in silent {
+        assert_eq!(warned(change), "", "{change}");
+    }
+    assert_eq!(toml_text("n = 10\np = 1\nq = 1\n").unwrap().warnings, [], "defaults");
 }
 
 #[test]
@@ -907,14 +960,16 @@ proptest! {
         let toml = toml::write(&spec);
         let checked = toml_text(&toml).unwrap();
         prop_assert_eq!(&checked.spec, &spec, "{}", toml);
-        prop_assert_eq!(checked.warnings, vec![]);
+        let unused: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
         let (text, lost) = hpldat::write(&spec).unwrap();
         let (generator, transport) = (Generator::Hpl, Transport::Shared);
         let sayable = RunSpec { generator, threads: 1, transport, ..spec.clone() };
         prop_assert_eq!(lost.is_empty(), spec == sayable);
         let checked = dat(&text).unwrap();
         prop_assert_eq!(&checked.spec, &sayable, "{}", text);
-        prop_assert_eq!(checked.warnings, vec![]);
+        // Nothing is substituted, and values without a use are the same.
+        let warned: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
+        prop_assert_eq!(warned, unused);
         let again = toml_text(&toml::write(&checked.spec)).unwrap();
         prop_assert_eq!(hpldat::write(&again.spec).unwrap().0, text);
     }

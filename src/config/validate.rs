@@ -9,6 +9,7 @@ use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
 use super::launch::LaunchDraft;
 use super::param::{MAX_LIST, Param, ParamInfo, ValueKind};
 use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
+use super::unintended;
 use super::value::{Form, Value};
 
 /// The largest number of tests of a run: at a second each they take more than a day, and the list
@@ -119,6 +120,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
         let file = rules.source.to_owned();
         return Err(ConfigError::TooManyTests { file, tests, most: MAX_TESTS });
     }
+    c.warnings.extend(unintended::warnings(&spec, draft));
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
     let (grid_place, misplaced) = (draft.place(Param::P), draft.misplaced.clone());
     Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place, misplaced })

@@ -48,7 +48,8 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         lines.extend(protection_lines(protection));
         let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
         lines.extend(clocks.map(|note| format!("# clock: {note}")));
-        if matches!(record.outcome, Outcome::Failed { .. } | Outcome::Broke { .. }) {
+        let is_wrong = matches!(record.outcome, Outcome::Failed { .. } | Outcome::Broke { .. });
+        if is_wrong && !record.outcome.failed_by_rounding() {
             lines.extend(protection.unverified.iter().map(unverified_line));
         }
     }
@@ -56,9 +57,16 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines
 }
 
-/// Tells how to find the rank whose wrong number made the residual fail, if the test had no
-/// checksums to name it.
+/// The likely cause of a failed residual: the threshold, or a rank whose number was wrong and how to
+/// find it, if the test had no checksums to name it.
 fn hint_line(record: &TestRecord) -> Option<String> {
+    if record.outcome.failed_by_rounding() {
+        return Some(format!(
+            "# hint: the residual is that of a correct solution (usually between 1e-4 and 1e-1), \
+             which rounding leaves: the threshold {:?} fails it; HPL's is 16.0",
+            record.spec.threshold
+        ));
+    }
     let method = record.protection.as_ref().map(|protection| protection.method.as_str());
     let is_unknown = method != Some(Method::Abft.name());
     (is_unknown && matches!(record.outcome, Outcome::Failed { .. })).then(|| {
@@ -366,7 +374,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap};
-    use crate::report::record::Outcome;
+    use crate::report::record::{Norms, Outcome};
 
     fn record() -> TestRecord {
         let spec = TestSpec {
@@ -535,6 +543,33 @@ mod tests {
         // Short tests are slow by nature, and after a restart the phases cover only the last start.
         assert_eq!(warned(360.0, 5.0, phases(4.5, 0.5), Vec::new()), None);
         assert_eq!(warned(360.0, 1000.0, phases(90.0, 10.0), vec![restart()]), None);
+    }
+
+    /// A threshold of 1e-30 is used to see the norms of each test.
+    #[test]
+    fn a_threshold_below_rounding_is_no_wrong_rank() {
+        let hints = |scaled_residual: f64, threshold: f64, method: &str| {
+            let spec = TestSpec { threshold, ..record().spec };
+            let unverified = vec![Unverified { process_row: 1, first_column: 0, last_column: 64 }];
+            let method = method.to_owned();
+            let protection = Some(Protection { method, unverified, ..Protection::default() });
+            let outcome = Outcome::Failed { scaled_residual, norms: Norms::default() };
+            let lines = table(&TestRecord { spec, protection, outcome, ..record() }, None);
+            let is_cause = |line: &String| line.starts_with("# hint") || line.starts_with("# unv");
+            lines.into_iter().filter(is_cause).collect::<Vec<_>>().join("\n")
+        };
+        for method in ["self", "abft"] {
+            let hint = hints(6.1e-3, 1e-30, method);
+            assert!(hint.contains("of a correct solution (usually between 1e-4"), "{hint}");
+            assert!(hint.contains("the threshold 1e-30 fails it; HPL's is 16.0"), "{hint}");
+            assert_eq!(hint.lines().count(), 1, "{hint}");
+        }
+        for (residual, threshold) in [(1.2e3, 16.0), (1.2e3, 1e-30), (3.0, 1e-3), (f64::NAN, 1.0)] {
+            let hint = hints(residual, threshold, "self");
+            assert!(hint.contains("# hint: some rank has computed wrong"), "{hint}");
+            assert!(hint.contains("# unverified: process row 1"), "{hint}");
+            assert!(!hints(residual, threshold, "abft").contains("# hint"));
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::checkpoint::store::StoreKind;
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
 use crate::report::progress::Progress;
+use crate::report::record::MAX_ROUNDING_RESIDUAL;
 
 /// The task of a tuning.
 #[derive(Debug, Clone)]
@@ -126,7 +127,8 @@ const SIZING_TRIALS: usize = 4;
 const SIZE_TOLERANCE: f64 = 1.3;
 /// Trials of the shortest decisive duel.
 const DUEL_TRIALS: usize = 2 * LEAST_PAIRS;
-/// The residual threshold where the run has none, as each trial is checked.
+/// The residual threshold where the run has none, or one that no correct solution can meet, as each
+/// trial is checked.
 const THRESHOLD: f64 = 16.0;
 
 /// Tunes on the ranks of `world`. Returns the result on rank 0. Collective.
@@ -167,7 +169,8 @@ pub fn tune<C: Comm>(
 fn first_trial(base: &RunSpec, ranks: usize) -> RunSpec {
     let default = base.tests().remove(0);
     let n = order_for(1e9 * (ranks * base.threads) as f64);
-    let threshold = if base.threshold > 0.0 { base.threshold } else { THRESHOLD };
+    let is_met = base.threshold >= MAX_ROUNDING_RESIDUAL;
+    let threshold = if is_met { base.threshold } else { THRESHOLD };
     RunSpec { n: vec![n], threshold, ..with_values(base, &default) }
 }
 
@@ -291,4 +294,19 @@ fn race_all<C: Comm>(
         seconds: bench.seconds(),
         is_protected: bench.is_protected(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Format, parse};
+
+    #[test]
+    fn trials_have_a_threshold_that_correct_solutions_meet() {
+        for (given, of_trials) in [("16", 16.0), ("8", 8.0), ("0", 16.0), ("1e-30", 16.0)] {
+            let text = format!("n = 100\np = 1\nq = 1\nthreshold = {given}\n");
+            let spec = parse(text.as_bytes(), "t", Format::Toml, false).unwrap().spec;
+            assert_eq!(first_trial(&spec, 1).threshold, of_trials, "{given}");
+        }
+    }
 }

@@ -1,15 +1,15 @@
-//! Reads a file line by line while another process writes it.
+//! Reads a file while another process writes it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+/// The most bytes that are read at a time: a job may write faster than they are passed on.
+const PART_BYTES: u64 = 4 << 20;
+
 /// Follows a file that grows.
 #[derive(Debug)]
-pub struct Follow {
-    file: File,
-    partial: Vec<u8>,
-}
+pub struct Follow(File);
 
 impl Follow {
     /// Follows `path` from its beginning.
@@ -17,32 +17,17 @@ impl Follow {
     /// # Errors
     /// The file cannot be opened.
     pub fn new(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, partial: Vec::new() })
+        File::open(path).map(Self)
     }
 
-    /// Calls `each` for every line that has become whole, with its line end.
+    /// Returns the next bytes that were written; none if there are no more so far.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn lines(&mut self, mut each: impl FnMut(&str)) -> io::Result<()> {
-        self.file.read_to_end(&mut self.partial)?;
-        let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
-            return Ok(());
-        };
-        for line in self.partial[..=end].split_inclusive(|byte| *byte == b'\n') {
-            each(&String::from_utf8_lossy(line));
-        }
-        self.partial.drain(..=end);
-        Ok(())
-    }
-
-    /// Returns what is left when the writer has ended: a line without its end.
-    pub fn rest(&mut self) -> Option<String> {
-        if self.partial.is_empty() {
-            return None;
-        }
-        let rest = std::mem::take(&mut self.partial);
-        Some(String::from_utf8_lossy(&rest).into_owned())
+    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut part = Vec::new();
+        (&self.0).take(PART_BYTES).read_to_end(&mut part)?;
+        Ok(part)
     }
 }
 
@@ -53,20 +38,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_and_once() {
+    fn bytes_come_once_and_in_parts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut writer = File::create(&path).unwrap();
         let mut follow = Follow::new(&path).unwrap();
-        let mut seen = Vec::new();
-        let mut write = |text: &str| {
-            writer.write_all(text.as_bytes()).unwrap();
-            follow.lines(|line| seen.push(line.to_owned())).unwrap();
-            seen.clone()
-        };
-        assert_eq!(write("one\ntw"), ["one\n"]);
-        assert_eq!(write("o\nthree"), ["one\n", "two\n"]);
-        assert_eq!(follow.rest().as_deref(), Some("three"));
-        assert_eq!(follow.rest(), None);
+        assert_eq!(follow.read().unwrap(), b"");
+        writer.write_all(b"caf\xe9\ntw").unwrap();
+        assert_eq!(follow.read().unwrap(), b"caf\xe9\ntw");
+        assert_eq!(follow.read().unwrap(), b"");
+        let long = vec![b'x'; PART_BYTES as usize + 7];
+        writer.write_all(&long).unwrap();
+        assert_eq!(follow.read().unwrap().len(), PART_BYTES as usize);
+        assert_eq!(follow.read().unwrap(), b"xxxxxxx");
     }
 }

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 use super::SupervisorError;
 use super::follow::Follow;
 use super::process::{self, Process};
+use super::sieve::{Piece, Sieve};
 use super::state::StateFolder;
 
 /// How often disk space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
+/// A line of a report that is longer is passed on before its end.
+const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A running job.
 #[derive(Debug)]
@@ -24,7 +27,23 @@ pub struct Job {
     child: Option<Child>,
     /// The files with the job's standard output and standard error.
     outputs: [(PathBuf, Follow); 2],
+    /// The last line of the benchmark's report, of which the end has not come; nothing of the
+    /// user's program is held back.
+    report: Option<Vec<u8>>,
+    sieve: Sieve,
     reserved: Option<Instant>,
+}
+
+/// What a job has written.
+#[derive(Debug)]
+pub struct Heard {
+    /// What is new on its standard output: whole lines of the benchmark, and any bytes of the
+    /// user's program.
+    pub report: Vec<u8>,
+    /// What is new on its standard error.
+    pub pieces: Vec<Piece>,
+    /// Whether that is all so far.
+    pub is_all: bool,
 }
 
 impl Job {
@@ -47,8 +66,15 @@ impl Job {
 
     /// The job of `launcher`, which is a `child` of this supervisor or was started by an earlier
     /// one.
-    pub fn new(launcher: Process, child: Option<Child>, outputs: [(PathBuf, Follow); 2]) -> Self {
-        Self { launcher, child, outputs, reserved: None }
+    pub fn new(
+        launcher: Process,
+        child: Option<Child>,
+        outputs: [(PathBuf, Follow); 2],
+        is_of_program: bool,
+    ) -> Self {
+        let report = (!is_of_program).then(Vec::new);
+        let sieve = Sieve::new(is_of_program);
+        Self { launcher, child, outputs, report, sieve, reserved: None }
     }
 
     /// Reserves disk space for what start number `start` writes, every ten minutes.
@@ -59,21 +85,38 @@ impl Job {
         }
     }
 
-    /// Returns the new lines on standard output and on standard error; once the launcher has ended,
-    /// also a last line without its end.
+    /// Returns the next part of what the job has written, of which `token` marks the records.
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn read(&mut self, has_ended: bool) -> Result<[Vec<String>; 2], SupervisorError> {
-        let mut lines = [Vec::new(), Vec::new()];
-        for ((path, follow), lines) in self.outputs.iter_mut().zip(&mut lines) {
-            let read = follow.lines(|line| lines.push(line.to_owned()));
-            read.map_err(|source| SupervisorError::File { path: path.clone(), source })?;
-            if has_ended {
-                lines.extend(follow.rest().map(|rest| rest + "\n"));
-            }
+    pub fn read(&mut self, token: &str) -> Result<Heard, SupervisorError> {
+        let mut parts = Vec::with_capacity(2);
+        for (path, follow) in &mut self.outputs {
+            let failed = |source| SupervisorError::File { path: path.clone(), source };
+            parts.push(follow.read().map_err(failed)?);
         }
-        Ok(lines)
+        let is_all = parts.iter().all(Vec::is_empty);
+        let pieces = self.sieve.sift(&parts[1], token);
+        Ok(Heard { report: self.whole_lines(parts.swap_remove(0)), pieces, is_all })
+    }
+
+    /// Returns what [`Job::read`] has held back, once the job has ended.
+    pub fn rest(&mut self, token: &str) -> Heard {
+        let mut report = self.report.take().unwrap_or_default();
+        if !report.is_empty() {
+            report.push(b'\n');
+        }
+        Heard { report, pieces: self.sieve.end(token), is_all: true }
+    }
+
+    /// Holds the last line of a report back until it is whole.
+    fn whole_lines(&mut self, new: Vec<u8>) -> Vec<u8> {
+        let Some(held) = &mut self.report else { return new };
+        held.extend(new);
+        let end = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let is_long = held.len() - end > LINE_BYTES_MAX;
+        let rest = held.split_off(if is_long { held.len() } else { end });
+        std::mem::replace(held, rest)
     }
 
     /// Says how the launcher ended, and whether with code 0; `None` while it runs.

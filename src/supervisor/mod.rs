@@ -6,7 +6,7 @@
 //!     probe all nodes                                survey, line, probe, fault
 //!     replace the lost in place                      decisions, hosts::pool
 //!     start the job on them                          launcher
-//!     follow its heartbeats until it ends or hangs   job, follow, watch
+//!     follow its heartbeats until it ends or hangs   job, follow, sieve, watch
 //!     decide what comes next                         decisions, after_ending
 //! ```
 //!
@@ -32,6 +32,7 @@ pub mod report;
 pub mod screening;
 pub mod shape;
 mod shell;
+mod sieve;
 pub mod state;
 mod stop;
 pub mod survey;

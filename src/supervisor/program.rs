@@ -13,7 +13,7 @@ use skt_terms::exit::Exit;
 use skt_terms::shown::shown_message;
 
 /// The mark at the start of a record.
-const MARK: &str = "@skt-hpl-rank@";
+pub(super) const MARK: &str = "@skt-hpl-rank@";
 
 /// A program of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,19 +11,19 @@ use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Inquiry, RunRules, Start};
-use super::job::{self, Job};
+use super::job::{self, Heard, Job};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::IdleLines;
 use super::probe::Purpose;
 use super::process::{self, Process};
-use super::program::{self, RankEnd};
+use super::program;
+use super::sieve::Piece;
 use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Limits};
 use super::terminal::Terminal;
 use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError, report, stop};
 use crate::report::clock::now_unix;
-use crate::report::heartbeat::Beat;
 use crate::report::outfile;
 use crate::run::protect::TimeLimit;
 use skt_terms::exit::Exit;
@@ -259,6 +259,10 @@ impl Shell {
         }
     }
 
+    fn is_of_program(&self) -> bool {
+        self.options.program_of_user.is_some()
+    }
+
     fn launcher(&self) -> &Process {
         &self.job.as_ref().expect("only a launcher that runs is signalled").launcher
     }
@@ -288,7 +292,7 @@ impl Shell {
         }
         self.feed(Event::Found { runs });
         let outputs = Job::outputs(&self.folder, self.decisions.state.start)?;
-        self.job = Some(Job::new(launcher, None, outputs));
+        self.job = Some(Job::new(launcher, None, outputs, self.is_of_program()));
         Ok(())
     }
 
@@ -299,38 +303,23 @@ impl Shell {
         job.reserve(&self.folder, start);
         // The launcher is checked before its output is read, so that all output is read once it has
         // ended.
-        let ended = job.ended();
-        let [report, lines] = match job.read(ended.is_some()) {
-            Ok(read) => read,
-            Err(error) => return self.feed(Event::Unread(error)),
-        };
-        if !report.is_empty() {
-            self.feed(Event::Report(report));
-        }
-        let token = self.decisions.state.token();
-        for line in lines {
-            match Beat::find(&line, &token) {
-                Some((before, beat)) => {
-                    if !before.is_empty() {
-                        self.terminal.forward(&format!("{before}\n"));
-                    }
-                    self.feed(Event::Beat(beat));
-                }
-                None => match RankEnd::find(&line, &token) {
-                    Some((before, end)) => {
-                        if !before.is_empty() {
-                            self.terminal.forward(&format!("{before}\n"));
-                        }
-                        self.feed(Event::RankEnded(end));
-                    }
-                    None => {
-                        if !self.decisions.has_told(&line) {
-                            self.terminal.forward(&line);
-                        }
-                        self.feed(Event::Line(line));
-                    }
-                },
+        let (ended, token) = (job.ended(), self.decisions.state.token());
+        while let Some(job) = &mut self.job {
+            let heard = match job.read(&token) {
+                Ok(heard) => heard,
+                Err(error) => return self.feed(Event::Unread(error)),
+            };
+            let is_last = heard.is_all || ended.is_none();
+            self.take(heard);
+            if is_last {
+                break;
             }
+        }
+        if ended.is_some()
+            && let Some(job) = &mut self.job
+        {
+            let rest = job.rest(&token);
+            self.take(rest);
         }
         if let Some((how, succeeded)) = ended {
             let pid = self.launcher().pid;
@@ -342,6 +331,27 @@ impl Shell {
                 job::remove_session(pid);
             }
             self.feed(Event::Ended { how, succeeded });
+        }
+    }
+
+    /// Passes on what the job has written.
+    fn take(&mut self, heard: Heard) {
+        if !heard.report.is_empty() {
+            self.feed(Event::Report(heard.report));
+        }
+        for piece in heard.pieces {
+            match piece {
+                Piece::Text(text) => self.terminal.forward(&text),
+                Piece::Line(line) => {
+                    let text = String::from_utf8_lossy(&line).into_owned();
+                    if !self.is_of_program() && !self.decisions.has_told(&text) {
+                        self.terminal.forward(&line);
+                    }
+                    self.feed(Event::Line(text));
+                }
+                Piece::Beat(beat) => self.feed(Event::Beat(beat)),
+                Piece::RankEnd(end) => self.feed(Event::RankEnded(end)),
+            }
         }
     }
 
@@ -453,7 +463,7 @@ impl Shell {
             })?;
         let me = &self.decisions.state.supervisor;
         let launcher = Process::of(child.id() as i32).unwrap_or_else(|| me.clone());
-        Ok(Job::new(launcher, Some(child), outputs))
+        Ok(Job::new(launcher, Some(child), outputs, self.is_of_program()))
     }
 
     fn plan(&self, start: &Start, hostfile: &std::path::Path) -> LauncherCommand {
@@ -522,7 +532,7 @@ impl Shell {
         }
     }
 
-    fn print(&mut self, text: &str) {
+    fn print(&mut self, text: &[u8]) {
         if let Err(source) = self.terminal.print(text) {
             let (file, _) = self.folder.outputs(self.decisions.state.start);
             self.feed(Event::Unprinted { source, file });
@@ -533,7 +543,7 @@ impl Shell {
     fn account(&mut self) -> Result<()> {
         let state = &self.decisions.state;
         for line in report::timelines(state) {
-            self.terminal.forward(&(line + "\n"));
+            self.terminal.forward(format!("{line}\n").as_bytes());
         }
         if let Some(path) = self.options.json.clone() {
             let text = serde_json::to_string_pretty(&report::account(state)).expect("plain");

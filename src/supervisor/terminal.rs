@@ -8,6 +8,8 @@ use crate::report::outfile;
 #[derive(Debug, Default)]
 pub struct Terminal {
     has_status: bool,
+    /// Whether the job's last line on standard error, or on a terminal's standard output, is open.
+    is_open: bool,
 }
 
 // A standard error that is closed is no reason to stop, so write errors are ignored.
@@ -15,29 +17,35 @@ impl Terminal {
     /// Shows a message with its time, in seconds since the run began.
     pub fn tell(&mut self, seconds: f64, text: &str) {
         self.clear_status();
-        let _ = writeln!(io::stderr(), "launch {seconds:9.3} s  {text}");
+        let end = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
+        let _ = writeln!(io::stderr(), "{end}launch {seconds:9.3} s  {text}");
     }
 
-    /// Shows a line unchanged, with its line end.
-    pub fn forward(&mut self, line: &str) {
+    /// Shows text of the job unchanged.
+    pub fn forward(&mut self, text: &[u8]) {
         self.clear_status();
-        let _ = io::stderr().write_all(line.as_bytes());
+        self.is_open = !text.ends_with(b"\n");
+        let _ = io::stderr().write_all(text);
     }
 
     /// Writes text of the report to standard output.
     ///
     /// # Errors
     /// The text cannot be written.
-    pub fn print(&mut self, text: &str) -> io::Result<()> {
+    pub fn print(&mut self, text: &[u8]) -> io::Result<()> {
         self.clear_status();
         let mut out = outfile::stdout()?.lock();
-        out.write_all(text.as_bytes())?;
+        if out.is_terminal() {
+            self.is_open = !text.ends_with(b"\n");
+        }
+        out.write_all(text)?;
         out.flush()
     }
 
-    /// Shows a status line, rewritten in place, if standard error is a terminal.
+    /// Shows a status line, rewritten in place, if standard error is a terminal. An open line of the
+    /// job would be lost by that.
     pub fn show_status(&mut self, line: &str) {
-        if io::stderr().is_terminal() {
+        if io::stderr().is_terminal() && !self.is_open {
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
             self.has_status = true;
         }

@@ -129,7 +129,9 @@ impl Decisions {
         if let Ok(exit) = &end {
             self.act(Action::Account);
             // How a program failed once it had reported all is the last line.
-            if let (Status::Finished, Some(why)) = (self.state.status, &self.state.reason) {
+            if let (Status::Finished, Some(why)) = (self.state.status, &self.state.reason)
+                && self.rules.is_of_program
+            {
                 self.say("finished", format!("exit code {}: {why}", exit.code()));
             }
         }

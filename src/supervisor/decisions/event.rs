@@ -38,8 +38,8 @@ pub enum Event {
     Launched(Process),
     /// The launcher cannot be started.
     Unstarted(SupervisorError),
-    /// New lines of the job's report.
-    Report(Vec<String>),
+    /// What the job has written of its report: whole lines, or any bytes of the user's program.
+    Report(Vec<u8>),
     /// The report cannot be printed.
     Unprinted {
         /// What the system said.
@@ -49,7 +49,7 @@ pub enum Event {
     },
     /// A sign of life of the job.
     Beat(Beat),
-    /// Another line of the job or its launcher.
+    /// Another line of the job or its launcher; the start of one that is very long.
     Line(String),
     /// What the job writes cannot be read.
     Unread(SupervisorError),
@@ -88,7 +88,7 @@ pub enum Action {
     /// Tell the user and log it as an event of that kind.
     Say(&'static str, String),
     /// Print on standard output.
-    Print(String),
+    Print(Vec<u8>),
     /// Write the state.
     Save,
     /// Remove the files that only a running run needs.

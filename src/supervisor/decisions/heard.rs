@@ -14,13 +14,14 @@ const COMMIT: &str = "commit";
 const NO_CHECKPOINT: [&str; 2] = ["clear", "generate"];
 
 impl Decisions {
-    /// Prints lines of the job's report as they come, one start after the other. The report of the
-    /// last start has all tests, also those that earlier starts have done.
-    pub(super) fn report(&mut self, lines: &[String]) {
-        self.running.report_lines += lines.len() as u64;
+    /// Prints the job's report as it comes, one start after the other. The report of the last start
+    /// has all tests, also those that earlier starts have done.
+    pub(super) fn report(&mut self, text: &[u8]) {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        self.running.report_lines += text.iter().filter(|byte| **byte == b'\n').count() as u64;
         if !self.rules.is_of_program {
-            let failed = lines.iter().filter(|line| is_failed_residual(line)).count();
-            self.state.residuals_failed += failed;
+            let failed = lines.filter(|line| is_failed_residual(&String::from_utf8_lossy(line)));
+            self.state.residuals_failed += failed.count();
         }
         if self.told.print_error.is_some() {
             return;
@@ -29,11 +30,10 @@ impl Decisions {
         let before = self.told.report_of.replace(start).filter(|before| *before != start);
         // The output of the user's program is left as it is.
         let before = before.filter(|_| !self.rules.is_of_program);
-        let border = before.map(|before| {
+        let border = before.map_or(String::new(), |before| {
             format!("# start {before} ended here; what follows is the report of start {start}\n")
         });
-        let text = border.iter().chain(lines).map(String::as_str).collect();
-        self.act(Action::Print(text));
+        self.act(Action::Print([border.as_bytes(), text].concat()));
     }
 
     /// Notes that the report cannot be printed, which is no reason to stop the job.

@@ -186,7 +186,7 @@ impl Decisions {
             Event::Answers(survey) => self.answers(now_unix, survey),
             Event::Launched(launcher) => self.launched(now_unix, launcher),
             Event::Unstarted(error) => self.unstarted(error),
-            Event::Report(lines) => self.report(&lines),
+            Event::Report(text) => self.report(&text),
             Event::Unprinted { source, file } => self.unprinted(source, &file),
             Event::Beat(beat) => self.beat(now_unix, beat),
             Event::Line(line) => self.suspect(&line),

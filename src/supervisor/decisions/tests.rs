@@ -96,7 +96,7 @@ fn shown(action: &Action) -> String {
     match action {
         Action::Tell(text) => text.clone(),
         Action::Say(kind, text) => format!("{kind}: {text}"),
-        Action::Print(text) => format!("print {text}"),
+        Action::Print(text) => format!("print {}", String::from_utf8_lossy(text)),
         Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, .. }) => {
             let losses = (*spare_losses > 0).then(|| format!(", {spare_losses} may be silent"));
             let lost = (!suspects.is_empty()).then(|| format!(", lost? {}", suspects.join(" ")));
@@ -244,7 +244,7 @@ fn a_report_whose_end_did_not_come_is_asked_for_again_before_anything_is_removed
     };
     let play = |phase: &str, written| {
         let mut play = Play::computing(rules(), &["s1"]);
-        play.on(Event::Report(vec!["one\n".into(), "two\n".into()]));
+        play.on(Event::Report(b"one\ntwo\n".into()));
         play.on(reported(phase, written));
         play.ended("the launcher was killed by signal 9").join("|")
     };
@@ -921,15 +921,15 @@ fn signs_that_an_earlier_supervisor_has_seen_tell_no_pace_and_charge_nobody_agai
 fn a_residual_that_failed_in_any_start_is_the_runs_end() {
     let mut play = Play::computing(rules(), &["s1"]);
     let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= 9.7e+04 ...... FAILED\n";
-    assert_eq!(play.on(Event::Report(vec![line.into()])), [format!("print {line}")]);
+    assert_eq!(play.on(Event::Report(line.into())), [format!("print {line}")]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
     play.launches(0.0, "n1 s1 n3 --resume require");
     assert_eq!(
-        play.on(Event::Report(vec!["a\n".into(), "b\n".into()])),
+        play.on(Event::Report(b"a\nb\n".into())),
         ["print # start 1 ended here; what follows is the report of start 2\na\nb\n"]
     );
-    assert_eq!(play.on(Event::Report(vec!["c\n".into()])), ["print c\n"]);
+    assert_eq!(play.on(Event::Report(b"c\n".into())), ["print c\n"]);
     play.on(beat("done", 1000, Some(0)));
     play.ended("the launcher ended with code 0");
     play.answers_but(&[]);
@@ -944,7 +944,7 @@ fn a_report_that_cannot_be_printed_is_told_at_the_end_again() {
         play.on(Event::Unprinted { source, file: "attempt-1.out".into() }),
         ["unprinted: standard output: closed; the report stays in attempt-1.out"]
     );
-    assert_eq!(play.on(Event::Report(vec!["a\n".into()])), [""; 0]);
+    assert_eq!(play.on(Event::Report(b"a\n".into())), [""; 0]);
     play.on(beat("done", 1000, Some(0)));
     play.ended("the launcher ended with code 0");
     play.answers_but(&[]);
@@ -1227,7 +1227,7 @@ impl World {
             110..112 => self.feed(beat("reported", column, Some(how % 3))),
             112..116 if !self.is_fresh => self.feed(beat("refused", column, Some(2))),
             116..120 => self.feed(Event::Line(format!("  Peer host:  n{}\n", how % 4))),
-            120..124 => self.feed(Event::Report(vec!["line\n".to_owned()])),
+            120..124 => self.feed(Event::Report(b"line\n".into())),
             124..126 => {
                 let source = io::Error::other("closed");
                 self.feed(Event::Unprinted { source, file: "out".into() });

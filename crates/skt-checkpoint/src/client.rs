@@ -25,6 +25,8 @@ use std::time::Instant;
 use bytemuck::Pod;
 use skt_terms::exit::Exit;
 
+use crate::checkpoint::agree::Refusal;
+use crate::checkpoint::alike::{self, Setting};
 use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
@@ -53,7 +55,7 @@ const ROW_BYTES_MAX: usize = 64 << 10;
 
 type Segments<'a> = RunSegments<'a, Supervised>;
 
-/// What a run asks of its checkpoints; the same on all ranks.
+/// What a run asks of its checkpoints; the same on all ranks, as [`open`] verifies.
 pub struct Options {
     /// The memory that outlives the processes, see [`Options::with_store`].
     store: Box<dyn Store + Send + Sync>,
@@ -98,6 +100,19 @@ impl Options {
     /// Segments are kept in this store, not in System V segments.
     pub fn with_store(self, kind: StoreKind) -> Self {
         Self { store: kind.open(), store_kind: kind, ..self }
+    }
+
+    /// What all processes must have alike besides the settings of [`Config`], which the checkpoints
+    /// compare themselves.
+    fn settings(&self) -> Vec<Setting> {
+        // Without `..`: a new field does not compile until it is listed here.
+        let Self { store: _, store_kind, mtbf_seconds, end_unix: _, levels, config: _, hook: _ } =
+            self;
+        vec![
+            Setting::new("store", store_kind),
+            Setting::new("levels", serde_json::to_string(levels).expect("plain data")),
+            Setting::new("mtbf_seconds", mtbf_seconds),
+        ]
     }
 
     fn keeps(&self) -> Keeps {
@@ -156,6 +171,9 @@ fn find<'a, C: Comm>(
     regions: &[Region],
     signs: &mut Signs,
 ) -> Result<Next<'a, C>> {
+    if let Some(difference) = alike::compare(comm, &options.settings())? {
+        return Err(Refusal::Disagree(difference).into());
+    }
     let Options { store, config, .. } = options;
     let memory = RunSegments::new(&**store, &config.run_id, 0, Supervised);
     let of_store = |source| CheckpointError::Memory {
@@ -516,8 +534,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::checkpoint::agree::Resume;
     use crate::checkpoint::hook::{Step, Wait};
     use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
+    use crate::checkpoint::methods::Method;
     use crate::checkpoint::store::Files;
     use crate::comm::threads;
 
@@ -760,6 +780,52 @@ mod tests {
             assert_eq!(wait["token"], "signs.1.2");
             assert!(wait["expected_seconds"].is_f64(), "{wait}");
         }
+    }
+
+    /// All ranks are refused, and the name of what differs is in the reason, whoever is the odd one.
+    #[test]
+    fn options_that_differ_between_ranks_are_refused_by_name() {
+        type Change = fn(&mut Options);
+        let changes: [(&str, Change); 14] = [
+            ("store posix", |options| options.store_kind = StoreKind::Posix),
+            ("levels ", |options| options.levels = "local:/x".parse().expect("legal")),
+            ("mtbf_seconds 5", |options| options.mtbf_seconds = 5.0),
+            ("run another", |options| options.config.run_id = "another".to_owned()),
+            ("application else", |options| options.config.application = "else".to_owned()),
+            ("encoder ring", |options| options.config.encoder = Encoder::Ring),
+            ("resume require", |options| options.config.resume = Resume::Require),
+            ("allow_shared_domains true", |options| options.config.allow_shared_domains = true),
+            ("code sum", |options| options.config.code = CodecKind::Sum),
+            ("members of a group 3", |options| options.config.members = 3),
+            ("parities 1", |options| options.config.parities = 1),
+            ("method double", |options| options.config.method = Method::Double),
+            ("message_bytes Some(64)", |options| options.config.message_bytes = Some(64)),
+            ("bands 7", |options| options.config.bands = 7),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        for (want, change) in changes {
+            for odd in [0, RANKS - 1] {
+                let tried = threads::run(RANKS, |world| {
+                    let mut options = options(folder.path());
+                    if world.rank() == odd {
+                        change(&mut options);
+                    }
+                    match open(&world, &options, &[Region::of::<u8>(1)]) {
+                        Err(CheckpointError::Refused(refusal)) => refusal.to_string(),
+                        Err(error) => panic!("{want}: {error}"),
+                        Ok(_) => panic!("{want}: it is open"),
+                    }
+                });
+                let (first, value) = (odd.max(1), want.rsplit(' ').next().expect("a word"));
+                let name = want.strip_suffix(value).expect("it ends with it");
+                for told in tried {
+                    assert!(told.starts_with(&format!("rank {first} has {name}")), "{told}");
+                    let at = if odd == 0 { "rank 0 has " } else { name };
+                    assert!(told.contains(&format!("{at}{value}")), "{told}");
+                }
+            }
+        }
+        assert!(Files::in_folder(folder.path()).list().expect("a store").is_empty());
     }
 
     /// The question costs one broadcast.

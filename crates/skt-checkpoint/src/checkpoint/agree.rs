@@ -51,9 +51,6 @@ pub use super::refusal::{Damage, LostGroup, Refusal};
 /// # Errors
 /// When the job cannot resume, with the reason.
 pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
-    if let Some(process) = offers.iter().position(|o| o.fingerprint != offers[0].fingerprint) {
-        return Err(Refusal::Disagree { process });
-    }
     let held = offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.held.clone()?)));
     // An obstacle that passes is reported only if there is none that stays.
     if let Some((process, Obstacle { why, passes })) = held.min_by_key(|(_, held)| held.passes) {

@@ -1,6 +1,7 @@
 //! The settings of an application's checkpoints.
 
 use super::agree::{self, Resume};
+use super::alike::Setting;
 use super::codec::CodecKind;
 use super::encode::Encoder;
 use super::layout::{BANDS, CELL_BYTES, RegionShape};
@@ -141,11 +142,83 @@ impl Config {
         agree::ranks(self.may_lose.as_deref(), processes)
     }
 
+    /// What all processes must have alike, with the `shapes` of their regions.
+    pub(super) fn settings(&self, shapes: &[RegionShape]) -> Vec<Setting> {
+        // Without `..`: a new field does not compile until it is listed here.
+        let Self {
+            run_id,
+            application,
+            method,
+            code,
+            members,
+            parities,
+            groups,
+            may_lose,
+            encoder,
+            message_bytes,
+            allow_shared_domains,
+            resume,
+            nothing_hidden,
+            state_capacity_bytes,
+            bands,
+            cell_bytes,
+            damaged_cells_max,
+            in_flight_bytes,
+            align_bytes,
+            chunk_bytes,
+            check_frozen,
+            levels,
+            state_seconds,
+            abft_image_bytes,
+            image_piece_bytes,
+            image_align_bytes,
+            // Each process has its own.
+            rank_in_run: _,
+            host: _,
+            domain: _,
+            node: _,
+            image_writer: _,
+            // Those of process 0 count.
+            clock: _,
+            nonce: _,
+        } = self;
+        let mut all = vec![Setting::new("run", run_id)];
+        let named = named_parameters(application);
+        all.extend(named.iter().map(|(name, value)| Setting::new(name, value)));
+        all.extend([
+            Setting::new("method", method),
+            Setting::new("code", code),
+            Setting::new("members of a group", members),
+            Setting::new("parities", parities),
+            Setting::new("encoder", encoder),
+            Setting::new("resume", resume),
+            Setting::new("allow_shared_domains", allow_shared_domains),
+            Setting::new("memory of a rank", in_words(shapes)),
+            Setting::new("groups", format!("{groups:?}")),
+            Setting::new("ranks that may be lost", format!("{may_lose:?}")),
+            Setting::new("message_bytes", format!("{message_bytes:?}")),
+            Setting::new("nothing_hidden", nothing_hidden),
+            Setting::new("bytes of state", state_capacity_bytes),
+            Setting::new("bands", bands),
+            Setting::new("bytes of a cell", cell_bytes),
+            Setting::new("damaged_cells_max", damaged_cells_max),
+            Setting::new("in_flight_bytes", in_flight_bytes),
+            Setting::new("alignment", align_bytes),
+            Setting::new("chunk_bytes", chunk_bytes),
+            Setting::new("check_frozen", check_frozen),
+            Setting::new("a clock in the state", state_seconds.is_some()),
+            Setting::new("abft_image_bytes", abft_image_bytes),
+            Setting::new("image_piece_bytes", image_piece_bytes),
+            Setting::new("image_align_bytes", image_align_bytes),
+        ]);
+        let levels = levels.iter().map(Level::settings).collect::<Vec<_>>().join("; ");
+        all.push(Setting::new("levels", levels));
+        all
+    }
+
     /// The parameters of a run of `ranks`. Those of the application have a name each if it gives
     /// them as a JSON object.
     pub(super) fn parameters(&self, shapes: &[RegionShape], ranks: usize) -> Parameters {
-        let shape = |shape: &RegionShape| format!("{} x {} bytes", shape.rows, shape.pitch_bytes);
-        let shapes: Vec<String> = shapes.iter().map(shape).collect();
         let ours = [
             (FORMAT_NAME, FORMAT.to_string()),
             ("ranks", ranks.to_string()),
@@ -153,24 +226,32 @@ impl Config {
             ("code", self.code.to_string()),
             ("members of a group", self.members.to_string()),
             ("parities", self.parities.to_string()),
-            ("memory of a rank", shapes.join(", ")),
+            ("memory of a rank", in_words(shapes)),
             ("bands", self.bands.to_string()),
             ("alignment", self.align_bytes.to_string()),
             ("bytes of a cell", self.cell_bytes.to_string()),
             ("bytes of state", self.state_capacity_bytes.to_string()),
         ];
         let mut all: Parameters = ours.map(|(name, value)| (name.to_owned(), value)).into();
-        let fields = serde_json::from_str::<serde_json::Map<_, _>>(&self.application);
-        match fields {
-            Ok(fields) => all.extend(
-                fields
-                    .iter()
-                    .map(|(name, value)| (format!("application: {name}"), value.to_string())),
-            ),
-            Err(_) => {
-                all.insert("application".to_owned(), self.application.clone());
-            }
-        }
+        all.extend(named_parameters(&self.application));
         all
+    }
+}
+
+fn in_words(shapes: &[RegionShape]) -> String {
+    let shape = |shape: &RegionShape| format!("{} x {} bytes", shape.rows, shape.pitch_bytes);
+    shapes.iter().map(shape).collect::<Vec<_>>().join(", ")
+}
+
+/// The parameters of an application; each has a name if they are a JSON object.
+fn named_parameters(application: &str) -> Parameters {
+    match serde_json::from_str::<serde_json::Map<_, _>>(application) {
+        Ok(fields) => {
+            let named = |(name, value): (&String, &serde_json::Value)| {
+                (format!("application: {name}"), value.to_string())
+            };
+            fields.iter().map(named).collect()
+        }
+        Err(_) => Parameters::from([("application".to_owned(), application.to_owned())]),
     }
 }

@@ -4,6 +4,7 @@
 //! application can use it. docs/protocol.md lists the states and says why each loss is survived.
 
 pub mod agree;
+pub mod alike;
 pub mod codec;
 mod config;
 pub mod encode;

@@ -187,7 +187,6 @@ impl<M: Memory> Opening<M> {
             host: config.host.clone(),
             domain: config.domain.clone(),
             node: config.node.clone(),
-            fingerprint: self.fingerprint,
             rank_in_run: config.rank_in_run,
             held,
             segments: self.segments.clone(),

@@ -28,6 +28,17 @@ pub fn cut_to(mut parameters: Parameters, most_bytes: usize) -> Parameters {
     parameters
 }
 
+/// The most characters of a value in a message.
+const SHOWN_CHARS: usize = 200;
+
+/// A value for a message: a long one, such as the groups of many ranks, is cut.
+pub fn cut_value(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => shown(value).to_owned(),
+    }
+}
+
 fn shown(value: &str) -> &str {
     if value.is_empty() { "(empty)" } else { value }
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
+use super::alike;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
@@ -74,6 +75,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
     ) -> Result<Opened<C, M>> {
+        if let Some(difference) = alike::compare(comm, &config.settings(shapes))? {
+            return Err(Refusal::Disagree(difference).into());
+        }
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }

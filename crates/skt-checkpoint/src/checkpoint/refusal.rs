@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use skt_terms::units;
 
+use super::alike::Difference;
 use super::group::PlacementError;
 
 /// A group that has lost more ranks than it can rebuild.
@@ -94,11 +95,8 @@ pub enum Refusal {
     #[error("--resume require, but no checkpoint of this run was found")]
     NothingFound,
     /// Processes were started with different settings.
-    #[error("process {process} was started with other settings than process 0")]
-    Disagree {
-        /// The first process that differs.
-        process: usize,
-    },
+    #[error("rank {} has {} {}, rank 0 has {}: start all ranks with the same", .0.process, .0.name, .0.here, .0.there)]
+    Disagree(Difference),
     /// Segments of this run were made with other settings.
     #[error(
         "process {process} found a segment of this run (rank {rank}) made with other settings: \

@@ -31,8 +31,6 @@ pub struct Offer {
     pub domain: String,
     /// Node of the process: processes of one node find the same segments.
     pub node: String,
-    /// Checksum of what all processes and segments must agree on.
-    pub fingerprint: u64,
     /// The rank that the process had before a loss that its job survived.
     pub rank_in_run: Option<usize>,
     /// Why the process cannot take hold of the run on its node, if it cannot.

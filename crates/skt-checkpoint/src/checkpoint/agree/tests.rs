@@ -52,7 +52,6 @@ fn offers(segments: [Vec<FoundSegment>; 4]) -> Vec<Offer> {
         host: format!("node{node}"),
         domain: format!("node{node}"),
         node: format!("node{node}"),
-        fingerprint: 7,
         rank_in_run: None,
         held: None,
         segments,
@@ -303,8 +302,6 @@ fn other_settings_are_refused_not_thrown_away() {
     assert!(refusal.to_string().contains("other settings: ranks 4 there, 2 here"));
     let never = Rules { resume: Resume::Never, ..RULES };
     assert_eq!(planned(&found, &never).expect("afresh").epoch, 0);
-    found[1].fingerprint = 8;
-    assert_eq!(planned(&found, &never), Err(Refusal::Disagree { process: 1 }));
 }
 
 #[test]

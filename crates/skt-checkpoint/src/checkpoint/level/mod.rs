@@ -88,6 +88,13 @@ pub struct Level {
 }
 
 impl Level {
+    /// What all processes must have alike of the level, in words.
+    pub(super) fn settings(&self) -> String {
+        // Each process has its own connection to the disk.
+        let Self { name, disk: _, reach, every, keep, when_busy, max_bytes_per_second } = self;
+        format!("{name}, {reach}, {every:?}, keep={keep}, {when_busy}, {max_bytes_per_second:?}")
+    }
+
     /// Whether process `process` of `size` manages the images of `rank` that it sees.
     pub(super) fn is_looked_after(&self, rank: usize, process: usize, size: usize) -> bool {
         self.reach == Reach::Local || rank % size == process

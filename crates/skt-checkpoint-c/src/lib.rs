@@ -30,6 +30,7 @@ use mpi::ffi::MPI_Comm;
 
 use border::{RunState, call};
 use code::{Code, Result, Stop};
+pub use options::NAMES as OPTIONS;
 use options::Options;
 use options_c::{SktOptions, read_struct};
 use session::{InitOutcome, Session};

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use nix::sys::signal::SigSet;
 use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::alike::{Difference, Setting, compare};
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::level::{Reach, Writer};
+use skt_checkpoint::checkpoint::parameters::cut_value;
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_checkpoint::client;
-use skt_checkpoint::comm::collect::all_reduce;
 use skt_checkpoint::comm::{self, Comm};
 use skt_checkpoint::time_limit::TimeLimit;
-use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 use crate::session::seconds_of;
@@ -67,7 +67,20 @@ pub struct Options {
     allow_shared_domains: bool,
     levels: Levels,
     time_limit: TimeLimit,
+    origins: Origins,
 }
+
+/// Where the values of options are from.
+#[derive(Debug, Clone, PartialEq)]
+enum Origin {
+    /// The program gives this text.
+    Program(String),
+    /// An environment variable has this text.
+    Variable(String),
+}
+
+/// The origins of all options that do not have their default.
+type Origins = BTreeMap<&'static str, Origin>;
 
 /// The options that a program gives, as text.
 pub type GivenOptions = BTreeMap<&'static str, String>;
@@ -86,9 +99,15 @@ impl Options {
     /// # Errors
     /// As [`Options::read`].
     pub fn of(options: &GivenOptions, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let given = |name: &'static str| {
+        let origin = |name: &'static str| {
             let variable = variable(&variable_of(name)).filter(|value| !value.is_empty());
-            Given { name, value: variable.or_else(|| options.get(name).cloned()) }
+            let program = || options.get(name).cloned().map(Origin::Program);
+            Some((name, variable.map(Origin::Variable).or_else(program)?))
+        };
+        let origins: Origins = NAMES.into_iter().filter_map(origin).collect();
+        let given = |name: &'static str| {
+            let text = |(Origin::Program(text) | Origin::Variable(text)): &Origin| text.clone();
+            Given { name, value: origins.get(name).map(text) }
         };
         let parities = given("parities").whole(1, 1, MOST_PARITIES)?;
         let least = (2 * parities as i64).max(2);
@@ -120,6 +139,7 @@ impl Options {
             allow_shared_domains: given("allow_shared_domains").with(|| false, flag)?,
             levels,
             time_limit: given("time_limit").with(|| TimeLimit::Auto, time_limit)?,
+            origins,
         })
     }
 
@@ -153,18 +173,75 @@ impl Options {
 }
 
 impl Options {
-    /// Agrees that all ranks have the same levels, which the decision of a start does not compare.
-    /// Collective; the same on all ranks.
+    /// Agrees that all ranks have the same options. Collective; the same on all ranks.
     ///
     /// # Errors
-    /// A rank is lost; within, the ranks have different levels.
+    /// A rank is lost; within, the first rank with another option than rank 0.
     pub fn agree<C: Comm>(&self, comm: &C) -> comm::Result<Result<()>> {
-        let sum = XxHash3_64::oneshot(format!("{:?}", self.levels).as_bytes());
-        let mut ends = [sum, !sum];
-        all_reduce(comm, &mut ends, u64::min)?;
-        let is_one = ends[0] == !ends[1];
-        let text = "the ranks have different levels (option levels)".to_owned();
-        Ok(if is_one { Ok(()) } else { Err(bad(text)) })
+        let found = compare(comm, &self.settings())?;
+        Ok(found.map_or(Ok(()), |Difference { process, name, here, there }| {
+            let text = format!(
+                "rank {process} has {name} = {here}, rank 0 has {there}: all ranks need the same \
+                 options (mpirun passes a variable on to other hosts only if it is asked to)"
+            );
+            Err(bad(text))
+        }))
+    }
+
+    /// All options, as ranks compare them: for each what it means, and what messages show.
+    fn settings(&self) -> Vec<Setting> {
+        // Without `..`: a new option does not compile until it is listed here.
+        let Self {
+            run_id,
+            application,
+            group_size,
+            parities,
+            codec,
+            encoder,
+            resume,
+            store,
+            mtbf_seconds,
+            timeout_seconds,
+            domains,
+            allow_shared_domains,
+            levels,
+            time_limit,
+            origins,
+        } = self;
+        // A file of failure domains may name other hosts on each of them.
+        let domains = domains.as_ref().map_or("none", |_| "a file");
+        let values = [
+            ("run_id", run_id.clone()),
+            ("application", application.clone()),
+            ("group_size", group_size.to_string()),
+            ("parities", parities.to_string()),
+            ("codec", codec.to_string()),
+            ("encoder", encoder.to_string()),
+            ("resume", resume.to_string()),
+            ("store", store.to_string()),
+            ("mtbf_seconds", mtbf_seconds.to_string()),
+            ("timeout_seconds", timeout_seconds.to_string()),
+            ("domains", domains.to_owned()),
+            ("allow_shared_domains", allow_shared_domains.to_string()),
+            ("levels", format!("{levels:?}")),
+            ("time_limit", time_limit.to_string()),
+        ];
+        let setting = |(name, value): (&str, String)| {
+            let setting = Setting::new(name, value);
+            let shown = match origins.get(name) {
+                Some(Origin::Program(text)) => format!("{:?}", cut_value(text)),
+                Some(Origin::Variable(text)) => {
+                    format!("{:?} ({})", cut_value(text), variable_of(name))
+                }
+                // The usual levels are none, which have no name.
+                None if name == "levels" => "none (the default)".to_owned(),
+                None => format!("{} (the default)", setting.shown),
+            };
+            Setting { shown, ..setting }
+        };
+        let mut all: Vec<Setting> = values.into_iter().map(setting).collect();
+        all.push(Setting::new("version of the library", env!("CARGO_PKG_VERSION")));
+        all
     }
 }
 
@@ -361,6 +438,21 @@ mod tests {
             assert_eq!((stop.code, stop.is_over), (Code::Options, false));
             assert!(stop.text.contains(want), "{text}: {}", stop.text);
         }
+    }
+
+    #[test]
+    fn all_options_are_compared_and_shown_with_their_origin() {
+        let environment = |name: &str| (name == "SKT_ENCODER").then(|| "ring".to_owned());
+        let options = Options::read("mtbf_seconds = 3600.0", environment).expect("legal");
+        let settings = options.settings();
+        let names: Vec<&str> = settings.iter().map(|setting| &*setting.name).collect();
+        assert_eq!(names[..NAMES.len()], NAMES);
+        let of = |name: &str| settings.iter().find(|setting| setting.name == name).expect("one");
+        assert_eq!(of("encoder").shown, "\"ring\" (SKT_ENCODER)");
+        assert_eq!(of("resume").shown, "auto (the default)");
+        assert_eq!(of("levels").shown, "none (the default)");
+        let (value, shown) = (&*of("mtbf_seconds").value, &*of("mtbf_seconds").shown);
+        assert_eq!((value, shown), ("3600", "\"3600.0\""), "what it means is compared");
     }
 
     #[test]

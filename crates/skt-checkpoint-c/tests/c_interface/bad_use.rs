@@ -53,7 +53,8 @@ fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
     let run = run_of(name);
     let mut command = mpirun(RANKS);
     // A case makes a file of its name, or has images there.
-    let is_in_folder = ["level", "slow-disk", "no-direct"].iter().any(|one| name.starts_with(one));
+    let is_in_folder =
+        ["alone", "level", "slow-disk", "no-direct"].iter().any(|one| name.starts_with(one));
     let argument = if is_in_folder { folder.path().to_owned() } else { folder.path().join("file") };
     command.args(under()).arg(program()).arg(name).arg(argument).stdin(Stdio::null());
     command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
@@ -148,8 +149,8 @@ fn wrong_arguments_of_init_are_told_to_all() {
             ),
             (
                 "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"group_size = 3\" : NULL)",
-                Refused,
-                "process 1 was started with other settings than process 0",
+                Code::Options,
+                "rank 1 has group_size = \"3\", rank 0 has 16 (the default)",
             ),
             (
                 "skt_init(MPI_COMM_WORLD, 8000, \"resume = \\\"require\\\"\")",
@@ -341,7 +342,11 @@ fn levels_that_are_none_or_fail() {
         };
         vec![
             (call(0), Code::Options, "rank 1: option levels: `near:/x`: `near` is neither local"),
-            (call(1), Code::Options, "the ranks have different levels (option levels)"),
+            (
+                call(1),
+                Code::Options,
+                "rank 1 has levels = \"local:/x\", rank 0 has none (the default)",
+            ),
             (call(2), Refused, "leave it out of the option levels to do without what it has"),
             ("skt_image(-1, &image)", Argument, "skt_image: level -1 of 1 (from 0 on)"),
             ("skt_image(1, &image)", Argument, "skt_image: level 1 of 1 (from 0 on)"),
@@ -468,7 +473,8 @@ fn a_rank_that_comes_late_in_its_time_is_waited_for() {
 #[test]
 fn a_rank_that_fails_alone_within_a_call_is_told_of() {
     case("alone", |rank| {
-        let call = "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"store = \\\"file:/nowhere/at/all\\\"\" : NULL)";
+        let call =
+            "skt_init(MPI_COMM_WORLD, 8000, \"store = \\\"file:/proc/self/cwd/store-of-all\\\"\")";
         let told = if rank == 1 { "the store of rank 1" } else { "rank 1: " };
         vec![(call, System, told), (INIT, System, told)]
     });

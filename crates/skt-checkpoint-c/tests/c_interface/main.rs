@@ -3,6 +3,7 @@
 mod bad_use;
 mod build;
 mod clients;
+mod differ;
 mod header;
 mod identity;
 mod page;

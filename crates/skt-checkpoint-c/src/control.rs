@@ -15,16 +15,21 @@
 //! | something is wrong | `Enter`: its call, and what is wrong | waits for all, then `Stop` with what is wrong |
 //! | half of the time limit has passed in 1 | at `Roll`: `Enter` | `Roll`, also to those that call later |
 //! | all of the limit has passed in 1 | | `Failed`: names those that have not entered |
-//! | twice the limit, without rank 0 | `GaveUp` | if it comes: `Failed`, names who gave up |
+//! | twice the limit without rank 0, or since its `Roll` | `GaveUp` | if it comes: `Failed`, names who gave up |
+//!
+//! The time limit is that of a [`WaitClock`]: time in which a rank stood still itself does not
+//! count, so a job that is suspended and continues is not late. Rank 0 alone can be late without
+//! knowing it: the others have given it up then, and say so.
 //!
 //! A rank that fails alone within a call tells all others at any time (`Failed`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
 use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _, Tag};
+use skt_checkpoint::wait_clock::WaitClock;
 
 use crate::code::{Code, Result, Stop};
 use crate::raw;
@@ -212,6 +217,13 @@ impl Control {
         agreed
     }
 
+    /// How long this rank waits for the others. A rank other than 0 gives rank 0 up after twice the
+    /// limit: rank 0 may call late and then wait for others, but has reported by then who is
+    /// missing.
+    fn patience(&self) -> Duration {
+        if self.comm.rank() == 0 { self.timeout } else { 2 * self.timeout }
+    }
+
     fn agree_while(
         &self,
         call: Call,
@@ -222,7 +234,7 @@ impl Control {
         let mine = Word::new(WordKind::Enter, call, self.number.get(), wrong);
         let number = mine.call as u64;
         let said = [u64::from(wrong.is_some()), number, !number];
-        let mut roll = Roll::begins();
+        let mut roll = Roll::begins(self.patience());
         let said = self.meet(said, &mine, Some(&mut roll), meanwhile)?;
         if said == [0, number, !number] {
             return self.meet(said, &mine, None, meanwhile).map(drop);
@@ -278,12 +290,12 @@ impl Control {
         }
         let Some(roll) = roll else { return Ok(()) };
         roll.entered.extend(entered);
-        let waited = roll.since.elapsed();
+        let waited = roll.clock.poll();
         if !roll.is_called && waited > self.timeout / 2 {
             roll.is_called = true;
             self.send_all(&Word { kind: WordKind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
         }
-        if waited > self.timeout {
+        if waited >= self.timeout {
             let is_absent = |rank: &usize| !roll.entered.contains_key(rank);
             let absent: Vec<usize> = self.others().filter(is_absent).collect();
             if let Some(stop) = late(mine.call, &absent, self.timeout) {
@@ -293,23 +305,30 @@ impl Control {
         Ok(())
     }
 
-    /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up after twice the limit:
-    /// rank 0 may call late and then wait for others, but has reported by then who is missing.
-    fn answer_roll(&self, mine: &Word, roll: &Roll) -> Result<()> {
+    /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up when it has been silent for
+    /// too long.
+    fn answer_roll(&self, mine: &Word, roll: &mut Roll) -> Result<()> {
         if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))? {
             match self.take(0, TAG_DOWN)? {
                 word if word.number != mine.number => {}
                 // All ranks have come in the meantime.
                 Word { stop: Some(stop), .. } => return Err(stop),
-                _ => self.send(mine, 0, TAG_UP)?,
+                _ => {
+                    self.send(mine, 0, TAG_UP)?;
+                    roll.is_called = true;
+                    roll.clock.restart();
+                }
             }
         }
-        let patience = 2 * self.timeout;
-        if roll.since.elapsed() > patience {
-            self.send(&Word { kind: WordKind::GaveUp, stop: None, ..mine.clone() }, 0, TAG_UP)?;
-            return Err(late(mine.call, &[0], patience).expect("a rank is late"));
+        if !roll.clock.is_over() {
+            return Ok(());
         }
-        Ok(())
+        self.send(&Word { kind: WordKind::GaveUp, stop: None, ..mine.clone() }, 0, TAG_UP)?;
+        Err(if roll.is_called {
+            silent(mine.call, roll.clock.limit())
+        } else {
+            late(mine.call, &[0], roll.clock.limit()).expect("a rank is late")
+        })
     }
 
     /// All ranks are in a call, and something is wrong: rank 0 says what.
@@ -446,7 +465,7 @@ impl Control {
 
 /// The ranks that are known to have come to an agreement.
 struct Roll {
-    since: Instant,
+    clock: WaitClock,
     /// Whether rank 0 has asked who is there.
     is_called: bool,
     /// The messages of ranks that have answered, or that knew before rank 0 that something is
@@ -455,8 +474,8 @@ struct Roll {
 }
 
 impl Roll {
-    fn begins() -> Self {
-        Self { since: Instant::now(), is_called: false, entered: BTreeMap::new() }
+    fn begins(patience: Duration) -> Self {
+        Self { clock: WaitClock::new(patience), is_called: false, entered: BTreeMap::new() }
     }
 }
 
@@ -481,6 +500,15 @@ fn late(call: Call, absent: &[usize], patience: Duration) -> Option<Stop> {
     let text =
         format!("{ranks} {verb} not called {call} within {seconds} s (option timeout_seconds)");
     (!absent.is_empty()).then(|| Stop::over(Code::Timeout, text))
+}
+
+/// The error if rank 0 has asked who is there, and has been silent since.
+fn silent(call: Call, patience: Duration) -> Stop {
+    let (call, seconds) = (call.name(), patience.as_secs_f64());
+    let text = format!(
+        "rank 0 has called {call} and been silent for {seconds} s since (option timeout_seconds)"
+    );
+    Stop::over(Code::Timeout, text)
 }
 
 /// What is wrong with the calls of the ranks, if anything is: the first rank that says so, or the

@@ -1,10 +1,11 @@
 //! The calls of MPI on the program's own communicator.
 
 use std::ffi::c_int;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpi::ffi;
 use skt_checkpoint::comm::mpi::MpiComm;
+use skt_checkpoint::wait_clock::WaitClock;
 
 use crate::code::{Code, Result, Stop};
 
@@ -99,7 +100,7 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
     // SAFETY: the communicator is alive; both are written to while MPI runs, and never freed
     // before.
     refused("MPI_Comm_idup", unsafe { ffi::MPI_Comm_idup(comm, into, request) })?;
-    let (deadline, mut spins) = (Instant::now() + timeout, 0);
+    let (mut clock, mut spins) = (WaitClock::new(timeout), 0);
     loop {
         let mut is_done: c_int = 0;
         // SAFETY: a live request; the status is not wanted.
@@ -109,7 +110,7 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
         if is_done != 0 {
             break;
         }
-        if Instant::now() > deadline {
+        if clock.is_over() {
             let seconds = timeout.as_secs_f64();
             let text = format!(
                 "a rank has not called skt_init within {seconds} s (option timeout_seconds)"

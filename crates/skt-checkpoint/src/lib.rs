@@ -9,6 +9,7 @@
 //! | [`sign`] | signs of life for `skt-hpl launch` |
 //! | [`pages`] | huge pages for shared memory, copies past the caches |
 //! | [`thread_clock`] | what a thread has used of its core |
+//! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -27,3 +28,4 @@ pub mod sign;
 pub mod thread_clock;
 pub mod time_limit;
 pub mod tuning;
+pub mod wait_clock;

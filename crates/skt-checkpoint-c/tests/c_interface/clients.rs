@@ -7,7 +7,7 @@
 //! a local and with a global one (`scripts/soak-clients`).
 
 #[path = "../../../../tests/dice/mod.rs"]
-mod dice;
+pub mod dice;
 #[path = "../../../../tests/mpirun/mod.rs"]
 pub mod mpirun;
 
@@ -29,14 +29,14 @@ use crate::build::{checkout, compile_c, compile_fortran, under};
 
 pub const RANKS: usize = 4;
 /// A job that says nothing for longer hangs.
-const LIMIT: Duration = Duration::from_secs(180);
+pub const LIMIT: Duration = Duration::from_secs(180);
 /// The longest time from a checkpoint of a job to the kill, in times between two checkpoints.
 const PAUSE_CHECKPOINTS: u32 = 3;
 
 /// A run of a client; its segments and images go with it.
 pub struct Run {
     pub program: PathBuf,
-    name: String,
+    pub name: String,
     pub steps: u64,
     /// Arguments after the steps, and one more of the second half of the ranks.
     pub more: Vec<String>,
@@ -47,6 +47,8 @@ pub struct Run {
     level: Option<(tempfile::TempDir, &'static str)>,
     /// More variables of its environment.
     pub variables: Vec<(&'static str, String)>,
+    /// A rank that alone has another variable, with its value.
+    pub odd: Option<(usize, (&'static str, &'static str))>,
 }
 
 /// How a start has ended.
@@ -60,22 +62,22 @@ pub struct Ended {
     /// When it has said that it stops, in seconds since 1970; 0 if it has not.
     stopped_unix: f64,
     /// The time between two checkpoints; zero without two.
-    between: Duration,
+    pub between: Duration,
 }
 
 impl Run {
     pub fn new(program: &Path, name: &str, steps: u64) -> Self {
         let name = format!("c-{}-{name}", std::process::id());
-        let (program, more, variables) = (program.to_owned(), Vec::new(), Vec::new());
         Self {
-            program,
+            program: program.to_owned(),
             name,
             steps,
-            more,
+            more: Vec::new(),
             more_of_half: None,
             folder: None,
             level: None,
-            variables,
+            variables: Vec::new(),
+            odd: None,
         }
     }
 
@@ -92,17 +94,34 @@ impl Run {
         folder.map_or(0, |folder| fs::read_dir(folder).expect("our folder").count())
     }
 
-    fn spawn(&self) -> Child {
-        let half = self.more_of_half.as_ref();
-        let mut command = mpirun(if half.is_some() { RANKS / 2 } else { RANKS });
-        let call = |command: &mut Command| {
-            command.args(under()).arg(&self.program).arg(self.steps.to_string()).args(&self.more);
+    /// The ranks that are started alike: their number, a variable of their environment, and one more
+    /// argument.
+    fn parts(&self) -> Vec<(usize, String, Option<&String>)> {
+        let usual = |ranks| (ranks, "A=".to_owned(), None);
+        let mut parts = match (self.odd, &self.more_of_half) {
+            (Some((odd, (variable, value))), _) => {
+                let set = format!("{variable}={value}");
+                vec![usual(odd), (1, set, None), usual(RANKS - odd - 1)]
+            }
+            (None, Some(more)) => {
+                let (ranks, variable, _) = usual(RANKS / 2);
+                vec![usual(RANKS / 2), (ranks, variable, Some(more))]
+            }
+            (None, None) => vec![usual(RANKS)],
         };
-        call(&mut command);
-        if let Some(more) = half {
-            command.args([":", "-np", &(RANKS / 2).to_string()]);
-            call(&mut command);
-            command.arg(more);
+        parts.retain(|(ranks, ..)| *ranks > 0);
+        parts
+    }
+
+    fn spawn(&self) -> Child {
+        let parts = self.parts();
+        let mut command = mpirun(parts[0].0);
+        for (index, (ranks, variable, argument)) in parts.into_iter().enumerate() {
+            if index > 0 {
+                command.args([":", "-np", &ranks.to_string()]);
+            }
+            command.args(["env", &variable]).args(under()).arg(&self.program);
+            command.arg(self.steps.to_string()).args(&self.more).args(argument);
         }
         command.current_dir(self.folder.as_deref().unwrap_or(Path::new(".")));
         command.env("SKT_RUN_ID", &self.name).stdin(Stdio::null());
@@ -117,7 +136,17 @@ impl Run {
     /// Starts it, and kills the ranks of `victims` some time after it has told of its checkpoint
     /// number `after`, if that comes.
     pub fn start(&self, victims: &[usize], after: usize, pause: Duration) -> Ended {
-        let mut job = self.spawn();
+        self.start_and(after, || {
+            let victims: Vec<i32> =
+                victims.iter().filter_map(|&victim| process_of(&self.name, victim)).collect();
+            std::thread::sleep(pause);
+            signal_all(&victims, Signal::SIGKILL);
+        })
+    }
+
+    /// Starts it, and acts when it has told of its checkpoint number `after`, if that comes.
+    pub fn start_and(&self, after: usize, act: impl FnOnce()) -> Ended {
+        let (mut job, mut act) = (self.spawn(), Some(act));
         let (sender, lines) = mpsc::channel();
         let said = BufReader::new(job.stderr.take().expect("piped"));
         std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
@@ -139,14 +168,11 @@ impl Run {
                 at.push(Instant::now());
                 told += 1;
             }
-            if told == after && line.starts_with("checkpoint at step ") {
-                let victims: Vec<i32> =
-                    victims.iter().filter_map(|&victim| self.process_of(victim)).collect();
-                std::thread::sleep(pause);
-                for victim in victims {
-                    // It may have ended in the meantime.
-                    let _ = kill(Pid::from_raw(victim), Signal::SIGKILL);
-                }
+            if told == after
+                && line.starts_with("checkpoint at step ")
+                && let Some(act) = act.take()
+            {
+                act();
             }
             err += &(line + "\n");
         }
@@ -161,22 +187,7 @@ impl Run {
         Ended { ok: status.success(), code: status.code(), out, err, told, stopped_unix, between }
     }
 
-    /// The process of a rank, by the launcher's order.
-    fn process_of(&self, rank: usize) -> Option<i32> {
-        let ranks = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="].map(|name| format!("{name}{rank}"));
-        let run = format!("SKT_RUN_ID={}", self.name);
-        let is_it = |pid: &i32| {
-            let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text).into_owned();
-            let mut entries = text.split('\0');
-            entries.clone().any(|entry| entry == run)
-                && entries.any(|e| ranks.iter().any(|r| r == e))
-        };
-        let pids = fs::read_dir("/proc").expect("Linux").flatten();
-        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
-    }
-
-    fn segments(&self) -> Vec<SegmentName> {
+    pub fn segments(&self) -> Vec<SegmentName> {
         let names = SysV::new(false).look().expect("a store").into_iter().map(|info| info.name);
         names.filter(|name| name.run() == self.name).collect()
     }
@@ -210,6 +221,27 @@ impl Drop for Run {
     }
 }
 
+/// The process of a rank of a run, by the launcher's order.
+pub fn process_of(run: &str, rank: usize) -> Option<i32> {
+    let ranks = ["OMPI_COMM_WORLD_RANK=", "PMI_RANK="].map(|name| format!("{name}{rank}"));
+    let run = format!("SKT_RUN_ID={run}");
+    let is_it = |pid: &i32| {
+        let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut entries = text.split('\0');
+        entries.clone().any(|entry| entry == run) && entries.any(|e| ranks.iter().any(|r| r == e))
+    };
+    let pids = fs::read_dir("/proc").expect("Linux").flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+/// Sends a signal to processes, which may have ended in the meantime.
+pub fn signal_all(processes: &[i32], signal: Signal) {
+    for &process in processes {
+        let _ = kill(Pid::from_raw(process), signal);
+    }
+}
+
 /// What the client has printed, without what the launcher has: Hydra tells of a rank that was
 /// killed on standard output.
 fn of_client(out: &str) -> String {
@@ -228,7 +260,7 @@ fn the_words_of_hydra_are_no_result() {
     assert_eq!(of_client(&format!("sum of squares 1.5\n{hydra}")), "sum of squares 1.5\n");
 }
 
-fn number(variable: &str, usual: usize) -> usize {
+pub fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a number"))
 }
 

@@ -7,3 +7,4 @@ mod differ;
 mod header;
 mod identity;
 mod page;
+mod suspended;

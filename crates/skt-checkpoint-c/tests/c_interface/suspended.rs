@@ -1,0 +1,136 @@
+//! Jobs that are stopped and continued: one whose ranks all stood still is not late, however long
+//! that was; a rank that alone stands still is named.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use skt_checkpoint::checkpoint::store::{Store as _, SysV};
+
+use crate::build::{checkout, compile_c, under};
+use crate::clients::mpirun::{mpirun, reader, status_within};
+use crate::clients::{RANKS, process_of, signal_all};
+
+/// The option `timeout_seconds` of the jobs.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// A job that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A job whose ranks wait for rank 1 in a checkpoint.
+struct Job {
+    run: String,
+    child: Child,
+    /// What it writes to standard error.
+    lines: Receiver<String>,
+    /// Lets rank 1 come, once it is there.
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Job {
+    fn waiting(name: &str) -> Self {
+        let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/slow_rank.c");
+        let program =
+            compile_c(&source, &format!("slow_rank-{name}"), "gcc", &["-D_XOPEN_SOURCE=500"]);
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, run) = (folder.path().join("come"), format!("{name}-{}", std::process::id()));
+        let mut job = mpirun(RANKS);
+        job.args(under()).arg(program).arg(&file).stdin(Stdio::null());
+        job.env("SKT_RUN_ID", &run).env("SKT_TIMEOUT_SECONDS", TIMEOUT.as_secs().to_string());
+        job.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = job.spawn().expect("mpirun");
+        let (sender, lines) = mpsc::channel();
+        let said = BufReader::new(child.stderr.take().expect("piped"));
+        std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
+        let job = Self { run, child, lines, file, _folder: folder };
+        job.line("waits");
+        job
+    }
+
+    /// Waits for a line with this text.
+    #[track_caller]
+    fn line(&self, text: &str) -> String {
+        let (until, mut said) = (Instant::now() + LIMIT, String::new());
+        while let Ok(line) =
+            self.lines.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            if line.contains(text) {
+                return line;
+            }
+            said += &(line + "\n");
+        }
+        panic!("no line with `{text}`: {said}");
+    }
+
+    fn process(&self, rank: usize) -> i32 {
+        process_of(&self.run, rank).expect("it runs")
+    }
+
+    fn come(&self) {
+        std::fs::write(&self.file, "").expect("our folder");
+    }
+
+    /// The exit code, and what the job has printed.
+    fn end(mut self) -> (Option<i32>, String, Vec<String>) {
+        let out = reader(self.child.stdout.take().expect("piped"));
+        let code = status_within(&mut self.child, LIMIT).code();
+        let out = out.join().expect("text");
+        let segments = SysV::new(false).look().expect("a store").into_iter();
+        for info in segments.filter(|info| info.name.run() == self.run) {
+            SysV::new(false).remove(&info.name).expect("nobody has it open");
+        }
+        (code, out, self.lines.iter().collect())
+    }
+}
+
+/// For longer than the limit, before and after rank 0 has asked who is there; rank 0 continues
+/// first.
+#[test]
+fn a_job_that_stood_still_continues() {
+    let job = Job::waiting("all");
+    let all: Vec<i32> = (0..RANKS).map(|rank| job.process(rank)).collect();
+    for _ in 0..2 {
+        std::thread::sleep(TIMEOUT / 4);
+        signal_all(&all, Signal::SIGSTOP);
+        std::thread::sleep(TIMEOUT * 5 / 2);
+        for rank in &all {
+            signal_all(&[*rank], Signal::SIGCONT);
+            std::thread::sleep(TIMEOUT / 60);
+        }
+    }
+    job.come();
+    let (code, out, said) = job.end();
+    assert_eq!((code, &*out), (Some(0), "sum 10 of 4 ranks\n"), "{said:?}");
+}
+
+/// It waits with the others when it is stopped, and has not answered when the limit is over.
+#[test]
+fn a_rank_that_alone_stands_still_is_named() {
+    let job = Job::waiting("one");
+    let stopped = job.process(2);
+    signal_all(&[stopped], Signal::SIGSTOP);
+    let told = job.line("have not called");
+    assert!(told.contains("ranks 1, 2 have not called skt_checkpoint within 3 s"), "{told}");
+    signal_all(&[stopped], Signal::SIGCONT);
+    let (code, out, said) = job.end();
+    assert_eq!((code, &*out), (Some(75), ""), "{said:?}");
+}
+
+/// Rank 0 does not name the others when it continues: they have waited for it.
+#[test]
+fn rank_0_that_alone_stands_still_is_named() {
+    let job = Job::waiting("first");
+    let stopped = job.process(0);
+    signal_all(&[stopped], Signal::SIGSTOP);
+    job.come();
+    let told = job.line("rank 0 has not called skt_checkpoint within 6 s");
+    assert!(told.contains("timeout_seconds"), "{told}");
+    signal_all(&[stopped], Signal::SIGCONT);
+    let (code, out, said) = job.end();
+    assert_eq!((code, &*out), (Some(75), ""), "{said:?}");
+    let names_others = |line: &String| line.contains("has not called") && !line.contains("rank 0");
+    assert!(!said.iter().any(names_others), "{said:?}");
+}

@@ -4,6 +4,7 @@ mod bad_use;
 mod build;
 mod clients;
 mod differ;
+mod drills;
 mod header;
 mod identity;
 mod page;

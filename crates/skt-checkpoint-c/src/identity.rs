@@ -103,8 +103,6 @@ fn shortened(text: &str, exact: &[u8]) -> String {
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct First {
-    /// 1 if the option `application` is given there.
-    is_given: u64,
     file: u64,
     contents: u64,
     call: u64,
@@ -114,8 +112,6 @@ struct First {
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct All {
-    /// The ranks to which the option `application` is given.
-    given: u64,
     /// The ranks that cannot read their program.
     failed: u64,
     /// The ranks with another program or other arguments than rank 0.
@@ -124,14 +120,14 @@ struct All {
     hashes: u64,
 }
 
-/// The option `application`: what is `given`, or a description of the program in run `run_id` as a
-/// JSON object, the same on all ranks. Collective.
+/// The default of the option `application`: a description of the program in run `run_id` as a JSON
+/// object, the same on all ranks. Collective.
 ///
 /// # Errors
 /// A rank is lost; within, a rank cannot read what it runs.
-pub fn agree<C: Comm>(comm: &C, given: Option<&str>, run_id: &str) -> comm::Result<Result<String>> {
+pub fn agree<C: Comm>(comm: &C, run_id: &str) -> comm::Result<Result<String>> {
     let here = Program::of_this_process();
-    let mut first = First { is_given: u64::from(given.is_some()), ..First::zeroed() };
+    let mut first = First::zeroed();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
     let mut read = || match hash_of(Path::new(FILE)) {
         Ok(contents) => contents,
@@ -140,31 +136,27 @@ pub fn agree<C: Comm>(comm: &C, given: Option<&str>, run_id: &str) -> comm::Resu
             0
         }
     };
-    if let (0, None, Ok(here)) = (comm.rank(), given, &here) {
-        first = First { file: here.file, contents: read(), call: here.hash_of_call(), ..first };
+    if let (0, Ok(here)) = (comm.rank(), &here) {
+        first = First { file: here.file, contents: read(), call: here.hash_of_call() };
     }
     let mut told = [first];
     broadcast(comm, &mut told, 0)?;
     let first = told[0];
     let (contents, call) = match &here {
-        Ok(here) if first.is_given == 0 && given.is_none() => {
+        Ok(here) => {
             let is_shared = comm.rank() == 0 || here.file == first.file;
             (if is_shared { first.contents } else { read() }, here.hash_of_call())
         }
-        _ => (0, 0),
+        Err(_) => (0, 0),
     };
     let hash = format!("{} {contents} {call}", comm.rank());
     let mut all = [
-        u64::from(given.is_some()),
         u64::from(failure.is_some()),
         u64::from((contents, call) != (first.contents, first.call)),
         XxHash3_64::oneshot(hash.as_bytes()),
     ];
     all_reduce(comm, &mut all, u64::wrapping_add)?;
     let all: All = bytemuck::cast(all);
-    if all.given > 0 {
-        return Ok(Ok(given.unwrap_or_default().to_owned()));
-    }
     if all.failed > 0 {
         let why = failure.map_or(String::new(), |why| format!(" ({why})"));
         let text = format!(
@@ -253,21 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_is_given_counts_and_else_all_ranks_have_one_text() {
-        let agreed = |given: fn(usize) -> Option<&'static str>| {
-            let job = threads::run(3, move |comm| agree(&comm, given(comm.rank()), "run"));
+    fn all_ranks_describe_the_program_by_one_text() {
+        let agreed = || {
+            let job = threads::run(3, |comm| agree(&comm, "run"));
             let text = |rank: comm::Result<Result<String>>| rank.expect("all live").expect("read");
             job.into_iter().map(text).collect::<Vec<String>>()
         };
-        assert_eq!(agreed(|_| Some("a")), ["a", "a", "a"]);
-        assert_eq!(agreed(|rank| (rank == 1).then_some("a")), ["", "a", ""]);
-        let texts = agreed(|_| None);
+        let texts = agreed();
         assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
         let fields: serde_json::Value = serde_json::from_str(&texts[0]).expect("JSON");
         let contents = format!("{:016x}", hash_of(Path::new(FILE)).expect("readable"));
         assert_eq!(fields["contents of the program"], contents);
         assert_eq!(fields["program and arguments of other ranks"], "as rank 0");
         note_ended("run");
-        assert_ne!(agreed(|_| None), texts, "the next run of this name is another one");
+        assert_ne!(agreed(), texts, "the next run of this name is another one");
     }
 }

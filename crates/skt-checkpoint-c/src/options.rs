@@ -210,9 +210,11 @@ impl Options {
         } = self;
         // A file of failure domains may name other hosts on each of them.
         let domains = domains.as_ref().map_or("none", |_| "a file");
+        let application =
+            application.as_ref().map_or("of the program".to_owned(), |text| format!("{text:?}"));
         let values = [
             ("run_id", run_id.clone()),
-            ("application", application.clone()),
+            ("application", application),
             ("group_size", group_size.to_string()),
             ("parities", parities.to_string()),
             ("codec", codec.to_string()),

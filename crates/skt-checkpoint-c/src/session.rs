@@ -207,10 +207,10 @@ impl Session {
         let job = WatchedComm::new(job, watch(control));
         let (mut client, options) = here?;
         options.agree(&job).map_err(|why| lost(&why))??;
-        let (application, run_id) = (options.application.as_deref(), &client.config.run_id);
-        let application =
-            identity::agree(&job, application, run_id).map_err(|why| lost(&why))??;
-        client.config.application = application;
+        client.config.application = match options.application {
+            Some(given) => given,
+            None => identity::agree(&job, &client.config.run_id).map_err(|why| lost(&why))??,
+        };
         Self::open(comm, job, control.clone(), bytes, client)
     }
 

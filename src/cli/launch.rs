@@ -1,11 +1,13 @@
 //! `skt-hpl launch`: runs the benchmark to its end through the loss of nodes.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser as _};
 use skt_terms::exit::Exit;
+use skt_terms::shown::shown;
 use skt_terms::units::parse_seconds;
 
 use super::flags::{self, Flag, Flags};
@@ -28,6 +30,7 @@ use crate::supervisor::probe;
 use crate::supervisor::program::Program;
 use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
+use crate::supervisor::words::text_of;
 use crate::supervisor::{self, LaunchOptions, SupervisorError};
 
 /// Flags of `launch`.
@@ -48,7 +51,7 @@ pub struct LaunchArgs {
     program: Option<PathBuf>,
     /// Flags of the benchmark, see `skt-hpl run --help`, or arguments of --program
     #[arg(last = true, value_name = "RUN OPTIONS", allow_hyphen_values = true)]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 impl Flag for Launching {
@@ -202,6 +205,17 @@ pub enum LaunchError {
         /// The program.
         file: PathBuf,
     },
+    /// A text that is not UTF-8.
+    #[error(
+        "{what} is not UTF-8 ({}), which command lines of launchers and nodes have to be here",
+        shown(&text.display().to_string())
+    )]
+    NotText {
+        /// What it is.
+        what: &'static str,
+        /// The text.
+        text: OsString,
+    },
     /// The number of ranks is not known.
     #[error("--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT")]
     NoRanks,
@@ -238,7 +252,8 @@ fn options(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
 }
 
 fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
-    let run = run_args(&args.command)?;
+    let command = texts(&args.command)?;
+    let run = run_args(&command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
     let np = wanted.read(Launching::Np, parse_ranks)?;
     let mut nodes = nodes(&wanted, env)?.unwrap_or_else(|| Nodes::here(np.unwrap_or(1)));
@@ -272,6 +287,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
         images: settings.levels.folders(),
     };
     Ok(LaunchOptions {
+        command,
         threads: checked.spec.threads,
         helper_cores: settings.helper_cores,
         is_protected: settings.method_for(ranks) != Method::None,
@@ -309,7 +325,9 @@ fn options_of_program(
     let ranks = np.unwrap_or_else(|| nodes.slots());
     let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
-    Ok(LaunchOptions { run_id, program_of_user: Some(Program { file, checksum }), ..options })
+    let command = args.command.iter().map(|word| text_of(word)).collect();
+    let program_of_user = Some(Program { file, checksum });
+    Ok(LaunchOptions { run_id, command, program_of_user, ..options })
 }
 
 /// Makes waiting ranks of Open MPI yield their core, which is needed with more ranks than cores.
@@ -372,6 +390,11 @@ fn options_of_nodes(
     {
         return Err(LaunchError::Address { host: host.name.clone() });
     }
+    let program_file = program::file()
+        .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?;
+    let folder = std::env::current_dir().unwrap_or_default();
+    is_text("the path of skt-hpl", program_file.as_os_str())?;
+    is_text("the path of the working folder", folder.as_os_str())?;
     Ok(LaunchOptions {
         launcher,
         program: wanted.owned(Launching::LauncherProgram),
@@ -384,10 +407,9 @@ fn options_of_nodes(
         ranks,
         threads: 1,
         helper_cores: 0,
-        program_file: program::file()
-            .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?,
+        program_file,
         program_of_user: None,
-        command: args.command.clone(),
+        command: Vec::new(),
         is_protected: true,
         rank_bytes: 0,
         run_id: String::new(),
@@ -441,6 +463,15 @@ fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) ->
         Some(protect::segment_bytes(&test, settings, names))
     };
     spec.tests().into_iter().filter_map(bytes).max().unwrap_or(0)
+}
+
+/// Checks that a text is UTF-8.
+fn is_text<'a>(what: &'static str, text: &'a OsStr) -> Result<&'a str, LaunchError> {
+    text.to_str().ok_or_else(|| LaunchError::NotText { what, text: text.to_owned() })
+}
+
+fn texts(words: &[OsString]) -> Result<Vec<String>, LaunchError> {
+    words.iter().map(|word| is_text("a flag", word).map(str::to_owned)).collect()
 }
 
 /// The flags of the benchmark, checked before anything is started.

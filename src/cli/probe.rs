@@ -11,6 +11,7 @@ use crate::report::output;
 use crate::supervisor::line;
 use crate::supervisor::links::Partner;
 use crate::supervisor::probe::{self, Purpose, Question};
+use crate::supervisor::words::word_of;
 
 /// Flags of `probe`.
 #[derive(Debug, Clone, Args)]
@@ -24,7 +25,7 @@ pub struct ProbeArgs {
     /// The store of the segments
     #[arg(long, requires = "run_id")]
     store: Option<String>,
-    /// The program that the ranks run, if it is not this one
+    /// The program that the ranks run, if it is not this one, as the text of a word
     #[arg(long)]
     program: Option<PathBuf>,
     /// A folder with images on this node's own disk; may be repeated
@@ -62,7 +63,7 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
         let question = Question {
             run: args.run.clone(),
             keeps: keeps.clone(),
-            program: args.program.clone(),
+            program: args.program.as_ref().map(|text| word_of(text.as_os_str()).into()),
             purpose,
             partners,
             number,

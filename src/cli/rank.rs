@@ -6,17 +6,19 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::supervisor::rank;
+use crate::supervisor::words::word_of;
 
 /// Flags of `rank`.
 #[derive(Debug, Clone, Args)]
 pub struct RankArgs {
-    /// The program and its arguments
+    /// The program and its arguments, as texts of words
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
 /// Runs the program to its end, and returns its exit code.
 pub fn execute(args: &RankArgs) -> ExitCode {
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    let words: Vec<OsString> = args.command.iter().map(|text| word_of(text)).collect();
+    let (program, arguments) = words.split_first().expect("clap requires one");
     rank::run(program, arguments).into()
 }

@@ -76,6 +76,8 @@ pub struct JobSpec<'a> {
     pub program: Option<&'a str>,
     /// Further arguments of the launcher; a template takes none.
     pub extra: &'a [String],
+    /// Whether rank 0 gets the launcher's standard input.
+    pub has_input: bool,
     /// The value of the heartbeat's environment variable.
     pub token: &'a str,
 }
@@ -163,6 +165,10 @@ fn slurm(job: &JobSpec) -> LauncherCommand {
     ]);
     // If one rank is lost, all end at once; the previous step may still be ending.
     argv.extend(words("--kill-on-bad-exit=1 --wait=5 --overlap --export=ALL"));
+    if job.has_input {
+        // srun would give it to all tasks; the other launchers do this by default.
+        argv.push("--input=0".to_owned());
+    }
     argv.extend(cores(Starter::Slurm, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
@@ -275,6 +281,7 @@ mod tests {
             agent,
             program: None,
             extra: &extra,
+            has_input: false,
             token: "r1.3",
         };
         plan(launcher, &job)

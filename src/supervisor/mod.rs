@@ -18,6 +18,7 @@ mod decisions;
 mod fault;
 pub mod follow;
 pub mod hosts;
+mod input;
 mod job;
 pub mod launcher;
 pub mod line;
@@ -38,6 +39,7 @@ mod stop;
 pub mod survey;
 mod terminal;
 pub mod watch;
+pub mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -79,7 +81,7 @@ pub struct LaunchOptions {
     pub program_file: PathBuf,
     /// The program that the ranks run, if it is not the benchmark.
     pub program_of_user: Option<Program>,
-    /// Arguments of the benchmark, or of the user's program.
+    /// Arguments of the benchmark, or of the user's program as texts of words.
     pub command: Vec<String>,
     /// The name of the run; for the benchmark, also its name in the store.
     pub run_id: String,
@@ -161,6 +163,21 @@ pub enum SupervisorError {
         folder: PathBuf,
         /// The options of the run that the state belongs to.
         command: String,
+    },
+    /// The input of the user's program comes through a pipe.
+    #[error(
+        "standard input is a pipe with data, which the program could not read again when it is \
+         started again: give a file (< FILE), or < /dev/null if the program reads nothing"
+    )]
+    PipedInput,
+    /// The input of the user's program is not that of the run.
+    #[error(
+        "standard input has other contents than that of the unfinished run ({}): finish the run \
+         with that, name another folder with --state, or remove this one", kept.display()
+    )]
+    OtherInput {
+        /// The file that keeps the input of the run.
+        kept: PathBuf,
     },
     /// The job runs under a launcher of another machine.
     #[error(

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::words::text_of;
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::sign::{find_marked, marked_line};
 use skt_terms::exit::Exit;
@@ -24,9 +25,10 @@ pub struct Program {
     pub checksum: u64,
 }
 
-/// The command line of a rank: this program's file, which starts that of the user.
+/// The command line of a rank: this program's file, which starts that of the user. The arguments
+/// are texts of words.
 pub fn command(own_file: &Path, program: &Program, arguments: &[String]) -> Vec<String> {
-    let [own, file] = [own_file, &program.file].map(|path| path.display().to_string());
+    let (own, file) = (own_file.display().to_string(), text_of(program.file.as_os_str()));
     let mut command = vec![own, "rank".to_owned(), file];
     command.extend_from_slice(arguments);
     command
@@ -188,7 +190,10 @@ impl Ends {
     /// What is known where no rank has told how the program failed.
     fn words_of_unknown(&self, ranks: usize) -> String {
         let unknown = ranks.saturating_sub(self.done);
-        format!("{unknown} of {ranks} ranks have not told how they ended, as on a lost node")
+        format!(
+            "{unknown} of {ranks} ranks have not told how they ended: a node is lost, or the \
+             launcher has ended them"
+        )
     }
 }
 
@@ -269,7 +274,7 @@ mod tests {
         let again = end(0, ProcessEnd::Code(75));
         is_reported(&[again], reported, Some(75), "rank 0 on n0 ended with code 75");
         let job = JobEnd { was_killed: true, ..reported };
-        let words = "1 of 3 ranks have not told how they ended, as on a lost node";
+        let words = "1 of 3 ranks have not told how they ended: a node is lost, or the launcher has ended them";
         is_reported(&done(2), job, None, words);
     }
 

@@ -297,6 +297,7 @@ fn plan(
             agent: job.agent,
             program: Some(job.program),
             extra: job.extra,
+            has_input: false,
             token,
         },
     )

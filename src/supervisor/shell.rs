@@ -2,27 +2,30 @@
 //! and turns their results into [`Event`]s.
 
 use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Inquiry, RunRules, Start};
+use super::input::Input;
 use super::job::{self, Heard, Job};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::IdleLines;
 use super::probe::Purpose;
 use super::process::{self, Process};
-use super::program;
+use super::program::{self, Program};
 use super::sieve::Piece;
 use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Limits};
 use super::terminal::Terminal;
 use super::watch::HeartbeatWatch;
-use super::{LaunchOptions, SupervisorError, report, stop};
+use super::{LaunchOptions, SupervisorError, report, stop, words};
 use crate::report::clock::now_unix;
 use crate::report::outfile;
 use crate::run::protect::TimeLimit;
@@ -51,6 +54,8 @@ pub struct Shell {
     /// Idle lines to the nodes.
     lines: IdleLines,
     job: Option<Job>,
+    /// What the user's program reads.
+    input: Input,
     saved: Instant,
     attention: Attention,
     /// The result of the supervisor, once it ends.
@@ -59,7 +64,7 @@ pub struct Shell {
 
 /// The file of the program that the ranks run, if it is not the benchmark.
 fn program_name(options: &LaunchOptions) -> Option<String> {
-    options.program_of_user.as_ref().map(|program| program.file.display().to_string())
+    options.program_of_user.as_ref().map(|program| words::text_of(program.file.as_os_str()))
 }
 
 /// Seconds since 1970, by a clock that nobody can set while this supervisor lives.
@@ -110,7 +115,9 @@ impl Shell {
         let folder = StateFolder::new(&options.state);
         let lock = folder.lock()?;
         let me = Process::of(std::process::id() as i32).expect("this process runs");
-        let state = match folder.load()?.filter(|state| state.status != Status::Finished) {
+        let earlier = folder.load()?.filter(|state| state.status != Status::Finished);
+        let is_new = earlier.is_none();
+        let state = match earlier {
             None => {
                 folder.tidy();
                 let _ = fs::remove_file(folder.file("events.jsonl"));
@@ -133,6 +140,15 @@ impl Shell {
             }
             Some(old) => old.taken_over(&options.command, &options.pool, me),
         };
+        let (input, note) = match &options.program_of_user {
+            Some(_) => {
+                let stdin = io::stdin().as_fd().try_clone_to_owned();
+                let failed =
+                    |source| SupervisorError::File { path: "standard input".into(), source };
+                Input::keep(&folder, &File::from(stdin.map_err(failed)?), is_new)?
+            }
+            None => (Input::default(), None),
+        };
         // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);
         let rules = RunRules {
@@ -154,7 +170,7 @@ impl Shell {
             Some(_) => HeartbeatWatch::of_program(options.floors),
         };
         let decisions = Decisions::new(rules, state, watch);
-        Ok(Self {
+        let mut shell = Self {
             options,
             decisions,
             folder,
@@ -163,10 +179,13 @@ impl Shell {
             terminal: Terminal::default(),
             lines: IdleLines::default(),
             job: None,
+            input,
             saved: Instant::now(),
             attention: Attention::new(),
             end: None,
-        })
+        };
+        note.into_iter().for_each(|note| shell.tell(&note));
+        Ok(shell)
     }
 
     /// Runs the job to its end.
@@ -371,7 +390,8 @@ impl Shell {
             words.extend(keeps.images.iter().map(images));
         }
         let program = options.program_of_user.as_ref();
-        words.extend(program.map(|program| format!("--program={}", program.file.display())));
+        let path = |program: &Program| words::text_of(program.file.as_os_str());
+        words.extend(program.map(|program| format!("--program={}", path(program))));
         let here = process::this_host();
         let reach = |name: &str| {
             let mut words = words.clone();
@@ -448,10 +468,11 @@ impl Shell {
         let (ranks, names) = (self.options.ranks, names.join(", "));
         self.say("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
+        let of_input = |source| SupervisorError::File { path: "standard input".into(), source };
         let child = Command::new(&plan.argv[0])
             .args(&plan.argv[1..])
             .envs(plan.env)
-            .stdin(Stdio::null())
+            .stdin(self.input.stdio().map_err(of_input)?)
             .stdout(out_file)
             .stderr(err_file)
             // Ctrl-C reaches the supervisor alone, which then stops the job in order.
@@ -482,6 +503,7 @@ impl Shell {
             agent: options.agent.as_deref(),
             program: options.program.as_deref(),
             extra: &options.extra,
+            has_input: self.input.is_some(),
             token: &self.decisions.state.token(),
         };
         launcher::plan(&options.launcher, &job)

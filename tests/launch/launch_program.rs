@@ -1,8 +1,12 @@
 //! `skt-hpl launch --program`: examples/c/heat.c, and programs that know nothing of checkpoints, on
 //! the nodes of a cluster in a box.
 
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::cluster_box::SHARED;
@@ -23,16 +27,31 @@ fn steps() -> String {
 
 /// Compiles heat.c onto a box, with paced.c and the library that cargo has built for this test.
 fn install_heat(cluster: &Alone) {
+    let sources = ["examples/c/heat.c", "tests/large_machine/paced.c"];
+    let flags = ["-Wl,--wrap=MPI_Sendrecv"];
+    compile(&sources, &flags, &cluster.shared().join("bin/heat"));
+}
+
+/// Compiles sources of the checkout with the library that cargo has built for this test.
+fn compile(sources: &[&str], flags: &[&str], program: &Path) {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     let test = std::env::current_exe().expect("this test");
     let mut command = Command::new("mpicc");
     command.args(["-O2", "-I"]).arg(checkout.join("crates/skt-checkpoint-c/include"));
-    command.arg(checkout.join("examples/c/heat.c"));
-    command.arg(checkout.join("tests/large_machine/paced.c")).arg("-Wl,--wrap=MPI_Sendrecv");
+    command.args(sources.iter().map(|source| checkout.join(source))).args(flags);
     command.arg(test.with_file_name("libskt_checkpoint_c.a"));
     command.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
-    command.arg("-o").arg(cluster.shared().join("bin/heat"));
+    command.arg("-o").arg(program);
     assert!(command.status().expect("mpicc").success(), "{command:?}");
+}
+
+/// `launch` of a program on this machine alone, in a folder; its arguments follow.
+fn launch_here(folder: &Path, program: &OsStr) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    command.current_dir(folder).args(["launch", "--np", "2", "--program"]).arg(program).arg("--");
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1").stdin(Stdio::null());
+    command
 }
 
 /// How the program ends if nothing is lost.
@@ -249,4 +268,64 @@ fn a_node_without_the_program_is_replaced() {
     let ended = launch(&cluster, true, "--np 2 --program /tmp/nothing", "").end(&cluster);
     assert_eq!(ended.code, Some(2), "{}", ended.said);
     assert!(ended.said.contains("there is no /tmp/nothing here"), "{}", ended.said);
+}
+
+/// The second start reads the same file as the first, which is killed when it has written all.
+#[test]
+fn what_a_program_reads_and_writes_passes_byte_by_byte() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = OsStr::from_bytes(b"./caf\xe9");
+    let program = folder.path().join(name);
+    let body = "#!/bin/sh\n\
+        [ \"$OMPI_COMM_WORLD_RANK\" = 0 ] || { cat >others; exit 0; }\n\
+        cat\n\
+        printf '%s.' \"$@\"\n\
+        printf 'caf\\351\\r12%%' >&2\n\
+        [ -e once ] || { touch once; kill -9 $$; }\n";
+    fs::write(&program, body).expect("room");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our file");
+    fs::write(folder.path().join("deck"), b"in \xe9\nno end").expect("room");
+    let deck = || File::open(folder.path().join("deck")).expect("our file");
+    let arguments = [&b"caf\xe9"[..], b"100%", b"", b"it's"].map(OsStr::from_bytes);
+    let ended = launch_here(folder.path(), name).args(arguments).stdin(deck()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("after 1 failure(s)"), "{said}");
+    let one = b"in \xe9\nno endcaf\xe9.100%..it's.";
+    assert_eq!(ended.stdout, one.repeat(2), "{}", String::from_utf8_lossy(&ended.stdout));
+    let progress = b"caf\xe9\r12%";
+    let progresses = ended.stderr.windows(progress.len()).filter(|bytes| bytes == progress);
+    assert_eq!(progresses.count(), 2, "{said}");
+    assert!(!said.contains("@skt-hpl-"), "{said}");
+    assert_eq!(fs::read(folder.path().join("others")).expect("written"), b"", "rank 1 read it");
+
+    let mut echo = Command::new("echo").arg("5").stdout(Stdio::piped()).spawn().expect("echo");
+    assert!(echo.wait().expect("our child").success());
+    let pipe = echo.stdout.take().expect("piped");
+    let refused = launch_here(folder.path(), name).stdin(pipe).output().expect("launch");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), &*refused.stdout), (Some(2), &b""[..]), "{said}");
+    assert!(said.contains("standard input is a pipe with data"), "{said}");
+}
+
+#[test]
+fn a_program_that_dies_once_all_is_reported_is_no_success() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = "crates/skt-checkpoint-c/tests/c_sources/late_end.c";
+    // The name of the program is that of its run.
+    let name = format!("late-end-{}", std::process::id());
+    compile(&[source], &[], &folder.path().join(&name));
+    for (how, code, words) in [
+        ("segv", 139, "was killed by signal 11"),
+        ("3", 3, "ended with code 3"),
+        ("0", 2, "1 of 2 ranks have not told how they ended"),
+    ] {
+        let program = format!("./{name}");
+        let ended = launch_here(folder.path(), program.as_ref()).arg(how).output().expect("launch");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{how}: {said}");
+        let last = said.lines().last().expect("a line");
+        let start = format!("exit code {code}: ");
+        assert!(last.contains(&start) && last.contains(words), "{how}: {said}");
+        assert!(!said.contains("start 2"), "{how}: {said}");
+    }
 }

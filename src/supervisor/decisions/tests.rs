@@ -1644,8 +1644,18 @@ fn a_program_that_fails_once_all_is_reported_ends_with_its_code() {
         (killed, 1, 139, "rank 0 on n1 was killed by signal 11"),
         (Some(ProcessEnd::Code(3)), 0, 3, "rank 0 on n1 ended with code 3"),
         (Some(ProcessEnd::Code(75)), 0, 75, "rank 0 on n1 ended with code 75"),
-        (None, 0, 2, "1 of 3 ranks have not told how they ended, as on a lost node"),
-        (None, 1, 75, "1 of 3 ranks have not told how they ended, as on a lost node"),
+        (
+            None,
+            0,
+            2,
+            "1 of 3 ranks have not told how they ended: a node is lost, or the launcher has ended them",
+        ),
+        (
+            None,
+            1,
+            75,
+            "1 of 3 ranks have not told how they ended: a node is lost, or the launcher has ended them",
+        ),
     ] {
         let mut play = Play::of_program(&["s1"]);
         play.beats(&[("reported", 9)]);

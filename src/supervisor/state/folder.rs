@@ -7,6 +7,7 @@
 //! hosts             the host file of the present start
 //! attempt-3.out     standard output of the ranks of start 3
 //! attempt-3.err     their standard error, with the launcher's own messages
+//! input             what the user's program reads on its standard input, if it reads a file
 //! ```
 //!
 //! The job writes to files and not to a pipe of the supervisor, so it continues when the supervisor
@@ -247,7 +248,8 @@ impl StateFolder {
             let name = name.to_string_lossy();
             // A supervisor that was killed while it saved may leave its temporary file.
             let is_new = name.starts_with(".state.json") || name.starts_with(".hosts");
-            if name.starts_with("attempt-") || name == "hosts" || is_new {
+            let is_of_start = name.starts_with("attempt-") || name.starts_with("input");
+            if is_of_start || name == "hosts" || is_new {
                 // A file that stays does no harm.
                 let _ = fs::remove_file(entry.path());
             }

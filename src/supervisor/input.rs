@@ -1,0 +1,220 @@
+//! What the user's program reads on its standard input: rank 0 of each start gets all of it.
+//!
+//! A file is copied to the state folder, so that later starts, also those of another supervisor,
+//! read what the first has read. What comes through a pipe could be neither read twice nor waited
+//! for: a pipe that nobody writes to may stay open for ever.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::process::Stdio;
+
+use super::SupervisorError;
+use super::state::StateFolder;
+use crate::report::outfile;
+
+/// Bytes that are copied at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The standard input of a program, in each of its starts.
+#[derive(Debug, Default)]
+pub struct Input(Option<File>);
+
+/// What a supervisor was given as its standard input.
+#[derive(Debug)]
+enum Given {
+    /// A terminal, which is not for a job in the background, or `/dev/null`.
+    Nothing,
+    /// What cannot be passed on, in words. Nothing has come through it so far.
+    Unused(&'static str),
+    /// A pipe or socket with data.
+    Pipe,
+    /// A file, from this byte on.
+    File(File, u64),
+}
+
+impl Input {
+    /// Keeps what `stdin` gives in the state folder, unless an earlier supervisor has. `is_new`:
+    /// the run begins. Returns a note for the user, too, if the input is not passed on.
+    ///
+    /// # Errors
+    /// The input is one that cannot be kept, or not that of the run; the system refuses.
+    pub fn keep(
+        folder: &StateFolder,
+        stdin: &File,
+        is_new: bool,
+    ) -> Result<(Self, Option<String>), SupervisorError> {
+        let failed = |source| SupervisorError::File { path: "standard input".into(), source };
+        let path = folder.file("input");
+        let of_folder = |source| SupervisorError::File { path: path.clone(), source };
+        let mut note = None;
+        match given(stdin).map_err(failed)? {
+            Given::Nothing => {}
+            Given::Unused(what) => {
+                note = Some(format!(
+                    "standard input is {what}: the program gets none of it. What it is to read, \
+                     give as a file (< FILE)"
+                ));
+            }
+            Given::Pipe => return Err(SupervisorError::PipedInput),
+            Given::File(file, from) => {
+                let new = folder.file("input.new");
+                let _ = fs::remove_file(&new);
+                copy(&file, from, &new).map_err(of_folder)?;
+                if is_new {
+                    fs::rename(&new, &path).map_err(of_folder)?;
+                } else {
+                    let is_same = have_same_contents(&new, &path).map_err(of_folder)?;
+                    let _ = fs::remove_file(&new);
+                    if !is_same {
+                        return Err(SupervisorError::OtherInput { kept: path });
+                    }
+                }
+            }
+        }
+        match File::open(&path) {
+            Ok(file) => Ok((Self(Some(file)), note)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((Self(None), note)),
+            Err(source) => Err(of_folder(source)),
+        }
+    }
+
+    /// Whether there is any.
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The input for another start, from its beginning.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stdio(&self) -> io::Result<Stdio> {
+        match &self.0 {
+            None => Ok(Stdio::null()),
+            // Its name may be gone with the state folder.
+            Some(file) => {
+                File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map(Stdio::from)
+            }
+        }
+    }
+}
+
+fn given(stdin: &File) -> io::Result<Given> {
+    let found = stdin.metadata()?;
+    let kind = found.file_type();
+    if kind.is_file() {
+        let mut file = stdin.try_clone()?;
+        let from = file.stream_position()?;
+        return Ok(Given::File(file, from));
+    }
+    if kind.is_fifo() || kind.is_socket() {
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: the call writes a number of bytes to an integer that lives.
+        let done = unsafe { libc::ioctl(stdin.as_fd().as_raw_fd(), libc::FIONREAD, &mut waiting) };
+        return match done {
+            0 if waiting > 0 => Ok(Given::Pipe),
+            0 => Ok(Given::Unused("a pipe with nothing in it")),
+            _ => Err(io::Error::last_os_error()),
+        };
+    }
+    let is_null = fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    if stdin.is_terminal() || (kind.is_char_device() && is_null) {
+        return Ok(Given::Nothing);
+    }
+    Ok(Given::Unused("no file"))
+}
+
+/// Copies a file from byte `at` on, without moving the place that it is read at, which it may share
+/// with the shell that has started this process.
+fn copy(file: &File, mut at: u64, to: &Path) -> io::Result<()> {
+    let (mut to, mut piece) = (outfile::create_new(to)?, vec![0; PIECE_BYTES]);
+    loop {
+        match file.read_at(&mut piece, at)? {
+            0 => return Ok(()),
+            bytes => {
+                to.write_all(&piece[..bytes])?;
+                at += bytes as u64;
+            }
+        }
+    }
+}
+
+/// Whether two files have the same contents; a missing one has none.
+fn have_same_contents(first: &Path, second: &Path) -> io::Result<bool> {
+    let open = |path: &Path| match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => File::open("/dev/null"),
+        opened => opened,
+    };
+    let mut files = [open(first)?, open(second)?];
+    loop {
+        let mut pieces = [Vec::new(), Vec::new()];
+        for (file, piece) in files.iter_mut().zip(&mut pieces) {
+            file.take(PIECE_BYTES as u64).read_to_end(piece)?;
+        }
+        if pieces[0] != pieces[1] || pieces[0].is_empty() {
+            return Ok(pieces[0] == pieces[1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::process::Command;
+
+    use super::*;
+
+    /// What a start reads.
+    fn read(input: &Input) -> Vec<u8> {
+        let out = Command::new("cat").stdin(input.stdio().unwrap()).output().unwrap();
+        assert!(out.status.success());
+        out.stdout
+    }
+
+    #[test]
+    fn each_start_reads_a_file_from_where_it_was_given() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = StateFolder::new(temp.path());
+        let file = temp.path().join("deck");
+        fs::write(&file, b"read caf\xe9\n").unwrap();
+        let mut stdin = File::open(&file).unwrap();
+        stdin.seek(io::SeekFrom::Start(5)).unwrap();
+        let (input, note) = Input::keep(&folder, &stdin, true).unwrap();
+        assert_eq!((stdin.stream_position().unwrap(), note), (5, None));
+        fs::remove_file(&file).unwrap();
+        assert_eq!((read(&input), read(&input)), (b"caf\xe9\n".to_vec(), b"caf\xe9\n".to_vec()));
+        // The next supervisor is given the same, nothing, or something else.
+        let null = File::open("/dev/null").unwrap();
+        for again in [&stdin, &null] {
+            let (again, _) = Input::keep(&folder, again, false).unwrap();
+            assert_eq!(read(&again), b"caf\xe9\n");
+        }
+        fs::write(&file, "other").unwrap();
+        let other = Input::keep(&folder, &File::open(&file).unwrap(), false);
+        assert!(matches!(other, Err(SupervisorError::OtherInput { .. })), "{other:?}");
+        fs::remove_file(folder.file("input")).unwrap();
+        assert_eq!(read(&input), b"caf\xe9\n", "also without its name");
+        let none = Input::keep(&folder, &File::open(&file).unwrap(), false);
+        assert!(matches!(none, Err(SupervisorError::OtherInput { .. })), "the run began without");
+    }
+
+    #[test]
+    fn what_cannot_be_read_again_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = StateFolder::new(temp.path());
+        let null = File::open("/dev/null").unwrap();
+        let (input, note) = Input::keep(&folder, &null, true).unwrap();
+        assert!(!input.is_some() && note.is_none() && read(&input).is_empty());
+        let (reader, mut writer) = io::pipe().unwrap();
+        let reader = File::from(OwnedFd::from(reader));
+        let (input, note) = Input::keep(&folder, &reader, true).unwrap();
+        assert!(!input.is_some() && note.unwrap().contains("a pipe with nothing in it"));
+        writer.write_all(b"5\n").unwrap();
+        let refused = Input::keep(&folder, &reader, true).unwrap_err().to_string();
+        assert!(refused.contains("< FILE"), "{refused}");
+        let (_, note) = Input::keep(&folder, &File::open("/dev/zero").unwrap(), true).unwrap();
+        assert!(note.is_some());
+    }
+}

@@ -24,7 +24,7 @@ use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
-use crate::report::{outfile, output};
+use crate::report::{outfile, output, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
 
@@ -82,6 +82,9 @@ pub struct RunArgs {
     /// Whether the program was called `xhpl`, see [`super::xhpl`].
     #[arg(skip)]
     pub as_reference: bool,
+    /// What is to be said of arguments that are ignored, as the reference ignores its own.
+    #[arg(skip)]
+    pub ignored: Vec<String>,
 }
 
 impl RunArgs {
@@ -232,7 +235,7 @@ fn tell_job<'j>(
 ) -> Result<Option<&'j JobRequest>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        bytes = told(job, || load_for(args, comm.size()));
+        bytes = told(job, || load_for(args, comm.size()).inspect_err(|why| refuse(args, why)));
     }
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
     job.request = if bytes.is_empty() {
@@ -250,10 +253,26 @@ fn tell_job<'j>(
 /// of it, the next attempt must not read another one, for fewer ranks.
 fn told(job: &mut KeptJob, load: impl FnOnce() -> Result<JobRequest, ConfigError>) -> Vec<u8> {
     if job.request.is_none() {
-        job.request = load().inspect_err(|error| output::say(format_args!("error: {error}"))).ok();
+        job.request = load().ok();
     }
     let request = job.request.as_ref();
     request.map_or_else(Vec::new, |request| serde_json::to_vec(request).expect("plain data"))
+}
+
+/// Prints why there is nothing that can run; under the name `xhpl` also in the words of the
+/// reference, which programs look for.
+fn refuse(args: &RunArgs, why: &ConfigError) {
+    let said = why.to_string();
+    output::say(format_args!("error: {said}"));
+    if !args.as_reference || !said.starts_with(DEFAULT_FILE) {
+        return;
+    }
+    if let ConfigError::TooFewRanks { need, .. } = why {
+        let needed = format!("Need at least {need} processes for these tests");
+        output::say(format_args!("{}", text::reference_error(419, "HPL_pdinfo", &needed)));
+    }
+    let refused = "Illegal input in file HPL.dat. Exiting ...";
+    output::say(format_args!("{}", text::reference_error(621, "HPL_pdinfo", refused)));
 }
 
 /// Runs the benchmark on all ranks of `comm`.
@@ -278,7 +297,7 @@ fn run_on(
         verbose: args.verbose,
         progress_report: args.progress_report,
         detailed_timing: args.detailed_timing,
-        all_tests_pass: args.as_reference,
+        as_reference: args.as_reference,
         power_command: args.power_command.clone(),
         power_level: args.power_level,
         mpi_library: Some(world.library_version()),
@@ -331,14 +350,11 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     if let Some(flip) = flip.filter(|_| settings.method != Method::Abft) {
         return Err(ConfigError::FlipUnnoticed { inject: flip.to_string() });
     }
+    for ignored in &args.ignored {
+        output::say(format_args!("warning: {ignored}"));
+    }
     for warning in &checked.warnings {
         output::say(format_args!("warning: {warning}"));
-    }
-    if args.as_reference && settings.method == Method::None {
-        output::say(format_args!(
-            "xhpl: without checkpoints, as the reference: a lost node ends the run; skt-hpl, the \
-             same program, takes them"
-        ));
     }
     // `launch` has told its user.
     if settings.method_for(ranks) != Method::None && heartbeat::run().is_none() {

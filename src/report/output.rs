@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{AccessFlags, access};
@@ -22,9 +23,25 @@ pub fn die_quietly_on_closed_pipe() {
 const LINE_MAX: usize = 1000;
 const LINES_MAX: usize = 100;
 
+/// How errors begin: ours, and those in the words of the reference.
+const ERRORS: [&str; 2] = ["error", "HPL ERROR"];
+
+/// Whether messages other than errors have the mark of our own lines.
+static ARE_MARKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on messages other than errors begin with `#`, as our lines in the report do: users of
+/// the reference often have both streams in one file.
+pub fn mark_messages() {
+    ARE_MARKED.store(true, Ordering::Relaxed);
+}
+
 /// Writes a message to standard error. A closed standard error is no reason to stop.
 pub fn say(message: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", printable(&message.to_string()));
+    let text = printable(&message.to_string());
+    let is_marked =
+        ARE_MARKED.load(Ordering::Relaxed) && !ERRORS.iter().any(|start| text.starts_with(start));
+    let mark = if is_marked { "# " } else { "" };
+    let _ = writeln!(io::stderr(), "{mark}{}", text.replace('\n', &format!("\n{mark}")));
 }
 
 /// Makes text from any source safe for a terminal: control characters other than line ends are

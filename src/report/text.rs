@@ -1,8 +1,8 @@
 //! The report in the format of the reference program.
 //!
-//! Every line that does not begin with `#` has the reference's layout (HPL 2.3, `HPL_pdinfo`,
-//! `HPL_pdtest` and `main`), so that programs that read the output of `xhpl` read ours. Lines that
-//! begin with `#` are our own.
+//! Without the lines that begin with `#`, which are our own, the report is the reference's, line by
+//! line (HPL 2.3, `HPL_pdinfo`, `HPL_pdtest` and `main`): programs that read the output of `xhpl`
+//! match its words and count its lines. Only the banner says which program this is.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -28,15 +28,14 @@ const HEAD: &str =
     "T/V                N    NB     P     Q               Time                 Gflops";
 
 const EXPLANATION: &str = "
-Meaning of the columns and parameters below:
-T/V    : Wall time, and the variant in letters and digits.
-N      : Order of the matrix A.
-NB     : Blocking factor of the distribution.
-P      : Rows of the process grid.
-Q      : Columns of the process grid.
-Time   : Seconds to solve the linear system.
-Gflops : Rate at which it was solved.
-Lines that begin with # are no part of the traditional report.
+An explanation of the input/output parameters follows:
+T/V    : Wall time / encoded variant.
+N      : The order of the coefficient matrix A.
+NB     : The partitioning blocking factor.
+P      : The number of process rows.
+Q      : The number of process columns.
+Time   : Time in seconds to solve the linear system.
+Gflops : Rate of execution for solving the linear system.
 
 The following parameter values will be used:
 ";
@@ -144,6 +143,7 @@ pub struct TextReport<'a, W: Write> {
     dgemm_gflops_per_core: Option<f64>,
     detailed_timing: bool,
     notes: Vec<String>,
+    are_notes_late: bool,
     head_due: bool,
     counts: Counts,
     broken: usize,
@@ -157,7 +157,8 @@ impl<'a, W: Write> TextReport<'a, W> {
             spec,
             dgemm_gflops_per_core: None,
             detailed_timing: false,
-            notes: Vec::new(),
+            notes: own_notes(spec),
+            are_notes_late: false,
             head_due: true,
             counts: Counts::default(),
             broken: 0,
@@ -183,10 +184,18 @@ impl<'a, W: Write> TextReport<'a, W> {
         self
     }
 
-    /// Sets our own lines for the header: the environment, warnings.
+    /// Adds our own lines for the header: the environment, warnings.
     #[must_use]
     pub fn with_notes(mut self, notes: Vec<String>) -> Self {
-        self.notes = notes;
+        self.notes.extend(notes);
+        self
+    }
+
+    /// Sets whether our own lines for the header follow the first result, so that programs that
+    /// count lines find it where the reference has it.
+    #[must_use]
+    pub fn with_late_notes(mut self, are_late: bool) -> Self {
+        self.are_notes_late = are_late;
         self
     }
 
@@ -198,8 +207,8 @@ impl<'a, W: Write> TextReport<'a, W> {
         let rule = "=".repeat(80);
         writeln!(self.out, "{rule}\n{}\n{rule}", banner())?;
         write!(self.out, "{EXPLANATION}\n{}", echo(self.spec))?;
-        for note in own_notes(self.spec).iter().chain(&self.notes) {
-            write_note(&mut self.out, note)?;
+        if !self.are_notes_late {
+            self.header_notes()?;
         }
         writeln!(self.out)?;
         if self.spec.threshold > 0.0 {
@@ -215,8 +224,9 @@ impl<'a, W: Write> TextReport<'a, W> {
     pub fn test(&mut self, record: &TestRecord) -> io::Result<()> {
         self.counts.add(&record.outcome);
         if let Outcome::Skipped { reason } = &record.outcome {
-            write!(self.out, "{}", skip_text(&record.spec, reason))?;
-            return self.out.flush();
+            write!(self.out, "{}", skip_text(&record.spec))?;
+            self.notes.push(skip_note(&record.spec, reason));
+            return if self.are_notes_late { self.out.flush() } else { self.header_notes() };
         }
         self.head(record.spec.threshold)?;
         write!(self.out, "{}", result_text(record))?;
@@ -224,10 +234,11 @@ impl<'a, W: Write> TextReport<'a, W> {
             write!(self.out, "{}", detailed::text(record))?;
         }
         self.residual(record)?;
+        self.are_notes_late = false;
         for line in phases::table(record, self.dgemm_gflops_per_core) {
             writeln!(self.out, "{line}")?;
         }
-        self.out.flush()
+        self.header_notes()
     }
 
     /// Writes a line of our own between tests.
@@ -246,6 +257,7 @@ impl<'a, W: Write> TextReport<'a, W> {
     /// The report cannot be written.
     pub fn summary(&mut self) -> io::Result<Counts> {
         let (double, single) = ("=".repeat(80), "-".repeat(80));
+        self.header_notes()?;
         let Counts { passed, failed, skipped } = self.counts;
         let out = &mut self.out;
         // Without checks, each detailed timing ends with this line.
@@ -266,6 +278,14 @@ impl<'a, W: Write> TextReport<'a, W> {
         writeln!(out, "{single}\n\nEnd of Tests.\n{double}")?;
         out.flush()?;
         Ok(self.counts)
+    }
+
+    /// Writes our own lines for the header, unless they are written already.
+    fn header_notes(&mut self) -> io::Result<()> {
+        for note in self.notes.drain(..) {
+            write_note(&mut self.out, &note)?;
+        }
+        self.out.flush()
     }
 
     /// Writes the head of the table: before every test, or once if nothing is checked.
@@ -318,9 +338,14 @@ pub fn variant(spec: &TestSpec) -> String {
     )
 }
 
+/// As many lines as the reference's banner. Programs look for `HPLinpack` and a version in it; it
+/// must not pass this program off as the work of the reference's authors.
 fn banner() -> String {
     format!(
-        "skt-hpl {}  --  High-Performance Linpack benchmark  --  reports as HPL 2.3 does",
+        "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   run by skt-hpl {}\n\
+         skt-hpl is another program, with the input, matrix and report of HPL 2.3, which\n\
+         was written by A. Petitet and R. Clint Whaley and modified by Piotr Luszczek,\n\
+         Innovative Computing Laboratory, UTK, and Julien Langou, UC Denver",
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -447,8 +472,8 @@ fn form_words(transposed: bool) -> String {
 fn check_text(threshold: f64) -> String {
     format!(
         "{}\n\n\
-         - The matrix A is generated anew, at random, for each test.\n\
-         - This scaled residual is computed:\n      \
+         - The matrix A is randomly generated for each test.\n\
+         - The following scaled residual check will be computed:\n      \
          ||Ax-b||_oo / ( eps * ( || x ||_oo * || A ||_oo + || b ||_oo ) * N )\n\
          - The relative machine precision (eps) is taken to be      {}\n\
          - Computational tests pass if scaled residuals are less than         {}\n\n",
@@ -513,15 +538,24 @@ fn broke_text(column: usize, pivot: &str) -> String {
     format!("the factorization stopped: the pivot of column {column} (from 0) is {pivot}; {cause}")
 }
 
-/// A message in the layout of `HPL_pwarn`.
-fn skip_text(spec: &TestSpec, reason: &str) -> String {
+/// What `HPL_pdtest` reports if there is no memory for a test, with the last row and column of the
+/// grid.
+fn skip_text(spec: &TestSpec) -> String {
+    let (row, column) = (spec.p - 1, spec.q - 1);
+    let what = format!("[{row},{column}] Memory allocation failed for A, x and b. Skip.");
+    reference_error(173, "HPL_pdtest", &what)
+}
+
+/// An error in the words of the reference (`HPL_pwarn`), which programs look for, with the line of
+/// its source (HPL 2.3) that reports it.
+pub fn reference_error(line: usize, function: &str, what: &str) -> String {
     format!(
-        "HPL ERROR from process # 0, in function HPL_pdtest:\n\
-         >>> N {}, NB {}, P {}, Q {}: {}. Skip. <<<\n\n",
-        spec.n,
-        spec.nb,
-        spec.p,
-        spec.q,
-        reason.lines().collect::<Vec<_>>().join(" ").trim_end_matches('.')
+        "HPL ERROR from process # 0, on line {line} of function {function}:\n>>> {what} <<<\n\n"
     )
+}
+
+/// Why a test was skipped.
+fn skip_note(spec: &TestSpec, reason: &str) -> String {
+    let TestSpec { n, nb, p, q, .. } = spec;
+    format!("skipped: N {n}, NB {nb}, P {p}, Q {q}: {reason}")
 }

@@ -53,6 +53,8 @@ const OF_A_TEST: &[(&str, &str)] = &[
 
 /// Who reads it, and what is found once in a whole report.
 const OF_A_RUN: &[(&str, &str)] = &[
+    ("MPI Testing Tool", r"HPLinpack\s+2.3\s"),
+    ("Cbench", r"matrix A is randomly generated"),
     ("Cbench", r"Ax-b.*eps.*PASSED"),
     ("EasyBuild", r"(?<passed>\d+) tests completed and passed"),
     ("EasyBuild", r"(?<failed>\d+) tests completed and failed"),

@@ -9,6 +9,7 @@ use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
+use crate::machine::environment::preflight::DoesNotFit;
 use crate::report::output;
 use crate::report::record::TestRecord;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, Surroundings};
@@ -143,13 +144,17 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String>
     lines
 }
 
-/// Runs a test without protection.
+/// Runs a test without protection. One with a `lack` of memory is skipped.
 pub(super) fn run_plain<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     test: &TestSpec,
+    lack: Option<DoesNotFit>,
     watcher: &mut Watcher,
 ) -> Result<Option<TestRecord>, JobError> {
+    if let Some(lack) = lack {
+        return Ok(ptest::skipped(grid, test, Some(lack.to_string()))?);
+    }
     let guard = Unguarded::new(ptest::shape(grid, test).doubles());
     let mut lacking = [u8::from(guard.is_err())];
     collect::all_reduce(&grid.all, &mut lacking, u8::max)?;
@@ -157,6 +162,6 @@ pub(super) fn run_plain<C: Comm>(
         Ok(mut guard) if lacking[0] == 0 => {
             Ok(ptest::run(grid, team, test, &mut guard, false, watcher)?)
         }
-        _ => Ok(ptest::skipped(grid, test)?),
+        _ => Ok(ptest::skipped(grid, test, None)?),
     }
 }

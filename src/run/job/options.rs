@@ -22,8 +22,10 @@ pub struct JobOptions {
     pub progress_report: bool,
     /// Whether the text report has the reference's detailed timing.
     pub detailed_timing: bool,
-    /// Whether tests that fail or are skipped do not show in the exit code, as with the reference.
-    pub all_tests_pass: bool,
+    /// Whether the job behaves as the reference does: tests that fail or are skipped do not show in
+    /// the exit code, tests that do not fit into the memory are skipped, and our own lines do not
+    /// come before the first result.
+    pub as_reference: bool,
     /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
     /// The command that prints the readings of the site's meter.

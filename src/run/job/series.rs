@@ -248,10 +248,10 @@ impl<'a> Tests<'a> {
         let is_keeper = setup.is_first_on_host;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {
-            eprintln!(
+            output::say(format_args!(
                 "{removed} segment(s) of an earlier run {run} are removed: they were out of reach \
                  when it ended"
-            );
+            ));
         }
         Ok(())
     }
@@ -524,7 +524,8 @@ impl<'a> Tests<'a> {
             slow: None,
         };
         if !is_protected {
-            let mut record = run_plain(ranks.grid(test)?, team, test, &mut watcher)?;
+            let lack = setup.lack_of_skipped(test, self.settings);
+            let mut record = run_plain(ranks.grid(test)?, team, test, lack, &mut watcher)?;
             if let Some(record) = &mut record {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();

@@ -55,6 +55,9 @@ pub struct Setup<'a> {
     pub self_test: DgemmSelfTest,
     /// Why the job cannot run, if it cannot.
     pub refusal: Option<Refused>,
+    /// Whether the job is the reference's: without protection, and tests that do not fit are
+    /// skipped.
+    is_as_reference: bool,
     /// The cost of the protection in memory, in words.
     pub memory_note: Option<String>,
     /// The store, which outlives the process.
@@ -238,11 +241,11 @@ fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     }
     let hosts = places::hosts_of_one_store(places);
     if !hosts.is_empty() {
-        eprintln!(
+        output::say(format_args!(
             "warning: hosts {} share one memory: the loss of one of them may take the segments of \
              all (--domains can name them as one)",
             hosts.join(", ")
-        );
+        ));
     }
 }
 
@@ -315,8 +318,11 @@ impl<'a> Setup<'a> {
             None => take_lock(world, settings, store, index)?,
         };
         warn_of_one_store(&places, world.rank());
+        let is_as_reference = options.as_reference && !settings.is_on();
         if refusal.is_none() {
             wait_for_memory(world, spec, settings, store, &mut places)?;
+        }
+        if refusal.is_none() && !is_as_reference {
             let lack = lack_of_memory(world, spec, settings, store, &places)?;
             refusal = lack.map(Refused::for_good);
         }
@@ -336,6 +342,7 @@ impl<'a> Setup<'a> {
             environment,
             self_test,
             refusal,
+            is_as_reference,
             memory_note: memory_note(spec, settings, &places),
             store,
             is_first_on_host: index_on_host == 0,
@@ -354,9 +361,21 @@ impl Setup<'_> {
         check_memory(spec, settings, &self.places)
     }
 
+    /// Why a test is skipped, if it is: it does not fit into the memory of the hosts. The same on
+    /// all ranks.
+    pub fn lack_of_skipped(&self, test: &TestSpec, settings: &Settings) -> Option<DoesNotFit> {
+        let lack = || check_memory_of(test, settings, &self.places);
+        self.is_as_reference.then(lack).flatten()
+    }
+
     /// The lines about the setup in the head of the report.
     pub fn notes(&self, spec: &RunSpec, settings: &Settings) -> Vec<String> {
         let mut notes = vec![format!("start    : {}", self.part_times)];
+        if self.is_as_reference {
+            let words = "no, as in the reference: a lost node ends the run; skt-hpl, the same \
+                         program, takes checkpoints";
+            notes.push(format!("protected: {words}"));
+        }
         let none = outlook::too_small(spec, settings);
         notes.extend(none.map(|words| format!("protected: {words}")));
         notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
@@ -463,18 +482,26 @@ fn check_memory(
     settings: &Settings,
     places: &[RankLocation],
 ) -> Option<DoesNotFit> {
-    let lacking = spec.tests().into_iter().filter_map(|test| {
-        // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a
-        // loss may be missing.
-        let places = &places[..test.ranks().min(places.len())];
-        let geometry = smallest_group(&test, settings, places);
-        let bytes = |n: usize| {
-            let test = TestSpec { n, ..test.clone() };
-            protect::memory_split(&test, settings, geometry).total()
-        };
-        preflight::check(test.n, &places::shares(places), bytes).err()
-    });
+    let tests = spec.tests();
+    let lacking = tests.iter().filter_map(|test| check_memory_of(test, settings, places));
     lacking.max_by_key(|why| why.need_bytes)
+}
+
+/// Checks a test against the memory of all hosts. Returns why it does not fit.
+fn check_memory_of(
+    test: &TestSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<DoesNotFit> {
+    // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a loss
+    // may be missing.
+    let places = &places[..test.ranks().min(places.len())];
+    let geometry = smallest_group(test, settings, places);
+    let bytes = |n: usize| {
+        let test = TestSpec { n, ..test.clone() };
+        protect::memory_split(&test, settings, geometry).total()
+    };
+    preflight::check(test.n, &places::shares(places), bytes).err()
 }
 
 fn smallest_group(

@@ -384,13 +384,19 @@ pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestReco
     Ok(TestRecord { rank_bytes: bytes[0] as u64, ..TestRecord::not_run(spec.clone()) })
 }
 
-/// The record of a test for whose matrix some rank has no memory, on rank 0.
+/// The record of a test for whose matrix some rank has no memory, on rank 0. `why`: the reason, if
+/// it is known.
 ///
 /// # Errors
 /// When a rank is lost.
-pub fn skipped<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<Option<TestRecord>, CommError> {
+pub fn skipped<C: Comm>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+    why: Option<String>,
+) -> Result<Option<TestRecord>, CommError> {
     let mut record = empty_record(grid, spec)?;
-    let reason = format!("no memory for the matrix ({} bytes on a rank)", record.rank_bytes);
+    let refused = || format!("no memory for the matrix ({} bytes on a rank)", record.rank_bytes);
+    let reason = why.unwrap_or_else(refused);
     record.outcome = Outcome::Skipped { reason };
     Ok((grid.all.rank() == 0).then_some(record))
 }

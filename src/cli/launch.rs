@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, Parser as _};
+use clap::{Arg, Args, CommandFactory as _, Parser as _};
 use skt_terms::exit::Exit;
 use skt_terms::shown::shown;
 use skt_terms::units::parse_seconds;
 
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
-use super::{Cli, Command, machine};
+use super::{Cli, Command, machine, mistakes};
 use crate::checkpoint::methods::Method;
 use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
@@ -477,11 +477,13 @@ fn texts(words: &[OsString]) -> Result<Vec<String>, LaunchError> {
 /// The flags of the benchmark, checked before anything is started.
 fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     let words = ["skt-hpl", "run"].into_iter().chain(command.iter().map(String::as_str));
-    match Cli::try_parse_from(words) {
+    let words: Vec<OsString> = words.map(OsString::from).collect();
+    match Cli::try_parse_from(&words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
         Ok(_) => unreachable!("`run` was said"),
         // Our message begins with `error: `, too.
-        Err(error) => {
+        Err(mut error) => {
+            mistakes::explain(&mut error, &Cli::command(), &words);
             let text = error.to_string();
             Err(LaunchError::Flags(text.strip_prefix("error: ").unwrap_or(&text).to_owned()))
         }

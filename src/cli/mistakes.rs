@@ -6,32 +6,51 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error};
 
+use super::foreign;
+
 /// Adds to `error`, of the command line `args` of `cli`, what the user probably meant.
 pub fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
     let words: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
     let command = words.iter().find_map(|word| cli.find_subcommand(word)).unwrap_or(cli);
-    suggest_two_dashes(error, command, &words);
+    suggest_flag(error, command, &words);
+    suggest_config(error, command);
     if command.get_name() == "plan" {
         explain_ranks_of_plan(error);
     }
     explain_lists(error, command, &words);
 }
 
-/// Where the user wrote `-n` or `-nb` for a flag that has two dashes, names that flag.
-fn suggest_two_dashes(error: &mut Error, command: &Command, words: &[&str]) {
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
-    let Some(letter) = given.strip_prefix('-').filter(|rest| rest.len() == 1) else { return };
-    let letter = letter.to_owned();
+/// Where the user wrote a flag as another HPL or with one dash, names the one here.
+fn suggest_flag(error: &mut Error, command: &Command, words: &[&str]) {
+    let Some(given) = unknown(error).filter(|given| given.starts_with('-')) else { return };
     // For `-nb`, clap names only `-n`.
-    let whole = words.iter().filter_map(|word| word.strip_prefix('-'));
-    let of_letter = whole.filter(|word| word.starts_with(&letter));
-    let names = of_letter.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
-    let is_flag = |name: &&str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
-    if let Some(name) = names.chain([letter.as_str()]).find(is_flag) {
-        let suggestion = ContextValue::String(format!("--{name}"));
-        error.remove(ContextKind::Suggested);
-        error.insert(ContextKind::SuggestedArg, suggestion);
+    let Some(at) = words.iter().position(|word| word.starts_with(&given)) else { return };
+    let value = words.get(at + 1).copied();
+    if let Some(here) = foreign::flag_here(words[at], value, command) {
+        error.remove(ContextKind::SuggestedArg);
+        suggest(error, format!("'{}' is here: {here}", words[at]));
     }
+}
+
+/// Where the user named a configuration without its flag, names the flag.
+fn suggest_config(error: &mut Error, command: &Command) {
+    let Some(file) = unknown(error).filter(|word| foreign::is_configuration(word)) else { return };
+    let has = |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let command_of_run = command.get_name() == "launch";
+    if command_of_run || has("config") {
+        let dashes = if command_of_run { "-- " } else { "" };
+        error.remove(ContextKind::SuggestedSubcommand);
+        suggest(error, format!("a configuration is named by its flag: {dashes}--config {file}"));
+    }
+}
+
+/// The word that clap does not know.
+fn unknown(error: &Error) -> Option<String> {
+    let kinds = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    kinds.into_iter().find_map(|kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.clone()),
+        _ => None,
+    })
 }
 
 /// Says how `plan` counts ranks, where the user tried to give their number.

@@ -12,6 +12,7 @@ pub mod convert;
 pub mod doctor;
 mod figure;
 mod flags;
+mod foreign;
 pub mod init;
 pub mod launch;
 mod losses;
@@ -64,8 +65,8 @@ that --config names. The flags below override the file; their defaults hold for 
 gives. Lists are written with commas, and all combinations are run. Names may be given by their \
 codes in HPL.dat (--bcast 0,3).
 
-Called by the name xhpl, through a link or a copy, it takes no checkpoints, replaces illegal values \
-and exits as the reference does.";
+Called by a name that begins with xhpl, through a link or a copy, it takes no checkpoints, ignores \
+arguments that it does not know, replaces illegal values and exits as the reference does.";
 
 /// The examples, followed by the exit codes.
 macro_rules! with_exit_codes {
@@ -180,6 +181,7 @@ pub enum Command {
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     if xhpl::is_named(&args) {
+        output::mark_messages();
         return match xhpl::parse(&args) {
             Ok(run) => run::execute(&run),
             Err(error) => refuse(error, &Xhpl::command(), &args, Exit::reference_code).into(),

@@ -1,18 +1,20 @@
 //! The program under the name `xhpl`: what a user of the reference expects of it.
 //!
-//! There are no subcommands, and no flag is needed: HPL.dat in the current folder says all. Nothing
-//! is protected unless `--ft` is given, as checkpoints in memory would need half of what a
-//! reference's N fills. Illegal values are replaced as in the reference, nothing is written but the
-//! report, and the exit code is 0 once all tests are reported, whatever their residuals, and 1 for
-//! bad input.
+//! There are no subcommands, and no flag is needed: HPL.dat in the current folder says all. The
+//! reference ignores its arguments, so those that are not ours are ignored. Nothing is protected
+//! unless `--ft` is given, as checkpoints in memory would need half of what a reference's N fills.
+//! Illegal values are replaced as in the reference, nothing is written but the report, and the exit
+//! code is 0 once all tests are reported, whatever their residuals, and 1 for bad input.
 
+use std::borrow::Cow;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
+use super::foreign;
 use super::run::RunArgs;
 use crate::config::value::Value;
 use crate::config::{Format, Setting};
@@ -22,7 +24,7 @@ const LONG_ABOUT: &str = "\
 skt-hpl under the name of the reference: reads HPL.dat in the current folder, protects nothing, \
 replaces illegal values as the reference does, shows no progress, and takes the number of threads \
 of a rank from OMP_NUM_THREADS. Each of these flags works as with skt-hpl, which also has \
-subcommands and takes checkpoints.";
+subcommands and takes checkpoints; other arguments are ignored, as the reference ignores all.";
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -46,11 +48,11 @@ pub struct Xhpl {
     pub run: RunArgs,
 }
 
-/// Whether a command line is that of `xhpl`: its program has that file name, be it a link or a
-/// copy.
+/// Whether a command line is that of `xhpl`: the file name of its program begins so, be it a link
+/// or a copy. Sites have an `xhpl_intel64` or `xhpl-openmpi`.
 pub fn is_named(args: &[OsString]) -> bool {
     let program = args.first().and_then(|program| Path::new(program).file_name());
-    program == Some(OsStr::new("xhpl"))
+    program.is_some_and(|name| name.as_encoded_bytes().starts_with(b"xhpl"))
 }
 
 /// Parses the command line of `xhpl`.
@@ -58,8 +60,13 @@ pub fn is_named(args: &[OsString]) -> bool {
 /// # Errors
 /// The error of clap.
 pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
-    let matches = Xhpl::command().try_get_matches_from(args)?;
+    let mut command = Xhpl::command();
+    command.build();
+    let (program, words) = args.split_at(args.len().min(1));
+    let (ours, others) = split(words, &command);
+    let matches = command.try_get_matches_from_mut(program.iter().chain(&ours))?;
     let Xhpl { mut run } = Xhpl::from_arg_matches(&matches)?;
+    run.ignored = ignored(&others, run.config.as_deref(), &command);
     run.lenient = true;
     run.as_reference = true;
     if matches.value_source("progress") != Some(ValueSource::CommandLine) {
@@ -73,6 +80,75 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     Ok(run)
 }
 
+/// Splits the words after the program's name into those of `command`, flags with their values, and
+/// the others, which the reference ignores, as it ignores all. All after `--` are others.
+fn split(words: &[OsString], command: &clap::Command) -> (Vec<OsString>, Vec<OsString>) {
+    let (mut ours, mut others) = (Vec::new(), Vec::new());
+    let mut rest = words;
+    while let [word, after @ ..] = rest {
+        let taken = match word.to_str() {
+            Some("--") => {
+                others.extend_from_slice(rest);
+                break;
+            }
+            text => text.map_or(0, |text| words_of_flag(text, after, command)),
+        };
+        let (flag, after) = rest.split_at(taken.max(1));
+        if taken > 0 { &mut ours } else { &mut others }.extend_from_slice(flag);
+        rest = after;
+    }
+    (ours, others)
+}
+
+/// How many words the flag `word` of `command` takes with its value; 0 if it is none. A short flag
+/// stands alone: `-omp` is not `-o mp`, which would move the report.
+fn words_of_flag(word: &str, after: &[OsString], command: &clap::Command) -> usize {
+    let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
+    let is_short = !name.starts_with("--");
+    let is_named = |arg: &&clap::Arg| match name.strip_prefix("--") {
+        Some(long) => {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long() == Some(long) || aliases.contains(&long)
+        }
+        None => arg.get_short().is_some_and(|short| name == format!("-{short}")),
+    };
+    let Some(arg) = command.get_arguments().find(is_named) else { return 0 };
+    if has_value || !arg.get_action().takes_values() {
+        return 1;
+    }
+    let is_value = |next: &OsString| next == "-" || !next.as_encoded_bytes().starts_with(b"-");
+    match after.first() {
+        // Another program's flag of that letter, which takes no value.
+        next if is_short && !next.is_some_and(is_value) => 0,
+        // Without its value, clap reports what is missing.
+        next => 1 + usize::from(next.is_some()),
+    }
+}
+
+/// What is said of the words `others`: that they are ignored, and what has their effect. The run is
+/// that of `config`, else of HPL.dat.
+fn ignored(others: &[OsString], config: Option<&Path>, command: &clap::Command) -> Vec<String> {
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let words: Vec<_> = others.iter().map(|word| word.to_string_lossy()).collect();
+    let is_value = |at: usize| at > 0 && words[at - 1].starts_with('-');
+    let here = |(at, word): (usize, &Cow<str>)| match word.starts_with('-') {
+        true => foreign::flag_here(word, words.get(at + 1).map(|next| &**next), command),
+        false if is_value(at) => None,
+        false if foreign::is_configuration(word) => Some(format!("--config {word}")),
+        false => {
+            super::Cli::command().find_subcommand(&**word).map(|_| format!("`skt-hpl {word}`"))
+        }
+    };
+    let here: Vec<String> = words.iter().enumerate().filter_map(here).collect();
+    let instead =
+        if here.is_empty() { "--help shows the flags".to_owned() } else { here.join(", ") };
+    let file = config.unwrap_or(Path::new("HPL.dat")).display();
+    let words = words.join(" ");
+    vec![format!("ignored, as HPL ignores its arguments: {words}. {file} is run; here: {instead}")]
+}
+
 /// The threads of a rank that `OMP_NUM_THREADS` asks for, as a threaded BLAS under the reference
 /// would use them: the first number of its list.
 fn threads(of_omp: Option<&str>) -> Option<String> {
@@ -82,6 +158,8 @@ fn threads(of_omp: Option<&str>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -90,10 +168,19 @@ mod tests {
 
     #[test]
     fn the_file_name_of_the_program_decides() {
-        for program in ["xhpl", "./xhpl", "/opt/bin/xhpl", "xhpl --n 5"] {
+        for program in [
+            "xhpl",
+            "./xhpl",
+            "/opt/bin/xhpl",
+            "xhpl --n 5",
+            "./xhpl-ompi",
+            "/opt/intel/xhpl_intel64",
+            "xhpl2",
+            "xhpl.exe",
+        ] {
             assert!(is_named(&words(program)), "{program}");
         }
-        for program in ["skt-hpl", "./xhpl2", "/opt/xhpl/skt-hpl", "skt-hpl xhpl", "xhpl.old"] {
+        for program in ["skt-hpl", "/opt/xhpl/skt-hpl", "skt-hpl xhpl", "./my-xhpl", "hpl"] {
             assert!(!is_named(&words(program)), "{program}");
         }
         assert!(!is_named(&[]));
@@ -109,8 +196,56 @@ mod tests {
         let given = method("./xhpl --ft self --progress plain");
         assert_eq!(given, ("self".to_owned(), ProgressMode::Plain));
         assert_eq!(method("xhpl --progress auto").1, ProgressMode::Auto);
-        assert!(parse(&words("xhpl doctor")).is_err(), "there are no subcommands");
+        assert!(parse(&words("xhpl --nb")).is_err(), "a flag of ours lacks its value");
         assert_eq!(parse(&words("xhpl --threads 3")).unwrap().overrides.threads.unwrap(), "3");
+    }
+
+    /// The reference ignores its arguments, and scripts have the strangest.
+    #[test]
+    fn arguments_of_others_are_ignored_and_ours_count() {
+        let mut command = Xhpl::command();
+        command.build();
+        let shown = |words: &[OsString]| {
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        for (line, ours, others) in [
+            ("HPL.dat", "", "HPL.dat"),
+            ("-p -s 2480 -f HPL.dat", "", "-p -s 2480 -f HPL.dat"),
+            ("-p -s 1000 -c", "", "-p -s 1000 -c"),
+            ("-c a.dat -P 2 --nb 8 x", "-c a.dat --nb 8", "-P 2 x"),
+            ("--config=a.dat --dat=b.dat", "--config=a.dat", "--dat=b.dat"),
+            ("-n 9 --n 8", "--n 8", "-n 9"),
+            ("--equil no --align 8 -h", "--equil no --align 8 -h", ""),
+            ("--verbose 3 --version", "--verbose --version", "3"),
+            ("-omp 4 -cpu -help -o -", "-o -", "-omp 4 -cpu -help"),
+            ("-o --verbose", "--verbose", "-o"),
+            ("--threshold -1 -1", "--threshold -1", "-1"),
+            ("--n 5 -- --nb 3", "--n 5", "-- --nb 3"),
+            ("run doctor --thread 4", "", "run doctor --thread 4"),
+        ] {
+            let (found, left) = split(&words(line), &command);
+            assert_eq!((&*shown(&found), &*shown(&left)), (ours, others), "{line}");
+        }
+        let odd = [OsString::from_vec(vec![0xff, b'a']), "-x".into()];
+        assert_eq!(split(&odd, &command), (Vec::new(), odd.to_vec()));
+    }
+
+    #[test]
+    fn what_is_ignored_is_said_with_what_has_its_effect() {
+        let said = |line: &str| parse(&words(line)).unwrap().ignored.join("\n");
+        assert_eq!(said("xhpl --n 5"), "");
+        assert_eq!(
+            said("xhpl -p -s 2480 -f other.dat"),
+            "ignored, as HPL ignores its arguments: -p -s 2480 -f other.dat. HPL.dat is run; here: \
+             --p, --n 2480, --config other.dat"
+        );
+        for (line, end) in [
+            ("xhpl other.dat", "HPL.dat is run; here: --config other.dat"),
+            ("xhpl doctor", "HPL.dat is run; here: `skt-hpl doctor`"),
+            ("xhpl -c a.dat 7", "7. a.dat is run; here: --help shows the flags"),
+        ] {
+            assert!(said(line).ends_with(end), "{line}: {}", said(line));
+        }
     }
 
     #[test]

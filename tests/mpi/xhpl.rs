@@ -39,19 +39,24 @@ fn folder(spec: &RunSpec) -> TempDir {
     folder
 }
 
-/// The link `xhpl` in a folder of its own.
-fn link() -> TempDir {
+/// The link `name` in a folder of its own.
+fn link(name: &str) -> TempDir {
     let bin = TempDir::new().expect("a folder");
-    symlink(env!("CARGO_BIN_EXE_skt-hpl"), bin.path().join("xhpl")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_skt-hpl"), bin.path().join(name)).unwrap();
     bin
 }
 
 /// Runs `xhpl`, found in `PATH`, in a folder.
 fn xhpl(folder: &Path, ranks: usize, flags: &str) -> (Option<i32>, String, String) {
-    let bin = link();
+    named("xhpl", folder, ranks, flags)
+}
+
+/// Runs the program under this name, found in `PATH`, in a folder.
+fn named(name: &str, folder: &Path, ranks: usize, flags: &str) -> (Option<i32>, String, String) {
+    let bin = link(name);
     let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
     let mut job = mpirun(ranks);
-    job.env("PATH", path).env_remove("OMP_NUM_THREADS").env("TZ", "UTC").arg("xhpl");
+    job.env("PATH", path).env_remove("OMP_NUM_THREADS").env("TZ", "UTC").arg(name);
     ended(job.args(flags.split_whitespace()).current_dir(folder))
 }
 
@@ -145,7 +150,6 @@ fn exit_codes_are_those_of_the_reference() {
     for (spec, flags, why) in [
         (RunSpec { grids: vec![(2, 2)], ..spec() }, "", "needs 4 ranks, this job has 2"),
         (spec(), "--nb 0", "--nb"),
-        (spec(), "doctor", "doctor"),
         (spec(), "--json /nonexistent/x.json", "/nonexistent"),
     ] {
         let (code, out, err) = run(&spec, flags);
@@ -189,17 +193,92 @@ fn illegal_values_are_replaced_and_only_the_report_is_left() {
     assert_eq!(names(folder.path()), ["HPL.dat", "HPL.out"]);
     let report = fs::read_to_string(folder.path().join("HPL.out")).unwrap();
     assert!(report.contains("\nBCAST  :  1ringM \n"), "{report}");
-    let said: Vec<&str> = err.lines().collect();
-    let [warning, note] = said[..] else { panic!("{err}") };
-    assert!(warning.starts_with("warning: HPL.dat:23: BCASTs"), "{err}");
-    assert!(note.starts_with("xhpl: without checkpoints") && note.contains("skt-hpl"), "{err}");
+    assert!(err.starts_with("# warning: HPL.dat:23: BCASTs"), "{err}");
+    assert!(err.lines().all(|line| line.starts_with("# warning: ")), "{err}");
+    assert!(report.contains("\n# protected: no, as in the reference"), "{report}");
+}
+
+/// Where the input is refused, programs look for the reference's words.
+#[test]
+fn a_refused_input_is_also_refused_in_the_words_of_the_reference() {
+    let spec = RunSpec { nb: vec![32], grids: vec![(1, 1)], ..two_tests() };
+    let folder = folder(&spec);
+    let dat = folder.path().join("HPL.dat");
+    let text = fs::read_to_string(&dat).unwrap().replace("\n300 ", "\n-3 ");
+    fs::write(&dat, text).unwrap();
+    let words = "\n>>> Illegal input in file HPL.dat. Exiting ... <<<\n\n";
+    let (code, out, err) = xhpl(folder.path(), 1, "");
+    assert_eq!((code, &*out), (Some(1), ""), "{err}");
+    assert!(err.starts_with("error: HPL.dat:6: Ns") && err.contains(words), "{err}");
+    // It is the flag that is wrong.
+    let (code, _, err) = xhpl(folder.path(), 1, "--n 5 --nb 0");
+    assert!(code == Some(1) && !err.contains("HPL ERROR"), "{err}");
+}
+
+/// The reference ignores its arguments; what they are called here is said once.
+#[test]
+fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
+    let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
+    let folder = folder(&spec);
+    for (name, flags, words) in [
+        ("xhpl", "HPL.dat", "HPL.dat is run; here: --config HPL.dat"),
+        ("xhpl-openmpi", "-p -s 2480 -f other.dat", "here: --p, --n 2480, --config other.dat"),
+        ("xhpl_intel64", "-n 9 -b 8 --n 70 doctor", "here: --n 9, --nb 8, `skt-hpl doctor`"),
+    ] {
+        let (code, out, err) = named(name, folder.path(), 2, flags);
+        assert_eq!(code, Some(0), "{out}\n{err}");
+        let n = if flags.contains("--n ") { 70 } else { 300 };
+        let result = format!("\nWR11C2R4{n:12}    32     1     2 ");
+        assert!(out.contains(&result), "{name} {flags}: {out}");
+        let said: Vec<&str> = err.lines().filter(|line| line.contains("ignored")).collect();
+        let [said] = said[..] else { panic!("{err}") };
+        assert!(said.starts_with("# warning: ") && said.ends_with(words), "{err}");
+    }
+}
+
+/// The inputs and the masked reports of HPL 2.3, by `scripts/reports`.
+#[test]
+fn reports_are_the_references_line_by_line() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (bin, ours) = (link("xhpl"), TempDir::new().expect("a folder"));
+    let theirs = root.join("tests/golden/reports");
+    let mut script = Command::new(root.join("scripts/reports"));
+    script.envs(mpirun(1).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (code, out, err) = ended(script.arg(bin.path().join("xhpl")).arg(ours.path()));
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    let reports: Vec<String> =
+        names(&theirs).into_iter().filter(|name| name.ends_with(".txt")).collect();
+    assert_eq!(names(ours.path()), reports);
+    assert!(reports.len() >= 20, "{reports:?}");
+    for name in reports {
+        let [ours, theirs] = [ours.path(), &theirs]
+            .map(|folder| fs::read_to_string(folder.join(&name)).expect("a report"));
+        for (at, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
+            assert_eq!(ours, theirs, "{name}:{}", at + 1);
+        }
+        assert!(ours == theirs, "{name}: one is longer than the other");
+    }
+}
+
+/// `sed -n 47p` finds the first result, also with our own lines in the report.
+#[test]
+fn the_first_result_is_in_the_line_of_the_reference() {
+    let folder = folder(&RunSpec { grids: vec![(1, 1)], ..two_tests() });
+    for (program, line) in [("xhpl", 47), ("skt-hpl", 0)] {
+        let (code, out, err) = named(program, folder.path(), 1, "");
+        assert_eq!(code, Some(0), "{out}\n{err}");
+        let first = out.lines().position(|line| line.starts_with("WR")).expect(&out) + 1;
+        assert!(if line > 0 { first == line } else { first > 47 }, "{out}");
+        let head = out.find("\n# generator: ").expect(&out);
+        assert_eq!(head < out.find("\nWR").expect(&out), program == "skt-hpl", "{out}");
+    }
 }
 
 /// In a namespace of its own, where nothing else leaves any shared memory.
 #[test]
 fn no_shared_memory_is_left() {
     let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
-    let (folder, bin) = (folder(&spec), link());
+    let (folder, bin) = (folder(&spec), link("xhpl"));
     let job = mpirun(2);
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--ipc", "--mount", "sh", "-c"]);
@@ -233,5 +312,5 @@ fn skt_hpl_itself_has_the_lines_too_and_its_own_exit_codes() {
     // As in the reference, progress goes to standard output wherever the report goes.
     assert_eq!(out.lines().filter(|line| line.starts_with("Column=")).count(), 9, "{out}");
     assert_eq!(out.lines().count(), 9, "{out}");
-    assert!(err.contains("\n--VVV--VVV") && !err.contains("xhpl: "), "{err}");
+    assert!(err.contains("\n--VVV--VVV") && !err.contains("as in the reference"), "{err}");
 }

@@ -15,8 +15,10 @@ use std::process::{Command, ExitCode};
 
 use choice::Mpi;
 
-/// Bad input or environment, as the program itself reports it.
+/// Bad input or environment, as the program itself reports it under its own name, and under one
+/// that begins with `xhpl`.
 const BAD_INPUT: u8 = 2;
+const BAD_INPUT_OF_XHPL: u8 = 1;
 /// The variables with a rank's number on its node: one rank of a node reports an error.
 const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
 
@@ -28,7 +30,10 @@ fn main() -> ExitCode {
             if !LOCAL_RANKS.iter().any(is_other) {
                 eprintln!("error: {why}");
             }
-            ExitCode::from(BAD_INPUT)
+            let name = env::args_os().next().unwrap_or_default();
+            let name = Path::new(&name).file_name().unwrap_or_default();
+            let is_xhpl = name.as_encoded_bytes().starts_with(b"xhpl");
+            ExitCode::from(if is_xhpl { BAD_INPUT_OF_XHPL } else { BAD_INPUT })
         }
     }
 }

@@ -4,8 +4,8 @@
 # test-clients-memory, `needs fresh` before test-fresh, and `needs package` before package.
 #
 # It tests what is there instead of asking for packages, so that a site's own MPI, BLAS or Rust is
-# left alone. It installs the rest with apt-get, as root or through sudo, and says so before.
-# SKT_HPL_INSTALL=no: only says what is missing.
+# left alone. It names what is missing. With SKT_HPL_INSTALL=yes, which is scripts/quickstart's
+# default, it installs that with apt-get, as root or through sudo, and says so before.
 # shellcheck shell=bash
 
 RUST_NEEDED=1.89
@@ -281,11 +281,9 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+may_install() { [ "${SKT_HPL_INSTALL:-no}" = yes ]; }
+
 install_packages() {
-    if [ "${SKT_HPL_INSTALL:-}" = no ]; then
-        echo "missing: $* (SKT_HPL_INSTALL=no: not installed)" >&2
-        return 1
-    fi
     if ! have apt-get; then
         echo "missing, by their Debian names: $*" >&2
         echo "there is no apt-get here; install these with the package manager of this system" >&2
@@ -295,14 +293,19 @@ install_packages() {
         echo "missing: $*; become root and run: apt-get install --no-install-recommends $*" >&2
         return 1
     fi
+    if ! may_install; then
+        echo "missing: $*; SKT_HPL_INSTALL=yes installs them, or as root:" \
+            "apt-get install --no-install-recommends $*" >&2
+        return 1
+    fi
     echo "== installs with apt-get: $*"
     as_root apt-get update -q
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
 }
 
 install_rust() {
-    if [ "${SKT_HPL_INSTALL:-}" = no ]; then
-        echo "missing: Rust $RUST_NEEDED or newer (SKT_HPL_INSTALL=no: not installed)" >&2
+    if ! may_install; then
+        echo "missing: Rust $RUST_NEEDED or newer; SKT_HPL_INSTALL=yes installs it with rustup" >&2
         return 1
     fi
     if have rustup; then
@@ -322,8 +325,8 @@ install_rust() {
 have_lints() { { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; }
 
 install_lints() {
-    if ! have rustup || [ "${SKT_HPL_INSTALL:-}" = no ]; then
-        echo "missing: rustfmt and clippy, components of Rust" >&2
+    if ! have rustup || ! may_install; then
+        echo "missing: rustfmt and clippy, components of Rust (rustup component add rustfmt clippy)" >&2
         return 1
     fi
     echo "== installs rustfmt and clippy with rustup"
@@ -342,7 +345,11 @@ needs() {
         fi
         # One package a line, no spaces within.
         # shellcheck disable=SC2086
-        install_packages $packages
+        install_packages $packages || {
+            # All that is missing is named at once.
+            have_rust || may_install || install_rust
+            return 1
+        }
         installed=$packages
         packages=$(missing_packages "$1") || return
     done

@@ -130,6 +130,40 @@ fn a_newer_rust_of_rustup_is_taken_before_an_older_one_of_the_system() {
 }
 
 #[test]
+fn nothing_is_installed_unless_that_is_asked_for() {
+    let machine = Machine::new()
+        .with("pkg-config", "echo -lno-such-openblas")
+        .with("apt-get", "echo apt-get $* >>\"$HERE/log\"")
+        .with("sudo", "exec \"$@\"")
+        .with("cargo", "[ $1 = build ] || echo cargo 1.95.0");
+    let log = || fs::read_to_string(machine.0.path().join("log")).unwrap_or_default();
+    for (install, command) in [
+        ("unset SKT_HPL_INSTALL", "needs test"),
+        ("unset SKT_HPL_INSTALL", "scripts/test --quick"),
+        ("export SKT_HPL_INSTALL=1", "needs build"),
+        ("export SKT_HPL_INSTALL=no", "scripts/quickstart"),
+    ] {
+        let said =
+            machine.says(&format!("unset SKT_HPL_BLAS; {install}; {command} || echo refused"));
+        assert!(said.contains("missing: libopenblas-dev"), "{command}: {said}");
+        assert!(said.contains("SKT_HPL_INSTALL=yes installs"), "{command}: {said}");
+        assert_eq!(log(), "", "{install}; {command}");
+    }
+    for (install, command) in [
+        ("export SKT_HPL_INSTALL=yes", "needs build"),
+        ("unset SKT_HPL_INSTALL", "scripts/quickstart"),
+    ] {
+        machine.says(&format!("unset SKT_HPL_BLAS; {install}; {command} || echo refused"));
+        assert!(
+            log().contains("install -q -y --no-install-recommends libopenblas-dev"),
+            "{}",
+            log()
+        );
+        fs::remove_file(machine.0.path().join("log")).unwrap();
+    }
+}
+
+#[test]
 fn quickstart_says_why_no_configuration_fits() {
     let machine = Machine::new()
         .with("cargo", "[ $1 = build ] || echo cargo 1.95.0")

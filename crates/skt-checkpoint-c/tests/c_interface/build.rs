@@ -51,7 +51,9 @@ fn flags(extra: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(["--cflags", "--libs"]).args(extra).arg("skt-checkpoint");
     let told = succeeds(command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
-    told.split_whitespace().map(str::to_owned).collect()
+    // As a shell reads them: paths may have blanks.
+    let words = succeeds(Command::new("sh").args(["-c", &format!("printf '%s\\n' {told}")]));
+    words.lines().map(str::to_owned).collect()
 }
 
 /// Compiles a program in C without a warning. Returns its path.

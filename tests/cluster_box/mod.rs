@@ -12,11 +12,15 @@
 //! test ends, and takes everything with it: the nodes' processes live in its pid namespace, and all
 //! files in its memory. Nothing has a name outside, so nothing can be left over.
 //!
+//! Nodes see this machine's files. Folders that each node has of its own (/tmp, /dev/shm), and
+//! those that the box puts in place of others (/mnt, and for some daemons /run and the home), hide
+//! what is in them, except for the checkout and the target folder, wherever these are.
+//!
 //! The box needs root, or a user namespace in which this user is root, and `unshare`, `nsenter`
 //! (util-linux) and `ip` (iproute2).
 #![allow(dead_code)] // Each test uses its part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -56,12 +60,42 @@ pub const SHARED: &str = "/mnt";
 /// Marks the head's command line, for [`leftovers`].
 const MARK: &str = "skt-hpl-cluster-box";
 
+/// `cover FOLDER MODE`, for all scripts here: an empty folder in place of FOLDER, in which the
+/// folders `@VISIBLE@` stay visible. A folder that is open can be mounted although its name is
+/// hidden.
+const COVER: &str = r#"
+cover() {
+    covered=$1 mode=$2
+    set -- @VISIBLE@
+    number=3
+    for seen; do
+        [ "$seen" != "$covered" ] || { echo "$seen is a folder that nodes have of their own" >&2; exit 1; }
+        eval "exec $number< \"\$seen\""
+        number=$((number + 1))
+    done
+    mount -t tmpfs -o "mode=$mode" box "$covered"
+    number=3
+    for seen; do
+        case $seen in
+        "$covered"/*)
+            [ -d "$seen" ] || {
+                mkdir -p "$seen"
+                mount --no-canonicalize --rbind "/proc/self/fd/$number" "$seen"
+            }
+            ;;
+        esac
+        eval "exec $number<&-"
+        number=$((number + 1))
+    done
+}
+"#;
+
 const HEAD_SCRIPT: &str = r#"set -e
-mount -t tmpfs -o mode=1777 shared /mnt
-mount -t tmpfs -o mode=1777 tmp /tmp
-mount -t tmpfs -o mode=1777 shm /dev/shm
+cover /mnt 1777
+cover /tmp 1777
+cover /dev/shm 1777
 hostname head
-mkdir /mnt/nodes /mnt/cut /mnt/silent /mnt/bin /mnt/disks /mnt/disk
+mkdir -p /mnt/nodes /mnt/cut /mnt/silent /mnt/bin /mnt/disks /mnt/disk
 cat > /mnt/etc-hosts
 mount --bind /mnt/etc-hosts /etc/hosts
 ip link set lo up
@@ -72,8 +106,8 @@ echo ready
 "#;
 
 const NODE_SCRIPT: &str = r#"set -e
-mount -t tmpfs -o mode=1777 tmp /tmp
-mount -t tmpfs -o mode=1777 shm /dev/shm
+cover /tmp 1777
+cover /dev/shm 1777
 hostname "$1"
 mkdir -p "/mnt/disks/$1"
 mount --bind "/mnt/disks/$1" /mnt/disk
@@ -123,7 +157,7 @@ const SSH_ON_HEAD: &str = r#"
 mkdir /mnt/ssh
 ssh-keygen -q -t ed25519 -N '' -f /mnt/ssh/user
 home=$(getent passwd "$(id -u)" | cut -d : -f 6)
-mount -t tmpfs -o mode=700 home "$home"
+cover "$home" 700
 mkdir -m 700 "$home/.ssh"
 printf 'IdentityFile /mnt/ssh/user
 UserKnownHostsFile /mnt/ssh/known_hosts
@@ -133,10 +167,10 @@ UserKnownHostsFile /mnt/ssh/known_hosts
 /// Arguments: the node, its address, and a processor for everything that comes by ssh, as the agent
 /// gives it.
 const SSHD_ON_NODE: &str = r#"
-mount -t tmpfs run /run
+cover /run 755
 mkdir /run/sshd
 home=$(getent passwd "$(id -u)" | cut -d : -f 6)
-mount -t tmpfs -o mode=700 home "$home"
+cover "$home" 700
 ssh-keygen -q -t ed25519 -N '' -f "/mnt/ssh/$1"
 cat > "/mnt/ssh/$1.conf" <<END
 ListenAddress $2
@@ -187,8 +221,8 @@ impl ClusterBox {
         }
         unshare.args(NAMESPACES).args(["/bin/sh", "-c"]);
         // A child waits for the rest of standard input, so that the shell stays and reaps orphans.
-        unshare
-            .arg(format!("{}cat > /dev/null; exit 0", HEAD_SCRIPT.replace("cat >", "sed /^$/q >")));
+        let script = HEAD_SCRIPT.replace("cat >", "sed /^$/q >");
+        unshare.arg(with_cover(&format!("{script}cat > /dev/null; exit 0")));
         unshare.arg(MARK);
         let mut outer = unshare
             .stdin(Stdio::piped())
@@ -268,7 +302,7 @@ impl ClusterBox {
     }
 
     fn sh_on_head(&self, script: &str) -> Result<(), String> {
-        let out = self.on_head("/bin/sh").args(["-ec", script]).output();
+        let out = self.on_head("/bin/sh").args(["-ec", &with_cover(script)]).output();
         let out = out.map_err(|why| format!("cannot start nsenter: {why}"))?;
         if out.status.success() {
             return Ok(());
@@ -288,7 +322,8 @@ impl ClusterBox {
             let address = format!("10.77.0.{}", 10 + node[1..].parse::<usize>().expect("n1, n2"));
             let mut sh = self.on_node(node, "/bin/sh");
             let processor = index.to_string();
-            let out = sh.args(["-ec", SSHD_ON_NODE, "sh", node, &address, &processor]).output();
+            let script = with_cover(SSHD_ON_NODE);
+            let out = sh.args(["-ec", &script, "sh", node, &address, &processor]).output();
             let out = out.map_err(|why| format!("cannot start nsenter: {why}"))?;
             if !out.status.success() {
                 let said = String::from_utf8_lossy(&out.stderr);
@@ -317,7 +352,8 @@ impl ClusterBox {
         let index: u8 = node[1..].parse().map_err(|_| format!("'{node}' is no n1, n2, ..."))?;
         assert!(!self.nodes.contains_key(node), "{node} is on");
         let mut starter = self.enter(self.head);
-        starter.arg("unshare").args(NAMESPACES).args(["/bin/sh", "-c", NODE_SCRIPT, MARK, node]);
+        let script = with_cover(NODE_SCRIPT);
+        starter.arg("unshare").args(NAMESPACES).args(["/bin/sh", "-c", &script, MARK, node]);
         let mut starter = starter
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -448,10 +484,13 @@ impl ClusterBox {
                     all.push(format!("{name}: process {pid} {comm} ({state:?}): {line}"));
                 }
             }
-            for folder in ["dev/shm", "tmp"] {
-                let entries = fs::read_dir(format!("/proc/{init}/root/{folder}"));
+            for folder in ["/dev/shm", "/tmp"] {
+                let entries = fs::read_dir(format!("/proc/{init}/root{folder}"));
                 for entry in entries.into_iter().flatten().flatten() {
-                    all.push(format!("{name}: file {folder}/{}", entry.file_name().display()));
+                    let file = Path::new(folder).join(entry.file_name());
+                    if !visible().iter().any(|seen| seen.starts_with(&file)) {
+                        all.push(format!("{name}: file {}", file.display()));
+                    }
                 }
             }
             let mut ipcs = self.enter(init);
@@ -511,6 +550,27 @@ const NAMESPACES: [&str; 8] = [
     "--mount-proc",
     "--propagation=private",
 ];
+
+/// The checkout and the target folder, by the names that this process knows and by those without
+/// links: a folder comes before those in it.
+fn visible() -> BTreeSet<PathBuf> {
+    let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let folders = [
+        Some(Path::new(env!("CARGO_MANIFEST_DIR"))),
+        Path::new(env!("CARGO_TARGET_TMPDIR")).parent(),
+        program.parent(),
+    ];
+    let names = folders.into_iter().flatten();
+    names.flat_map(|name| [Some(name.to_owned()), name.canonicalize().ok()]).flatten().collect()
+}
+
+/// A script that can use [`COVER`].
+pub fn with_cover(script: &str) -> String {
+    let quoted =
+        |path: &PathBuf| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
+    let visible: Vec<String> = visible().iter().map(quoted).collect();
+    COVER.replace("@VISIBLE@", &visible.join(" ")) + script
+}
 
 /// Reads the line `ready`; false if it does not come.
 fn says_ready(child: &mut Child) -> bool {

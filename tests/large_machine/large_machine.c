@@ -17,6 +17,7 @@
  *   SKT_LARGE_HOST=NAME         only ranks on the host of this name
  *   SKT_LARGE_FROM=PATH         only from when a file is there
  *   SKT_LARGE_AFTER_GFLOP=G     only after a thread has done G * 10^9 operations in the BLAS
+ *   SKT_LARGE_PLANTED=FOLDER    a rank that is meant leaves a file HOST.RANK in this folder
  *
  * Processes that are no ranks (launchers, a supervisor) are left alone.
  */
@@ -63,6 +64,12 @@ __attribute__((constructor)) static void begin(void) {
     gethostname(host, sizeof host - 1);
     is_meant = rank && (!only || atoi(only) == atoi(rank)) &&
                (!only_host || strcmp(only_host, host) == 0);
+    const char *planted = getenv("SKT_LARGE_PLANTED");
+    if (is_meant && planted) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s.%s", planted, host, rank);
+        close(open(path, O_CREAT | O_WRONLY, 0600));
+    }
     from_path = getenv("SKT_LARGE_FROM");
     gflops = number("SKT_LARGE_GFLOPS");
     all_gflops = rank ? number("SKT_LARGE_ALL_GFLOPS") : 0.0;

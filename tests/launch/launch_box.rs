@@ -3,16 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::cluster_box::{self, ClusterBox};
+use crate::skipped::skipped;
 
 /// A box, or why this test is skipped.
 fn cluster(nodes: usize) -> Option<ClusterBox> {
-    match ClusterBox::new(nodes) {
-        Ok(cluster) => Some(cluster),
-        Err(why) => {
-            eprintln!("skipped: {why}");
-            None
-        }
-    }
+    ClusterBox::new(nodes).inspect_err(|why| skipped(why)).ok()
 }
 
 fn said(command: &mut std::process::Command) -> String {
@@ -49,6 +44,19 @@ fn nodes_are_apart_and_reach_each_other() {
                    (exec 3<>/dev/tcp/n2/5000) 2>/dev/null && exit 0; sleep 0.2; done; exit 1";
     said(cluster.on_node("n3", "bash").args(["-c", connect]));
     assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn nodes_see_the_checkout_and_the_target_folder() {
+    let Some(cluster) = cluster(1) else { return };
+    for file in [env!("CARGO_BIN_EXE_skt-hpl"), concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]
+    {
+        said(cluster.on_head("test").args(["-r", file]));
+        said(cluster.on_node("n1", "test").args(["-r", file]));
+    }
+    let witness = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("our folder");
+    said(cluster.on_node("n1", "test").arg("-w").arg(witness.path()));
+    assert_eq!(cluster.remains(), Vec::<String>::new());
 }
 
 #[test]

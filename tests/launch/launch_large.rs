@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::large_machine;
+use crate::large_machine::{self, Planted};
 use skt_hpl::checkpoint::store::{Store as _, SysV};
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ impl Run {
     }
 
     /// The supervisor of two ranks that are as slow as `times` says.
-    fn launch(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> Command {
+    fn launch(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> (Command, Planted) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
         command.args(["launch", "--np", "2", "--launcher", "openmpi", "--max-restarts", "3"]);
         command.args(["--launcher-arg=--bind-to", "--launcher-arg=none"]);
@@ -48,13 +48,16 @@ impl Run {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-        large_machine::slow(&mut command, times);
-        command
+        let planted = large_machine::slow(&mut command, times);
+        (command, planted)
     }
 
     /// A run of two ranks to its end.
     fn ended(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> Ended {
-        Ended::of(self.launch(flags, run, times).output().expect("started"))
+        let (mut command, planted) = self.launch(flags, run, times);
+        let ended = Ended::of(command.output().expect("started"));
+        planted.assert();
+        ended
     }
 
     /// A folder for images.
@@ -142,7 +145,7 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let flags = "--n 3000 --nb 50 --p 1 --q 2 --checkpoint-every 2p! --inject 1@column:1500";
     let from_now_on = ("FROM", from.to_str().expect("a path"));
     let times = [("GFLOPS", "1.5"), ("LINGER_SECONDS", "20"), ("RANK", "1"), from_now_on];
-    let mut launch = run.launch("", flags, &times);
+    let (mut launch, planted) = run.launch("", flags, &times);
     let launch = launch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     // By then the rank has its data.
     let beats = run.path().join("skt-hpl.launch/attempt-1.err");
@@ -153,6 +156,7 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     }
     fs::write(&from, "").expect("our folder");
     let ended = Ended::of(launch.wait_with_output().expect("ours"));
+    planted.assert();
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.said, ended.report);
     assert!(ended.report.contains("PASSED"), "{}", ended.report);
     // If the next start does not wait long enough, a later one does.

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::skipped::skipped;
 use crate::supervised::Kind;
 
 scenarios! {
@@ -19,7 +20,7 @@ scenarios! {
 #[test]
 fn a_program_for_another_mpi_is_refused_at_once() {
     if Command::new("mpiexec.hydra").arg("--version").output().is_err() {
-        eprintln!("skipped: no `mpiexec.hydra` here (Debian: mpich)");
+        skipped("no `mpiexec.hydra` here (Debian: mpich)");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

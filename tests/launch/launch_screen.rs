@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cluster_box::{NETWORK, OPENMPI_ARGUMENTS};
+use crate::cluster_box::{NETWORK, OPENMPI_ARGUMENTS, SHARED};
 use crate::large_machine;
 use crate::report_schema::Schema;
 use crate::supervised::{self, Alone, Kind};
@@ -43,7 +43,8 @@ struct Ended {
 /// variables of the preloaded library, without `SKT_LARGE_`.
 fn command(cluster: &Alone, pace: &Pace, faults: &[(&str, &str)]) -> Command {
     let evenly = [("ALL_GFLOPS", pace.gflops)];
-    let variables = large_machine::variables(&[faults, &evenly].concat()).into_iter();
+    let faults = [faults, &evenly].concat();
+    let variables = large_machine::on_nodes(&cluster.shared(), SHARED, &faults).into_iter();
     let mut command = match cluster.kind {
         Kind::Openmpi => {
             let mut command = cluster.on_head("bin/skt-hpl");
@@ -84,7 +85,9 @@ fn screen_at(cluster: &Alone, pace: &Pace, faults: &[(&str, &str)]) -> Ended {
 }
 
 /// What a screening has left.
+#[track_caller]
 fn ended(cluster: &Alone, output: Output) -> Ended {
+    large_machine::assert_planted(&cluster.shared());
     let read = |name: &str| fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
     let (text, said) = (output.stdout, output.stderr);
     let document = serde_json::from_str(&read("screen.json")).unwrap_or(Value::Null);

@@ -12,6 +12,8 @@ mod large_machine;
 mod mpirun;
 #[path = "../report_schema/mod.rs"]
 mod report_schema;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 #[macro_use]
 #[path = "../supervised/mod.rs"]
 mod supervised;

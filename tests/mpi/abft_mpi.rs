@@ -362,8 +362,7 @@ fn one_death_tears_no_other_rank_where_products_are_slow() {
     let flags = "--ft abft --n 4000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
     let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).told_to_end();
     // The ranks have the BLAS of this library and the waits of the other.
-    let libraries = [&library, large_machine::library()].map(|path| path.display().to_string());
-    let preload = format!("LD_PRELOAD={}", libraries.join(":"));
+    let preload = format!("LD_PRELOAD={library}:{}", large_machine::library());
     let says = format!("SLOW_BLAS={}", folder.path().display());
     let job = job.launched(&["-x", &preload, "-x", &says]);
     // Rank 1 is the owner of the next panel, which it advances first: it dies in that product.
@@ -376,6 +375,8 @@ fn one_death_tears_no_other_rank_where_products_are_slow() {
         }
         is_time
     });
+    let multiplied = std::fs::read_dir(folder.path()).expect("our folder").count();
+    assert!(multiplied > 0, "the slow BLAS was not planted: {}", ended.text);
     assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
     let ended = job.launched(&[]).start(&[]);
     let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));

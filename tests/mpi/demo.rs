@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::skipped::skipped;
+
 /// Runs the example that `scripts/demo-node-loss` runs, built as this test is.
 fn demo(n: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
@@ -24,7 +26,7 @@ fn has_namespaces() -> bool {
 #[test]
 fn the_demo_ends_well_and_says_so() {
     if !has_namespaces() {
-        eprintln!("SKIPPED: no namespaces here");
+        skipped("no namespaces here");
         return;
     }
     let output = demo("4000");

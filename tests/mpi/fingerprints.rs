@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::mpirun::mpirun;
+use crate::skipped::skipped;
 use serde_json::Value;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/fingerprints.json");
@@ -74,6 +75,6 @@ fn x_has_the_bits_that_it_had() {
     }
     match golden.get(&surroundings) {
         Some(golden) => assert_eq!(prints, *golden, "{surroundings}"),
-        None => eprintln!("skipped: {GOLDEN} has no fingerprints for {surroundings}"),
+        None => skipped(format!("{GOLDEN} has no fingerprints for {surroundings}")),
     }
 }

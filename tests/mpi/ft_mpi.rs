@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::dice::{Dice, seed};
 use crate::mpi_job::{Ended, Job, MOST_JOBS};
+use crate::skipped::skipped;
 use crate::soak::is_soak;
 use skt_hpl::checkpoint::hook::StepName;
 
@@ -74,7 +75,7 @@ fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restar
 #[test]
 fn huge_pages_that_the_system_does_not_have_are_told_once() {
     if std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|have| have.trim() != "0") {
-        eprintln!("not tested: this system has pages set aside (vm.nr_hugepages)");
+        skipped("this system has pages set aside (vm.nr_hugepages)");
         return;
     }
     let job = hpl("huge", "--store sysv-huge");

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use crate::mpi_job::Job;
 use crate::mpirun::mpirun;
+use crate::skipped::skipped;
 use skt_hpl::machine::environment::affinity;
 use skt_hpl::machine::environment::helper_cores::{self, HelperCores};
 
@@ -21,14 +22,16 @@ const ON_OWN_HOST: &str = "hostname n$OMPI_COMM_WORLD_RANK && exec \"$0\" \"$@\"
 
 /// Where one rank with one thread should run on this machine beside one helper core; `None` if
 /// there are not two cores.
+#[track_caller]
 fn expected() -> Option<HelperCores> {
     let (cpus, mask) =
         (affinity::online().unwrap(), skt_hpl::hpl::team::affinity::current_mask().unwrap());
     let given = helper_cores::plan(&cpus, &[mask], 0, 1, 1);
-    given.inspect_err(|why| eprintln!("not run: {why}")).ok()
+    given.inspect_err(|why| skipped(why)).ok()
 }
 
 /// The command that gives its program a host name of its own, if the system permits it.
+#[track_caller]
 fn own_host() -> Option<Vec<&'static str>> {
     // SAFETY: geteuid cannot fail and touches no memory.
     let unshare = match unsafe { libc::geteuid() } {
@@ -37,13 +40,14 @@ fn own_host() -> Option<Vec<&'static str>> {
     };
     let can = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
     if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("not run: no namespaces here (needs unshare and the right to use it)");
+        skipped("no namespaces here (needs unshare and the right to use it)");
         return None;
     }
     Some(unshare)
 }
 
 /// A job whose ranks are on hosts of their own.
+#[track_caller]
 fn job(name: &str, flags: &str) -> Option<Job> {
     let mut launched = own_host()?;
     launched.extend(["sh", "-c", ON_OWN_HOST]);

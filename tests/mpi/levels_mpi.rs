@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::mpi_job::{Ended, Job};
+use crate::skipped::skipped;
 use skt_hpl::checkpoint::level::SpacedRanks;
 use tempfile::TempDir;
 
@@ -398,7 +399,7 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
 fn a_name_that_another_user_has_taken_costs_no_images() {
     // SAFETY: geteuid cannot fail and touches no memory.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can make a folder of another user");
+        skipped("only root can make a folder of another user");
         return;
     }
     let folder = folder();

@@ -12,6 +12,8 @@ mod mpirun;
 mod report_common;
 #[path = "../report_schema/mod.rs"]
 mod report_schema;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 #[path = "../soak/mod.rs"]
 mod soak;
 

@@ -14,6 +14,9 @@ static int layer = -1;
 static void known(const char *name) {
     if (layer != 1) { fprintf(stderr, "%s before the layer\n", name); exit(9); }
 }
+__attribute__((constructor)) static void begin(void) {
+    if (getenv("OMPI_COMM_WORLD_RANK")) fputs("the fake is loaded\n", stderr);
+}
 int MKL_Set_Threading_Layer(int wanted) { layer = wanted; return wanted; }
 void MKL_Get_Version_String(char *text, int length) {
     known("the version"); strncpy(text, "a fake", length);
@@ -32,12 +35,13 @@ void dgemm_(void *a, void *b, void *c, void *d, void *e, void *f, void *g, void 
 #[test]
 fn mkl_is_told_its_layer_first() {
     let library = shared_library("fake_mkl", FAKE);
-    let preload = format!("LD_PRELOAD={}", library.display());
+    let preload = format!("LD_PRELOAD={library}");
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     for arguments in [&["--n", "50", "--progress", "off"][..], &["init", "--out", "-"]] {
         let mut job = mpirun(1);
         let done = job.args(["env", &preload, program]).args(arguments).output().expect("mpirun");
         let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{arguments:?}: {text}");
+        assert!(text.contains("the fake is loaded"), "the BLAS was not planted: {text}");
     }
 }

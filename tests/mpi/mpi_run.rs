@@ -312,8 +312,9 @@ fn the_energy_of_a_run_is_what_the_meter_says() {
         let of_power = ["--power-command", meter, "--power-level", "1"];
         let flags = [&flags[..], &of_power, method].concat();
         let mut slow = mpirun::mpirun(ranks);
-        large_machine::slow(&mut slow, &[("ALL_GFLOPS", "1")]);
+        let planted = large_machine::slow(&mut slow, &[("ALL_GFLOPS", "1")]);
         let ended = run(folder.path(), slow, &flags).expect(0);
+        planted.assert();
         let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
         let report: Value = serde_json::from_str(&text).unwrap();
         Schema::new(include_str!("../../docs/report.schema.json")).check(&report);

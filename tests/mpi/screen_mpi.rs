@@ -73,14 +73,16 @@ fn end(mut child: Child, folder: &std::path::Path) -> Ended {
 fn screen(faults: &[(&str, &str)]) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = command(4, folder.path());
-    large_machine::slow(&mut command, &[faults, &[EVENLY]].concat());
+    let planted = large_machine::slow(&mut command, &[faults, &[EVENLY]].concat());
     let mut child = command.spawn().expect("mpirun");
     // Nobody reads what the launcher says of exit codes.
     let err = child.stderr.take().expect("piped");
     std::thread::spawn(move || {
         BufReader::new(err).lines().map_while(Result::ok).for_each(|line| eprintln!("{line}"));
     });
-    end(child, folder.path())
+    let ended = end(child, folder.path());
+    planted.assert();
+    ended
 }
 
 #[test]

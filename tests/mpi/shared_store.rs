@@ -7,19 +7,19 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::mpirun::mpirun;
+use crate::skipped::skipped;
 use skt_hpl::checkpoint::segments::Plain;
 use tempfile::TempDir;
 
 /// Gives each rank a host name of its own.
 const AS_NODE: &str = "exec unshare --uts sh -c 'hostname box$OMPI_COMM_WORLD_RANK; exec \"$0\" \"$@\"' \"$0\" \"$@\"";
 
+#[track_caller]
 fn has_namespaces() -> bool {
     let can = Command::new("unshare").args(["--uts", "hostname", "box"]).output();
     let can = can.is_ok_and(|output| output.status.success());
     if !can {
-        eprintln!(
-            "not run: no namespaces here (needs unshare, hostname and the right to use them)"
-        );
+        skipped("no namespaces here (needs unshare, hostname and the right to use them)");
     }
     can
 }

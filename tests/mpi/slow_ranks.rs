@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::large_machine;
-use crate::mpirun::mpirun;
+use crate::mpirun::{mpirun, preloadable};
 use crate::report_schema::Schema;
 
 /// A run in which the BLAS of one rank does 0.5 Gflop/s, and that of the others 1.5; its standard
@@ -19,7 +19,7 @@ fn run(ranks: usize, slow: usize, flags: &str) -> (String, String, Value) {
     let slow = slow.to_string();
     // So slow that the run takes several times the two seconds for which a lag must last.
     let times = [("ALL_GFLOPS", "0.6"), ("GFLOPS", "0.2"), ("RANK", &slow)];
-    large_machine::slow(&mut command, &times);
+    let planted = large_machine::slow(&mut command, &times);
     let ended = command
         .arg(env!("CARGO_BIN_EXE_skt-hpl"))
         .args("--n 2000 --nb 64 --progress live".split(' '))
@@ -31,6 +31,7 @@ fn run(ranks: usize, slow: usize, flags: &str) -> (String, String, Value) {
     let [out, err] = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into());
     let (out, err): (String, String) = (out, err);
     assert!(ended.status.success(), "{out}\n{err}");
+    planted.assert();
     (out, err, read(&json))
 }
 
@@ -52,6 +53,32 @@ fn only_line(out: &str, rank: usize) -> (f64, usize) {
     let column = rest.split_once(" (throttled ").map_or(rest, |(column, _)| column);
     assert!(!host.is_empty() && !host.contains(' '), "{line}");
     (percent.parse().expect(line), column.parse().expect(line))
+}
+
+#[test]
+#[should_panic(expected = "the fault was not planted")]
+fn a_library_that_no_rank_has_loaded_fails_by_name() {
+    let mut no_rank = std::process::Command::new("true");
+    let planted = large_machine::slow(&mut no_rank, &[("GFLOPS", "1")]);
+    assert!(no_rank.status().expect("true").success());
+    planted.assert();
+}
+
+#[test]
+#[should_panic(expected = "/nowhere/slow.so is not preloaded")]
+fn a_library_that_cannot_be_loaded_fails_by_name() {
+    preloadable(Path::new("/nowhere/slow.so"));
+}
+
+/// A name with blanks or colons would be several in `LD_PRELOAD`.
+#[test]
+fn a_library_with_any_name_can_be_preloaded() {
+    for name in ["a b.so", "a:b.so", " : "] {
+        let folder = TempDir::new().expect("a folder");
+        let named = folder.path().join(name);
+        std::fs::copy(large_machine::library(), &named).expect("our folder");
+        preloadable(&named);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::mpirun::{as_installed, mpirun};
 use crate::report_common::default_run;
+use crate::skipped::skipped;
 
 /// What the reference (HPL 2.3, built with -DHPL_DETAILED_TIMING and -DHPL_PROGRESS_REPORT) prints
 /// for [`two_tests`] with thresholds of 16, 1e-30 and 0, from the first panel on.
@@ -287,7 +288,7 @@ fn no_shared_memory_is_left() {
     command.envs(job.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let (code, out, err) = ended(command.current_dir(folder.path()));
     if code != Some(0) {
-        eprintln!("SKIPPED: no namespaces here: {err}");
+        skipped(format!("no namespaces here: {err}"));
         return;
     }
     let (report, left) = out.split_once("\nEnd of Tests.\n").expect(&out);

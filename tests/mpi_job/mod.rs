@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // not every suite needs all of it
 
+use std::cell::RefCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -11,7 +12,7 @@ use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
 use crate::dice::Dice;
-use crate::large_machine;
+use crate::large_machine::{self, Planted};
 use crate::mpirun::{as_installed, mpirun, mpirun_in};
 
 /// A start that takes longer hangs.
@@ -29,6 +30,8 @@ pub struct Job {
     launcher_flags: Vec<String>,
     /// Variables of the library that makes ranks slow, without `SKT_LARGE_`; none, if no rank is.
     times: Vec<(&'static str, &'static str)>,
+    /// What the ranks of the last start get from that library.
+    planted: RefCell<Option<Planted>>,
     /// Whether the launcher tells the ranks that are left to end before it kills them.
     tells: bool,
     /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
@@ -107,7 +110,8 @@ impl Job {
         let flags = flags.split_whitespace().map(str::to_owned).collect();
         let (launcher_flags, times) = (Vec::new(), Vec::new());
         let (program, tells, mpi) = (program.to_owned(), false, None);
-        Self { program, run, ranks, launcher_flags, times, tells, mpi, flags }
+        let planted = RefCell::new(None);
+        Self { program, run, ranks, launcher_flags, times, planted, tells, mpi, flags }
     }
 
     /// The job's run id.
@@ -154,7 +158,8 @@ impl Job {
             as_installed(&mut launcher);
         }
         if !self.times.is_empty() {
-            large_machine::slow(&mut launcher, &self.times);
+            let planted = large_machine::slow(&mut launcher, &self.times);
+            self.planted.replace(Some(planted));
         }
         launcher
             .args(["--bind-to", "none"])
@@ -214,6 +219,9 @@ impl Job {
         let mut text = out.join().expect("no panic") + &err.join().expect("no panic");
         if let Some(hung_at) = hung_at {
             text += &format!("mpirun hung after all ranks were gone\n{hung_at}");
+        }
+        if let (true, Some(planted)) = (status.success(), &*self.planted.borrow()) {
+            planted.assert();
         }
         Ended { ok: status.success(), code: status.code(), text }
     }

@@ -2,8 +2,10 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::IntoRawFd as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +33,7 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     // Ranks that wait leave the cores to others.
-    static SLEEPS: OnceLock<PathBuf> = OnceLock::new();
+    static SLEEPS: OnceLock<String> = OnceLock::new();
     command.env("LD_PRELOAD", SLEEPS.get_or_init(|| shared_library("waits", WAITS)));
     command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     // What one host without a fabric gets anyway: to look for others takes 0.2 s of each start.
@@ -47,12 +49,12 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
 /// With this source in a library, ranks that wait sleep.
 pub const WAITS: &str = include_str!("waits.c");
 
-/// Compiles a library that can be preloaded. `cc` is there: without it `scripts/needs.sh` fails,
-/// and so does the build of any Rust program.
+/// Compiles a library, and returns it as it can be preloaded on this machine. `cc` is there:
+/// without it `scripts/needs.sh` fails, and so does the build of any Rust program.
 ///
 /// # Panics
-/// `cc` does not compile it without a warning.
-pub fn shared_library(name: &str, source: &str) -> PathBuf {
+/// `cc` does not compile it without a warning; as [`preloadable`].
+pub fn shared_library(name: &str, source: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = folder.join(name).with_extension("so");
     // Other processes may compile it at the same time, or have it loaded: it gets its name when it
@@ -70,7 +72,27 @@ pub fn shared_library(name: &str, source: &str) -> PathBuf {
     let compiled = compiler.wait_with_output().expect("our child");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     std::fs::rename(&draft, &library).expect("our folder");
-    library
+    preloadable(&library)
+}
+
+/// The name by which `LD_PRELOAD` takes a library on this machine, as long as this process runs.
+///
+/// # Panics
+/// The library cannot be loaded. To the loader this is no error: it prints a warning, and the test
+/// would run without what it plants.
+pub fn preloadable(library: &Path) -> String {
+    let path = library.display().to_string();
+    // LD_PRELOAD is a list with blanks and colons between the names.
+    let name = if path.contains([' ', ':']) {
+        let open = File::open(library).expect("a library").into_raw_fd();
+        format!("/proc/{}/fd/{open}", std::process::id())
+    } else {
+        path
+    };
+    let loaded = Command::new("true").env("LD_PRELOAD", &name).output().expect("true");
+    let said = String::from_utf8_lossy(&loaded.stderr);
+    assert!(loaded.status.success() && said.is_empty(), "{name} is not preloaded: {said}");
+    name
 }
 
 /// How many seconds Open MPI 4 waits before it kills the ranks that are left.

@@ -2,6 +2,8 @@
 
 #[path = "../executables/mod.rs"]
 mod executables;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 
 mod comments;
 mod compare;

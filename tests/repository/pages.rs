@@ -5,16 +5,19 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use crate::skipped::skipped;
 use tempfile::TempDir;
 
 /// Runs the script on a page with its marks: the exit code and what the script prints. None if
 /// it could not run anything.
+#[track_caller]
 fn verdict(marks: &str, page: &str) -> Option<(i32, String)> {
     verdict_with(&std::env::var("PATH").unwrap(), marks, page)
 }
 
 /// Runs the script on a page with its marks, and with `programs` as `PATH`: the exit code and
 /// what the script prints. None if it could not run anything.
+#[track_caller]
 fn verdict_with(programs: &str, marks: &str, page: &str) -> Option<(i32, String)> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("page.md");
@@ -32,7 +35,11 @@ fn verdict_with(programs: &str, marks: &str, page: &str) -> Option<(i32, String)
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8(printed).unwrap();
     println!("{printed}");
-    (!printed.starts_with("skipped: ")).then(|| (output.status.code().unwrap(), printed))
+    if let Some(why) = printed.strip_prefix("skipped: ") {
+        skipped(why);
+        return None;
+    }
+    Some((output.status.code().unwrap(), printed))
 }
 
 #[track_caller]

@@ -92,6 +92,26 @@ fn the_quick_tier_is_made_of_what_there_is() {
     }
 }
 
+/// `scripts/test` counts the lines of tests/skipped. A test that prints something else, or nothing
+/// that is seen, would count as passed.
+#[test]
+fn tests_that_are_skipped_say_so_in_one_way() {
+    let printed =
+        ["println!(\"skipped", "println!(\"SKIPPED", "println!(\"not run", "println!(\"not tested"];
+    let shared = entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    let shared =
+        shared.into_values().map(|folder| folder.join("mod.rs")).filter(|file| file.is_file());
+    for main in programs().into_values().chain(shared) {
+        for path in suites(&main).into_values().chain([main]) {
+            let text = fs::read_to_string(&path).unwrap();
+            let own = path.ends_with("repository/suites.rs");
+            let found = printed.iter().find(|words| !own && text.contains(**words));
+            assert_eq!(found, None, "{}: use tests/skipped", path.display());
+        }
+    }
+    assert!(SCRIPT.contains("grep -o 'skipped: [^ ]*: .*'"), "how scripts/test counts them");
+}
+
 /// `scripts/test --timing` finds these tests by the name of their module.
 #[test]
 fn tests_that_compare_times_are_ignored_in_a_module_of_their_own() {

@@ -4,6 +4,8 @@
 mod executables;
 #[path = "../mpirun/mod.rs"]
 mod mpirun;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 
 mod planted_files;
 mod store_limits;

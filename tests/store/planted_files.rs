@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use crate::skipped::skipped;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -32,10 +33,11 @@ fn shared() -> TempDir {
 }
 
 /// Whether this process may make files of another user.
+#[track_caller]
 fn can_plant() -> bool {
     let can = nix::unistd::geteuid().is_root();
     if !can {
-        eprintln!("SKIPPED: only root can make files of another user");
+        skipped("only root can make files of another user");
     }
     can
 }

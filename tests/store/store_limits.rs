@@ -1,16 +1,18 @@
 //! A limit of the machine is reported at creation, by its name, and never as a SIGBUS later. Each
 //! test runs itself once more in a namespace of its own with a low limit; if the system grants no
-//! namespaces, it says so.
+//! namespaces, it is skipped.
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::mpirun::mpirun;
+use crate::skipped::skipped;
 use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
 
 /// Runs `test` of this binary in new namespaces after `setup`, a line of shell in which `$DIR` is
 /// an empty folder. Returns the folder if this process is the one that runs inside.
+#[track_caller]
 fn inside(test: &str, setup: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("STORE_LIMITS_DIR") {
         return Some(folder.into());
@@ -30,7 +32,7 @@ fn inside(test: &str, setup: &str) -> Option<PathBuf> {
     let setup = format!("export DIR=$STORE_LIMITS_DIR; {setup}");
     let can = unshare(&setup).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("not run: no namespaces here (needs unshare and the right to use it)");
+        skipped("no namespaces here (needs unshare and the right to use it)");
         return None;
     }
     let output = unshare(&format!("{setup}; exec \"$0\" \"$@\"")).output().unwrap();
@@ -38,6 +40,7 @@ fn inside(test: &str, setup: &str) -> Option<PathBuf> {
         + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");
+    text.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(skipped);
     None
 }
 
@@ -277,7 +280,7 @@ fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
     let said = String::from_utf8(killed.stderr).unwrap();
     assert!(said.contains("--inject 1@column:200: rank 1 dies"), "{said}");
     if files().len() == 1 {
-        eprintln!("this MPI leaves no files");
+        skipped("this MPI leaves no files");
     }
     let ended = benchmark(&flags);
     let said = String::from_utf8(ended.stderr).unwrap();

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::ptr;
 
 use crate::executables;
+use crate::skipped::skipped;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::segments::Plain;
 use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
@@ -22,10 +23,11 @@ use tempfile::TempDir;
 const OTHER: u32 = 54_321;
 const PAGE_BYTES: usize = 4096;
 
+#[track_caller]
 fn can_be_others() -> bool {
     let granted = unshare(CloneFlags::CLONE_NEWIPC).is_ok() && nix::unistd::geteuid().is_root();
     if !granted {
-        eprintln!("not run: needs the rights of root, to be another user");
+        skipped("needs the rights of root, to be another user");
     }
     granted
 }

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::ptr;
 
 use crate::mpirun::mpirun;
+use crate::skipped::skipped;
 use crate::store_segments::wait_for;
 use nix::sched::{CloneFlags, unshare};
 use skt_hpl::checkpoint::store::{Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV};
@@ -19,10 +20,11 @@ use tempfile::TempDir;
 const BYTES: usize = 40_000;
 
 /// Gives this thread, and the processes that it starts, an empty table of segments.
+#[track_caller]
 fn is_alone() -> bool {
     let granted = unshare(CloneFlags::CLONE_NEWIPC);
     if let Err(why) = granted {
-        eprintln!("not run: no IPC namespace here ({why}; needs the right to make one)");
+        skipped(format!("no IPC namespace here ({why}; needs the right to make one)"));
     }
     granted.is_ok()
 }

@@ -11,9 +11,10 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS, SHARED};
+use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS, SHARED, with_cover};
 use crate::large_machine;
 use crate::report_schema::Schema;
+use crate::skipped::skipped;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
@@ -138,7 +139,10 @@ impl Kind {
     /// Flags of `launch` that give the ranks on a box [`SLOW`] processors.
     fn slow(self, cluster: &ClusterBox) -> String {
         let here = cluster.shared();
-        let variables = || large_machine::environment(&here, SHARED, &SLOW);
+        let variables = || {
+            let variables = large_machine::on_nodes(&here, SHARED, &SLOW).into_iter();
+            variables.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
         match self {
             Kind::Openmpi | Kind::Ssh => large_machine::launch_flags(&here, SHARED, &SLOW),
             Kind::Mpich => variables()
@@ -161,13 +165,13 @@ impl Kind {
 }
 
 /// A box with our program in it and a host file of `nodes` nodes, with the others as spares; or
-/// `None`, with the reason on standard error, if there can be none.
+/// `None`, if there can be none: then the test is skipped.
 pub fn cluster(kind: Kind, nodes: usize, spares: usize) -> Option<Alone> {
     let places = places(kind);
     match new_box(kind, nodes, spares) {
         Ok(cluster) => Some(Alone { cluster, kind, _places: places }),
         Err(why) => {
-            eprintln!("skipped: {why}");
+            skipped(why);
             None
         }
     }
@@ -224,7 +228,10 @@ fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
         return Err("Slurm's daemons need root".into());
     }
     let run = |mut command: std::process::Command, script: &str| {
-        let out = command.args(["-ec", script]).env("SLURM_CONF", "/mnt/slurm.conf").output();
+        let out = command
+            .args(["-ec", &with_cover(script)])
+            .env("SLURM_CONF", "/mnt/slurm.conf")
+            .output();
         let out = out.expect("nsenter");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         if out.status.success() { Ok(()) } else { Err(format!("{script}: {said}")) }
@@ -233,13 +240,12 @@ fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
     for name in ["slurmctld", "slurmscriptd", "slurmd"] {
         cluster.owns(name);
     }
-    let script = "mount -t tmpfs run /run; mkdir /run/slurmctld; slurmctld";
+    let script = "cover /run 755; mkdir /run/slurmctld; slurmctld";
     run(cluster.on_head("/bin/sh"), script)?;
     for (index, node) in cluster.nodes_on().iter().enumerate() {
         // One processor for each, as the agent does it.
-        let script = format!(
-            "mount -t tmpfs run /run; exec taskset -c $(({index} % $(nproc))) slurmd -N {node}"
-        );
+        let script =
+            format!("cover /run 755; exec taskset -c $(({index} % $(nproc))) slurmd -N {node}");
         run(cluster.on_node(node, "/bin/sh"), &script)?;
     }
     // All nodes are idle before the first job comes.
@@ -397,6 +403,9 @@ impl Launch {
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         };
+        if code == Some(0) {
+            large_machine::assert_planted(&cluster.shared());
+        }
         let account = fs::read(cluster.shared().join("account.json")).unwrap_or_default();
         let account = serde_json::from_slice(&account).unwrap_or(Value::Null);
         if !account.is_null() {

@@ -1,6 +1,9 @@
 //! Segments on pages that the administrator has reserved (`vm.nr_hugepages`). They have a test
 //! program of their own, because these pages belong to the whole system.
 
+#[path = "../../../tests/skipped/mod.rs"]
+mod skipped;
+
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 
 const BYTES: usize = 40_000;
@@ -35,7 +38,7 @@ impl Drop for Pool {
 #[test]
 fn what_lies_behind_a_segment_on_pages_of_the_pool_stays() {
     let Some(_pool) = Pool::more(8) else {
-        eprintln!("not tested: it takes root, and memory for vm.nr_hugepages");
+        skipped::skipped("it takes root, and memory for vm.nr_hugepages");
         return;
     };
     let store = StoreKind::SysV { huge_pages: true }.open();

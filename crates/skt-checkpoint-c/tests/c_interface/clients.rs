@@ -454,7 +454,7 @@ fn a_client_that_has_waited_in_vain_for_a_rank_asks_for_a_new_start() {
         (compile_fortran(&fortran, "nbody-late"), "nbody-late"),
     ] {
         let mut run = Run::new(&program, name, 10);
-        let preload = ("LD_PRELOAD", late.to_str().expect("a path").to_owned());
+        let preload = ("LD_PRELOAD", mpirun::preloadable(&late));
         run.variables = vec![preload, ("SKT_TIMEOUT_SECONDS", "1".to_owned())];
         let ended = run.start(&[], 0, LIMIT);
         assert_eq!(ended.code, Some(75), "{name}: {}", ended.err);

@@ -37,7 +37,7 @@ use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};
 use skt_hpl::report::{self, JsonReport, Outcome};
 use skt_hpl::run::protect::ledger::{Ledger, LedgerError};
-use skt_hpl::run::protect::{Settings, result};
+use skt_hpl::run::protect::{Settings, StoreRoom, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::IdleLines;
 use skt_hpl::supervisor::links::addresses::Address;
@@ -669,7 +669,7 @@ fn answers_of_nodes() {
         no_store: None,
         void_store: None,
         images_stay: None,
-        store_free_bytes: None,
+        store_room: Some(StoreRoom::default()),
         sysv: Some(SysvLimits {
             shmmax_bytes: 1 << 30,
             shmall_pages: 1 << 20,

@@ -2,6 +2,7 @@
 
 use super::probe::{Answer, program_checksum};
 use super::program::Program;
+use crate::machine::environment::preflight::amount;
 use crate::run::protect::NodeStore;
 
 /// Why the node cannot run the user's `program`; `None` if it can.
@@ -35,7 +36,7 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
     }
     let store = NodeStore {
         run_bytes: answer.run_bytes,
-        free_bytes: answer.store_free_bytes,
+        room: answer.store_room.clone(),
         sysv: answer.sysv,
         void: answer.void_store.clone(),
         ..NodeStore::default()
@@ -46,8 +47,10 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
     let need_bytes = need_bytes.saturating_mul(ranks);
     let have = answer.available_bytes.saturating_add(answer.run_bytes);
     // The start waits for memory that ending processes give back.
-    (answer.ending == 0 && have < need_bytes)
-        .then(|| format!("{have} of {need_bytes} bytes of memory are available"))
+    (answer.ending == 0 && have < need_bytes).then(|| {
+        let (have, need) = (amount(have, need_bytes), amount(need_bytes, have));
+        format!("{have} of {need} of memory are available")
+    })
 }
 
 #[cfg(test)]
@@ -56,6 +59,7 @@ mod tests {
 
     use super::*;
     use crate::checkpoint::store::SysvLimits;
+    use crate::run::protect::StoreRoom;
     use crate::supervisor::probe::tests::answer;
 
     #[test]
@@ -72,11 +76,23 @@ mod tests {
 
     #[test]
     fn a_store_needs_room_for_what_the_ranks_will_hold() {
-        let fault = |store_free_bytes, run_bytes| {
-            of(&Answer { store_free_bytes, run_bytes, ..answer() }, 2, 0, 100)
+        let mebibytes = |count: u64| count << 20;
+        let fault = |free: Option<u64>, run_bytes| {
+            let room = |free| StoreRoom {
+                folder: "/dev/shm/of me".into(),
+                free_bytes: mebibytes(free),
+                tmpfs: Some((mebibytes(500), "/dev/shm".into())),
+            };
+            let (store_room, run_bytes) = (free.map(room), mebibytes(run_bytes));
+            of(&Answer { store_room, run_bytes, ..answer() }, 2, 0, mebibytes(100))
         };
-        let why = fault(Some(199), 0).unwrap();
-        assert!(why.starts_with("its store has 199 bytes free, "), "{why}");
+        assert_eq!(
+            fault(Some(190), 0).unwrap(),
+            "its store /dev/shm/of me has 190.0 MiB free, and the segments of 2 ranks need 200.0 \
+             MiB: enlarge it (as root: mount -o remount,size=513M /dev/shm), take another store \
+             (--store sysv, or file:FOLDER on a larger file system), keep less (--ft abft) or \
+             nothing (--ft none)"
+        );
         for (free, held) in [(Some(200), 0), (Some(0), 200), (None, 0)] {
             assert_eq!(fault(free, held), None);
         }
@@ -94,7 +110,7 @@ mod tests {
     fn memory_that_comes_back_is_no_fault() {
         let fault = |ending| of(&Answer { available_bytes: 199, ending, ..answer() }, 2, 100, 100);
         let why = fault(0).unwrap();
-        assert_eq!((why.as_str(), fault(1)), ("199 of 200 bytes of memory are available", None));
+        assert_eq!((why.as_str(), fault(1)), ("199 B of 200 B of memory are available", None));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
 use crate::report::heartbeat::Keeps;
-use crate::run::protect::{self, NodeStore};
+use crate::run::protect::{self, NodeStore, StoreRoom};
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
@@ -58,8 +58,9 @@ pub struct Answer {
     pub run_bytes: u64,
     /// Bytes of memory that are available.
     pub available_bytes: u64,
-    /// Free bytes of the store, if it is a folder of a file system of its own.
-    pub store_free_bytes: Option<u64>,
+    /// The room in the store, if it is a folder of a file system that has a bound.
+    #[serde(default)]
+    pub store_room: Option<StoreRoom>,
     /// Limits of a store of System V segments, and how much of them other runs use.
     #[serde(default)]
     pub sysv: Option<SysvLimits>,
@@ -148,7 +149,7 @@ pub fn answer(question: &Question) -> Answer {
         stopped,
         run_bytes: 0,
         available_bytes,
-        store_free_bytes: None,
+        store_room: None,
         sysv: None,
         no_store: None,
         void_store: None,
@@ -187,7 +188,7 @@ fn look_at_data(answer: &mut Answer, keeps: &Keeps, purpose: Purpose) {
                 Err(error) => answer.no_store = Some(error.to_string()),
             }
             let told = NodeStore::ask(&kind, &*store, run_id);
-            (answer.sysv, answer.store_free_bytes) = (told.sysv, told.free_bytes);
+            (answer.sysv, answer.store_room) = (told.sysv, told.room);
             answer.void_store = told.void;
             answer.warnings = told.warnings;
         }
@@ -258,6 +259,9 @@ impl Answer {
         let said = [&mut answer.host, &mut answer.version];
         let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
         let texts = texts.chain(&mut answer.void_store);
+        let texts = texts.chain(answer.store_room.iter_mut().flat_map(|room| {
+            std::iter::once(&mut room.folder).chain(room.tmpfs.as_mut().map(|(_, mount)| mount))
+        }));
         let texts = texts.chain(&mut answer.warnings);
         let texts = texts.chain(answer.addresses.iter_mut().map(|address| &mut address.interface));
         let texts = texts.chain(answer.links.iter_mut().flat_map(|link| {
@@ -300,7 +304,7 @@ pub(super) mod tests {
             stopped: 0,
             run_bytes: 0,
             available_bytes: 1 << 30,
-            store_free_bytes: None,
+            store_room: None,
             sysv: None,
             no_store: None,
             void_store: None,
@@ -350,9 +354,9 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
         let question = question(store, Vec::new(), Purpose::Look);
-        let free = answer_of(&question).store_free_bytes;
+        let free = answer_of(&question).store_room.map(|room| room.free_bytes);
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
         let keeps = question.keeps.map(|keeps| Keeps { store: "sysv".into(), ..keeps });
-        assert_eq!(answer_of(&Question { keeps, ..question }).store_free_bytes, None);
+        assert_eq!(answer_of(&Question { keeps, ..question }).store_room, None);
     }
 }

@@ -975,6 +975,6 @@ mod tests {
         let found = survey(&pool, &reach, Limits { each: LONG, ..LIMITS });
         assert_eq!(found.health("n1"), Health::Well);
         let Health::Ill(why) = found.health("s1") else { panic!() };
-        assert_eq!(why, "1073741823 of 1073741824 bytes of memory are available");
+        assert_eq!(why, "1073741823 B of 1073741824 B of memory are available");
     }
 }

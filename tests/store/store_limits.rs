@@ -307,7 +307,23 @@ fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
     let store = format!("file:{}", folder.display());
     let (code, text) = said(&["--n", "64,512", "--store", &store]);
     assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("its store has ") && text.contains(" bytes free, and"), "{text}");
+    let has = format!("its store {} has ", folder.display());
+    assert!(text.contains(&has) && text.contains(" and the segments of 2 ranks need"), "{text}");
+    // What the message says to do is enough: a smaller N, or a larger file system.
+    let between = |start: &str, end: &str| {
+        let (_, rest) = text.split_once(start).unwrap_or_else(|| panic!("no `{start}`: {text}"));
+        rest.split(end).next().unwrap().trim().to_owned()
+    };
+    let largest = between("The largest N that fits there is ", "\n");
+    let (code, text_of_largest) = said(&["--n", &largest, "--store", &store]);
+    assert_eq!(code, Some(0), "{text_of_largest}");
+    let next = (largest.parse::<usize>().unwrap() + 1).to_string();
+    assert_eq!(said(&["--n", &next, "--store", &store]).0, Some(2), "{next}");
+    let remount = between("(as root: ", ")");
+    assert!(remount.ends_with(&format!("M {}", folder.display())), "{remount}");
+    assert!(Command::new("sh").args(["-c", &remount]).status().unwrap().success());
+    let (code, text) = said(&["--n", "64,512", "--store", &store]);
+    assert_eq!(code, Some(0), "{text}");
 }
 
 #[test]

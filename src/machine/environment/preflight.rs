@@ -58,7 +58,7 @@ pub struct DoesNotFit {
 }
 
 /// Bytes in a short unit, unless that would hide the difference from `other`.
-fn amount(bytes: u64, other: u64) -> String {
+pub(crate) fn amount(bytes: u64, other: u64) -> String {
     let short = units::bytes(bytes);
     if short == units::bytes(other) { format!("{bytes} B") } else { short }
 }
@@ -107,7 +107,7 @@ pub fn check(
 }
 
 /// The largest order below `bound` that fits. `bound` itself does not fit.
-fn largest_that(fits: impl Fn(usize) -> bool, bound: usize) -> Option<usize> {
+pub(crate) fn largest_that(fits: impl Fn(usize) -> bool, bound: usize) -> Option<usize> {
     if bound == 0 || !fits(0) {
         return None;
     }

@@ -9,6 +9,7 @@ use super::setup::warn;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
+use crate::machine::environment::preflight::largest_that;
 use crate::run::protect::{self, NodeStore, Settings};
 
 /// The report of one process of each store; those of other processes are empty.
@@ -17,6 +18,8 @@ struct HostReport {
     host: String,
     /// Why the store cannot keep the segments.
     lack: Option<String>,
+    /// Bytes that the segments may take together there, if the store has a bound.
+    room_bytes: Option<u64>,
     warnings: Vec<String>,
 }
 
@@ -43,7 +46,8 @@ pub fn look<C: Comm>(
         Some(kind) => {
             let node = NodeStore::ask(&kind, store, &settings.run_id);
             let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
-            HostReport { host: world.host(), lack, warnings: node.warnings }
+            let room_bytes = node.room_bytes();
+            HostReport { host: world.host(), lack, room_bytes, warnings: node.warnings }
         }
         None => HostReport::default(),
     };
@@ -54,8 +58,35 @@ pub fn look<C: Comm>(
     if world.rank() == 0 {
         warn(&warnings(&all));
     }
-    let lacking = all.into_iter().find_map(|told| Some((told.host, told.lack?)));
-    Ok(lacking.map(|(host, lack)| format!("host {host}: {lack}")))
+    let lacking = all.iter().find_map(|told| Some((&told.host, told.lack.as_ref()?)));
+    Ok(lacking.map(|(host, lack)| {
+        let rooms = all.iter().enumerate();
+        let rooms = rooms.filter_map(|(rank, told)| Some((rank, told.room_bytes?))).collect();
+        let largest = largest_n(spec, settings, places, rooms);
+        let fits = largest.map(|n| format!(". The largest N that fits there is {n}"));
+        format!("host {host}: {lack}{}", fits.unwrap_or_default())
+    }))
+}
+
+/// The largest order of the test with the largest segments whose segments fit into the `rooms`, each
+/// the bytes that a rank's store has. `None` if the test itself fits, or none does.
+fn largest_n(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+    rooms: Vec<(usize, u64)>,
+) -> Option<usize> {
+    let bytes = |test: &TestSpec| rank_bytes(test, settings, places);
+    let test = spec.tests().into_iter().max_by_key(bytes)?;
+    let rooms: Vec<(u64, u64)> = rooms
+        .into_iter()
+        .map(|(rank, room_bytes)| (ranks_in_store(&test, places, rank), room_bytes))
+        .collect();
+    let fits = |n: usize| {
+        let need_bytes = bytes(&TestSpec { n, ..test.clone() });
+        rooms.iter().all(|(ranks, room_bytes)| ranks.saturating_mul(need_bytes) <= *room_bytes)
+    };
+    if fits(test.n) { None } else { largest_that(fits, test.n) }
 }
 
 /// For each test: the number of its ranks that see the store of `rank`, and the bytes of the
@@ -66,16 +97,27 @@ fn needs(
     places: &[RankLocation],
     rank: usize,
 ) -> Vec<(u64, u64)> {
+    let of_test =
+        |test: TestSpec| (ranks_in_store(&test, places, rank), rank_bytes(&test, settings, places));
+    spec.tests().into_iter().map(of_test).collect()
+}
+
+/// The places of the ranks of a test; those of a job that continues after a loss may be missing.
+fn places_of<'a>(test: &TestSpec, places: &'a [RankLocation]) -> &'a [RankLocation] {
+    &places[..places.len().min(test.ranks())]
+}
+
+/// The number of ranks of a test that see the store of `rank`.
+fn ranks_in_store(test: &TestSpec, places: &[RankLocation], rank: usize) -> u64 {
     let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
     let own = memory(&places[rank]);
-    let of_test = |test: TestSpec| {
-        // Ranks of a job that continues after a loss may be missing.
-        let places = &places[..places.len().min(test.ranks())];
-        let ranks = places.iter().filter(|place| memory(place) == own).count();
-        let hosts = places.iter().map(|place| place.host.as_str());
-        (ranks as u64, protect::segment_bytes(&test, settings, hosts))
-    };
-    spec.tests().into_iter().map(of_test).collect()
+    places_of(test, places).iter().filter(|place| memory(place) == own).count() as u64
+}
+
+/// Bytes of the largest segment of a test.
+fn rank_bytes(test: &TestSpec, settings: &Settings, places: &[RankLocation]) -> u64 {
+    let hosts = places_of(test, places).iter().map(|place| place.host.as_str());
+    protect::segment_bytes(test, settings, hosts)
 }
 
 /// Each warning once, with the hosts that it applies to.
@@ -107,6 +149,7 @@ mod tests {
         let told = |host: &str, warnings: &[&str]| HostReport {
             host: host.into(),
             lack: None,
+            room_bytes: None,
             warnings: warnings.iter().map(|&text| text.to_owned()).collect(),
         };
         let all = [

@@ -41,7 +41,7 @@ pub use guard::{Done, Opened, Protected, RankInRun, Surroundings, guessed_schedu
 pub use history::History;
 pub use inject::{FaultInjector, Inject, What};
 pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
-pub use node_store::NodeStore;
+pub use node_store::{NodeStore, StoreRoom};
 pub use read::{MOST_MEMBERS, read_domains};
 pub use segments::{
     RankProcess, TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,

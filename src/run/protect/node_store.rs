@@ -1,20 +1,68 @@
 //! Whether the store of a node can keep the segments of a run: a run asks each of its hosts, and
 //! `skt-hpl launch` each node, before anything is computed.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use serde::{Deserialize, Serialize};
+
 use crate::checkpoint::store::{Store, StoreKind, SysvLimits, Trap, host};
+use crate::machine::environment::preflight::amount;
 
 /// Segments of each rank: its data, and its hold on the run.
 const SEGMENTS_A_RANK: u64 = 2;
 /// More segments of a node: results of tests, while they are rewritten.
 const SEGMENTS_A_NODE: u64 = 2;
 
+/// Room on the file system of a store that is a folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreRoom {
+    /// The store's folder.
+    pub folder: String,
+    /// Bytes that are free there.
+    pub free_bytes: u64,
+    /// Bytes of the whole file system and where it is mounted, if it is a tmpfs, which root can
+    /// enlarge.
+    pub tmpfs: Option<(u64, String)>,
+}
+
+impl StoreRoom {
+    fn of(folder: &Path, free_bytes: u64) -> Self {
+        let stat = statfs(folder).ok().filter(|stat| stat.filesystem_type() == TMPFS_MAGIC);
+        let device = |path: &Path| path.metadata().ok().map(|meta| meta.dev());
+        let is_same = |path: &&Path| device(path) == device(folder);
+        let mount = folder.ancestors().take_while(is_same).last().unwrap_or(folder);
+        let bytes = |stat: nix::sys::statfs::Statfs| stat.blocks() * stat.block_size() as u64;
+        let tmpfs = stat.map(|stat| (bytes(stat), mount.display().to_string()));
+        Self { folder: folder.display().to_string(), free_bytes, tmpfs }
+    }
+
+    /// What to do if `lacking_bytes` are missing for the segments of `ranks` ranks.
+    fn remedies(&self, lacking_bytes: u64, ranks: u64) -> String {
+        // The store's own pages and the results of tests take a little more.
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20).saturating_add(ranks + 1);
+        let room = match &self.tmpfs {
+            Some((bytes, mount)) => format!(
+                "enlarge it (as root: mount -o remount,size={}M {mount})",
+                mib(bytes.saturating_add(lacking_bytes))
+            ),
+            None => "make room there".to_owned(),
+        };
+        format!(
+            "{room}, take another store (--store sysv, or file:FOLDER on a larger file system), \
+             keep less (--ft abft) or nothing (--ft none)"
+        )
+    }
+}
+
 /// A node's report about its store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeStore {
     /// Bytes of the run's segments that exist.
     pub run_bytes: u64,
-    /// Free bytes, if the store is a folder of a file system of its own.
-    pub free_bytes: Option<u64>,
+    /// The room, if the store is a folder of a file system that has a bound.
+    pub room: Option<StoreRoom>,
     /// The limits of a store of System V segments, and how much of them other runs use.
     pub sysv: Option<SysvLimits>,
     /// Why nothing in the store outlives its processes, if so.
@@ -28,15 +76,17 @@ impl NodeStore {
     pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
         // Asking for all bytes there are makes the store tell how many are free.
-        let free_bytes = store.traps(u64::MAX, 0).iter().find_map(|trap| match trap {
-            Trap::SmallFolder { free_bytes, .. } => Some(*free_bytes),
+        let room = store.traps(u64::MAX, 0).iter().find_map(|trap| match trap {
+            Trap::SmallFolder { folder, free_bytes, .. } => {
+                Some(StoreRoom::of(folder, *free_bytes))
+            }
             _ => None,
         });
         let (void, warnings): (Vec<Trap>, Vec<Trap>) =
             store.traps(0, 0).into_iter().partition(Trap::voids_store);
         Self {
             run_bytes: super::run_bytes(store, run_id).unwrap_or(0),
-            free_bytes,
+            room,
             sysv: is_sysv.then(|| others_of_sysv(store, run_id)),
             void: void.first().map(ToString::to_string),
             warnings: warnings.iter().map(ToString::to_string).collect(),
@@ -55,13 +105,22 @@ impl NodeStore {
             return Some(format!("its limits of shared memory do not suffice: {low}"));
         }
         let need_bytes = ranks.saturating_mul(rank_bytes);
-        let have_bytes = self.free_bytes?.saturating_add(self.run_bytes);
+        let (room, have_bytes) = (self.room.as_ref()?, self.room_bytes()?);
         (have_bytes < need_bytes).then(|| {
             format!(
-                "its store has {have_bytes} bytes free, and the segments of its ranks need \
-                 {need_bytes}"
+                "its store {} has {} free, and the segments of {ranks} rank{} need {}: {}",
+                room.folder,
+                amount(have_bytes, need_bytes),
+                if ranks == 1 { "" } else { "s" },
+                amount(need_bytes, have_bytes),
+                room.remedies(need_bytes - have_bytes, ranks)
             )
         })
+    }
+
+    /// Bytes that the segments of the run may take together, if the store has a bound.
+    pub fn room_bytes(&self) -> Option<u64> {
+        Some(self.room.as_ref()?.free_bytes.saturating_add(self.run_bytes))
     }
 
     /// The limit of System V segments that the ranks would exceed, if any.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use skt_terms::units;
 
 use super::SegmentName;
 
@@ -80,8 +81,8 @@ pub enum StoreError {
     },
     /// The machine, or the limit of its container, does not have that much memory.
     #[error(
-        "{name}: {wanted_bytes} bytes of memory are wanted, {available_bytes} are available \
-         ({limit}): take a smaller N or more nodes"
+        "{name}: {} of memory are wanted, {} are available ({limit}): take a smaller N or more \
+         nodes", units::bytes(*wanted_bytes), units::bytes(*available_bytes)
     )]
     NoMemory {
         /// The segment.
@@ -95,8 +96,9 @@ pub enum StoreError {
     },
     /// The file system does not have that much space.
     #[error(
-        "{name}: {wanted_bytes} bytes are wanted in {}, {available_bytes} are free: enlarge it \
-         (tmpfs: mount -o remount,size=...) or use the store `sysv`", folder.display()
+        "{name}: {} are wanted in {}, {} are free: enlarge it (tmpfs: mount -o remount,size=...) \
+         or use the store `sysv`", units::bytes(*wanted_bytes), folder.display(),
+        units::bytes(*available_bytes)
     )]
     NoSpace {
         /// The segment.

@@ -28,6 +28,7 @@ use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
 use skt_hpl::hpl::comm::threads;
+use skt_hpl::machine::counters::oom_kills::OomKills;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::report::bundle;
@@ -666,6 +667,7 @@ fn answers_of_nodes() {
         stopped: 1,
         run_bytes: 4096,
         available_bytes: 1 << 30,
+        oom_kills: OomKills { machine: Some(3), group: Some(1) },
         no_store: None,
         void_store: None,
         images_stay: None,

@@ -20,6 +20,8 @@ use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
+use crate::machine::counters::Root;
+use crate::machine::counters::oom_kills::OomKills;
 use crate::report::heartbeat::Keeps;
 use crate::run::protect::{self, NodeStore, StoreRoom};
 
@@ -58,6 +60,9 @@ pub struct Answer {
     pub run_bytes: u64,
     /// Bytes of memory that are available.
     pub available_bytes: u64,
+    /// Processes that the kernel has ended for want of memory.
+    #[serde(default)]
+    pub oom_kills: OomKills,
     /// The room in the store, if it is a folder of a file system that has a bound.
     #[serde(default)]
     pub store_room: Option<StoreRoom>,
@@ -149,6 +154,7 @@ pub fn answer(question: &Question) -> Answer {
         stopped,
         run_bytes: 0,
         available_bytes,
+        oom_kills: OomKills::under(&Root::of_this_machine()),
         store_room: None,
         sysv: None,
         no_store: None,
@@ -304,6 +310,7 @@ pub(super) mod tests {
             stopped: 0,
             run_bytes: 0,
             available_bytes: 1 << 30,
+            oom_kills: OomKills::default(),
             store_room: None,
             sysv: None,
             no_store: None,

@@ -13,6 +13,7 @@ pub mod huge_pages;
 pub mod load;
 pub mod memory_errors;
 pub mod numa;
+pub mod oom_kills;
 pub mod power;
 pub mod processor;
 pub mod quota;

@@ -19,6 +19,7 @@ mod event;
 mod exclusion;
 mod heard;
 mod links;
+mod oom;
 mod program;
 mod running;
 #[cfg(test)]
@@ -38,9 +39,11 @@ use super::hosts::{Health, Host, Pool, Replacement, SparesSpent, UNLISTED};
 use super::links::addresses::Networks;
 use super::probe::Purpose;
 use super::process::Process;
+use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
 use super::watch::HeartbeatWatch;
+use crate::machine::counters::oom_kills::OomKills;
 use crate::report::heartbeat::{CHANGED, DONE};
 use skt_terms::exit::Exit;
 
@@ -133,6 +136,8 @@ pub struct Decisions {
     links: links::Known,
     /// The trials that leave out nodes, if any are in progress.
     trials: Option<ExclusionTrials>,
+    /// The OOM kills that the nodes had counted before the last start.
+    oom_kills: BTreeMap<String, OomKills>,
     /// The code with which the user's program has refused, with a text, until it is known whether a
     /// lost node explains it.
     word: Option<(u8, String)>,
@@ -170,6 +175,7 @@ impl Decisions {
             health: BTreeMap::new(),
             links: links::Known::default(),
             trials: None,
+            oom_kills: BTreeMap::new(),
             word: None,
             told: AlreadyTold::default(),
             tidies: false,
@@ -189,13 +195,21 @@ impl Decisions {
             Event::Report(text) => self.report(&text),
             Event::Unprinted { source, file } => self.unprinted(source, &file),
             Event::Beat(beat) => self.beat(now_unix, beat),
-            Event::Line(line) => self.suspect(&line),
+            Event::Line(line) => {
+                self.note_sigkill(&line);
+                self.suspect(&line);
+            }
             // A job that cannot be watched is killed.
             Event::Unread(error) => {
                 self.act(Action::Kill);
                 self.end(Err(error));
             }
-            Event::RankEnded(end) => self.running.ends.note(end),
+            Event::RankEnded(end) => {
+                if end.end == ProcessEnd::Signal(libc::SIGKILL) {
+                    self.note_sigkill_on(&end.host);
+                }
+                self.running.ends.note(end);
+            }
             Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
             Event::Tick { stops } => self.tick(now_unix, stops),
             Event::Unwatched { seconds } => self.watch.unwatched(seconds, now_unix),
@@ -376,6 +390,7 @@ impl Decisions {
         if survey.ended() > 0 {
             self.say("ended", format!("{} rank(s) of the last start were left", survey.ended()));
         }
+        self.report_oom_kills(&survey);
         self.warn(&survey);
         let health = |host: &Host| {
             if self.rules.listed.contains(&host.name) {

@@ -27,6 +27,8 @@ pub(super) struct Running {
     pub refusal: Option<&'static str>,
     /// How ranks that run the user's program have ended.
     pub ends: Ends,
+    /// The node of the first rank that was reported ended by SIGKILL.
+    pub sigkilled: Option<String>,
     /// When one of these ranks was seen to have failed.
     pub failed_unix: Option<f64>,
     /// Number of lines of the report that have arrived.

@@ -668,6 +668,70 @@ fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
     }
 }
 
+/// All nodes answer, `n2` with these counts of OOM kills, the others with 7 and none.
+fn answers_with_oom_kills(play: &mut Play, of_n2: OomKills) -> Vec<String> {
+    let pool = play.asked.take().expect("nodes are asked").pool;
+    let mut survey = survey(&pool, &[], 4096);
+    for (name, answer) in &mut survey.answers {
+        let others = OomKills { machine: Some(7), group: None };
+        answer.oom_kills = if name == "n2" { of_n2 } else { others };
+    }
+    let mut lines = play.on(Event::Answers(survey));
+    lines.retain(|line| !line.starts_with("ask links "));
+    play.links_but(&[]);
+    lines
+}
+
+#[test]
+fn a_kill_is_told_from_an_oom_kill_by_the_counts_of_its_node() {
+    let open_mpi = "mpirun noticed that process rank 1 with PID 0 on node n2 exited on signal 9 \
+                    (Killed).\n";
+    let counted = |machine| OomKills { machine: Some(machine), group: None };
+    for is_of_program in [false, true] {
+        let mut play = Play::new(RunRules { is_of_program, ..rules() }, state(&[]));
+        play.on(Event::Begin);
+        play.on(Event::NoJob { swept: 0 });
+        assert_eq!(answers_with_oom_kills(&mut play, counted(3)), [""; 0]);
+        let mut column = 0;
+        let mut killed = |now, after: &str| {
+            play.now += 10.0;
+            let launched = play.on(Event::Tick { stops: 0 });
+            assert!(launched[0].starts_with("launch n1 n2 n3"), "{launched:?}");
+            let launcher = play.decisions.state.supervisor.clone();
+            play.on(Event::Launched(launcher));
+            // Failures at one column would be given up.
+            column += 200;
+            play.beats(&[("factor", column), ("compute", column)]);
+            let end = ProcessEnd::Signal(libc::SIGKILL);
+            match (is_of_program, after) {
+                (_, "quiet") => {}
+                (true, _) => {
+                    let (token, host) = (String::new(), "n2".to_owned());
+                    play.on(Event::RankEnded(RankEnd { token, rank: Some(1), host, end }));
+                }
+                (false, _) => drop(play.on(Event::Line(open_mpi.to_owned()))),
+            }
+            play.ended("the launcher ended with code 137");
+            let lines = answers_with_oom_kills(&mut play, now);
+            let how = play.decisions.state.failures.last().unwrap().how.clone();
+            (lines.into_iter().filter(|line| line.starts_with("oom: ")).collect::<Vec<_>>(), how)
+        };
+        let (lines, how) = killed(counted(4), "killed");
+        let text = "the kernel's OOM killer ended a process on n2 meanwhile (oom_kill 3 -> 4)";
+        assert_eq!(lines, [format!("oom: {text}")]);
+        assert!(how.ends_with(&format!("code 137; {text}")), "{how}");
+        let (lines, how) = killed(counted(4), "killed");
+        let text = "no OOM kill on n2 meanwhile (oom_kill 4): the kernel has not sent the SIGKILL \
+                    for want of memory";
+        assert_eq!(lines, [format!("oom: {text}")]);
+        assert!(how.ends_with(text), "{how}");
+        // Without a kill, only what was counted is reported; a node that does not count says nothing.
+        assert_eq!(killed(counted(4), "quiet").0, [""; 0]);
+        assert_eq!(killed(counted(6), "quiet").0.len(), 1);
+        assert_eq!(killed(OomKills::default(), "killed").0, [""; 0]);
+    }
+}
+
 #[test]
 fn a_run_is_stopped_in_order_and_resumed() {
     let mut play = Play::computing(rules(), &[]);

@@ -70,7 +70,11 @@ const ALIKE: &[&[usize]] = &[
 /// Finds the first line whose label belongs in another line, and why it most likely does.
 /// `file` is its name in messages.
 pub(super) fn find_misplaced(lines: &[&[u8]], file: &Arc<str>) -> Option<Misplaced> {
-    let found = lines.iter().take(LINES + 1).map(|line| label(line)).collect();
+    // What follows the last line is ignored, unless it is that line.
+    let is_read = |index: usize, home: usize| index < LINES || home == LINES;
+    let found = lines.iter().take(LINES + 1).enumerate();
+    let found = found.map(|(index, line)| label(line).filter(|(home, _)| is_read(index, *home)));
+    let found = found.collect();
     let labels = Labels { lines, file, found };
     (1..=labels.found.len()).find_map(|line| labels.judge(line))
 }

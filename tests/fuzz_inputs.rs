@@ -225,7 +225,7 @@ fn slurm_lists() {
         if let Err(error) = hosts::expand_slurm(&text) {
             assert_tame(&error.to_string());
         }
-        let tasks = hosts::expand_tasks(&text).unwrap_or_default();
+        let tasks = hosts::expand_tasks("SLURM_TASKS_PER_NODE", &text, 4).unwrap_or_default();
         let host = |slots| Host { name: "n".to_owned(), slots };
         Pool::new(tasks.into_iter().map(host).collect(), vec![]).ranks();
     });

@@ -40,7 +40,7 @@ pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     // `clap_complete` 4.6 defines the completions of a subcommand under another name than it looks
     // up, if the program's name has a dash.
     let text = String::from_utf8_lossy(&text).replace("skt__subcmd__hpl__", "skt__hpl__");
-    output::print(text.as_bytes())
+    output::print(&text)
 }
 
 /// The command line without what is hidden, because not all generators leave that out.

@@ -66,8 +66,8 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
     let text = whole_text(&checked, to)?;
     match &args.output {
-        Some(path) => output::write_file(path, text.as_bytes(), args.force),
-        None => output::print(text.as_bytes()),
+        Some(path) => output::write_file(path, &text, args.force),
+        None => output::print(&text),
     }
 }
 

@@ -104,7 +104,7 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
 
 fn one_trial() -> Result<u8, DoctorError> {
     let answer = trial::answer().map_err(|why| DoctorError::Other(why.to_string()))?;
-    output::print(&serde_json::to_vec(&answer).expect("plain data"))?;
+    output::print(&serde_json::to_string(&answer).expect("plain data"))?;
     Ok(0)
 }
 

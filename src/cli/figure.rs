@@ -18,5 +18,5 @@ pub(super) fn write(figure: &Figure, path: &Path, force: bool) -> Result<(), Stu
             )));
         }
     };
-    Ok(output::write_file(path, text.as_bytes(), force)?)
+    Ok(output::write_file(path, &text, force)?)
 }

@@ -101,7 +101,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
             text(spec, protection, format)? + &toml::write_launch(&LaunchDraft::new())
         ),
     };
-    output::write_file(path, config.as_bytes(), args.force)?;
+    output::write_file(path, &config, args.force)?;
     if output::is_stdout(path) {
         return Ok(());
     }

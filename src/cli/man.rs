@@ -32,7 +32,7 @@ pub fn execute(args: &ManArgs) -> Result<(), ConfigError> {
             clap_mangen::Man::new(Cli::command())
                 .render(&mut page)
                 .map_err(fault("man page".to_owned()))?;
-            output::print(&page)
+            output::print(&String::from_utf8_lossy(&page))
         }
     }
 }

@@ -85,7 +85,7 @@ pub fn execute(args: &ModelArgs) -> Result<(), StudyError> {
         ModelCommand::List => {
             let width = figures::names().map(str::len).max().unwrap_or(0);
             let line = |(name, title)| format!("{name:width$}  {title}\n");
-            Ok(output::print(figures::titles().map(line).collect::<String>().as_bytes())?)
+            Ok(output::print(&figures::titles().map(line).collect::<String>())?)
         }
         ModelCommand::Waste(args) => print_waste(args),
         ModelCommand::Simulate(args) => simulate::execute(args),
@@ -118,7 +118,7 @@ fn write(path: &Path, text: &str) -> Result<(), StudyError> {
 
 fn write_one(args: &FigureArgs) -> Result<(), StudyError> {
     let figure = figures::make(&args.name)?;
-    let Some(path) = &args.out else { return Ok(output::print(figure.csv().as_bytes())?) };
+    let Some(path) = &args.out else { return Ok(output::print(&figure.csv())?) };
     figure::write(&figure, path, args.force)
 }
 
@@ -158,5 +158,5 @@ fn print_waste(args: &WasteArgs) -> Result<(), StudyError> {
             }
         }
     }
-    Ok(output::print(csv.as_bytes())?)
+    Ok(output::print(&csv)?)
 }

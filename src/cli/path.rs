@@ -139,14 +139,14 @@ pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
     let machine = machine(args, fitted.as_ref().map(|fit| fit.machine))?;
     if let Some(path) = &args.save_machine {
         let text = serde_json::to_string_pretty(&machine).expect("numbers and names") + "\n";
-        output::write_file(path, text.as_bytes(), args.force)?;
+        output::write_file(path, &text, args.force)?;
     }
     if !args.check.is_empty() {
         return show_check(args, &machine);
     }
     if args.n.is_none() && args.memory_gib.is_none() {
         if fitted.is_some() {
-            return Ok(output::print(describe_machine(&machine).as_bytes())?);
+            return Ok(output::print(&describe_machine(&machine))?);
         }
         return Err(StudyError::Usage("what is to be run? Give --n or --memory-gib".into()));
     }
@@ -158,7 +158,7 @@ pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
     let changed = if args.changes { changed(run, &machine)? } else { Vec::new() };
     let text =
         if args.json { json(&machine, &all, &changed) } else { describe(&machine, &all, &changed) };
-    Ok(output::print(text.as_bytes())?)
+    Ok(output::print(&text)?)
 }
 
 fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
@@ -444,7 +444,7 @@ fn show_check(args: &PathArgs, machine: &Machine) -> Result<(), StudyError> {
         all.push(Compared { measured, predicted });
     }
     let text = if args.json { check_json(&all) } else { check_table(machine, &all) };
-    Ok(output::print(text.as_bytes())?)
+    Ok(output::print(&text)?)
 }
 
 /// A table of predicted and measured phases, with the errors in percent of the measured phase and

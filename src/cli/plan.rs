@@ -138,17 +138,17 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
         describe(&basis, &plan, &images, args.all)?
     };
     let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
-    let Some(path) = &args.out else { return Ok(output::print(words.as_bytes())?) };
+    let Some(path) = &args.out else { return Ok(output::print(&words)?) };
     let format = Format::of(path);
     let machine = basis.machine.running(plan.choice().job.protocol);
     let table = protection_table(&machine, &plan, level);
     let config = configuration(args, &machine, &plan, &table, format)?;
     if to_stdout {
         output::say(format_args!("{words}"));
-        return Ok(output::print(config.as_bytes())?);
+        return Ok(output::print(&config)?);
     }
-    output::print(words.as_bytes())?;
-    output::write_file(path, config.as_bytes(), args.force)?;
+    output::print(&words)?;
+    output::write_file(path, &config, args.force)?;
     output::say(format_args!(
         "configuration written to {}; run it with\n{}",
         path.display(),

@@ -68,7 +68,7 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
             partners,
             number,
         };
-        output::print(probe::answer(&question).line().as_bytes())?;
+        output::print(&probe::answer(&question).line())?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use skt_terms::shown::printable;
 
 use super::ranges::{above_zero, finite};
 use super::study_error::StudyError;
@@ -81,7 +82,7 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
         (html::page(&runs), "report.html")
     };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default_out));
-    output::write_file(&out, text.as_bytes(), args.force)?;
+    output::write_file(&out, &text, args.force)?;
     if !output::is_stdout(&out) {
         output::say(format_args!("{} written", out.display()));
     }
@@ -104,14 +105,14 @@ fn pack(
     let mut extra = Vec::new();
     if args.top500 {
         let sheet = submission(args, std::slice::from_ref(&run))?;
-        extra.push(("top500.txt", sheet.into_bytes()));
+        extra.push(("top500.txt", printable(&sheet).into_owned().into_bytes()));
     }
     if let Some(log) = &args.power_csv {
         extra.push(("power.csv", fs::read(log).map_err(StudyError::file("read", log))?));
     }
     let packed = bundle::of_report(text, &run, extra);
     let packed = packed.map_err(|why| usage(format!("'{from}': {why}")))?;
-    output::write_file(archive, &packed, args.force)?;
+    output::write_bytes(archive, &packed, args.force)?;
     if !run.report.finished {
         output::say(format_args!("warning: the run has not finished"));
     }

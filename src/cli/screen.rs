@@ -357,9 +357,8 @@ fn show(
     listed: &Listed,
 ) -> Result<(), ScreenCommandError> {
     if args.raw {
-        let mut line = serde_json::to_vec(results).expect("plain data");
-        line.push(b'\n');
-        output::print(&line)?;
+        let line = serde_json::to_string(results).expect("plain data");
+        output::print(&(line + "\n"))?;
         return Ok(());
     }
     if let Some(why) = &results.refused {
@@ -374,7 +373,7 @@ fn show(
                 .into_iter()
                 .map(|name| as_listed(name, results, listed))
                 .collect();
-            output::write_file(path, hosts::openmpi_file(&hosts).as_bytes(), true)?;
+            output::write_file(path, &hosts::openmpi_file(&hosts), true)?;
         }
     }
     Ok(())

@@ -46,7 +46,7 @@ pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
         (summary, unharmed, formula)
     };
     bar.end();
-    Ok(output::print(report(args, &summary, unharmed.as_ref(), &formula).as_bytes())?)
+    Ok(output::print(&report(args, &summary, unharmed.as_ref(), &formula))?)
 }
 
 /// The job with no loss of data and with spares enough, which is the job that formulas of time and

@@ -46,9 +46,9 @@ pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let state = folder.look()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
     if args.json {
         let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");
-        return Ok(output::print((text + "\n").as_bytes())?);
+        return Ok(output::print(&(text + "\n"))?);
     }
-    Ok(output::print(text(&state, is_supervised, now_unix()).as_bytes())?)
+    Ok(output::print(&text(&state, is_supervised, now_unix()))?)
 }
 
 fn text(state: &SupervisorState, is_supervised: bool, now_unix: f64) -> String {

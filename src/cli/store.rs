@@ -143,7 +143,7 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
         }
     };
     // What was removed before an error is worth knowing.
-    output::print(&out)?;
+    output::print(&String::from_utf8_lossy(&out))?;
     done
 }
 

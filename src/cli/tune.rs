@@ -154,7 +154,7 @@ fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
         output::say(format_args!("{words}"));
         Ok(())
     } else {
-        output::print(words.as_bytes())
+        output::print(&words)
     };
     match shown.and_then(|()| write(args, job, tuning)) {
         Ok(()) => Exit::Passed,
@@ -175,7 +175,7 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
         let n = tuning.default.n;
         text = format!("# Tuned by `skt-hpl tune`, with trials of N = {n}.\n\n{text}");
     }
-    output::write_file(path, text.as_bytes(), args.force)
+    output::write_file(path, &text, args.force)
 }
 
 /// Reads what the flags, and the file that they name, ask for.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{AccessFlags, access};
+use skt_terms::shown::printable;
 
 use crate::config::ConfigError;
 use crate::report::outfile;
@@ -37,46 +38,60 @@ pub fn mark_messages() {
 
 /// Writes a message to standard error. A closed standard error is no reason to stop.
 pub fn say(message: fmt::Arguments<'_>) {
-    let text = printable(&message.to_string());
+    let text = cut(&printable(&message.to_string()));
     let is_marked =
         ARE_MARKED.load(Ordering::Relaxed) && !ERRORS.iter().any(|start| text.starts_with(start));
     let mark = if is_marked { "# " } else { "" };
     let _ = writeln!(io::stderr(), "{mark}{}", text.replace('\n', &format!("\n{mark}")));
 }
 
-/// Makes text from any source safe for a terminal: control characters other than line ends are
-/// escaped, long lines are cut.
-fn printable(text: &str) -> String {
-    let mut lines: Vec<String> = text.lines().take(LINES_MAX).map(printable_line).collect();
+/// Cuts a message with many lines, and long lines.
+fn cut(text: &str) -> String {
+    let mut lines: Vec<String> = text.lines().take(LINES_MAX).map(cut_line).collect();
     if text.lines().nth(LINES_MAX).is_some() {
         lines.push("...".to_owned());
     }
     lines.join("\n")
 }
 
-fn printable_line(line: &str) -> String {
-    let mut shown = String::new();
-    for character in line.chars().take(LINE_MAX) {
-        match character {
-            '\t' => shown.push(character),
-            _ if character.is_control() => shown.extend(character.escape_debug()),
-            _ => shown.push(character),
-        }
-    }
+fn cut_line(line: &str) -> String {
     match line.chars().skip(LINE_MAX).count() {
-        0 => shown,
-        cut => format!("{shown}... ({cut} more characters)"),
+        0 => line.to_owned(),
+        cut => {
+            let begin: String = line.chars().take(LINE_MAX).collect();
+            format!("{begin}... ({cut} more characters)")
+        }
     }
 }
 
-/// Writes text to standard output.
+/// A writer through which text leaves the program: [`printable`], whatever others have put into it.
+pub struct SafeText<W>(pub W);
+
+impl<W: io::Write> io::Write for SafeText<W> {
+    /// Takes whole texts only, as `write!` and `write_all` pass them.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(printable(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Writes text to standard output, [`printable`].
 ///
 /// # Errors
 /// The text cannot be written.
-pub fn print(text: &[u8]) -> Result<(), ConfigError> {
+pub fn print(text: &str) -> Result<(), ConfigError> {
+    print_bytes(printable(text).as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<(), ConfigError> {
     let write = || {
         let mut stdout = outfile::stdout()?.lock();
-        stdout.write_all(text)?;
+        stdout.write_all(bytes)?;
         stdout.flush()
     };
     write().map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
@@ -93,9 +108,9 @@ pub fn is_stdout(path: &Path) -> bool {
 /// Either cannot be written.
 pub fn print_and_write(text: &str, json: &str, file: Option<&Path>) -> Result<(), ConfigError> {
     if !file.is_some_and(is_stdout) {
-        print(text.as_bytes())?;
+        print(text)?;
     }
-    file.map_or(Ok(()), |path| write_file(path, json.as_bytes(), true))
+    file.map_or(Ok(()), |path| write_file(path, json, true))
 }
 
 /// Refuses a file that cannot be written, before the work whose result goes into it. A file that is
@@ -132,13 +147,22 @@ pub fn must_not_replace(
     }
 }
 
-/// Writes a file; an existing one is overwritten only with `force`. `-` is standard output.
+/// Writes text to a file, [`printable`]; an existing one is overwritten only with `force`. `-` is
+/// standard output.
 ///
 /// # Errors
 /// The file exists, or cannot be written.
-pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigError> {
+pub fn write_file(path: &Path, text: &str, force: bool) -> Result<(), ConfigError> {
+    write_bytes(path, printable(text).as_bytes(), force)
+}
+
+/// Writes a file that is no text, as [`write_file`] does.
+///
+/// # Errors
+/// The file exists, or cannot be written.
+pub fn write_bytes(path: &Path, bytes: &[u8], force: bool) -> Result<(), ConfigError> {
     if is_stdout(path) {
-        return print(text);
+        return print_bytes(bytes);
     }
     let file = path.display().to_string();
     let open = if force { outfile::create(path) } else { outfile::create_new(path) };
@@ -149,7 +173,7 @@ pub fn write_file(path: &Path, text: &[u8], force: bool) -> Result<(), ConfigErr
                 drop(fs::remove_file(path))
             }
         };
-        open.write_all(text).inspect_err(remove)
+        open.write_all(bytes).inspect_err(remove)
     };
     match open.and_then(write) {
         Ok(()) => Ok(()),
@@ -165,14 +189,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_escaped_and_long_lines_cut() {
-        assert_eq!(
-            printable("a\u{1b}[2Jb\r\u{9b}\u{7}\tc\n  d\n"),
-            "a\\u{1b}[2Jb\\r\\u{9b}\\u{7}\tc\n  d"
-        );
-        assert_eq!(printable("Größe: 3 µs"), "Größe: 3 µs");
-        let long = printable(&format!("{}\nend", "x".repeat(3 << 20)));
+    fn long_messages_are_cut() {
+        assert_eq!(cut("Größe: 3 µs\n  d\n"), "Größe: 3 µs\n  d");
+        let long = cut(&format!("{}\nend", "x".repeat(3 << 20)));
         assert_eq!(long, format!("{}... (3144728 more characters)\nend", "x".repeat(1000)));
-        assert_eq!(printable(&"x\n".repeat(1 << 20)).lines().count(), 101);
+        assert_eq!(cut(&"x\n".repeat(1 << 20)).lines().count(), 101);
+    }
+
+    #[test]
+    fn a_report_has_no_escape_sequence_of_others() {
+        let mut out = SafeText(Vec::new());
+        writeln!(out, "# host: {}, {}", "a\u{1b}]0;x\u{7}", "é").unwrap();
+        assert_eq!(String::from_utf8(out.0).unwrap(), "# host: a\\u001b]0;x\\u0007, é\n");
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 
+use skt_terms::shown::printable;
 use skt_terms::units;
 
 /// Seconds between two updates of a live line.
@@ -147,6 +148,7 @@ impl Progress {
     }
 
     fn show(&mut self, line: &str) {
+        let line = printable(line);
         if self.live {
             let cut: String = line.chars().take(self.width.saturating_sub(1)).collect();
             self.write(&format!("{ERASE_LINE}{cut}"));

@@ -15,6 +15,7 @@ use crate::report::outfile;
 use super::cformat::{c_exp, c_fixed};
 use super::clock::ctime;
 use super::detailed;
+use super::output::SafeText;
 use super::phases;
 use super::record::{Norms, Outcome, TestRecord};
 
@@ -73,9 +74,9 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
         Output::Stderr if outfile::was_closed(libc::STDERR_FILENO) => {
             return Err(OutputError::Closed("standard error"));
         }
-        Output::Stdout => Box::new(BufWriter::new(Counted(io::stdout()))),
-        Output::Stderr => Box::new(BufWriter::new(io::stderr())),
-        Output::File(path) => Box::new(BufWriter::new(create(path)?)),
+        Output::Stdout => Box::new(SafeText(BufWriter::new(Counted(io::stdout())))),
+        Output::Stderr => Box::new(SafeText(BufWriter::new(io::stderr()))),
+        Output::File(path) => Box::new(SafeText(BufWriter::new(create(path)?))),
     })
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use skt_terms::shown::printable;
+
 use crate::report::outfile;
 
 /// Standard output and standard error.
@@ -18,7 +20,7 @@ impl Terminal {
     pub fn tell(&mut self, seconds: f64, text: &str) {
         self.clear_status();
         let end = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
-        let _ = writeln!(io::stderr(), "{end}launch {seconds:9.3} s  {text}");
+        let _ = writeln!(io::stderr(), "{end}launch {seconds:9.3} s  {}", printable(text));
     }
 
     /// Shows text of the job unchanged.
@@ -46,7 +48,7 @@ impl Terminal {
     /// job would be lost by that.
     pub fn show_status(&mut self, line: &str) {
         if io::stderr().is_terminal() && !self.is_open {
-            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+            let _ = write!(io::stderr(), "\r\x1b[K{}", printable(line));
             self.has_status = true;
         }
     }

@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use bytemuck::Pod;
 use skt_terms::exit::Exit;
+use skt_terms::shown::printable;
 
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::alike::{self, Setting};
@@ -499,7 +500,7 @@ pub fn on_mpi(
         Ok(application(&comm).unwrap_or_else(|error| fail(&comm, &*error)))
     };
     MpiWorld::init().and_then(|world| run(&world)).unwrap_or_else(|error: CommError| {
-        eprintln!("error: {error}");
+        eprintln!("error: {}", printable(&error.to_string()));
         Exit::BadInput.into()
     })
 }
@@ -511,14 +512,14 @@ fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
     if let Some(CheckpointError::Refused(_)) = of_checkpoint {
         // All ranks have this error.
         if comm.rank() == 0 {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", printable(&error.to_string()));
         }
         return Exit::BadInput.into();
     }
     let is_lost =
         error.is::<CommError>() || matches!(of_checkpoint, Some(CheckpointError::Comm(_)));
     let exit = if is_lost { Exit::Interrupted } else { Exit::BadInput };
-    eprintln!("error: rank {}: {error}", comm.rank());
+    eprintln!("error: rank {}: {}", comm.rank(), printable(&error.to_string()));
     comm.abort(&error.to_string(), exit.code().into());
     exit.into()
 }

@@ -1,6 +1,42 @@
 //! How text is displayed: text of other users without control characters, and commands that can be
 //! typed again.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether a terminal, an editor or a browser obeys a character in place of displaying it: control
+/// characters, and those that break lines or reverse the order of others.
+pub fn is_obeyed(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// Text made safe for display: characters that are obeyed, but for tabs and line ends, are escaped
+/// as `\u001b`. In JSON and in strings of TOML this escape is the character itself.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_safe = |c: char| matches!(c, '\n' | '\t') || !is_obeyed(c);
+    if text.chars().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if is_safe(character) {
+            safe.push(character);
+        } else {
+            // All of these have at most four digits. Writing to a String cannot fail.
+            let _ = write!(safe, "\\u{:04x}", u32::from(character));
+        }
+    }
+    Cow::Owned(safe)
+}
+
 /// A value made safe for display: control characters are escaped, and it is cut after 40
 /// characters.
 pub fn shown(value: &str) -> String {
@@ -24,7 +60,7 @@ pub fn shown_message(message: &str) -> String {
     };
     let escaped = |part: &[char]| -> String {
         let one =
-            |c: &char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            |c: &char| if is_obeyed(*c) { c.escape_default().to_string() } else { c.to_string() };
         part.iter().map(one).collect()
     };
     end.map_or_else(|| escaped(start), |end| format!("{} ... {}", escaped(start), escaped(end)))
@@ -42,6 +78,19 @@ pub fn shell_quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert!(matches!(printable("Größe\t3 µs \\ \"\n"), Cow::Borrowed(_)));
+        assert_eq!(
+            printable("a\u{1b}[2J\r\u{9b}\u{7f}\tb\u{202e}c\n"),
+            "a\\u001b[2J\\u000d\\u009b\\u007f\tb\\u202ec\n"
+        );
+        let all: String = ('\0'..=char::MAX).collect();
+        let shown = printable(&all);
+        assert!(shown.chars().all(|c| !is_obeyed(c) || c == '\n' || c == '\t'));
+        assert_eq!(shown.lines().count(), 2, "the line end is kept");
+    }
 
     #[test]
     fn a_message_is_shown_on_one_line_from_both_ends() {

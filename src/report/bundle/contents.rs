@@ -1,7 +1,7 @@
 //! The files of an archive, which follow from a JSON report.
 
 use serde_json::Value;
-use skt_terms::shown::{shell_quoted, shown_message};
+use skt_terms::shown::{printable, shell_quoted, shown_message};
 
 use super::{BundleError, Member, REPORT, archive, sums};
 use crate::config::Format;
@@ -18,12 +18,13 @@ pub type Extra = (&'static str, Vec<u8>);
 pub fn of_report(text: &str, run: &NamedRun, extra: Vec<Extra>) -> Result<Vec<u8>, BundleError> {
     let report = &run.report;
     let lines = report.text_report.as_ref().ok_or(BundleError::Older)?;
+    let shown = |text: &str| printable(text).into_owned().into_bytes();
     let mut files = vec![
-        ("HPL.out", lines.clone().into_bytes()),
-        ("command-line.txt", command_line(report).into_bytes()),
-        ("environment.txt", environment(text).into_bytes()),
+        ("HPL.out", shown(lines)),
+        ("command-line.txt", shown(&command_line(report))),
+        ("environment.txt", shown(&environment(text))),
         (REPORT, text.as_bytes().to_owned()),
-        ("report.html", html::page(std::slice::from_ref(run)).into_bytes()),
+        ("report.html", shown(&html::page(std::slice::from_ref(run)))),
     ];
     if let Some(configuration) = &report.configuration {
         let name = match configuration.format {

@@ -116,7 +116,7 @@ fn known(words: &[&str]) -> Label {
     let normal = parts.join(" ") + " $ ";
     let begins =
         |start: &&str| normal.strip_prefix(start).is_some_and(|rest| rest.starts_with(' '));
-    let (line, _) = LABELS.iter().find(|(_, starts)| starts.iter().any(|s| begins(&s)))?;
+    let (line, _) = LABELS.iter().find(|(_, starts)| starts.iter().any(begins))?;
     Some((*line, shown(words.join(" ").trim_start_matches([';', ':', '!', '/', ' ']))))
 }
 

@@ -72,6 +72,31 @@ fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restar
     job.assert_nothing_is_left();
 }
 
+/// What removes segments without processes between two starts removes the large ones, of all ranks.
+#[test]
+fn a_start_without_the_segments_of_the_one_before_says_so() {
+    let gone = "warning: an earlier start of this run had begun test 1, and its segments are gone \
+                from all hosts: ";
+    for (resume, passes) in [("auto", true), ("require", false), ("never", true)] {
+        let job = hpl(&format!("cleaned-{resume}"), "");
+        let ended = job.start(&["--inject", "1@encode:epoch=3"]);
+        assert!(!ended.ok && !ended.text.contains(gone), "{}", ended.text);
+        assert!((0..RANKS).all(|rank| job.lose(rank) > 0));
+        let ended = job.start(&["--resume", resume]);
+        assert_eq!(ended.ok, passes, "{}", ended.text);
+        // A run that is to start over misses nothing.
+        assert_eq!(ended.text.matches(gone).count(), usize::from(resume != "never"), "{resume}");
+        if passes {
+            assert_eq!(ended.x().as_deref(), Some(undisturbed()), "{}", ended.text);
+        } else {
+            let refused = "no checkpoint of this run was found. If an earlier start had one, its";
+            assert!(ended.text.contains(refused), "{}", ended.text);
+            assert!(job.start(&["--resume", "never"]).ok);
+        }
+        job.assert_nothing_is_left();
+    }
+}
+
 #[test]
 fn huge_pages_that_the_system_does_not_have_are_told_once() {
     if std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|have| have.trim() != "0") {

@@ -19,6 +19,7 @@ use super::{interrupt, outlook, setup};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
+use crate::checkpoint::store::CLEANERS;
 use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
@@ -172,6 +173,13 @@ impl<'a> Tests<'a> {
         self.remove_later_tests(world)?;
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
+        if world.rank() == 0 && self.has_lost_segments(first) {
+            output::say(format_args!(
+                "warning: an earlier start of this run had begun test {}, and its segments are \
+                 gone from all hosts: {CLEANERS}",
+                first + 1
+            ));
+        }
         self.with_images = self.find_images(world)?;
         self.look_at_levels(world)?;
         let nothing_later = self.has_no_later_images(world, first)?;
@@ -331,6 +339,14 @@ impl<'a> Tests<'a> {
             self.remove_tests(world, |test| test < done)?;
         }
         Ok(done.max(self.found.unwrap_or(0)))
+    }
+
+    /// Whether an earlier start has noted in the ledger, which is still there, that it had begun
+    /// test `first`, and no rank finds a segment of that test: nothing of skt-hpl removes these
+    /// before the result is in the ledger.
+    fn has_lost_segments(&self, first: usize) -> bool {
+        let has_begun = |ledger: &Rc<RefCell<Ledger>>| ledger.borrow().begun(first).is_some();
+        self.found != Some(first) && self.ledger.as_ref().is_some_and(has_begun)
     }
 
     /// The tests that are too short for checkpoints and of which an earlier start left images all

@@ -17,6 +17,7 @@
 mod ending;
 mod event;
 mod exclusion;
+mod gone;
 mod heard;
 mod links;
 mod oom;
@@ -391,6 +392,7 @@ impl Decisions {
             self.say("ended", format!("{} rank(s) of the last start were left", survey.ended()));
         }
         self.report_oom_kills(&survey);
+        self.warn_of_lost_segments(&survey);
         self.warn(&survey);
         let health = |host: &Host| {
             if self.rules.listed.contains(&host.name) {

@@ -668,6 +668,45 @@ fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
     }
 }
 
+#[test]
+fn segments_that_are_gone_between_two_starts_are_missed() {
+    let gone = |is_of_program: bool, phases: &[(&str, usize)], bytes: [u64; 3]| {
+        let mut play = Play::running(RunRules { is_of_program, ..rules() }, &[]);
+        let keeps = Keeps { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
+        play.decisions.state.keeps = Some(keeps);
+        play.beats(phases);
+        play.ended("the launcher ended with code 137");
+        let mut survey = survey(&play.asked.take().expect("nodes are asked").pool, &[], 0);
+        for (answer, bytes) in survey.answers.values_mut().zip(bytes) {
+            answer.run_bytes = bytes;
+        }
+        let mut lines = play.on(Event::Answers(survey));
+        lines.retain(|line| line.starts_with("gone: "));
+        lines.join("|")
+    };
+    let computed = [("factor", 64), ("commit", 512), ("stamp", 512), ("factor", 512)];
+    let of_benchmark = gone(false, &computed, [0; 3]);
+    let had = |place: &str| {
+        format!(
+            "gone: warning: an earlier start of this run had a checkpoint ({place}), and its \
+             segments are gone from n1, n2, n3: a restart of the host, or a cleaner of segments \
+             that no process is attached to (ipcrm in a Slurm epilog"
+        )
+    };
+    assert!(of_benchmark.starts_with(&had("column 512")), "{of_benchmark}");
+    let of_program = gone(true, &[("open", 0), ("compute", 7)], [0; 3]);
+    assert!(of_program.starts_with(&had("checkpoint 7")), "{of_program}");
+    assert_eq!(gone(false, &computed, [0, 1, 0]), "", "a node has some");
+    let mut play = Play::computing(rules(), &[]);
+    play.decisions.state.hollow.extend(NODES.map(str::to_owned));
+    play.ended("the launcher ended with code 137");
+    let pool = play.asked.take().expect("nodes are asked").pool;
+    let lines = play.on(Event::Answers(survey(&pool, &[], 0))).join("|");
+    assert!(!lines.contains("gone: "), "nodes that have no data yet: {lines}");
+    assert_eq!(gone(false, &computed[..2], [0; 3]), "", "there was no checkpoint");
+    assert_eq!(gone(true, &[("open", 0), ("compute", 0)], [0; 3]), "", "there was none");
+}
+
 /// All nodes answer, `n2` with these counts of OOM kills, the others with 7 and none.
 fn answers_with_oom_kills(play: &mut Play, of_n2: OomKills) -> Vec<String> {
     let pool = play.asked.take().expect("nodes are asked").pool;

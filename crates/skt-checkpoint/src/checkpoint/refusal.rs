@@ -5,6 +5,7 @@ use skt_terms::units;
 
 use super::alike::Difference;
 use super::group::PlacementError;
+use super::store::CLEANERS;
 
 /// A group that has lost more ranks than it can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +93,11 @@ pub enum Refusal {
         lost: Vec<usize>,
     },
     /// With `--resume require`, there is nothing to resume.
-    #[error("--resume require, but no checkpoint of this run was found")]
+    #[error(
+        "--resume require, but no checkpoint of this run was found. If an earlier start had one, \
+         its segments are gone: {}",
+        CLEANERS
+    )]
     NothingFound,
     /// Processes were started with different settings.
     #[error("rank {} has {} {}, rank 0 has {}: start all ranks with the same", .0.process, .0.name, .0.here, .0.there)]

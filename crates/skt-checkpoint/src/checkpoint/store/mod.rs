@@ -44,6 +44,11 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 const LOOKS: u32 = 4;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
+/// What removes segments between two starts of a run, for messages about segments that are gone.
+pub const CLEANERS: &str = "a restart of the host, or a cleaner of segments that no process is \
+    attached to (ipcrm in a Slurm epilog or a cron job, systemd's RemoveIPC). Have it spare \
+    segments of skt-hpl, or keep images on disks";
+
 /// Longest run id, in bytes.
 pub const RUN_BYTES_MAX: usize = 64;
 /// Longest role, in bytes.

@@ -10,8 +10,9 @@ use nix::errno::Errno;
 use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Heard, IdleLines, Line};
+use super::links::Partner;
 use super::links::from_here::FromHere;
-use super::links::{Partner, verdict};
+use super::links::verdict::{self, Judged};
 use super::probe::{Answer, Purpose};
 use super::program::Program;
 
@@ -536,7 +537,8 @@ impl<'a> Asking<'a> {
                 ProbeOutcome::Answer(answer) => Some((name.clone(), answer.links.clone())),
                 ProbeOutcome::Failed(_) | ProbeOutcome::Unknown => None,
             });
-            let dead = verdict::dead(&findings.collect(), &[], &[]);
+            let judged = Judged::new(self.pool, self.limits.suspects.iter());
+            let dead = verdict::judge(&findings.collect(), &judged).dead;
             let are_dead = silent.iter().all(|name| dead.contains_key(*name));
             self.judged =
                 (self.outcomes.len(), are_dead && 2 * silent.len() < self.pool.active.len());

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use super::{Action, Decisions, Inquiry};
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::addresses::Address;
-use crate::supervisor::links::{plan, verdict};
+use crate::supervisor::links::plan;
+use crate::supervisor::links::verdict::{self, Judged};
 use crate::supervisor::probe::Purpose;
 use crate::supervisor::survey::Survey;
 
@@ -70,10 +71,8 @@ impl Decisions {
             .iter()
             .map(|(name, answer)| (name.clone(), answer.links.clone()))
             .collect();
-        let pool = &self.state.pool;
-        let order: Vec<&str> =
-            pool.active.iter().chain(&pool.spares).map(|host| host.name.as_str()).collect();
-        let dead = verdict::dead(&findings, &order, &self.suspects);
+        let judged = Judged::new(&self.state.pool, self.suspects.iter());
+        let dead = verdict::judge(&findings, &judged).dead;
         let has_lived = self.has_lived();
         let known = &mut self.links;
         let counts = |name: &String| !(has_lived && known.tried_anyway.contains(name));

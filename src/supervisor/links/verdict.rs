@@ -3,103 +3,236 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Link, LinkState};
+use crate::supervisor::hosts::Pool;
 
 /// What each node that answered has found.
 pub type Findings = BTreeMap<String, Vec<Link>>;
 
+/// The nodes whose links are judged.
+#[derive(Debug, Clone, Default)]
+pub struct Judged<'a> {
+    /// The places of nodes in the list, those in use first, in the order of their ranks.
+    places: BTreeMap<&'a str, usize>,
+    /// Number of nodes in use: as many are needed, and they have the data.
+    in_use: usize,
+    /// Nodes that the launcher or the ranks have named.
+    doubted: BTreeSet<&'a str>,
+}
+
+impl<'a> Judged<'a> {
+    /// The nodes in use and the spares, of which some are doubted.
+    pub fn new(pool: &'a Pool, doubted: impl Iterator<Item = &'a String>) -> Self {
+        let names = pool.active.iter().chain(&pool.spares).map(|host| host.name.as_str());
+        Self {
+            places: names.enumerate().map(|(place, name)| (name, place)).collect(),
+            in_use: pool.active.len(),
+            doubted: doubted.map(String::as_str).collect(),
+        }
+    }
+
+    /// The place of a node in the list; nodes that are not listed come last.
+    fn place(&self, name: &str) -> usize {
+        self.places.get(name).copied().unwrap_or(usize::MAX)
+    }
+
+    fn has_data(&self, name: &str) -> bool {
+        self.place(name) < self.in_use
+    }
+
+    fn is_doubted(&self, name: &str) -> bool {
+        self.doubted.contains(name)
+    }
+}
+
+/// What the tries show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Nodes whose links are dead, each with the reason.
+    pub dead: BTreeMap<String, String>,
+    /// Nodes that reach another node which is not dead.
+    pub alive: BTreeSet<String>,
+}
+
+/// Judges the links of nodes, of which each may have tried only a few others.
+///
+/// The nodes that reach each other, directly or through others, form parts. One part stays: the one
+/// that has as many nodes as are needed, the most data, the most nodes, the fewest doubted ones, or
+/// else the first node. The nodes of all other parts are dead, however many they are: tries with
+/// them do not count against the part that stays. What then remains are nodes that fail with some
+/// nodes of their own part. Of these, a node is dead if more than half of its partners fail with
+/// it, the one with the largest fraction first. Finally, of two nodes that fail with each other
+/// alone, the doubted one is dead, or else the later one in the list.
+///
+/// Two nodes reach each other if no try between them failed, in any network of the job. Where that
+/// holds nowhere, one network in which they do is enough. Where no try succeeded at all, the tries
+/// say nothing (a filter may drop their packets).
+pub fn judge(findings: &Findings, judged: &Judged) -> Verdict {
+    let tries = tries(findings);
+    let strict = Pairs::new(&tries, |before, this| before.and(this));
+    let pairs = if strict.is_any_alive() {
+        strict
+    } else {
+        Pairs::new(&tries, |before, this| if before.is_ok() { before } else { this })
+    };
+    pairs.judge(judged, &tries)
+}
+
 /// A try of one node to reach another.
 struct Try<'a> {
     ends: [&'a str; 2],
-    /// Why the try failed; `None` if it succeeded.
-    why: Option<&'a str>,
-}
-
-/// The nodes whose links are dead, each with the reason.
-///
-/// A node is named if more than half of its tries failed, counting other nodes' tries to reach it,
-/// and leaving out tries with nodes that are already named; the node with the largest part of
-/// failed tries comes first. What then remains are pairs of nodes that fail only with each other:
-/// of these, the one in `doubted` is named, or else the later one in `order`. If no link is alive
-/// among the remaining nodes, the test says nothing (a filter may drop its packets), and no node is
-/// named.
-pub fn dead(findings: &Findings, order: &[&str], doubted: &[String]) -> BTreeMap<String, String> {
-    let mut tries = tries(findings);
-    let mut dead = BTreeMap::new();
-    while let Some((name, why)) = worst(&tries) {
-        tries.retain(|one| !one.ends.contains(&name));
-        dead.insert(name.to_owned(), why);
-    }
-    while let Some(index) = tries.iter().position(|one| one.why.is_some()) {
-        let Try { ends, why } = &tries[index];
-        let rank = |name: &str| {
-            let place = order.iter().position(|known| *known == name);
-            (doubted.iter().any(|doubted| doubted == name), place)
-        };
-        let [a, b] = *ends;
-        let (name, other) = if rank(a) > rank(b) { (a, b) } else { (b, a) };
-        let text = format!(
-            "its link to {other} is dead, while both reach others ({})",
-            why.expect("it failed")
-        );
-        tries.retain(|one| !one.ends.contains(&name));
-        dead.insert(name.to_owned(), text);
-    }
-    // Each remaining node has reached another one, or was not tried.
-    if tries.is_empty() { BTreeMap::new() } else { dead }
+    /// Why the try failed, if it did.
+    found: Result<(), &'a str>,
 }
 
 fn tries(findings: &Findings) -> Vec<Try<'_>> {
     let mut all = Vec::new();
     for (from, links) in findings {
         for link in links.iter().filter(|link| link.to != *from) {
-            let why = match &link.found {
-                LinkState::Alive => None,
-                LinkState::Dead(why) => Some(why.as_str()),
+            let found = match &link.found {
+                LinkState::Alive => Ok(()),
+                LinkState::Dead(why) => Err(why.as_str()),
                 LinkState::Unknown(_) => continue,
             };
-            all.push(Try { ends: [from, &link.to], why });
+            let (from, to) = (from.as_str(), link.to.as_str());
+            all.push(Try { ends: [from.min(to), from.max(to)], found });
         }
     }
     all
 }
 
-/// The node with the largest part of failed tries, if more than half of them failed and with at
-/// least two other nodes; and the reason.
-fn worst<'a>(tries: &[Try<'a>]) -> Option<(&'a str, String)> {
-    #[derive(Default)]
-    struct Count<'a> {
-        failed: usize,
-        all: usize,
-        others: BTreeSet<&'a str>,
-        why: &'a str,
-    }
-    let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
-    for one in tries {
-        for (name, other) in [(one.ends[0], one.ends[1]), (one.ends[1], one.ends[0])] {
-            let count = counts.entry(name).or_default();
-            count.all += 1;
-            count.others.insert(other);
-            if let Some(why) = one.why {
-                count.failed += 1;
-                count.why = why;
+/// For each node, the partners that are left, and whether they reach each other.
+struct Pairs<'a>(BTreeMap<&'a str, BTreeMap<&'a str, Result<(), &'a str>>>);
+
+impl<'a> Pairs<'a> {
+    /// The pairs of these tries, where `join` joins the results of two tries of a pair.
+    fn new(
+        tries: &[Try<'a>],
+        join: impl Fn(Result<(), &'a str>, Result<(), &'a str>) -> Result<(), &'a str>,
+    ) -> Self {
+        let mut all: BTreeMap<&str, BTreeMap<&str, Result<(), &str>>> = BTreeMap::new();
+        for Try { ends: [a, b], found } in tries {
+            for (from, to) in [(a, b), (b, a)] {
+                let known = all.entry(from).or_default().entry(to).or_insert(*found);
+                *known = join(*known, *found);
             }
         }
+        Self(all)
     }
-    let is_out =
-        |(_, count): &(&&str, &Count)| 2 * count.failed > count.all && count.others.len() > 1;
-    let worst = counts.iter().filter(is_out).max_by(|(_, a), (_, b)| {
-        (a.failed * b.all).cmp(&(b.failed * a.all)).then(a.failed.cmp(&b.failed))
-    });
-    worst.map(|(name, count)| {
-        let (failed, all) = (count.failed, count.all);
-        (*name, format!("its link is dead: {failed} of {all} tries failed ({})", count.why))
-    })
+
+    fn is_any_alive(&self) -> bool {
+        self.0.values().any(|partners| partners.values().any(Result::is_ok))
+    }
+
+    fn judge(mut self, judged: &Judged, tries: &[Try]) -> Verdict {
+        let mut dead = BTreeMap::new();
+        if !self.is_any_alive() {
+            return Verdict::default();
+        }
+        loop {
+            for name in self.outside_of_the_best_part(judged) {
+                dead.insert(name.to_owned(), reason(name, tries));
+                self.remove(name);
+            }
+            let next = match self.worst(judged) {
+                Some(name) => Some((name, reason(name, tries))),
+                None => self.one_of_a_pair(judged),
+            };
+            let Some((name, why)) = next else { break };
+            dead.insert(name.to_owned(), why);
+            self.remove(name);
+        }
+        let alive = self.0.iter().filter(|(_, partners)| partners.values().any(Result::is_ok));
+        Verdict { alive: alive.map(|(name, _)| (*name).to_owned()).collect(), dead }
+    }
+
+    fn remove(&mut self, name: &str) {
+        for partner in self.0.remove(name).unwrap_or_default().keys() {
+            self.0.get_mut(partner).map(|partners| partners.remove(name));
+        }
+    }
+
+    /// The nodes that reach no node of the part that stays.
+    fn outside_of_the_best_part(&self, judged: &Judged) -> Vec<&'a str> {
+        let parts = self.parts();
+        let rank = |part: &&Vec<&str>| {
+            let count = |is_counted: &dyn Fn(&str) -> bool| {
+                part.iter().filter(|name| is_counted(name)).count()
+            };
+            let first = part.iter().map(|name| judged.place(name)).min();
+            (
+                part.len().min(judged.in_use),
+                count(&|name| judged.has_data(name)),
+                part.len(),
+                std::cmp::Reverse((count(&|name| judged.is_doubted(name)), first)),
+            )
+        };
+        let best = parts.iter().max_by_key(rank);
+        let others =
+            parts.iter().filter(|part| !best.is_some_and(|best| std::ptr::eq(best, *part)));
+        others.flatten().copied().collect()
+    }
+
+    /// The nodes that were tried, in parts: those of a part reach each other, directly or through
+    /// others.
+    fn parts(&self) -> Vec<Vec<&'a str>> {
+        let mut left: BTreeSet<&str> = self.0.keys().copied().collect();
+        let mut parts = Vec::new();
+        while let Some(first) = left.pop_first() {
+            let mut part = vec![first];
+            let mut next = 0;
+            while let Some(name) = part.get(next) {
+                let alive = self.0[name].iter().filter(|(_, found)| found.is_ok());
+                part.extend(alive.map(|(name, _)| *name).filter(|name| left.remove(name)));
+                next += 1;
+            }
+            parts.push(part);
+        }
+        parts
+    }
+
+    /// The node with the largest fraction of partners that fail with it, if that is more than half
+    /// of at least two.
+    fn worst(&self, judged: &Judged) -> Option<&'a str> {
+        let counts = self.0.iter().map(|(name, partners)| {
+            (*name, partners.values().filter(|found| found.is_err()).count(), partners.len())
+        });
+        let is_out = |(_, failed, all): &(&str, usize, usize)| 2 * failed > *all && *all > 1;
+        let worst = counts.filter(is_out).max_by(|(a, a_failed, a_all), (b, b_failed, b_all)| {
+            let rank = |name| (judged.is_doubted(name), judged.place(name));
+            let by_fraction = (a_failed * b_all).cmp(&(b_failed * a_all));
+            by_fraction.then(a_failed.cmp(b_failed)).then(rank(a).cmp(&rank(b)))
+        });
+        worst.map(|(name, ..)| name)
+    }
+
+    /// One of two nodes that fail with each other, and the reason.
+    fn one_of_a_pair(&self, judged: &Judged) -> Option<(&'a str, String)> {
+        let failed = self.0.iter().flat_map(|(a, partners)| {
+            partners.iter().filter_map(|(b, found)| Some((*a, *b, found.err()?)))
+        });
+        let rank = |name| (judged.is_doubted(name), judged.place(name));
+        let (name, other, why) = failed.max_by_key(|(name, ..)| rank(name))?;
+        Some((name, format!("its link to {other} is dead, while both reach others ({why})")))
+    }
+}
+
+/// Why a node is dead: how many tries with it failed.
+fn reason(name: &str, tries: &[Try]) -> String {
+    let (mut failed, mut all, mut last) = (0, 0, "");
+    for Try { found, .. } in tries.iter().filter(|one| one.ends.contains(&name)) {
+        all += 1;
+        if let Err(why) = found {
+            (failed, last) = (failed + 1, why);
+        }
+    }
+    format!("its link is dead: {failed} of {all} tries failed ({last})")
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::plan::partners;
     use super::*;
+    use crate::supervisor::hosts::Host;
 
     /// The findings where `is_dead` says between which pairs no packet passes.
     fn findings(n: usize, silent: &[usize], is_dead: &dyn Fn(usize, usize) -> bool) -> Findings {
@@ -121,12 +254,18 @@ mod tests {
         .collect()
     }
 
-    fn named(findings: &Findings, n: usize, doubted: &[&str]) -> Vec<usize> {
-        let names: Vec<String> = (0..n).map(|index| format!("n{index}")).collect();
-        let order: Vec<&str> = names.iter().map(String::as_str).collect();
+    fn pool(in_use: usize, spares: usize) -> Pool {
+        let host = |index| Host { name: format!("n{index}"), slots: 1 };
+        let all = in_use + spares;
+        Pool::new((0..in_use).map(host).collect(), (in_use..all).map(host).collect())
+    }
+
+    fn named(findings: &Findings, pool: &Pool, doubted: &[&str]) -> Vec<usize> {
         let doubted: Vec<String> = doubted.iter().map(|name| (*name).to_owned()).collect();
-        let dead = dead(findings, &order, &doubted);
-        let mut all: Vec<usize> = dead.keys().map(|name| name[1..].parse().unwrap()).collect();
+        let verdict = judge(findings, &Judged::new(pool, doubted.iter()));
+        assert!(verdict.dead.keys().all(|name| !verdict.alive.contains(name)), "{verdict:?}");
+        let mut all: Vec<usize> =
+            verdict.dead.keys().map(|name| name[1..].parse().unwrap()).collect();
         all.sort_unstable();
         all
     }
@@ -134,9 +273,9 @@ mod tests {
     /// The nodes that are named where the links of `dead` are dead.
     fn with_dead(n: usize, dead: &[usize]) -> Vec<usize> {
         let is_dead = |a, b| dead.contains(&a) || dead.contains(&b);
-        let found = named(&findings(n, &[], &is_dead), n, &[]);
+        let found = named(&findings(n, &[], &is_dead), &pool(n, 0), &[]);
         // The nodes with dead links need not answer themselves.
-        assert_eq!(named(&findings(n, dead, &is_dead), n, &[]), found, "{n}: {dead:?}");
+        assert_eq!(named(&findings(n, dead, &is_dead), &pool(n, 0), &[]), found, "{n}: {dead:?}");
         found
     }
 
@@ -174,17 +313,17 @@ mod tests {
     fn of_a_pair_one_is_named() {
         let is_dead = |a: usize, b: usize| (a.min(b), a.max(b)) == (1, 2);
         let found = findings(4, &[], &is_dead);
-        assert_eq!(named(&found, 4, &[]), [2], "the later one");
-        assert_eq!(named(&found, 4, &["n1"]), [1], "the one that the launcher has named");
-        let order = ["n0", "n1", "n2", "n3"];
-        let why = dead(&found, &order, &[]).remove("n2").unwrap();
+        assert_eq!(named(&found, &pool(4, 0), &[]), [2], "the later one");
+        assert_eq!(named(&found, &pool(4, 0), &["n1"]), [1], "the one that the launcher has named");
+        let pool = pool(4, 0);
+        let why = judge(&found, &Judged::new(&pool, std::iter::empty())).dead.remove("n2").unwrap();
         assert_eq!(why, "its link to n1 is dead, while both reach others (no answer)");
     }
 
     #[test]
     fn where_no_packet_passes_at_all_nobody_is_named() {
         for n in [2, 3, 5, 1000] {
-            assert_eq!(named(&findings(n, &[], &|_, _| true), n, &[]), [0; 0], "{n}");
+            assert_eq!(named(&findings(n, &[], &|_, _| true), &pool(n, 0), &[]), [0; 0], "{n}");
         }
         // Between two nodes nothing tells which is at fault.
         assert_eq!(with_dead(2, &[0]), [0; 0]);
@@ -194,7 +333,7 @@ mod tests {
     #[test]
     fn the_smaller_part_of_a_network_in_two_is_named() {
         let is_dead = |a: usize, b: usize| (a < 2) != (b < 2);
-        assert_eq!(named(&findings(5, &[], &is_dead), 5, &[]), [0, 1]);
+        assert_eq!(named(&findings(5, &[], &is_dead), &pool(5, 0), &[]), [0, 1]);
     }
 
     #[test]
@@ -207,6 +346,130 @@ mod tests {
             ("n1".to_owned(), vec![alive("n2")]),
         ]
         .into();
-        assert_eq!(named(&found, 3, &[]), [0; 0]);
+        assert_eq!(named(&found, &pool(3, 0), &[]), [0; 0]);
+    }
+
+    /// Random numbers below a bound, by a seed.
+    fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
+        move |below| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        }
+    }
+
+    #[test]
+    fn every_set_of_dead_nodes_is_named_exactly() {
+        for n in 4..=9 {
+            for set in 0..1_u32 << n {
+                let dead: Vec<usize> = (0..n).filter(|index| (set >> index) & 1 == 1).collect();
+                // Between fewer than two nodes that are well, no packet passes.
+                if dead.len() + 2 <= n {
+                    assert_eq!(with_dead(n, &dead), dead, "{n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_with_few_partners_are_named_in_any_number() {
+        for seed in 0..300 {
+            let mut random = random(seed);
+            let n = 10 + random(200);
+            let share = 1 + random(40);
+            let dead: BTreeSet<usize> = (0..n).filter(|_| random(100) < share).collect();
+            let is_dead = |a, b| dead.contains(&a) || dead.contains(&b);
+            let named = named(&findings(n, &[], &is_dead), &pool(n, 0), &[]);
+            let named: BTreeSet<usize> = named.into_iter().collect();
+            assert!(dead.is_subset(&named), "seed {seed}: {n} {dead:?} {named:?}");
+            // Nodes that are well are out only where all their partners are dead or out, too.
+            for well in named.difference(&dead) {
+                let shifts: Vec<usize> = (0..4).map(|i| 1 + i * n / 9).collect();
+                let partners = shifts.iter().flat_map(|by| [(well + by) % n, (well + n - by) % n]);
+                assert!(partners.clone().all(|partner| named.contains(&partner)), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_whose_partners_are_all_dead_is_named_too() {
+        let partners: Vec<usize> =
+            (0..4).map(|i| 1 + i * 100 / 9).flat_map(|by| [by, 100 - by]).collect();
+        let mut dead = partners;
+        dead.push(0);
+        dead.sort_unstable();
+        let is_dead = |a: usize, b: usize| dead.contains(&a) || dead.contains(&b);
+        assert_eq!(named(&findings(100, &[], &is_dead), &pool(100, 0), &[]), dead);
+    }
+
+    #[test]
+    fn of_the_parts_of_a_network_the_one_with_the_data_stays() {
+        // The first part of six nodes has any four of them or less, the last two are spares.
+        for set in 1..63_u32 {
+            let is_in = |index: usize| (set >> index) & 1 == 1;
+            let is_dead = |a, b| is_in(a) != is_in(b);
+            let named = named(&findings(6, &[], &is_dead), &pool(4, 2), &[]);
+            let part = |side: bool| (0..6).filter(|i| is_in(*i) == side).collect::<Vec<_>>();
+            let value = |part: &Vec<usize>| {
+                let data = part.iter().filter(|index| **index < 4).count();
+                (part.len().min(4), data, part.len())
+            };
+            let (one, other) = (part(true), part(false));
+            if value(&one) != value(&other) {
+                let smaller = if value(&one) < value(&other) { one } else { other };
+                assert_eq!(named, smaller, "{set:06b}");
+            } else {
+                assert!(named == one || named == other, "{set:06b} {named:?}");
+            }
+        }
+        // Many spares have no data.
+        let is_dead = |a: usize, b: usize| (a < 4) != (b < 4);
+        let found = findings(9, &[], &is_dead);
+        assert_eq!(named(&found, &pool(4, 5), &[]), [4, 5, 6, 7, 8]);
+        // Of halves, the one that the launcher does not reach is out.
+        let is_dead = |a: usize, b: usize| (a < 2) != (b < 2);
+        let found = findings(4, &[], &is_dead);
+        assert_eq!(named(&found, &pool(4, 0), &["n1"]), [0, 1]);
+        assert_eq!(named(&found, &pool(4, 0), &["n2"]), [2, 3]);
+    }
+
+    /// The findings in two networks, of which the second one passes packets where `passes` says so.
+    fn in_two_networks(first: Findings, passes: impl Fn(&str, &str) -> bool) -> Findings {
+        let with_second = |(from, links): (String, Vec<Link>)| {
+            let second = links.clone().into_iter().map(|link| Link {
+                found: if passes(&from, &link.to) {
+                    LinkState::Alive
+                } else {
+                    LinkState::Dead("no answer".into())
+                },
+                ..link
+            });
+            let all = links.iter().cloned().chain(second).collect();
+            (from, all)
+        };
+        first.into_iter().map(with_second).collect()
+    }
+
+    #[test]
+    fn a_link_in_one_of_two_networks_is_enough_to_be_named() {
+        for n in [3, 6, 9, 30] {
+            for dead in 0..n {
+                let is_dead = |a, b| a == dead || b == dead;
+                let name = format!("n{dead}");
+                let (well, cut) = (findings(n, &[], &|_, _| false), findings(n, &[], &is_dead));
+                let found = in_two_networks(well, |a, b| a != name && b != name);
+                assert_eq!(named(&found, &pool(n, 0), &[]), [dead], "{n}");
+                // A network in which no packet passes between any nodes says nothing.
+                let found = in_two_networks(cut, |_, _| false);
+                assert_eq!(named(&found, &pool(n, 0), &[]), [dead], "{n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_fails_with_most_others_is_named() {
+        let is_dead = |a: usize, b: usize| a.min(b) == 1 && a.max(b) > 2;
+        assert_eq!(named(&findings(6, &[], &is_dead), &pool(4, 2), &[]), [1]);
     }
 }

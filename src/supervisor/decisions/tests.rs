@@ -1763,7 +1763,7 @@ fn a_program_that_fails_once_all_is_reported_ends_with_its_code() {
         let mut play = Play::of_program(&["s1"]);
         play.beats(&[("reported", 9)]);
         play.on(Event::Tick { stops });
-        [1, 2].map(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
+        (1..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
         end.into_iter().for_each(|end| play.rank_ends(0, end));
         let lines = play.ended("the launcher ended with code 1").join("|");
         assert!(lines.contains("failure: start 1 failed in phase reported at"), "{lines}");

@@ -5,10 +5,13 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use skt_terms::shown::shell_quoted;
+use skt_terms::units::{parse_seconds, span};
 
 use super::convert::{FormatName, text};
 use super::flags::Names;
-use super::{by_hand, machine, plan};
+use super::pace::{Pace, operations, too_short};
+use super::ranges::above_zero;
+use super::{by_hand, machine};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
 use crate::config::value::Value;
@@ -18,7 +21,6 @@ use crate::config::{
 };
 use crate::machine::launcher_rank;
 use crate::machine::starter::Ranks;
-use crate::model::path::{Changes, Machine, RunParams, predict};
 use crate::report::output;
 use crate::run::job::outlook::guessed_rate;
 use crate::run::protect::{
@@ -35,6 +37,17 @@ pub struct InitArgs {
     /// machine]
     #[arg(long, value_name = "GIB")]
     pub memory_gib: Option<f64>,
+    /// Time that the timed part may take, e.g. 1h: a smaller N than the memory holds, if need be
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub time: Option<f64>,
+    /// Rate of the whole machine for --time, in Gflop/s, e.g. that of an earlier run [default: from
+    /// the model, with DGEMM as measured on all cores of this machine]
+    #[arg(long, value_name = "GFLOPS", value_parser = above_zero, requires = "time")]
+    pub gflops: Option<f64>,
+    /// JSON report of an earlier run on as many ranks and threads without checkpoints, whose rate
+    /// --time takes in place of the model's
+    #[arg(long, value_name = "FILE", requires = "time", conflicts_with = "gflops")]
+    pub report: Option<PathBuf>,
     /// Ranks on this machine [default: (cores - helper cores) / threads]
     #[arg(long, value_name = "R")]
     pub ranks: Option<usize>,
@@ -88,10 +101,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         Some(gib) => (gib * f64::from(1 << 30)) as u64,
         None => machine::available_bytes()?,
     };
-    let core_flops = 1e9 * plan::core_gflops_here()?;
-    let args = &worth_it(args, ranks, available_bytes, core_flops)?;
-    let fitted = fit(args, ranks, available_bytes)?;
-    let Fitted { spec, protection } = &fitted;
+    let machine = &Room { ranks, available_bytes, pace: pace(args, ranks, available_bytes)? };
+    let args = &worth_it(args, machine)?;
+    let fitted = fit(args, machine)?;
+    let Fitted { spec, protection, memory_n } = &fitted;
     let command = command_line(args, spec, ranks, format, path, None);
     let config = match format {
         Format::Dat => text(spec, &CheckpointDraft::new(), format)?,
@@ -115,13 +128,16 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         "{}: {} on {}, {with}; run it with\n  {command}\n\
          or, for a first look,\n  {command} --n {}",
         path.display(),
-        size_and_rate(spec, core_flops),
+        size_and_rate(args, spec, &machine.pace),
         count(ranks),
         spec.n[0].min(spec.nb[0] * 50),
     ));
+    if let Some(limit_seconds) = args.time {
+        let time = time_line(spec, *memory_n, limit_seconds, &machine.pace);
+        output::say(format_args!("{time}"));
+    }
     if ranks > 1 {
-        let methods = methods(args, method, ranks, available_bytes, core_flops);
-        output::say(format_args!("{methods}"));
+        output::say(format_args!("{}", methods(args, method, machine)));
     }
     if args.memory_gib.is_none() {
         warn_of_too_few_cores(args, ranks)?;
@@ -136,36 +152,26 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
 
 /// The flags, with a method added where none is asked for: that of a run without flags if one of
 /// its checkpoints is due before the end, else none.
-fn worth_it(
-    args: &InitArgs,
-    ranks: usize,
-    available_bytes: u64,
-    core_flops: f64,
-) -> Result<InitArgs, ConfigError> {
+fn worth_it(args: &InitArgs, machine: &Room) -> Result<InitArgs, ConfigError> {
     let is_asked = args.ft.is_some() || args.parities.is_some() || args.helper_cores > 0;
-    if is_asked || ranks == 1 || is_due(&fit(args, ranks, available_bytes)?, core_flops)? {
+    if is_asked || machine.ranks == 1 || is_due(&fit(args, machine)?, &machine.pace)? {
         return Ok(args.clone());
     }
     Ok(InitArgs { ft: Some("none".to_owned()), ..args.clone() })
 }
 
 /// Whether the run takes a checkpoint before its end, if nothing slows it down.
-fn is_due(fitted: &Fitted, core_flops: f64) -> Result<bool, ConfigError> {
-    let Fitted { spec, protection } = fitted;
+fn is_due(fitted: &Fitted, pace: &Pace) -> Result<bool, ConfigError> {
+    let Fitted { spec, protection, .. } = fitted;
     let (settings, test) = (Settings::read(protection, spec)?, spec.tests().remove(0));
-    let schedule = guessed_schedule(&test, &settings, guessed_rate(&test, 1e-9 * core_flops));
+    let rate = guessed_rate(&test, 1e-9 * pace.core_flops());
+    let schedule = guessed_schedule(&test, &settings, rate);
     Ok(schedule.outlook() == Outlook::Due)
 }
 
 /// A table of the methods that these ranks allow, with the cost and the benefit of each; `chosen`
 /// has a star.
-fn methods(
-    args: &InitArgs,
-    chosen: &str,
-    ranks: usize,
-    available_bytes: u64,
-    core_flops: f64,
-) -> String {
+fn methods(args: &InitArgs, chosen: &str, machine: &Room) -> String {
     let line = |name: &str| -> Option<String> {
         let has_parities = name != "none" && args.ft.as_deref() != Some("none");
         let other = InitArgs {
@@ -174,21 +180,24 @@ fn methods(
             helper_cores: if name == "none" || name == "abft" { 0 } else { args.helper_cores },
             ..args.clone()
         };
-        let fitted = fit(&other, ranks, available_bytes).ok()?;
+        let fitted = fit(&other, machine).ok()?;
         let brings = match name {
             "none" => "a lost rank sends the run back to its start",
             "abft" => "goes on where a rank was lost; residual not known for large N",
-            _ if is_due(&fitted, core_flops).ok()? => "goes on from its last checkpoint",
+            _ if is_due(&fitted, &machine.pace).ok()? => "goes on from its last checkpoint",
             _ => "as none: no checkpoint is due before the end",
         };
         let star = if name == chosen { '*' } else { ' ' };
         Some(format!(
             "\n{star} --ft {name:<7} {}: {brings}",
-            size_and_rate(&fitted.spec, core_flops)
+            size_and_rate(args, &fitted.spec, &machine.pace)
         ))
     };
     let lines: String = ["none", "self", "double", "abft"].into_iter().filter_map(line).collect();
-    format!("what each method leaves of the memory, and what it brings (* is written):{lines}")
+    let time = if args.time.is_some() { " within the time" } else { "" };
+    format!(
+        "what each method leaves of the memory{time}, and what it brings (* is written):{lines}"
+    )
 }
 
 /// The file to write, and its form.
@@ -246,30 +255,29 @@ fn tune(command: &str) -> Result<(), ConfigError> {
     })
 }
 
-/// N and rate as text, `N = 23040 (4.0 GiB, about 108.6 Gflop/s)`: the rate follows from the model
-/// of the solver's critical path, with cores of this DGEMM rate.
-fn size_and_rate(spec: &RunSpec, core_flops: f64) -> String {
-    let (n, nb, (p, q)) = (spec.n[0], spec.nb[0], spec.grids[0]);
-    let run = RunParams {
-        n,
-        nb,
-        p,
-        q,
-        threads: spec.threads,
-        depth: spec.depth[0],
-        bcast: spec.bcast[0],
-        swap: spec.swap,
-        swap_threshold: spec.swap_threshold,
-        // Ranks of one host read each other's rows, without halves.
-        halves: false,
-    };
+/// N and rate as text, `N = 23040 (4.0 GiB, about 109 Gflop/s)`; with --time also the time.
+fn size_and_rate(args: &InitArgs, spec: &RunSpec, pace: &Pace) -> String {
+    let n = spec.n[0];
     let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
-    // The model predicts no rate beyond its largest number of ranks.
-    let machine = Machine::ZEN4_CORE.with_core_flops(core_flops);
-    match predict(&run, &machine, &Changes::default()) {
-        Ok(prediction) => format!("N = {n} ({gib:.1} GiB, about {:.0} Gflop/s)", prediction.gflops),
-        Err(_) => format!("N = {n} ({gib:.1} GiB)"),
+    match pace.seconds(spec, n) {
+        Some(seconds) => {
+            let gflops = 1e-9 * operations(n) / seconds;
+            let time = args.time.map_or(String::new(), |_| format!(", {}", span(seconds)));
+            format!("N = {n} ({gib:.1} GiB, about {gflops:.0} Gflop/s{time})")
+        }
+        None => format!("N = {n} ({gib:.1} GiB)"),
     }
+}
+
+/// What has decided N, and how sure the time is.
+fn time_line(spec: &RunSpec, memory_n: usize, limit_seconds: f64, pace: &Pace) -> String {
+    let limit = span(limit_seconds);
+    let decides = if spec.n[0] < memory_n {
+        format!("the time ({limit}) decides; the memory would hold N = {memory_n}")
+    } else {
+        format!("the memory decides: it holds no N that takes {limit}")
+    };
+    format!("{decides}\ntimes are those of the timed part, {}", pace.source())
 }
 
 /// Warns where the ranks need more cores than this machine has.
@@ -372,15 +380,59 @@ fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
     }
 }
 
+/// What a machine has: ranks, memory, and speed.
+struct Room {
+    ranks: usize,
+    available_bytes: u64,
+    pace: Pace,
+}
+
+/// The speed of the machine, as the flags say or as it is measured.
+fn pace(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Pace, ConfigError> {
+    if args.time.is_none() {
+        return Pace::of_one_core();
+    }
+    let cores = ranks * args.threads;
+    match (args.gflops, &args.report) {
+        (Some(gflops), _) => Ok(Pace::given(gflops, cores)),
+        (None, Some(path)) => {
+            let fitted = fit_memory(args, ranks, available_bytes)?;
+            Pace::of_report(path, &fitted.spec)
+        }
+        (None, None) => Pace::of_all_cores(cores),
+    }
+}
+
 /// A run that fits a machine.
+#[derive(Debug)]
 struct Fitted {
     spec: RunSpec,
     /// The settings of the protection that the run was sized for.
     protection: CheckpointDraft,
+    /// The largest N that fits the memory.
+    memory_n: usize,
 }
 
-/// The largest problem that fits.
-fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
+/// The largest problem that fits the memory and, if one is given, the time.
+fn fit(args: &InitArgs, machine: &Room) -> Result<Fitted, ConfigError> {
+    let mut fitted = fit_memory(args, machine.ranks, machine.available_bytes)?;
+    let Some(limit_seconds) = args.time else { return Ok(fitted) };
+    let spec = &mut fitted.spec;
+    let nb = spec.nb[0];
+    let seconds = |blocks: usize| machine.pace.seconds(spec, blocks * nb);
+    let in_time = |blocks| seconds(blocks).is_some_and(|seconds| seconds <= limit_seconds);
+    let most = fitted.memory_n / nb;
+    let blocks = largest(|blocks| blocks <= most && in_time(blocks));
+    if blocks == 0 {
+        return Err(too_short(limit_seconds, nb, seconds(1)));
+    }
+    spec.n = vec![blocks * nb];
+    spec.title[1] += &format!(", at most {}", span(limit_seconds));
+    Ok(fitted)
+}
+
+/// The largest problem that fits the memory.
+fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
     let mut draft = Draft { checkpoint: asked(args), ..Draft::default() };
     for (param, number) in [(Param::N, 0), (Param::Threads, args.threads)] {
         draft.values.insert(param, vec![Value::number(number)]);
@@ -398,7 +450,7 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
     let sized = grids(args, &spec, ranks).into_iter().map(|(p, q)| {
         let bytes =
             |blocks| job_bytes(&TestSpec { n: blocks * nb, p, q, ..test.clone() }, &settings);
-        (largest_blocks(budget, bytes), (p, q))
+        (largest(|blocks| bytes(blocks) <= budget), (p, q))
     });
     // Of equally good grids, the one nearest to a square is taken.
     let (largest, grid) = sized.max_by_key(|(blocks, _)| *blocks).expect("a grid");
@@ -417,7 +469,7 @@ fn fit(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, Co
         "HPLinpack benchmark input file".to_owned(),
         format!("skt-hpl init: {}, {} of {mib} MiB available", count(ranks), args.memory_fraction),
     ];
-    Ok(Fitted { spec, protection })
+    Ok(Fitted { spec, protection, memory_n: largest * nb })
 }
 
 /// The grids to choose from, the flattest first: with checksums all with P at most Q, unless one is
@@ -497,21 +549,21 @@ fn protection(
     Ok((Settings { method, ..settings }, draft))
 }
 
-/// The largest number of blocks whose `bytes` are within the budget.
-fn largest_blocks(budget: u64, bytes: impl Fn(usize) -> u64) -> usize {
-    let (mut fits, mut too_large) = (0, 1);
-    while bytes(too_large) <= budget {
-        (fits, too_large) = (too_large, too_large * 2);
+/// The largest number of blocks that `fits`, if all smaller ones do; 0 if none does.
+fn largest(fits: impl Fn(usize) -> bool) -> usize {
+    let (mut most, mut too_large) = (0, 1);
+    while fits(too_large) {
+        (most, too_large) = (too_large, too_large * 2);
     }
-    while too_large - fits > 1 {
-        let middle = fits + (too_large - fits) / 2;
-        if bytes(middle) <= budget {
-            fits = middle;
+    while too_large - most > 1 {
+        let middle = most + (too_large - most) / 2;
+        if fits(middle) {
+            most = middle;
         } else {
             too_large = middle;
         }
     }
-    fits
+    most
 }
 
 #[cfg(test)]
@@ -521,7 +573,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_core_is_measured_on_one() {
-        assert!(plan::core_gflops_here().unwrap() > 0.0);
+        assert!(Pace::of_one_core().unwrap().core_flops() > 0.0);
         assert_eq!(blas_threads().unwrap_or(1), 1);
     }
 
@@ -529,6 +581,9 @@ mod tests {
         InitArgs {
             memory_fraction: 0.8,
             memory_gib: None,
+            time: None,
+            gflops: None,
+            report: None,
             ranks: None,
             threads: 1,
             ft: None,
@@ -558,7 +613,7 @@ mod tests {
                     continue;
                 }
                 let available = gib << 30;
-                let fitted = fit(&InitArgs { ft, ..args() }, ranks, available).unwrap();
+                let fitted = fit_memory(&InitArgs { ft, ..args() }, ranks, available).unwrap();
                 let spec = &fitted.spec;
                 let (n, nb, grid) = (spec.n[0], spec.nb[0], spec.grids[0]);
                 assert_eq!(n % nb, 0);
@@ -575,10 +630,10 @@ mod tests {
 
     #[test]
     fn one_rank_has_no_checkpoints_and_none_to_ask_for() {
-        let fitted = fit(&args(), 1, 1 << 32).unwrap();
+        let fitted = fit_memory(&args(), 1, 1 << 32).unwrap();
         assert_eq!(fitted.protection[&Setting::Method].text, "none");
         let asked = InitArgs { ft: Some("self".into()), ..args() };
-        let error = fit(&asked, 1, 1 << 32).err().unwrap().to_string();
+        let error = fit_memory(&asked, 1, 1 << 32).err().unwrap().to_string();
         assert_eq!(error, "--ft: value self is out of range; legal: none, with one rank");
     }
 
@@ -586,7 +641,7 @@ mod tests {
     fn parities_take_their_share_or_are_refused() {
         let fitted = |ft: &str, parities, ranks| {
             let args = InitArgs { ft: Some(ft.into()), parities: Some(parities), ..args() };
-            fit(&args, ranks, 1 << 36)
+            fit_memory(&args, ranks, 1 << 36)
         };
         for (ft, ranks) in [("self", 16), ("abft", 12)] {
             let one = fitted(ft, 1, ranks).unwrap().spec;
@@ -611,7 +666,7 @@ mod tests {
         assert!(refused("abft", 4, 12).starts_with("--parities: value 4"));
         // A run with so few ranks has no checkpoints unless the flags ask for them.
         let by_default = InitArgs { parities: Some(2), ..args() };
-        assert!(fit(&by_default, 3, 1 << 36).is_err());
+        assert!(fit_memory(&by_default, 3, 1 << 36).is_err());
     }
 
     #[test]
@@ -626,14 +681,14 @@ mod tests {
             assert_eq!(ranks(&keep(1)).unwrap(), cores - 1);
             assert_eq!(ranks(&InitArgs { threads: cores - 1, ..keep(1) }).unwrap(), 1);
         }
-        let Fitted { spec, protection } = fit(&keep(2), 6, 1 << 34).unwrap();
+        let Fitted { spec, protection, .. } = fit_memory(&keep(2), 6, 1 << 34).unwrap();
         assert_eq!(Settings::read(&protection, &spec).unwrap().helper_cores, 2);
         let line = |format| command_line(&keep(2), &spec, 6, format, Path::new("HPL.dat"), None);
         assert!(line(Format::Dat).contains(" --bind-to none -np 6 "));
         assert!(line(Format::Dat).ends_with(" --helper-cores 2"));
         assert!(!line(Format::Toml).contains("--helper-cores"), "the file says it");
         let plain = InitArgs { ft: Some("none".into()), ..keep(1) };
-        let why = fit(&plain, 6, 1 << 34).err().unwrap().to_string();
+        let why = fit_memory(&plain, 6, 1 << 34).err().unwrap().to_string();
         assert!(
             why.starts_with("--helper-cores: there is nothing for helper cores to do"),
             "{why}"
@@ -644,7 +699,7 @@ mod tests {
     fn checkpoints_take_their_share_of_the_memory() {
         let order = |ft: Option<&str>, ranks| {
             let args = InitArgs { ft: ft.map(str::to_owned), ..args() };
-            let n = fit(&args, ranks, 1 << 36).unwrap().spec.n[0];
+            let n = fit_memory(&args, ranks, 1 << 36).unwrap().spec.n[0];
             n as f64 * n as f64
         };
         // A group of n ranks with one parity keeps (n - 1) / 2n.
@@ -658,7 +713,7 @@ mod tests {
     /// A run with `ranks` ranks, each with `rank_gib` GiB.
     fn sized(ft: &str, ranks: usize, rank_gib: u64, p: Option<usize>) -> RunSpec {
         let args = InitArgs { ft: Some(ft.to_owned()), p, ..args() };
-        fit(&args, ranks, ranks as u64 * (rank_gib << 30)).unwrap().spec
+        fit_memory(&args, ranks, ranks as u64 * (rank_gib << 30)).unwrap().spec
     }
 
     /// The part of the matrix of `none` that `abft` has, relative to Q / (Q + m).
@@ -700,19 +755,57 @@ mod tests {
         // With 32 process columns, panels are too large for little memory.
         assert_eq!(sized("abft", 33, 2, None).grids[0], (3, 10));
         let large = InitArgs { p: Some(3), q: Some(4), ft: Some("abft".into()), ..args() };
-        let error = fit(&large, 12, 1 << 34).err().unwrap().to_string();
+        let error = fit_memory(&large, 12, 1 << 34).err().unwrap().to_string();
         assert!(error.starts_with("--p: the 3 x 4 grid"), "{error}");
+    }
+
+    /// The fit of `ranks` ranks with memory for a larger N, within a time at a given rate.
+    fn timed(seconds: f64, gflops: f64, ranks: usize) -> Result<Fitted, ConfigError> {
+        let pace = Pace::given(gflops, ranks);
+        let machine = Room { ranks, available_bytes: 1 << 40, pace };
+        fit(&InitArgs { time: Some(seconds), ft: Some("none".into()), ..args() }, &machine)
+    }
+
+    #[test]
+    fn n_is_the_largest_multiple_of_nb_within_the_time() {
+        for (seconds, gflops, ranks) in [(3600.0, 100.0, 2), (60.0, 1.0, 1), (86400.0, 5e3, 64)] {
+            let Fitted { spec, memory_n, .. } = timed(seconds, gflops, ranks).unwrap();
+            let (n, nb) = (spec.n[0], spec.nb[0]);
+            let takes = |n| operations(n) / (1e9 * gflops);
+            assert!(takes(n) <= seconds && takes(n + nb) > seconds && n % nb == 0, "{n}");
+            assert!(n < memory_n && spec.title[1].contains(", at most "), "{spec:?}");
+        }
+        let Fitted { spec, memory_n, .. } = timed(1e9, 100.0, 2).unwrap();
+        assert_eq!(spec.n[0], memory_n, "the memory decides");
+        let why = timed(1e-6, 100.0, 2).unwrap_err().to_string();
+        assert!(why.starts_with("--time: ") && why.contains("N = 192, the smallest"), "{why}");
+    }
+
+    #[test]
+    fn the_time_of_the_model_grows_with_n_and_is_within_the_limit() {
+        let pace = Pace::of_one_core().unwrap();
+        let machine = Room { ranks: 4, available_bytes: 1 << 44, pace };
+        let mut before = 0;
+        for seconds in [1.0, 60.0, 3600.0] {
+            let Fitted { spec, .. } =
+                fit(&InitArgs { time: Some(seconds), ..args() }, &machine).unwrap();
+            let (n, nb) = (spec.n[0], spec.nb[0]);
+            let takes = |n| machine.pace.seconds(&spec, n).unwrap();
+            assert!(takes(n) <= seconds && takes(n + nb) > seconds, "{n}: {}", takes(n));
+            assert!(n > before);
+            before = n;
+        }
     }
 
     #[test]
     fn too_little_memory_is_an_error() {
-        assert!(fit(&args(), 64, 1 << 20).is_err());
+        assert!(fit_memory(&args(), 64, 1 << 20).is_err());
     }
 
     #[test]
     fn a_configuration_of_init_reads_back() {
-        let Fitted { spec, protection } =
-            fit(&InitArgs { threads: 4, ..args() }, 6, 1 << 34).unwrap();
+        let Fitted { spec, protection, .. } =
+            fit_memory(&InitArgs { threads: 4, ..args() }, 6, 1 << 34).unwrap();
         let toml = text(&spec, &protection, Format::Toml).unwrap();
         let read = crate::config::parse(toml.as_bytes(), "f", Format::Toml, false).unwrap();
         assert_eq!(read.spec, spec);

@@ -9,6 +9,7 @@ use skt_terms::shown::shell_quoted;
 use super::by_hand;
 use super::convert::text;
 use super::machine;
+use super::node_memory::{self, Alike, NodeMemory};
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
@@ -38,9 +39,9 @@ use crate::run::protect::Settings;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct PlanArgs {
-    /// Nodes that compute
-    #[arg(long, value_name = "NODES", default_value_t = 1)]
-    pub nodes: usize,
+    /// Nodes that compute [default: those of --memory-gib, else 1]
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<usize>,
     /// Spare nodes [default: the fewest that suffice]
     #[arg(long, value_name = "NODES")]
     pub spares: Option<usize>,
@@ -54,9 +55,10 @@ pub struct PlanArgs {
     /// write images while it continues; the answer compares the run with and without them
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
-    /// Memory per node, in GiB [default: what is available on this machine]
-    #[arg(long, value_parser = above_zero, value_name = "GIB")]
-    pub memory_gib: Option<f64>,
+    /// Memory per node, in GiB; of unequal nodes the number of each kind, e.g. 6x256,2x128: the plan
+    /// takes the nodes with the highest expected rate [default: what is available on this machine]
+    #[arg(long, value_parser = node_memory::parse, value_name = "GIB")]
+    pub memory_gib: Option<NodeMemory>,
     /// Part of that memory that the run may take
     #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.8)]
     pub memory_fraction: f64,
@@ -128,8 +130,7 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
             "--json and --out - both print to standard output: give --out a file".into(),
         ));
     }
-    let basis = basis(args)?;
-    let plan = basis.machine.plan()?;
+    let (basis, plan) = plan_on_best_nodes(args, basis(args)?)?;
     let levels = args.levels.plan(&basis.machine, &plan)?;
     let words = if args.json {
         json(&basis, &plan, levels.as_deref().map(plan_levels::json))?
@@ -157,8 +158,49 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     Ok(())
 }
 
+/// The plan on those of the nodes that give the highest expected rate, and its basis: a node with
+/// little memory bounds what the others hold, so it may be better left out.
+fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan), StudyError> {
+    let sets = args.memory_gib.as_ref().map(|memory| memory.sets(basis.machine.nodes));
+    let sets = sets.unwrap_or_default();
+    if sets.len() < 2 {
+        let plan = basis.machine.plan()?;
+        return Ok((basis, plan));
+    }
+    let on = |set: &Alike| {
+        let node_memory_bytes = set.gib * GIB * args.memory_fraction;
+        PlannedMachine { nodes: set.nodes, node_memory_bytes, ..basis.machine }
+    };
+    let plans: Vec<_> = sets.iter().map(|set| on(set).plan()).collect();
+    let rate = |plan: &Plan| plan.choice().expected_gflops;
+    let possible =
+        plans.iter().enumerate().filter_map(|(at, plan)| Some((at, rate(plan.as_ref().ok()?))));
+    let Some((best, _)) = possible.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return Err(plans.into_iter().find_map(Result::err).expect("all have failed").into());
+    };
+    for (at, (set, plan)) in sets.iter().zip(&plans).enumerate() {
+        let gives = match plan {
+            Ok(plan) => {
+                let Candidate { n, expected_gflops, .. } = plan.choice();
+                format!("N = {n}, {} Gflop/s expected", large(*expected_gflops, 1))
+            }
+            Err(why) => why.to_string(),
+        };
+        let which = if set.nodes == basis.machine.nodes { "all " } else { "" };
+        let chosen = if at == best { "; chosen" } else { "" };
+        basis
+            .notes
+            .push(format!("Nodes: {which}{}, {} GiB of each: {gives}{chosen}", set.nodes, set.gib));
+    }
+    basis.machine = on(&sets[best]);
+    let plan = plans.into_iter().nth(best).expect("one of all").expect("it is possible");
+    Ok((basis, plan))
+}
+
 /// The name of the host file in the printed commands.
 const HOSTFILE: &str = "hosts";
+/// Bytes of a GiB.
+const GIB: f64 = (1u64 << 30) as f64;
 
 /// The command that runs the configuration, with flags for what HPL.dat cannot hold.
 fn how_to_run(
@@ -205,9 +247,9 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
         args.report.iter().map(|path| RunReport::read(path)).collect::<Result<Vec<_>, _>>()?;
     let mut notes = Vec::new();
     let (cores, solver_cores) = node_cores(args)?;
-    let gib = f64::from(1u32 << 30);
-    let memory_bytes = match args.memory_gib {
-        Some(given) => given * gib,
+    let nodes = nodes(args)?;
+    let memory_bytes = match &args.memory_gib {
+        Some(memory) => memory.sets(nodes)[0].gib * GIB,
         None => machine::available_bytes()? as f64,
     };
     let core = core(args, &reports, &mut notes)?;
@@ -224,7 +266,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
     network.validate()?;
     let rate_over_model = rate_over_model(args, &reports, &core, &network, &mut notes)?;
     let machine = PlannedMachine {
-        nodes: args.nodes,
+        nodes,
         spares: args.spares,
         ranks_per_node: solver_cores / args.threads,
         threads: args.threads,
@@ -243,6 +285,17 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
         finish_probability: args.probability,
     };
     Ok(Basis { machine, notes })
+}
+
+/// Number of all nodes.
+fn nodes(args: &PlanArgs) -> Result<usize, StudyError> {
+    let listed = args.memory_gib.as_ref().and_then(NodeMemory::nodes);
+    match (args.nodes, listed) {
+        (Some(nodes), Some(listed)) if nodes != listed => Err(StudyError::Usage(format!(
+            "--nodes {nodes}, and --memory-gib lists {listed} nodes: leave out --nodes"
+        ))),
+        (nodes, listed) => Ok(nodes.or(listed).unwrap_or(1)),
+    }
 }
 
 /// Number of cores of a node, and how many of them the solver uses.
@@ -334,7 +387,7 @@ fn rate_over_model(
         shares.len(),
         100.0 * shares.iter().copied().fold(f64::INFINITY, f64::min),
         100.0 * shares.iter().copied().fold(0.0, f64::max),
-        if args.nodes > 1 && is_any_shared {
+        if nodes(args)? > 1 && is_any_shared {
             "; some used shared memory, and runs on several nodes, by messages, may reach less"
         } else {
             ""

@@ -386,6 +386,56 @@ fn convert_is_lenient_when_told() {
 }
 
 #[test]
+fn init_takes_the_n_that_fits_memory_and_time() {
+    let program = Program::new();
+    let init =
+        |flags: &[&str]| program.done(&[&["init", "--force", "--ft", "none"], flags].concat());
+    let n = || -> f64 {
+        let dat = program.read("HPL.dat");
+        dat.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    let large = ["--ranks", "4", "--memory-gib", "1000", "--time", "1h"];
+    let (_, said) = init(&[&large[..], &["--gflops", "100"]].concat());
+    let seconds = |n: f64| n * n * (2.0 / 3.0 * n + 1.5) / 100e9;
+    assert!(seconds(n()) <= 3600.0 && seconds(n() + 192.0) > 3600.0, "{}", n());
+    assert!(said.contains(", 59 min 57 s) on 4 ranks"), "{said}");
+    assert!(said.contains("the time (1 h 00 min) decides; the memory would hold N = "), "{said}");
+    assert!(said.contains("at 100 Gflop/s, as given"), "{said}");
+    let (_, said) = init(&["--ranks", "2", "--memory-gib", "0.1", "--time", "1000d"]);
+    assert!(said.contains("the memory decides: it holds no N that takes 1000 d"), "{said}");
+    assert!(said.contains("by the model, with DGEMM at "), "{said}");
+    // A run of 100 s at N = 9600 that the model knows nothing about: 1000 times as long is N =
+    // 96000, but for the smaller share of what is no product.
+    let phases =
+        serde_json::json!({"panel": 1, "swap": 0, "bcast": 0, "update": 99, "back": 0, "other": 0});
+    let report = serde_json::json!({"format": "skt-hpl report", "tests": [{
+        "status": "passed", "time_seconds": 100.0, "protection": null, "by_messages": [],
+        "phases_seconds": {"mean": phases, "max": phases},
+        "parameters": {"n": 9600, "nb": 192, "p": 2, "q": 2, "depth": 1, "bcast": "1ringM",
+            "swap": "mix", "swap_threshold": 64, "threads": 1}}]});
+    program.write("run.json", &report.to_string());
+    let of_run = ["--ranks", "4", "--memory-gib", "1000", "--report", "run.json"];
+    let (_, said) = init(&[&of_run[..], &["--time", "100s"]].concat());
+    assert_eq!(n(), 9600.0, "{said}");
+    assert!(said.contains("scaled to the 1 min 40 s that N = 9600 took in run.json"), "{said}");
+    init(&[&of_run[..], &["--time", "100000s"]].concat());
+    assert!((93_000.0..120_000.0).contains(&n()), "{}", n());
+    for (flags, want) in [
+        (
+            &["--time", "1ms", "--gflops", "1"][..],
+            "--time: 0.001 s are too short: N = 192, the small",
+        ),
+        (&["--time", "1,5h"], "`1,5h` is no time: say 90 or 90s, 10min, 24h or 3d"),
+        (&["--time", "1h", "--gflops", "1,5"], "legal is a number above 0"),
+        (&["--gflops", "100"], "--time <TIME>"),
+        (&["--time", "1h", "--report", "run.json", "--ranks", "2"], "no completed test without"),
+    ] {
+        let error = program.refused(&[&["init", "--force"], flags].concat());
+        assert!(error.contains(want), "{flags:?}: {error}");
+    }
+}
+
+#[test]
 fn init_writes_what_fits_and_keeps_what_is_there() {
     let program = Program::new();
     let plain = ["init", "--ranks", "6", "--memory-gib", "8", "--ft", "none"];

@@ -305,6 +305,39 @@ fn plan_tells_how_many_spares_it_takes() {
     assert!(line(&plan(&[]), "Spares:").contains("for 99 %, the fewest"));
 }
 
+/// The smallest node bounds what each holds, so nodes with little memory are left out where the
+/// others are faster without them.
+#[test]
+fn plan_takes_the_best_of_unequal_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ["plan", "--cores-per-node", "64", "--threads", "8", "--bandwidth-gbs", "12.5"];
+    let machine = with_all(&machine, &["--gflops-per-core", "40", "--copy-gbs", "20"]);
+    let plan = |extra: &[&str]| stdout(folder.path(), &with_all(&machine, extra));
+    let head = |words: &str| words.lines().next().unwrap().to_owned();
+    let table = |words: &str| words[words.find("\n\n").expect("a table")..].to_owned();
+    let both = plan(&["--memory-gib", "2x128,6x256"]);
+    assert!(head(&both).starts_with("Machine: 8 node(s) of 8 rank(s)"), "{both}");
+    assert!(both.contains("\nNodes: 6, 256 GiB of each: N = "), "{both}");
+    assert!(both.contains(
+        "\nNodes: all 8, 128 GiB of each: N = 324864, 19752.1 Gflop/s expected; chosen\n"
+    ));
+    assert_eq!(table(&both), table(&plan(&["--nodes", "8", "--memory-gib", "128"])));
+    let without = plan(&["--memory-gib", "6x256,1x0.5"]);
+    assert!(head(&without).starts_with("Machine: 6 node(s) of 8 rank(s)"), "{without}");
+    assert_eq!(table(&without), table(&plan(&["--nodes", "6", "--memory-gib", "256"])));
+    // A node that holds nothing is left out, too.
+    let none = plan(&["--memory-gib", "6x256,1x0.000001"]);
+    assert!(none.contains("0.000001 GiB of each: no configuration"), "{none}");
+    assert_eq!(table(&none), table(&without));
+    let why = refusal(
+        folder.path(),
+        &with_all(&machine, &["--nodes", "7", "--memory-gib", "2x128,6x256"]),
+    );
+    assert!(why.contains("--nodes 7, and --memory-gib lists 8 nodes: leave out --nodes"), "{why}");
+    let why = refusal(folder.path(), &with_all(&machine, &["--memory-gib", "256,5"]));
+    assert!(why.contains("e.g. 6x256,2x128"), "{why}");
+}
+
 /// A run accepts what is written, also where checkpoints beside the solver follow each other at
 /// once. Of a machine on which no run ever ends, the words are still numbers.
 #[test]

@@ -1,0 +1,181 @@
+//! How long a test takes on a machine: by a rate that is given, an earlier run, or the model.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+
+use skt_terms::units::span;
+
+use super::{machine, plan};
+use crate::config::{At, ConfigError, RunSpec, ValueSource};
+use crate::hpl::blas::library;
+use crate::hpl::team::Team;
+use crate::machine::environment::selftest;
+use crate::machine::tuning::TUNING;
+use crate::model::path::{Machine, RunParams, estimate_seconds};
+use crate::report::measured;
+
+/// Seconds of DGEMM on all cores: long enough for a power limit of the processor to act.
+const DGEMM_SECONDS: f64 = 1.0;
+/// The share of the time for which threads that are alone on their cores have them.
+const LEAST_CPU_SHARE: f64 = 0.95;
+
+/// The speed of a machine, and how it is known.
+#[derive(Debug, Clone)]
+pub(super) struct Pace {
+    /// The rate of the whole machine at every order, in Gflop/s; `None` if the model has it.
+    gflops: Option<f64>,
+    /// The rate of DGEMM on a core, in operations per second.
+    core_flops: f64,
+    /// Measured seconds over those of the model; 1 if nothing was measured.
+    over_model: f64,
+    /// Where the rate is from, and how sure it is.
+    source: String,
+    /// The model's seconds by order and grid: of many ranks each takes some 10 ms.
+    known: RefCell<HashMap<(usize, (usize, usize)), Option<f64>>>,
+}
+
+impl Pace {
+    /// That of the model, with the rate of DGEMM on one core of this machine.
+    ///
+    /// # Errors
+    /// The BLAS cannot allocate work space.
+    pub fn of_one_core() -> Result<Self, ConfigError> {
+        Ok(Self::of_model(1e9 * plan::core_gflops_here()?, String::new()))
+    }
+
+    fn of_model(core_flops: f64, source: String) -> Self {
+        Self { gflops: None, core_flops, over_model: 1.0, source, known: RefCell::default() }
+    }
+
+    /// That of the model, with the rate of DGEMM on up to `cores` cores of this machine at once.
+    ///
+    /// # Errors
+    /// The cores are not known, or the BLAS cannot allocate work space.
+    pub fn of_all_cores(cores: usize) -> Result<Self, ConfigError> {
+        let fault = |why: String| ConfigError::Machine { what: why };
+        library::use_one_thread();
+        let cores = cores.min(machine::cores()?);
+        let team = Team::new(cores, |_| ()).map_err(|why| fault(why.to_string()))?;
+        let rates = selftest::dgemm_rates(&team, DGEMM_SECONDS);
+        let rates = rates.map_err(|why| fault(why.to_string()))?;
+        let gflops = rates.best / cores as f64;
+        let mut source = format!(
+            "by the model, with DGEMM at {gflops:.1} Gflop/s a core, measured here on {} at once. \
+             On the machine of the model such times were off by 2 to 6 % on average; on others they \
+             may be off by more: --report FILE takes the JSON report of a shorter run",
+            if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+        );
+        if rates.cpu_share < LEAST_CPU_SHARE {
+            let lost = 100.0 * (1.0 - rates.cpu_share);
+            source += &format!(
+                "\nwarning: other programs took {lost:.0} % of the cores while DGEMM was measured"
+            );
+        }
+        Ok(Self::of_model(1e9 * gflops, source))
+    }
+
+    /// The same rate at every order, in Gflop/s, of a machine with this number of cores.
+    pub fn given(gflops: f64, cores: usize) -> Self {
+        // The rate of DGEMM that a run which reaches the given rate is expected to measure.
+        let core_flops = 1e9 * gflops / (cores as f64 * TUNING.test_efficiency);
+        let source = format!(
+            "at {gflops} Gflop/s, as given. The rate of a smaller N is lower, so a rate that was \
+             measured at a larger N makes the run longer than asked for"
+        );
+        Self { gflops: Some(gflops), ..Self::of_model(core_flops, source) }
+    }
+
+    /// That of the model, as much faster or slower as the largest test in the JSON report `path` on
+    /// as many ranks and threads as `spec`.
+    ///
+    /// # Errors
+    /// The report cannot be read, or has no such test.
+    pub fn of_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
+        let fault = |what: String| ConfigError::Machine { what };
+        let tests = measured::read(path).map_err(|why| fault(why.to_string()))?;
+        let (p, q) = spec.grids[0];
+        let (ranks, threads) = (p * (q + spec.checksums), spec.threads);
+        let of_these = |run: &RunParams| run.p * run.q == ranks && run.threads == threads;
+        let tests = tests.into_iter().filter(|test| of_these(&test.run));
+        let Some(test) = tests.max_by_key(|test| test.run.n) else {
+            return Err(fault(format!(
+                "'{}' has no completed test without checkpoints (--ft none) on {ranks} rank(s) of \
+                 {threads} thread(s); --ranks and --threads name those of another",
+                path.display()
+            )));
+        };
+        let core = Self::of_one_core()?;
+        let by_model = estimate_seconds(&test.run, &core.machine());
+        let by_model = by_model.map_err(|why| fault(why.to_string()))?;
+        let source = format!(
+            "by the model, scaled to the {} that N = {} took in {}: the surer, the nearer that N",
+            span(test.time_seconds),
+            test.run.n,
+            path.display()
+        );
+        Ok(Self { over_model: test.time_seconds / by_model, source, ..core })
+    }
+
+    /// The rate of DGEMM on a core, in operations per second.
+    pub fn core_flops(&self) -> f64 {
+        self.core_flops
+    }
+
+    /// Where the rate is from, and how sure it is.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    fn machine(&self) -> Machine {
+        Machine::ZEN4_CORE.with_core_flops(self.core_flops)
+    }
+
+    /// Seconds of the timed part of the run `spec`, with its first values, at the order `n`; `None`
+    /// if the model has no time for so many ranks.
+    pub fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
+        if let Some(gflops) = self.gflops {
+            return Some(operations(n) / (1e9 * gflops));
+        }
+        let mut known = self.known.borrow_mut();
+        *known.entry((n, spec.grids[0])).or_insert_with(|| self.seconds_of_model(spec, n))
+    }
+
+    fn seconds_of_model(&self, spec: &RunSpec, n: usize) -> Option<f64> {
+        let (p, q) = spec.grids[0];
+        let run = RunParams {
+            n,
+            nb: spec.nb[0],
+            p,
+            q,
+            threads: spec.threads,
+            depth: spec.depth[0],
+            bcast: spec.bcast[0],
+            swap: spec.swap,
+            swap_threshold: spec.swap_threshold,
+            // Ranks of one host read each other's rows, without halves.
+            halves: false,
+        };
+        estimate_seconds(&run, &self.machine()).ok().map(|seconds| seconds * self.over_model)
+    }
+}
+
+/// The operations of a test, as HPL counts them.
+pub(super) fn operations(n: usize) -> f64 {
+    let n = n as f64;
+    n * n * (2.0 / 3.0 * n + 1.5)
+}
+
+/// The error of a time in which no run of this pace ends.
+pub(super) fn too_short(limit_seconds: f64, n: usize, seconds: Option<f64>) -> ConfigError {
+    let what = match seconds {
+        Some(seconds) => {
+            format!("{limit_seconds} s are too short: N = {n}, the smallest, takes {seconds:.3} s")
+        }
+        None => {
+            "the model has no time for so many ranks: give --gflops, the rate of an earlier run"
+                .to_owned()
+        }
+    };
+    ConfigError::BadText { at: At::named("--time", &ValueSource::Flag), what }
+}

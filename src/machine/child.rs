@@ -1,7 +1,9 @@
 //! Waits for a child process, but not for ever.
 
 use std::process::{Child, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use skt_checkpoint::wait_clock::WaitClock;
 
 /// Between two looks at the child.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -27,12 +29,12 @@ pub fn until(
     patience: Duration,
     mut is_done: impl FnMut() -> std::io::Result<bool>,
 ) -> std::io::Result<bool> {
-    let start = Instant::now();
+    let mut clock = WaitClock::new(patience);
     loop {
         if is_done()? {
             return Ok(true);
         }
-        if start.elapsed() > patience {
+        if clock.is_over() {
             return Ok(false);
         }
         std::thread::sleep(LOOK_PAUSE);

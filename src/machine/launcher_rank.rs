@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use skt_checkpoint::wait_clock::WaitClock;
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
@@ -151,9 +152,9 @@ fn end_by_sigterm_with(code: u8) {
 
 /// Waits until the pipes among these outputs are empty, at most as long as `patience`.
 fn wait_until_read(outputs: &[&dyn AsFd], patience: Duration) {
-    let start = Instant::now();
+    let mut clock = WaitClock::new(patience);
     let is_read = |output: &&dyn AsFd| unread_bytes(output.as_fd()) == 0;
-    while !outputs.iter().all(is_read) && start.elapsed() < patience {
+    while !outputs.iter().all(is_read) && !clock.is_over() {
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -178,6 +179,8 @@ fn first_number(names: &[&str], get: impl Fn(&str) -> Option<String>) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]

@@ -1,27 +1,80 @@
 //! The time by which a rank's waits must be over, so that a rank that dies or hangs holds up no
-//! other for longer.
+//! other for longer. Time in which this process stands still does not count, also while it computes:
+//! the ranks of a job that is suspended are not late.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use skt_checkpoint::wait_clock::WaitClock;
 
 use crate::hpl::comm::mpi::FailureWatch;
 
+/// The time between two looks at the clock of a rank that computes.
+const TICK: Duration = Duration::from_millis(20);
+/// A limit of which a 64th, the most that counts between two looks, is some ticks.
+const COUNTED: Duration = Duration::from_secs(10);
+
 /// A point in time that the waits of a rank look at.
-#[derive(Debug, Clone, Default)]
-pub struct Limit(Arc<Mutex<Option<Instant>>>);
+#[derive(Debug, Clone)]
+pub struct Limit(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// The time that this process has run.
+    clock: WaitClock,
+    until: Option<Duration>,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        let state = State { clock: WaitClock::new(COUNTED), until: None };
+        let limit = Self(Arc::new(Mutex::new(state)));
+        let ticks = Arc::downgrade(&limit.0);
+        let tick = move || {
+            while let Some(state) = ticks.upgrade() {
+                Self(state).now();
+                thread::sleep(TICK);
+            }
+        };
+        // Where no thread starts, neither do those that measure, which is an error of its own.
+        let _ = thread::Builder::new().name("time limit".to_owned()).spawn(tick);
+        limit
+    }
+}
 
 impl Limit {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time that this process has run since the limit was made.
+    pub fn now(&self) -> Duration {
+        self.state().clock.poll()
+    }
+
+    /// The time `seconds` from now.
+    pub fn after(&self, seconds: f64) -> Duration {
+        // A day is as good as for ever, and does not overflow.
+        self.now() + Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS))
+    }
+
+    /// Seconds up to a time; 0 if it has passed.
+    pub fn seconds_to(&self, until: Duration) -> f64 {
+        until.saturating_sub(self.now()).as_secs_f64()
+    }
+
     /// Lets waits end `seconds` from now.
     pub fn set(&self, seconds: f64) {
-        // A day is as good as for ever, and does not overflow the system's time.
-        let time = Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + time);
+        let until = self.after(seconds);
+        self.state().until = Some(until);
     }
 
     /// Whether the time has come.
     pub fn is_over(&self) -> bool {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() > until)
+        let mut state = self.state();
+        let now = state.clock.poll();
+        state.until.is_some_and(|until| now > until)
     }
 
     /// Ends the waits of a group of MPI ranks when the time has come.
@@ -36,6 +89,8 @@ pub const LONGEST_SECONDS: f64 = 86_400.0;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -48,5 +103,17 @@ mod tests {
         limit.set(0.0);
         std::thread::sleep(Duration::from_millis(1));
         assert!(limit.is_over() && watch().unwrap().is_some());
+    }
+
+    /// Nobody looks at the limit of a rank that computes; its time counts all the same.
+    #[test]
+    fn time_without_a_look_counts() {
+        let (begun, limit) = (Instant::now(), Limit::default());
+        let before = limit.now();
+        while limit.state().clock.waited() < before + Duration::from_millis(500) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the clock stands still");
+            std::thread::sleep(TICK);
+        }
+        assert!(limit.now() <= begun.elapsed());
     }
 }

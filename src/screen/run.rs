@@ -138,10 +138,10 @@ fn follow<C: Comm>(
         match instruction {
             Instruction::Solve { n, rounds, lost, seconds } => {
                 (longest, order_of) = (seconds, n);
-                let until = Instant::now() + Duration::from_secs_f64(seconds);
+                let until = limit.after(seconds);
                 let is_out = lost.contains(&crew.node);
                 for _ in 0..if is_out { 0 } else { rounds } {
-                    limit.set(until.saturating_duration_since(Instant::now()).as_secs_f64());
+                    limit.set(limit.seconds_to(until));
                     let solved = crew.solve_alone(n);
                     let has_failed = solved.is_err();
                     if let Some(told) = solved.map(|solve| solve.map(Told::Solved)).transpose() {
@@ -250,27 +250,32 @@ impl<C: Comm> Lead<'_, C> {
     /// awaited of it. Nodes that fail or are silent are lost, `doing` being what they were to do.
     fn collect(
         &mut self,
-        until: Instant,
+        until: Duration,
         doing: &str,
         mut take: impl FnMut(&mut Results, usize, Told) -> bool,
     ) -> Result<(), ScreenError> {
         let (world, awaited) = (self.world, self.awaited());
-        let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
-        self.limit.set(left + 2.0 * GRACE_SECONDS);
+        let limit = self.limit;
+        limit.set(limit.seconds_to(until) + 2.0 * GRACE_SECONDS);
         let (results, crew) = (&mut self.results, &self.crew);
         let is_any_silent = &mut self.is_any_silent;
         let node_of = |rank: usize| {
             crew.ranks.iter().position(|ranks| ranks[0] == rank).expect("a first rank")
         };
-        let silent = told::collect(world, until, awaited, |rank, told| match told {
-            Told::Failed(why) => {
-                results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
-                // Another rank of the node may be the reason.
-                *is_any_silent = true;
-                false
-            }
-            told => take(results, node_of(rank), told),
-        })?;
+        let silent = told::collect(
+            world,
+            || limit.now() > until,
+            awaited,
+            |rank, told| match told {
+                Told::Failed(why) => {
+                    results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
+                    // Another rank of the node may be the reason.
+                    *is_any_silent = true;
+                    false
+                }
+                told => take(results, node_of(rank), told),
+            },
+        )?;
         for rank in silent {
             self.is_any_silent = true;
             let node = &mut self.results.nodes[node_of(rank)];
@@ -290,7 +295,7 @@ impl<C: Comm> Lead<'_, C> {
     /// Collects the rates of all nodes. Returns their free memory.
     fn ready(&mut self) -> Result<Vec<HostShare>, ScreenError> {
         const DOING: &str = "measuring DGEMM";
-        let until = Instant::now() + Duration::from_secs_f64(self.request.start_seconds());
+        let until = self.limit.after(self.request.start_seconds());
         let ranks = self.crew.ranks[0].len();
         let share = |(host, _): &(String, _)| HostShare {
             host: host.clone(),
@@ -322,7 +327,7 @@ impl<C: Comm> Lead<'_, C> {
     fn solve(&mut self, n: usize, expected: f64) -> Result<(), ScreenError> {
         let rounds = self.request.rounds;
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
-        let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
+        let until = self.limit.after(seconds + GRACE_SECONDS);
         let lost = self.lost();
         let is_out = lost.contains(&self.crew.node);
         self.instruct(&Instruction::Solve { n, rounds, lost, seconds });
@@ -333,7 +338,7 @@ impl<C: Comm> Lead<'_, C> {
             if is_out {
                 break;
             }
-            self.limit.set(until.saturating_duration_since(Instant::now()).as_secs_f64());
+            self.limit.set(self.limit.seconds_to(until));
             match self.crew.solve_alone(n) {
                 Ok(solve) => {
                     let node = self.crew.node;
@@ -361,7 +366,7 @@ impl<C: Comm> Lead<'_, C> {
         let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
         self.say(&what, expected * (stages - stage) as f64);
         let seconds = FLOOR_SECONDS + PATIENCE * expected;
-        let until = Instant::now() + Duration::from_secs_f64(seconds + GRACE_SECONDS);
+        let until = self.limit.after(seconds + GRACE_SECONDS);
         let mut lost = self.lost();
         if size > 2 {
             // Pairs measure their links themselves, and leave out slow ones.
@@ -384,7 +389,7 @@ impl<C: Comm> Lead<'_, C> {
         self.instruct(&Instruction::Count);
         let node = self.crew.node;
         self.results.nodes[node].events = Some(self.crew.events());
-        let until = Instant::now() + Duration::from_secs_f64(FLOOR_SECONDS);
+        let until = self.limit.after(FLOOR_SECONDS);
         self.collect(until, "counting", |results, node, told| {
             if let Told::Done(events) = told {
                 results.nodes[node].events = Some(events);

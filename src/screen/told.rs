@@ -1,6 +1,6 @@
 //! What the first rank of a node tells rank 0, and what rank 0 tells all ranks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -127,14 +127,14 @@ pub fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
     receive(world, 0, TAG_INSTRUCTION)
 }
 
-/// Waits for news of the ranks `awaited`, until none is left or `until` has come, and returns those
+/// Waits for news of the ranks `awaited`, until none is left or time `is_over`, and returns those
 /// that are left. Calls `take` with each news, which returns whether more is awaited of that rank.
 ///
 /// # Errors
 /// When a rank cannot be reached.
 pub fn collect<C: Comm>(
     world: &C,
-    until: Instant,
+    is_over: impl Fn() -> bool,
     mut awaited: Vec<usize>,
     mut take: impl FnMut(usize, Told) -> bool,
 ) -> Result<Vec<usize>, CommError> {
@@ -151,7 +151,7 @@ pub fn collect<C: Comm>(
             }
         }
         awaited = still;
-        if Instant::now() > until {
+        if is_over() {
             break;
         }
         if is_idle {
@@ -165,6 +165,7 @@ pub fn collect<C: Comm>(
 mod tests {
     use super::*;
     use crate::hpl::comm::threads::run as run_ranks;
+    use std::time::Instant;
 
     #[test]
     fn news_of_all_comes_and_who_is_silent_is_returned() {
@@ -179,13 +180,14 @@ mod tests {
             }
             // All who say anything have said it: the time is for the silent one alone.
             world.barrier().unwrap();
-            let until = Instant::now() + Duration::from_millis(20);
+            let begun = Instant::now();
+            let is_over = || begun.elapsed() > Duration::from_millis(20);
             let mut said = Vec::new();
             let take = |rank, told| {
                 said.push((rank, told));
                 false
             };
-            let silent = collect(&world, until, vec![1, 2, 3], take).unwrap();
+            let silent = collect(&world, is_over, vec![1, 2, 3], take).unwrap();
             said.sort_by_key(|(rank, _)| *rank);
             let words = |rank| (rank, Told::Failed(format!("of {rank}")));
             assert_eq!(said, [words(1), words(2)]);

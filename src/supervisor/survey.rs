@@ -6,6 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use skt_checkpoint::wait_clock::WaitClock;
 
 use super::fault;
 use super::hosts::{Health, Host, Pool};
@@ -225,7 +226,9 @@ impl<'a> Asking<'a> {
     }
 
     fn run(mut self, is_over: &mut dyn FnMut() -> bool) -> Survey {
+        let mut clock = WaitClock::new(self.limits.each);
         while !self.waiting.is_empty() || !self.under_way.is_empty() {
+            self.forgive(clock.skip());
             while self.under_way.len() < self.at_once
                 && let Some(name) = self.waiting.pop()
             {
@@ -246,6 +249,12 @@ impl<'a> Asking<'a> {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.stop(true)
+    }
+
+    /// Does not count the time that the supervisor, and with it perhaps the agents, stood still.
+    fn forgive(&mut self, stood_still: Duration) {
+        self.begun += stood_still;
+        self.under_way.iter_mut().for_each(|probe| probe.started += stood_still);
     }
 
     fn start(&mut self, name: &str) {

@@ -247,6 +247,11 @@ impl HeartbeatWatch {
         }
     }
 
+    /// Notes that all ranks of the job are stopped now: the silence begins when they continue.
+    pub fn suspended(&mut self, now_seconds: f64) {
+        self.alive_at_seconds = now_seconds;
+    }
+
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
     /// endless loop hangs.
     pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {

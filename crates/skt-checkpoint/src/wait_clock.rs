@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// The part of a limit that the time between two polls counts for at most.
-const MOST_OF_LIMIT: u32 = 64;
+pub(crate) const MOST_OF_LIMIT: u32 = 64;
 
 /// The time that a loop has waited, as far as it has polled.
 ///
@@ -34,6 +34,11 @@ impl WaitClock {
         self.limit
     }
 
+    /// The time waited up to the last poll.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Changes the limit; the time that has been waited stays.
     pub fn set_limit(&mut self, limit: Duration) {
         self.limit = limit;
@@ -52,6 +57,13 @@ impl WaitClock {
     /// Notes a poll. Returns whether the limit is reached.
     pub fn is_over(&mut self) -> bool {
         self.poll() >= self.limit
+    }
+
+    /// Notes a poll. Returns how much of the time since the last one does not count.
+    pub fn skip(&mut self) -> Duration {
+        let (last, before) = (self.last, self.waited);
+        let waited = self.poll();
+        self.last.saturating_duration_since(last).saturating_sub(waited - before)
     }
 
     fn poll_at(&mut self, now: Instant) -> Duration {

@@ -6,10 +6,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use skt_checkpoint::wait_clock::WaitClock;
 
 use crate::report::meter_lines::{LineError, MeterLines};
 use crate::report::power::EnergyReading;
@@ -86,12 +87,12 @@ impl Meter {
     }
 
     fn await_first(&self, is_there: &Receiver<Result<(), MeterError>>) -> Result<(), MeterError> {
-        let asked = Instant::now();
+        let mut clock = WaitClock::new(FIRST);
         loop {
             match is_there.recv_timeout(PAUSE) {
                 Ok(first) => return first,
                 Err(RecvTimeoutError::Disconnected) => return Err(MeterError::Ended),
-                Err(RecvTimeoutError::Timeout) if asked.elapsed() > FIRST => {
+                Err(RecvTimeoutError::Timeout) if clock.is_over() => {
                     return Err(MeterError::Silent);
                 }
                 // A supervisor would take the wait for a hang.
@@ -106,11 +107,12 @@ impl Meter {
     /// # Errors
     /// [`MeterError::Uncovered`] if nothing is known of it.
     pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, MeterError> {
-        let asked = Instant::now();
+        let mut clock = WaitClock::new(Duration::ZERO);
         loop {
             let heard = lock(&self.heard);
+            clock.set_limit(patience(&heard.log));
             let is_behind = heard.log.span().is_some_and(|(_, last)| last >= end_unix);
-            if is_behind || heard.has_ended || asked.elapsed() > patience(&heard.log) {
+            if is_behind || heard.has_ended || clock.is_over() {
                 let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
                 let uncovered = || {
                     let (from, to) = heard.log.span().expect("no meter starts without a reading");
@@ -192,6 +194,8 @@ fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), Mete
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::report::clock::now_unix;
 

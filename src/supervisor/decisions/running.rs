@@ -44,14 +44,26 @@ pub(super) struct Running {
     next_look_seconds: f64,
 }
 
-/// Why the job is silent if some ranks are stopped by a signal and keep the others waiting. `None`
-/// if all ranks are stopped: somebody has suspended the job.
-fn stopped(survey: &Survey) -> Option<String> {
+/// What signals have stopped of a job.
+enum Stopped {
+    /// No rank.
+    None,
+    /// Some ranks, which keep the others waiting, in words.
+    Some(String),
+    /// All ranks: somebody has suspended the job.
+    All,
+}
+
+fn stopped(survey: &Survey) -> Stopped {
     let sum = |of: fn(&Answer) -> usize| survey.answers.values().map(of).sum::<usize>();
     let (ranks, stopped) = (sum(|answer| answer.ranks), sum(|answer| answer.stopped));
-    let (name, _) = survey.answers.iter().find(|(_, answer)| answer.stopped > 0)?;
-    (stopped < ranks)
-        .then(|| format!("{stopped} of {ranks} ranks are stopped by a signal, one on {name}"))
+    match survey.answers.iter().find(|(_, answer)| answer.stopped > 0) {
+        None => Stopped::None,
+        Some(_) if stopped == ranks => Stopped::All,
+        Some((name, _)) => Stopped::Some(format!(
+            "{stopped} of {ranks} ranks are stopped by a signal, one on {name}"
+        )),
+    }
 }
 
 impl Decisions {
@@ -97,8 +109,14 @@ impl Decisions {
         if self.lives_again(now_unix) || self.kill_for_ill(survey) {
             return;
         }
-        if let Some(why) = stopped(survey) {
-            return self.kill(&format!("silence, and {why}"));
+        match stopped(survey) {
+            Stopped::None => {}
+            Stopped::Some(why) => return self.kill(&format!("silence, and {why}")),
+            Stopped::All => {
+                self.watch.suspended(now_unix);
+                self.running.next_look_seconds = 0.0;
+                return;
+            }
         }
         let is_well = |host: &Host| survey.health(&host.name) == Health::Well;
         if self.state.pool.active.iter().all(is_well) {

@@ -1619,7 +1619,28 @@ fn a_rank_that_is_stopped_is_a_reason_and_a_job_that_is_suspended_is_none() {
     assert!(
         look(1).starts_with("kill: silence, and 1 of 3 ranks are stopped by a signal, one on n1")
     );
-    assert!(look(3).starts_with("ask links "));
+    assert_eq!(look(3), "");
+}
+
+/// The nodes are asked again and again while it is suspended, and no silence adds up.
+#[test]
+fn a_job_that_is_suspended_for_long_is_not_hung() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    for stopped in (0..20).map(|look| if look < 19 { 3 } else { 0 }) {
+        let asked = play.tick_after(9.0);
+        assert!(asked[0].starts_with("ask look "), "{asked:?}");
+        let pool = play.asked.take().unwrap().pool;
+        let mut survey = survey(&pool, &[], 4096);
+        for (index, name) in NODES.iter().enumerate() {
+            let answer = survey.answers.get_mut(*name).unwrap();
+            (answer.ranks, answer.stopped) = (1, usize::from(index < stopped));
+        }
+        let lines = play.on(Event::Answers(survey)).join("; ");
+        assert!(!lines.contains("kill"), "{lines}");
+    }
+    // Once it continues, it may hang.
+    play.answers_but(&[]);
+    assert!(play.tick_after(31.0)[0].starts_with("kill: no sign of life"));
 }
 
 fn rules_of_program() -> RunRules {

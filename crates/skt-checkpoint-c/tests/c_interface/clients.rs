@@ -136,6 +136,7 @@ impl Run {
     /// Starts it, and kills the ranks of `victims` some time after it has told of its checkpoint
     /// number `after`, if that comes.
     pub fn start(&self, victims: &[usize], after: usize, pause: Duration) -> Ended {
+        let after = if victims.is_empty() { usize::MAX } else { after };
         self.start_and(after, || {
             let victims: Vec<i32> =
                 victims.iter().filter_map(|&victim| process_of(&self.name, victim)).collect();
@@ -144,9 +145,13 @@ impl Run {
         })
     }
 
-    /// Starts it, and acts when it has told of its checkpoint number `after`, if that comes.
+    /// Starts it, and acts when it has told of its checkpoint number `after`, if that comes; at once
+    /// if that is 0.
     pub fn start_and(&self, after: usize, act: impl FnOnce()) -> Ended {
         let (mut job, mut act) = (self.spawn(), Some(act));
+        if let Some(act) = act.take_if(|_| after == 0) {
+            act();
+        }
         let (sender, lines) = mpsc::channel();
         let said = BufReader::new(job.stderr.take().expect("piped"));
         std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));

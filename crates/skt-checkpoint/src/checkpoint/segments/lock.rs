@@ -6,12 +6,13 @@
 //! ending process as long as freeing its memory takes, by a measurement; a process at work belongs
 //! to another job.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Process, mpi_files, run_bytes};
 use crate::checkpoint::store::host::{self, Presence};
 use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
 use crate::pages;
+use crate::wait_clock::WaitClock;
 
 /// How long to wait for a process at work: a launcher may return before all of its ranks are told
 /// to end.
@@ -118,7 +119,7 @@ pub struct Patience<'a> {
     bytes: &'a dyn Fn() -> u64,
     /// The process that waits.
     process: &'a dyn Process,
-    start: Instant,
+    clock: WaitClock,
     /// The limit for processes that are ending; measured when it is first needed.
     ending: Option<Duration>,
 }
@@ -127,12 +128,12 @@ impl<'a> Patience<'a> {
     /// Begins a wait of `process`. `bytes` gives the bytes on this node that ending processes have
     /// together.
     pub fn new(bytes: &'a dyn Fn() -> u64, process: &'a dyn Process) -> Self {
-        Self { bytes, process, start: Instant::now(), ending: None }
+        Self { bytes, process, clock: WaitClock::new(IN_USE_PATIENCE), ending: None }
     }
 
     /// Seconds since the wait began.
     pub fn seconds(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
+        self.clock.waited().as_secs_f64()
     }
 
     /// Whether the wait is over for a process at work or, with `is_ending`, for one that is ending.
@@ -140,7 +141,8 @@ impl<'a> Patience<'a> {
     pub fn is_over(&mut self, is_ending: bool) -> bool {
         self.process.waits(self.seconds());
         let limit = if is_ending { self.for_ending() } else { IN_USE_PATIENCE };
-        self.start.elapsed() > limit
+        self.clock.set_limit(limit);
+        self.clock.is_over()
     }
 
     /// The limit for processes that are ending: the time to free their memory.

@@ -13,7 +13,7 @@
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::mem::transmute;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mpi::ffi;
@@ -22,6 +22,7 @@ use skt_terms::exit::Exit;
 
 use super::super::{longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
+use crate::wait_clock::MOST_OF_LIMIT;
 
 /// The least number of seconds that ranks wait for each other after a loss. A rank that does not
 /// come hangs in MPI: Open MPI ends a process whose message to the lost rank was in progress, and
@@ -211,15 +212,30 @@ impl Ulfm<'_> {
 /// Makes a call in which ranks wait for each other. If it takes too long this process ends, as the
 /// others do, and the job can be started again.
 fn in_time<T>(call: impl FnOnce() -> T) -> T {
-    let action = SigAction::new(SigHandler::Handler(give_up), SaFlags::empty(), SigSet::empty());
+    let action = SigAction::new(SigHandler::Handler(tick), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler does only what is allowed in a signal handler.
     unsafe { sigaction(Signal::SIGALRM, &action) }.expect("this signal may be handled");
-    // SAFETY: plain calls.
-    unsafe { libc::alarm(patience_seconds(longest_pause_seconds(), stands_by())) };
+    TICKS.store(0, Ordering::Relaxed);
+    set_timer(patience_seconds(longest_pause_seconds(), stands_by()));
     let done = call();
-    // SAFETY: as above.
-    unsafe { libc::alarm(0) };
+    set_timer(0);
     done
+}
+
+/// Ticks of the timer in the present call. However long a process stands still, it gets one tick
+/// for that when it continues: a job that was suspended is not late.
+static TICKS: AtomicU32 = AtomicU32::new(0);
+
+/// Lets a timer tick [`MOST_OF_LIMIT`] times within a patience; 0 stops it.
+fn set_timer(patience_seconds: c_uint) {
+    let microseconds = u64::from(patience_seconds) * 1_000_000 / u64::from(MOST_OF_LIMIT);
+    let tick = libc::timeval {
+        tv_sec: (microseconds / 1_000_000) as libc::time_t,
+        tv_usec: (microseconds % 1_000_000) as libc::suseconds_t,
+    };
+    let timer = libc::itimerval { it_interval: tick, it_value: tick };
+    // SAFETY: reads the timer; the old one is not asked for. It fails at no value such as these.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
 }
 
 /// How long a rank waits for the others, in seconds; 0 is for ever.
@@ -230,7 +246,10 @@ fn patience_seconds(longest_pause_seconds: f64, stands_by: bool) -> c_uint {
     PATIENCE_SECONDS.max((PAUSE_FACTOR * longest_pause_seconds).ceil() as c_uint)
 }
 
-extern "C" fn give_up(_: c_int) {
+extern "C" fn tick(_: c_int) {
+    if TICKS.fetch_add(1, Ordering::Relaxed) + 1 < MOST_OF_LIMIT {
+        return;
+    }
     let (words, exit) = (NO_AGREEMENT.as_bytes(), i32::from(Exit::Interrupted.code()));
     // SAFETY: both calls are allowed in a signal handler; nothing can be done about an error.
     unsafe {

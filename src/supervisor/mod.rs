@@ -164,6 +164,20 @@ pub enum SupervisorError {
         /// The options of the run that the state belongs to.
         command: String,
     },
+    /// A job of the run was started from another version of the user's program.
+    #[error(
+        "{}: holds an unfinished run that was started when {} had other contents: put those back \
+         and finish it, name another folder with --state, or end its job (process {pid}) and \
+         remove this one", folder.display(), file.display()
+    )]
+    OtherProgram {
+        /// The folder of the state.
+        folder: PathBuf,
+        /// The program.
+        file: PathBuf,
+        /// The process of the job's launcher, which may have ended.
+        pid: i32,
+    },
     /// The input of the user's program comes through a pipe.
     #[error(
         "standard input is a pipe with data, which the program could not read again when it is \

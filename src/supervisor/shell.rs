@@ -296,6 +296,13 @@ impl Shell {
             self.feed(Event::NoJob { swept });
             return Ok(());
         };
+        // What an earlier program has written is not the output of this one.
+        if let Some(program) = &self.options.program_of_user
+            && state.program_checksum.is_some_and(|checksum| checksum != program.checksum)
+        {
+            let (folder, file) = (self.options.state.clone(), program.file.clone());
+            return Err(SupervisorError::OtherProgram { folder, file, pid: launcher.pid });
+        }
         if let Some(host) = launcher.elsewhere() {
             if self.options.head_lost {
                 // Ranks of that job that still run are ended when the nodes are probed.
@@ -451,6 +458,8 @@ impl Shell {
         // The state is saved before its token and its files are in use: a supervisor that is killed
         // in between must not leave them to the next start.
         self.mend_folder()?;
+        let program = self.options.program_of_user.as_ref();
+        self.decisions.state.program_checksum = program.map(|program| program.checksum);
         self.folder.save(&mut self.decisions.state)?;
         let number = self.decisions.state.start;
         let hostfile = self.folder.file("hosts");

@@ -329,3 +329,40 @@ fn a_program_that_dies_once_all_is_reported_is_no_success() {
         assert!(!said.contains("start 2"), "{how}: {said}");
     }
 }
+
+/// The supervisor is killed, its job runs on, and the program is built anew before the next command.
+#[test]
+fn a_job_of_a_program_that_has_changed_since_is_not_taken_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let write = |name: &str, body: &str| {
+        fs::write(at(name), format!("#!/bin/sh\n{body}\n")).expect("room");
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).expect("our file");
+    };
+    write(
+        "program",
+        "touch runs; for i in $(seq 6000); do [ -e go ] && break; sleep 0.1; done; echo first",
+    );
+    write("rebuilt", "echo second");
+    let launch = || launch_here(folder.path(), "./program".as_ref());
+    let mut first = launch().stdout(Stdio::null()).spawn().expect("launch");
+    wait_for("the program", || at("runs").exists());
+    wait_for("the state", || {
+        let state = fs::read(at("skt-hpl.launch/state.json")).unwrap_or_default();
+        let state: serde_json::Value = serde_json::from_slice(&state).unwrap_or_default();
+        state["launcher"]["pid"].is_number()
+    });
+    first.kill().expect("our child");
+    first.wait().expect("our child");
+    fs::rename(at("program"), at("earlier")).expect("our file");
+    fs::rename(at("rebuilt"), at("program")).expect("our file");
+    let refused = launch().output().expect("launch");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), &*refused.stdout), (Some(2), &b""[..]), "{said}");
+    assert!(said.contains("was started when") && said.contains("had other contents"), "{said}");
+    fs::rename(at("earlier"), at("program")).expect("our file");
+    fs::write(at("go"), "").expect("room");
+    let ended = launch().output().expect("launch");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), &*ended.stdout), (Some(0), &b"first\nfirst\n"[..]), "{said}");
+}

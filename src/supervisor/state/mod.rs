@@ -113,6 +113,9 @@ pub struct SupervisorState {
     /// The program that the ranks run, if it is not the benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// The checksum of that program's file when it was started last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_checksum: Option<u64>,
     /// Where that program has said that it keeps its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<Keeps>,
@@ -185,6 +188,7 @@ impl SupervisorState {
             run: format!("{:x}-{:x}", (now * 1e6) as u64, me.pid),
             run_id: run_id.to_owned(),
             program: None,
+            program_checksum: None,
             keeps: None,
             has_several_runs: false,
             command: command.to_vec(),

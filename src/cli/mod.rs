@@ -42,6 +42,7 @@ mod simulate_jobs;
 pub mod status;
 pub mod store;
 pub mod study_error;
+mod thread_variables;
 pub mod tune;
 pub mod xhpl;
 

@@ -43,6 +43,9 @@ pub struct Overrides {
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     #[arg(help_heading = PROBLEM, help = about(Param::Threads, "Threads per rank"))]
     pub(super) threads: Option<String>,
+    #[arg(long, value_name = "HOW", value_parser = names(Param::Pin))]
+    #[arg(help_heading = PROBLEM, help = about(Param::Pin, "Pin each thread to a core that no other process is pinned to, or leave threads to the system"))]
+    pub(super) pin: Option<String>,
 
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = names(Param::Pfact))]
     #[arg(help_heading = PANEL, help = about(Param::Pfact, "Variant of the factorization inside the recursion"))]
@@ -106,7 +109,7 @@ impl Overrides {
 
     /// The parameters that were given, with their values.
     fn given(&self) -> impl Iterator<Item = (Param, &[String])> {
-        let all: [(Param, &[String]); 21] = [
+        let all: [(Param, &[String]); 22] = [
             (Param::N, &self.n),
             (Param::Nb, &self.nb),
             (Param::Pmap, self.pmap.as_slice()),
@@ -128,6 +131,7 @@ impl Overrides {
             (Param::Generator, self.generator.as_slice()),
             (Param::Threads, self.threads.as_slice()),
             (Param::Transport, self.transport.as_slice()),
+            (Param::Pin, self.pin.as_slice()),
         ];
         all.into_iter().filter(|(_, texts)| !texts.is_empty())
     }

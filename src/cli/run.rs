@@ -12,6 +12,7 @@ use super::flags;
 use super::losses::{self, JobRequest, KeptJob};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
+use super::thread_variables::ThreadVariables;
 use crate::checkpoint::methods::Method;
 use crate::config::param::Param;
 use crate::config::{
@@ -79,6 +80,9 @@ pub struct RunArgs {
     /// Number of ranks of the job, once it is certain; until then, what the launcher says counts.
     #[arg(skip)]
     pub ranks: Option<usize>,
+    /// The variables that say how many threads a rank runs, if they count, see [`super::xhpl`].
+    #[arg(skip)]
+    pub thread_variables: Option<ThreadVariables>,
     /// Whether the program was called `xhpl`, see [`super::xhpl`].
     #[arg(skip)]
     pub as_reference: bool,
@@ -300,6 +304,7 @@ fn run_on(
         as_reference: args.as_reference,
         power_command: args.power_command.clone(),
         power_level: args.power_level,
+        thread_variables: args.thread_variables.as_ref().map(ToString::to_string),
         mpi_library: Some(world.library_version()),
         lost_at,
         rank_in_run,
@@ -350,10 +355,10 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     if let Some(flip) = flip.filter(|_| settings.method != Method::Abft) {
         return Err(ConfigError::FlipUnnoticed { inject: flip.to_string() });
     }
-    for ignored in &args.ignored {
-        output::say(format_args!("warning: {ignored}"));
-    }
-    for warning in &checked.warnings {
+    let of_arguments = args.ignored.iter().cloned();
+    let of_variables = args.thread_variables.as_ref().map(ThreadVariables::warnings);
+    let of_file = checked.warnings.iter().map(ToString::to_string);
+    for warning in of_arguments.chain(of_file).chain(of_variables.into_iter().flatten()) {
         output::say(format_args!("warning: {warning}"));
     }
     // `launch` has told its user.

@@ -16,15 +16,18 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use super::foreign;
 use super::run::RunArgs;
+use super::thread_variables::ThreadVariables;
 use crate::config::value::Value;
 use crate::config::{Format, Setting};
+use crate::hpl::blas::library;
 use crate::report::progress::ProgressMode;
 
 const LONG_ABOUT: &str = "\
 skt-hpl under the name of the reference: reads HPL.dat in the current folder, protects nothing, \
 replaces illegal values as the reference does, shows no progress, and takes the number of threads \
-of a rank from OMP_NUM_THREADS. Each of these flags works as with skt-hpl, which also has \
-subcommands and takes checkpoints; other arguments are ignored, as the reference ignores all.";
+of a rank from OMP_NUM_THREADS or the variable of a BLAS (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS, \
+BLIS_NUM_THREADS). Each of these flags works as with skt-hpl, which also has subcommands and takes \
+checkpoints; other arguments are ignored, as the reference ignores all.";
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -75,7 +78,10 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
     let is_toml = run.config.as_ref().is_some_and(|path| Format::of(path) == Format::Toml);
     if run.overrides.threads.is_none() && !is_toml {
-        run.overrides.threads = threads(env::var("OMP_NUM_THREADS").ok().as_deref());
+        let variables =
+            ThreadVariables::read(&library::loaded().library, |name| env::var(name).ok());
+        run.overrides.threads = variables.threads().map(|threads| threads.to_string());
+        run.thread_variables = Some(variables);
     }
     Ok(run)
 }
@@ -147,13 +153,6 @@ fn ignored(others: &[OsString], config: Option<&Path>, command: &clap::Command) 
     let file = config.unwrap_or(Path::new("HPL.dat")).display();
     let words = words.join(" ");
     vec![format!("ignored, as HPL ignores its arguments: {words}. {file} is run; here: {instead}")]
-}
-
-/// The threads of a rank that `OMP_NUM_THREADS` asks for, as a threaded BLAS under the reference
-/// would use them: the first number of its list.
-fn threads(of_omp: Option<&str>) -> Option<String> {
-    let first = of_omp?.split(',').next()?.trim();
-    first.parse().ok().filter(|threads: &usize| *threads > 0).map(|threads| threads.to_string())
 }
 
 #[cfg(test)]
@@ -246,16 +245,6 @@ mod tests {
         ] {
             assert!(said(line).ends_with(end), "{line}: {}", said(line));
         }
-    }
-
-    #[test]
-    fn threads_are_those_of_openmp() {
-        for (given, threads) in
-            [("4", Some("4")), (" 8 ", Some("8")), ("2,4", Some("2")), ("0", None), ("x", None)]
-        {
-            assert_eq!(super::threads(Some(given)).as_deref(), threads, "{given}");
-        }
-        assert_eq!(super::threads(None), None);
     }
 
     #[test]

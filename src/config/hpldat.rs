@@ -13,7 +13,7 @@ use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
 use super::labels::find_misplaced;
 use super::param::{MAX_LIST, PARAMS, Param, ParamInfo};
-use super::spec::{Generator, Output, RunSpec, Transport, clean_title};
+use super::spec::{Generator, Output, Pin, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
 use super::value::{Form, Value};
 
@@ -336,6 +336,10 @@ fn unsayable(spec: &RunSpec) -> Vec<String> {
     if spec.transport != Transport::Shared {
         let name = spec.transport.name();
         lost.push(format!("transport: HPL.dat cannot say `{name}`; add --transport {name}"));
+    }
+    if spec.pin != Pin::Auto {
+        let name = spec.pin.name();
+        lost.push(format!("pin: HPL.dat cannot say `{name}`; add --pin {name}"));
     }
     lost
 }

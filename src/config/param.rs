@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use skt_terms::choice::{Bcast, Fact, Generator, Pmap, Swap, Transport};
+use skt_terms::choice::{Bcast, Fact, Generator, Pin, Pmap, Swap, Transport};
 use skt_terms::layout::N_MAX;
 
 /// The largest value of a C `int`, which the reference and MPI count with.
@@ -40,6 +40,7 @@ pub enum Param {
     Generator,
     Threads,
     Transport,
+    Pin,
 }
 
 /// What values a parameter takes.
@@ -97,7 +98,7 @@ const NONE: ParamInfo = ParamInfo {
 };
 
 /// All parameters: those of HPL.dat in its order, then ours.
-pub const PARAMS: [ParamInfo; 21] = [
+pub const PARAMS: [ParamInfo; 22] = [
     ParamInfo {
         param: Param::N,
         dat_name: "Ns",
@@ -285,6 +286,13 @@ pub const PARAMS: [ParamInfo; 21] = [
         key: "transport",
         kind: ValueKind::Choice(Transport::NAMES),
         default: "shared",
+        ..NONE
+    },
+    ParamInfo {
+        param: Param::Pin,
+        key: "pin",
+        kind: ValueKind::Choice(Pin::NAMES),
+        default: "auto",
         ..NONE
     },
 ];

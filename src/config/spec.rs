@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-pub use skt_terms::choice::{Bcast, Fact, Generator, Pmap, Swap, Transport};
+pub use skt_terms::choice::{Bcast, Fact, Generator, Pin, Pmap, Swap, Transport};
 
 /// Where the report goes (HPL.dat lines 3 and 4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +102,8 @@ pub struct RunSpec {
     pub threads: usize,
     /// How ranks of a node exchange data.
     pub transport: Transport,
+    /// Whether threads are pinned to cores.
+    pub pin: Pin,
     /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
     /// abft`).
     #[serde(default, skip_serializing_if = "is_zero")]

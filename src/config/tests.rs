@@ -757,7 +757,7 @@ fn bad_toml_says_what_and_where() {
             "hpl.toml:1: wallpaper: no such key; the keys are title, output, checkpoint, launch, n, nb, pmap, p, q, \
              threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
              equilibration, alignment, generator, threads, \
-             transport",
+             transport, pin",
         ),
         (
             "[checkpoint]\na = 1",
@@ -921,7 +921,7 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     let shape = (of(Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
     let panel = (some(of(Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(Fact::ALL)));
     let talk = (some(of(Bcast::ALL)), some(0usize..1 << 31), of(Swap::ALL), 0usize..1 << 31);
-    let own = (of(Generator::ALL), 1usize..=4096, of(Transport::ALL));
+    let own = (of(Generator::ALL), 1usize..=4096, of(Transport::ALL), of(Pin::ALL));
     let rest = (any::<[bool; 3]>(), whole(), own);
     (head, shape, panel, talk, rest).prop_map(|(head, shape, panel, talk, rest)| RunSpec {
         title: [head.0.0, head.0.1],
@@ -946,6 +946,7 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
         generator: rest.2.0,
         threads: rest.2.1,
         transport: rest.2.2,
+        pin: rest.2.3,
         // The method sets it; no form of configuration has it as a value of its own.
         checksums: 0,
     })
@@ -963,8 +964,8 @@ proptest! {
         prop_assert_eq!(&checked.spec, &spec, "{}", toml);
         let unused: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
         let (text, lost) = hpldat::write(&spec).unwrap();
-        let (generator, transport) = (Generator::Hpl, Transport::Shared);
-        let sayable = RunSpec { generator, threads: 1, transport, ..spec.clone() };
+        let (generator, transport, pin) = (Generator::Hpl, Transport::Shared, Pin::Auto);
+        let sayable = RunSpec { generator, threads: 1, transport, pin, ..spec.clone() };
         prop_assert_eq!(lost.is_empty(), spec == sayable);
         let checked = dat(&text).unwrap();
         prop_assert_eq!(&checked.spec, &sayable, "{}", text);

@@ -387,6 +387,9 @@ pub fn write(spec: &RunSpec) -> String {
     let comment = "Between ranks of a node: shared (they read panels and rows in each other's\n\
                    # memory), or messages.";
     field(&mut out, comment, "transport", quoted(spec.transport.name()));
+    let comment =
+        "Threads: pinned to cores that no other process is pinned to (auto), or not (none).";
+    field(&mut out, comment, "pin", quoted(spec.pin.name()));
     out
 }
 

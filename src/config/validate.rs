@@ -8,7 +8,7 @@ use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
 use super::launch::LaunchDraft;
 use super::param::{MAX_LIST, Param, ParamInfo, ValueKind};
-use super::spec::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, Transport};
+use super::spec::{Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, Transport};
 use super::unintended;
 use super::value::{Form, Value};
 
@@ -105,6 +105,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
         generator: c.choice(Param::Generator, Generator::ALL)?,
         threads: c.whole(Param::Threads)?,
         transport: c.choice(Param::Transport, Transport::ALL)?,
+        pin: c.choice(Param::Pin, Pin::ALL)?,
         checksums: c.checksums(),
     };
     if spec.checksums > 0

@@ -5,22 +5,28 @@ use super::finding::{Finding, FindingKind};
 use super::report::host_words;
 use super::rules;
 use crate::machine::counters::{Counters, Root};
+use crate::machine::launcher_rank;
 
-/// Kinds that a run does not tell by itself: its own setup tells of ranks that share cores, a short
-/// test may leave cores idle on purpose, and the others cost little or nothing in most runs.
-const LEFT_OUT: [FindingKind; 6] = [
+/// Kinds that a run does not report by itself: its own setup reports ranks that share cores, and
+/// the others cost little or nothing in most runs.
+const LEFT_OUT: [FindingKind; 5] = [
     FindingKind::SharedCores,
     FindingKind::TooFewCores,
-    FindingKind::IdleCores,
     FindingKind::HugePages,
     FindingKind::NoBoost,
     FindingKind::PowerCounters,
 ];
 
-/// Findings on this host, whose ranks may use the CPUs `masks` with `threads` threads each. Called
-/// before this thread is pinned.
-pub fn findings(host: &str, masks: &[Vec<usize>], threads: usize) -> Vec<Finding> {
-    of_counters(host, Counters::read(&Root::of_this_machine()), masks, threads)
+/// Findings on this host, whose ranks may use the CPUs `masks` with `threads` threads each.
+/// `idle_cores` is the number of cores that the job may use and that nothing uses, if it is known.
+pub fn findings(
+    host: &str,
+    masks: &[Vec<usize>],
+    threads: usize,
+    idle_cores: Option<usize>,
+) -> Vec<Finding> {
+    let counters = Counters::read(&Root::of_this_machine());
+    of_counters(host, counters, masks, threads, idle_cores)
 }
 
 fn of_counters(
@@ -28,6 +34,7 @@ fn of_counters(
     counters: Counters,
     masks: &[Vec<usize>],
     threads: usize,
+    idle_cores: Option<usize>,
 ) -> Vec<Finding> {
     let rank = |(rank, mask): (usize, &Vec<usize>)| RankFacts {
         rank,
@@ -38,8 +45,8 @@ fn of_counters(
         measured: None,
     };
     let ranks = masks.iter().enumerate().map(rank).collect();
-    let facts =
-        HostFacts { host: host.to_owned(), counters, trial: None, ranks, is_launched: true };
+    let (host, is_launched) = (host.to_owned(), launcher_rank::is_launched());
+    let facts = HostFacts { host, counters, trial: None, ranks, is_launched, idle_cores };
     let mut found = rules::of_settings(&facts);
     found.retain(|finding| !LEFT_OUT.contains(&finding.kind));
     found

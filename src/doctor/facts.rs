@@ -21,6 +21,8 @@ pub struct HostFacts {
     pub ranks: Vec<RankFacts>,
     /// Whether a launcher started the ranks; otherwise one process stands for all cores it may use.
     pub is_launched: bool,
+    /// Cores that the job may use and that nothing uses, if that was counted.
+    pub idle_cores: Option<usize>,
 }
 
 /// A rank.

@@ -11,7 +11,7 @@ use super::trial::{self, Trial};
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::counters::{Counters, Root};
-use crate::machine::environment::affinity;
+use crate::machine::environment::affinity::{self, HostCpus};
 
 /// The most names that each host looks up.
 const MOST_NAMES: usize = 256;
@@ -78,7 +78,9 @@ pub fn gather<C: Comm>(
     let is_first = here[0] == world.rank();
     let index = here.iter().position(|&rank| rank == world.rank()).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
-    let pin = affinity::plan(&counters.cpus, &masks, index, threads).pinner();
+    // Others are not avoided: what they take from this machine is to be measured.
+    let cpus = HostCpus::of_counters(&counters);
+    let pin = affinity::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     let team = library::start_team(threads, pin);
     world.barrier()?;
@@ -134,7 +136,7 @@ fn by_host(all: &[Vec<u8>], is_launched: bool) -> Result<Gathered, GatherError> 
         }
         if let Some(HostReport { counters, trial, view }) = told.first {
             let (host, ranks) = (told.host.clone(), Vec::new());
-            hosts.push(HostFacts { host, counters, trial, ranks, is_launched });
+            hosts.push(HostFacts { host, counters, trial, ranks, is_launched, idle_cores: None });
             views.extend(view);
         }
         let host = hosts.iter_mut().find(|host| host.host == told.host);
@@ -151,5 +153,5 @@ pub fn of_tree(root: &Root, host: &str) -> HostFacts {
     let allowed_nodes = counters.allowed_nodes.clone();
     let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, kernel: None, measured: None };
     let (host, ranks) = (host.to_owned(), vec![rank]);
-    HostFacts { host, counters, trial: None, ranks, is_launched: false }
+    HostFacts { host, counters, trial: None, ranks, is_launched: false, idle_cores: None }
 }

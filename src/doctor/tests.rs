@@ -62,7 +62,14 @@ fn with(tree: &Tree, masks: &[Vec<usize>], threads: usize) -> HostFacts {
         measured: None,
     };
     let ranks = masks.iter().enumerate().map(rank).collect();
-    HostFacts { host: "n1".into(), counters, trial: None, ranks, is_launched: true }
+    HostFacts {
+        host: "n1".into(),
+        counters,
+        trial: None,
+        ranks,
+        is_launched: true,
+        idle_cores: None,
+    }
 }
 
 /// A rank for each of the first CPUs.

@@ -3,7 +3,7 @@
 //! Under `mpirun` every rank parses the same command line; only one of them should print messages.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::checkpoint::store::host::stat;
+use crate::hpl::team::affinity::mask_of;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_checkpoint::wait_clock::WaitClock;
 
@@ -31,6 +33,33 @@ const SLURM_TERMINAL_NAME: &str = "SLURM_PTY_PORT";
 /// This process's rank, if a launcher started it.
 pub fn rank() -> Option<usize> {
     first_number(&RANK_NAMES, |name| env::var(name).ok())
+}
+
+/// The CPUs that the launcher of this process may use, to which it may have bound its ranks in
+/// parts; `None` if no launcher started it.
+pub fn launcher_mask() -> Option<Vec<usize>> {
+    let mut pid = std::process::id();
+    let name = RANK_NAMES.into_iter().find(|name| began_with(pid, name))?;
+    // A shell or another program between the launcher and this process has the rank's variables.
+    while began_with(pid, name) {
+        pid = u32::try_from(stat(pid)?(4)?).ok().filter(|parent| *parent > 0)?;
+    }
+    mask_of(i32::try_from(pid).ok()?).ok()
+}
+
+/// Whether a launcher started this process. MPI gives the variables of a rank to a process that was
+/// started without a launcher, too.
+pub fn is_launched() -> bool {
+    RANK_NAMES.into_iter().any(|name| began_with(std::process::id(), name))
+}
+
+/// Whether a process had this variable when it began; false if its variables cannot be read.
+fn began_with(pid: u32, name: &str) -> bool {
+    let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = variables.split(|byte| *byte == 0);
+    let is_it =
+        |one: &[u8]| one.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    variables.any(is_it)
 }
 
 /// The number of ranks of the job, if the launcher tells it.

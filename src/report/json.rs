@@ -326,6 +326,7 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         generator,
         threads,
         transport,
+        pin,
         checksums,
     } = spec;
     let grids: Vec<_> = grids.iter().map(|(p, q)| serde_json::json!({"p": p, "q": q})).collect();
@@ -359,6 +360,7 @@ fn parameters(spec: &RunSpec) -> serde_json::Value {
         "generator": generator,
         "threads": threads,
         "transport": transport,
+        "pin": pin,
         "checksums": checksums,
     })
 }

@@ -15,7 +15,8 @@ use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
 use crate::machine::counters::processor::Processor;
 use crate::machine::counters::{Counters, Root, memory_errors, temperature, throttling};
-use crate::machine::environment::{affinity, memory, selftest};
+use crate::machine::environment::affinity::{self, HostCpus};
+use crate::machine::environment::{memory, selftest};
 use crate::report::record::{Outcome, TestRecord};
 use crate::run::ptest::{self, Silent};
 
@@ -319,7 +320,8 @@ fn start_team(
     let here: Vec<usize> = (0..places.len()).filter(is_here).collect();
     let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
-    let pin = affinity::plan(&counters.cpus, &masks, index, threads).pinner();
+    let cpus = HostCpus::of_counters(counters);
+    let pin = affinity::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     library::start_team(threads, pin)
         .map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use skt_hpl::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec, Transport};
+use skt_hpl::config::{
+    Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
+};
 use skt_hpl::report::power::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_hpl::report::record::{
     DetailedTiming, Event, MemorySplit, Protection, Restart, Sample, Stall,
@@ -37,6 +39,7 @@ pub fn default_run() -> RunSpec {
         generator: Generator::Hpl,
         threads: 1,
         transport: Transport::Shared,
+        pin: Pin::Auto,
         checksums: 0,
     }
 }

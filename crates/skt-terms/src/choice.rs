@@ -83,6 +83,16 @@ pub enum Transport {
     Messages,
 }
 
+/// Whether the solver's threads are pinned to cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pin {
+    /// Each thread is pinned to a core that no other process is pinned to.
+    Auto,
+    /// The system moves threads as it likes.
+    None,
+}
+
 /// Gives an enumeration, whose values are in the order of their HPL.dat codes, the names of each
 /// value.
 macro_rules! coded {
@@ -114,6 +124,7 @@ coded!(Bcast, { OneRing: ["1ring", "1rg"], OneRingM: ["1ringM", "1rM"], TwoRing:
 coded!(Swap, { BinaryExchange: ["binary-exchange", "bin-exch"], SpreadRoll: ["spread-roll", "long"], Mix: ["mix"] });
 coded!(Generator, { Hpl: ["hpl"], Xoshiro: ["xoshiro"] });
 coded!(Transport, { Shared: ["shared"], Messages: ["messages"] });
+coded!(Pin, { Auto: ["auto"], None: ["none", "off"] });
 
 /// The part of the matrix that a checkpoint saves (Tang et al., TPDS 2018, figure 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

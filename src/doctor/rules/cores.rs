@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::{finding, list};
+use crate::machine::environment::affinity::SAME_KIND;
 
-/// Cores within this share of the fastest are of its kind: the best core of a processor may have a
-/// somewhat higher clock.
-const SAME_KIND: f64 = 0.9;
 /// The least gain that is worth a finding.
 const LEAST_GAIN: f64 = 1.05;
 
@@ -56,29 +54,33 @@ fn mixed(host: &HostFacts) -> Option<Finding> {
     Some(finding(host, FindingKind::MixedCores, what, measured, remedy, Gain::computed(times)))
 }
 
-/// The share of the cores that a job has to use.
+/// The share of the cores that a job has to use where idle ones were not counted.
 const USED_SHARE: f64 = 0.9;
 
-/// Cores that the job may use and has no thread for. Without a launcher there are no ranks to
-/// count.
+/// Cores that the job may use and has no thread for. A single process without a launcher runs on
+/// all of them in `doctor`, and has idle ones only if they were counted.
 fn idle(host: &HostFacts) -> Option<Finding> {
-    let (threads, cores) = (host.threads(), host.usable_cores());
-    if !host.is_launched || threads as f64 >= USED_SHARE * cores as f64 {
+    let (threads, ranks) = (host.threads(), host.ranks.len().max(1));
+    let cores = match host.idle_cores {
+        Some(idle) => threads + idle,
+        None if !host.is_launched => threads,
+        None if threads as f64 >= USED_SHARE * host.usable_cores() as f64 => threads,
+        None => host.usable_cores(),
+    };
+    if cores <= threads {
         return None;
     }
     let measured = format!("{threads} thread(s) of {} rank(s), {cores} cores", host.ranks.len());
-    let remedy = format!(
-        "mpirun -np {cores} (per host: --map-by ppr:{cores}:node), or --threads {} a rank with \
-         --bind-to none",
-        cores / host.ranks.len().max(1)
-    );
+    let more_threads = (cores / ranks * ranks > threads).then_some(cores / ranks);
+    let remedy = if host.is_launched {
+        let threads = more_threads.map_or(String::new(), |threads| {
+            format!(", or --threads {threads} a rank with --bind-to none")
+        });
+        format!("mpirun -np {cores} (per host: --map-by ppr:{cores}:node){threads}")
+    } else {
+        format!("mpirun -np {cores}, or --threads {cores} (as xhpl also OMP_NUM_THREADS={cores})")
+    };
     let gain = Gain::computed(cores as f64 / threads as f64);
-    Some(finding(
-        host,
-        FindingKind::IdleCores,
-        "no rank uses some of the cores",
-        measured,
-        remedy,
-        gain,
-    ))
+    let what = "no rank uses some of the cores";
+    Some(finding(host, FindingKind::IdleCores, what, measured, remedy, gain))
 }

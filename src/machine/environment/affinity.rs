@@ -1,17 +1,69 @@
 //! Which processors a rank's threads run on.
 //!
 //! A thread that moves between cores loses its caches, and its memory ends up on another NUMA node.
-//! So threads are pinned, one to a physical core, unless the launcher has already decided.
+//! So threads are pinned, one to a physical core that no other process is pinned to, unless the
+//! launcher has already decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
+use super::occupants::{self, Occupant};
 use crate::hpl::team::affinity::pin_as_planned;
 pub use crate::machine::counters::topology::Cpu;
-use crate::machine::counters::{Root, topology};
+use crate::machine::counters::{Counters, Root, topology};
+
+/// The processors of a machine, and who uses them.
+#[derive(Debug, Clone)]
+pub struct HostCpus {
+    /// All CPUs that are online.
+    pub cpus: Vec<Cpu>,
+    /// The speed of each relative to the fastest.
+    pub speeds: Vec<f64>,
+    /// Threads of processes outside of the job.
+    pub occupants: Vec<Occupant>,
+}
+
+impl HostCpus {
+    /// All CPUs that are online, without occupants.
+    ///
+    /// # Errors
+    /// When the kernel does not list its CPUs (no `/sys`).
+    pub fn online() -> io::Result<Self> {
+        let root = Root::of_this_machine();
+        let cpus = topology::online(&root)?;
+        let ids: Vec<usize> = cpus.iter().map(|cpu| cpu.id).collect();
+        Ok(Self { speeds: topology::speeds(&root, &ids), cpus, occupants: Vec::new() })
+    }
+
+    /// The CPUs that these counters list, without occupants.
+    pub fn of_counters(counters: &Counters) -> Self {
+        let (cpus, speeds) = (counters.cpus.clone(), counters.speeds.clone());
+        Self { cpus, speeds, occupants: Vec::new() }
+    }
+
+    /// One CPU of each physical core of the mask that no occupant uses, with its speed, socket by
+    /// socket.
+    pub(super) fn free(&self, mask: &[usize]) -> Vec<(usize, f64)> {
+        let taken = occupants::taken(&self.cpus, mask, &self.occupants);
+        let core_of: BTreeMap<usize, (usize, f64)> = (self.cpus.iter().zip(&self.speeds))
+            .map(|(cpu, speed)| (cpu.id, (cpu.core, *speed)))
+            .collect();
+        let with_speed = |cpu: usize| (cpu, core_of[&cpu]);
+        let all = cores_in(&self.cpus, mask).into_iter().map(with_speed);
+        let free = all.filter(|(_, (core, _))| !taken.contains_key(core));
+        free.map(|(cpu, (_, speed))| (cpu, speed)).collect()
+    }
+
+    /// The processes on cores of the mask, in words.
+    pub(super) fn users(&self, mask: &[usize]) -> String {
+        occupants::words(occupants::taken(&self.cpus, mask, &self.occupants).into_values())
+    }
+}
 
 /// The placement of a rank's threads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CpuPlacement {
     /// Thread `t` is pinned to the `t`-th of these CPUs.
     Pin(Vec<usize>),
@@ -20,8 +72,28 @@ pub enum CpuPlacement {
 }
 
 /// Why no thread is pinned.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum WhyNot {
+    /// The user does not want it.
+    #[error("not pinned, as --pin none says")]
+    Declined,
+    /// Other processes are pinned to cores that the ranks need.
+    #[error(
+        "not pinned: of {cores} core(s) {free} are free for {ranks} rank(s) of {threads} \
+         thread(s); others are in use by {users}"
+    )]
+    InUse {
+        /// Ranks that may use the same CPUs.
+        ranks: usize,
+        /// Threads of each rank.
+        threads: usize,
+        /// Cores that no other process is pinned to.
+        free: usize,
+        /// Cores that the ranks may use.
+        cores: usize,
+        /// The other processes, in words.
+        users: String,
+    },
     /// The launcher gave this rank as many cores as it has threads.
     #[error("not pinned: the launcher has bound each rank to the {0} core(s) it needs")]
     LauncherDid(usize),
@@ -66,17 +138,18 @@ impl CpuPlacement {
 }
 
 /// Plans for rank `index` of the ranks on this host. `masks` has the CPUs that each of these ranks
-/// may use, `cpus` all that are online.
+/// may use.
 ///
-/// Ranks with the same mask divide its cores evenly, in the order of sockets; each takes the first
-/// `threads` cores of its share, so that few ranks spread over sockets.
+/// Ranks with the same mask divide its free cores evenly, in the order of sockets; each takes the
+/// first `threads` cores of its share, so that few ranks spread over sockets. Where some cores are
+/// slower than others, the fastest are taken ([`divide`]).
 ///
 /// # Panics
 /// When `index` is no rank of this host.
-pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) -> CpuPlacement {
+pub fn plan(host: &HostCpus, masks: &[Vec<usize>], index: usize, threads: usize) -> CpuPlacement {
     let mask = &masks[index];
-    let cores = cores_in(cpus, mask);
-    let restricted = cpus.iter().any(|cpu| !mask.contains(&cpu.id));
+    let cores = cores_in(&host.cpus, mask);
+    let restricted = host.cpus.iter().any(|cpu| !mask.contains(&cpu.id));
     let sharers: Vec<usize> = (0..masks.len()).filter(|&rank| masks[rank] == *mask).collect();
     let alone = sharers.len() == 1;
     if restricted && alone && cores.len() == threads {
@@ -89,12 +162,49 @@ pub fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) ->
     if masks.iter().any(overlaps) {
         return CpuPlacement::Leave(WhyNot::Overlap);
     }
-    let ranks = sharers.len();
-    if ranks * threads > cores.len() {
-        return CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores: cores.len() });
+    let (ranks, cores) = (sharers.len(), cores.len());
+    if ranks * threads > cores {
+        return CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores });
+    }
+    let free = host.free(mask);
+    if ranks * threads > free.len() {
+        let (free, users) = (free.len(), host.users(mask));
+        return CpuPlacement::Leave(WhyNot::InUse { ranks, threads, free, cores, users });
     }
     let place = sharers.iter().position(|&rank| rank == index).expect("a rank shares its mask");
-    CpuPlacement::Pin(share(&cores, place, ranks, threads).to_vec())
+    CpuPlacement::Pin(divide(&free, ranks, threads).swap_remove(place))
+}
+
+/// Cores within this share of the fastest are of its kind: the best core of a processor may have a
+/// somewhat higher clock.
+pub const SAME_KIND: f64 = 0.9;
+
+/// The CPUs of each of `ranks` ranks with `threads` threads, among `cores` in the order of sockets,
+/// with their speeds. Cores of the fastest kinds are taken first, all of them; those of the last
+/// kind that is needed are taken at equal distances.
+///
+/// # Panics
+/// When there are too few cores.
+pub(super) fn divide(cores: &[(usize, f64)], ranks: usize, threads: usize) -> Vec<Vec<usize>> {
+    let mut left: Vec<usize> = (0..cores.len()).collect();
+    let mut chosen = BTreeSet::new();
+    loop {
+        let fastest = left.iter().map(|&at| cores[at].1).fold(0.0, f64::max);
+        let (kind, slower): (Vec<usize>, _) =
+            left.iter().partition(|&&at| cores[at].1 >= SAME_KIND * fastest);
+        let wanted = ranks * threads - chosen.len();
+        if chosen.is_empty() && kind.len() >= wanted {
+            let cpus: Vec<usize> = kind.iter().map(|&at| cores[at].0).collect();
+            return (0..ranks).map(|rank| share(&cpus, rank, ranks, threads).to_vec()).collect();
+        }
+        if kind.len() >= wanted {
+            chosen.extend((0..wanted).map(|nth| kind[nth * kind.len() / wanted]));
+            let cpus: Vec<usize> = chosen.into_iter().map(|at| cores[at].0).collect();
+            return cpus.chunks(threads).map(<[usize]>::to_vec).collect();
+        }
+        chosen.extend(kind);
+        left = slower;
+    }
 }
 
 /// The first `wanted` cores in the share of rank `place` of `ranks`, which divide `cores` evenly,
@@ -122,16 +232,10 @@ pub fn list(cpus: &[usize]) -> String {
     cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// All CPUs that are online, with their cores and sockets.
-///
-/// # Errors
-/// When the kernel does not tell (no `/sys`).
-pub fn online() -> io::Result<Vec<Cpu>> {
-    topology::online(&Root::of_this_machine())
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::hpl::team::affinity::current_mask;
 
@@ -144,6 +248,16 @@ pub(super) mod tests {
 
     pub fn all(cpus: &[Cpu]) -> Vec<usize> {
         cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    /// Equal CPUs that no other process uses.
+    pub fn host(cpus: &[Cpu]) -> HostCpus {
+        let speeds = vec![1.0; cpus.len()];
+        HostCpus { cpus: cpus.to_vec(), speeds, occupants: Vec::new() }
+    }
+
+    fn plan(cpus: &[Cpu], masks: &[Vec<usize>], index: usize, threads: usize) -> CpuPlacement {
+        super::plan(&host(cpus), masks, index, threads)
     }
 
     #[test]
@@ -230,8 +344,81 @@ pub(super) mod tests {
 
     #[test]
     fn the_cpus_of_this_thread_are_online() {
-        let known = online().unwrap();
+        let known = HostCpus::online().unwrap();
         let mask = current_mask().unwrap();
-        assert!(mask.iter().all(|id| known.iter().any(|cpu| cpu.id == *id)));
+        assert!(mask.iter().all(|id| known.cpus.iter().any(|cpu| cpu.id == *id)));
+    }
+
+    #[test]
+    fn the_fastest_cores_are_taken_first() {
+        // Two efficiency cores, two performance cores, two more efficiency cores.
+        let cores: Vec<(usize, f64)> =
+            [0.4, 0.4, 1.0, 0.95, 0.4, 0.4].into_iter().enumerate().collect();
+        assert_eq!(divide(&cores, 2, 1), [[2], [3]]);
+        assert_eq!(divide(&cores, 1, 2), [[2, 3]]);
+        assert_eq!(divide(&cores, 2, 2), [[0, 2], [3, 4]]);
+        assert_eq!(divide(&cores, 3, 2), [[0, 1], [2, 3], [4, 5]]);
+    }
+
+    fn pinned(cpu: usize) -> Occupant {
+        Occupant { cpus: vec![cpu], threads: 1, pid: None }
+    }
+
+    #[test]
+    fn cores_in_use_are_left_alone_and_their_users_named() {
+        let cpus = machine(1, 4);
+        let masks = [all(&cpus)];
+        let mut host = host(&cpus);
+        // CPU 4 is the second one of core 0.
+        host.occupants = vec![pinned(4), pinned(2)];
+        assert_eq!(super::plan(&host, &masks, 0, 2), CpuPlacement::Pin(vec![1, 3]));
+        let CpuPlacement::Leave(why) = super::plan(&host, &masks, 0, 3) else { panic!("no room") };
+        assert_eq!(
+            why.to_string(),
+            "not pinned: of 4 core(s) 2 are free for 1 rank(s) of 3 thread(s); others are in use \
+             by a run of skt-hpl in another container"
+        );
+        // What the launcher has bound stays there.
+        let bound = CpuPlacement::Leave(WhyNot::LauncherDid(1));
+        assert_eq!(super::plan(&host, &[vec![0, 4]], 0, 1), bound);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Runs that start one after the other, each seeing the claims of those before it.
+        #[test]
+        fn runs_have_disjoint_cores_while_enough_are_free(
+            (sockets, cores) in (1usize..4, 1usize..9),
+            foreign in prop::collection::vec(0usize..64, 0..8),
+            runs in prop::collection::vec((1usize..4, 1usize..4), 1..6),
+            slow in any::<u64>(),
+        ) {
+            let cpus = machine(sockets, cores);
+            let mut host = host(&cpus);
+            let count = sockets * cores;
+            host.occupants = foreign.iter().map(|cpu| pinned(cpu % cpus.len())).collect();
+            host.speeds = cpus.iter().map(|cpu| if slow >> cpu.core & 1 == 1 { 0.4 } else { 1.0 }).collect();
+            let mut used: BTreeSet<usize> =
+                host.occupants.iter().map(|occupant| occupant.cpus[0] % count).collect();
+            for (ranks, threads) in runs {
+                let masks = vec![all(&cpus); ranks];
+                // A machine of one core is as wide as any occupant of it.
+                let free = if count == 1 { 1 } else { count - used.len() };
+                for rank in 0..ranks {
+                    match super::plan(&host, &masks, rank, threads) {
+                        CpuPlacement::Pin(pinned) => {
+                            prop_assert!(ranks * threads <= free);
+                            for cpu in pinned {
+                                prop_assert!(used.insert(cpus[cpu].core) || count == 1);
+                            }
+                        }
+                        CpuPlacement::Leave(why) => prop_assert!(ranks * threads > free, "{}", why),
+                    }
+                }
+                let claims: Vec<_> = used.iter().map(|core| pinned(*core)).collect();
+                host.occupants.extend(claims);
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Cores of a host that are kept from the solver, for other threads: the one that writes images,
 //! and the one that encodes while the solver computes.
 
-use super::affinity::{Cpu, cores_in, share};
+use super::affinity::{HostCpus, cores_in, divide, share};
 
 /// The placement of a rank's threads on a host with helper cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,20 @@ pub enum NotGiven {
          --bind-to none; srun: --cpu-bind=none), and skt-hpl pins their threads"
     )]
     Bound,
+    /// Other processes are pinned to cores that are needed.
+    #[error(
+        "{wanted} core(s) are needed and {free} of {cores} are free; others are in use by {users}"
+    )]
+    InUse {
+        /// Cores that ranks and helpers need.
+        wanted: usize,
+        /// Cores that no other process is pinned to.
+        free: usize,
+        /// Cores that the ranks may use.
+        cores: usize,
+        /// The other processes, in words.
+        users: String,
+    },
     /// Ranks, threads and helper cores need more cores than there are.
     #[error(
         "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and {}; \
@@ -55,8 +69,8 @@ fn cores_words(cores: usize, is_bound: bool) -> String {
 }
 
 /// Plans for rank `index` of the ranks on this host, of `threads` threads each, which keep
-/// `helpers` of its cores from the solver. `masks` has the CPUs that each of these ranks may use,
-/// `cpus` all that are online.
+/// `helpers` of its free cores from the solver. `masks` has the CPUs that each of these ranks may
+/// use.
 ///
 /// The helper cores are the last ones of equal parts of all cores, so that each socket has its part
 /// of them, and a rank gets one near its own cores.
@@ -67,7 +81,7 @@ fn cores_words(cores: usize, is_bound: bool) -> String {
 /// # Panics
 /// When `index` is no rank of this host, or `helpers` is 0.
 pub fn plan(
-    cpus: &[Cpu],
+    host: &HostCpus,
     masks: &[Vec<usize>],
     index: usize,
     threads: usize,
@@ -78,23 +92,39 @@ pub fn plan(
     if masks.iter().any(|other| other != mask) {
         return Err(NotGiven::Bound);
     }
-    let cores = cores_in(cpus, mask);
-    if ranks * threads + helpers > cores.len() {
-        let is_bound = cpus.iter().any(|cpu| !mask.contains(&cpu.id));
-        return Err(NotGiven::TooFew { ranks, threads, helpers, cores: cores.len(), is_bound });
+    let (wanted, cores) = (ranks * threads + helpers, cores_in(&host.cpus, mask).len());
+    if wanted > cores {
+        let is_bound = host.cpus.iter().any(|cpu| !mask.contains(&cpu.id));
+        return Err(NotGiven::TooFew { ranks, threads, helpers, cores, is_bound });
+    }
+    let free = host.free(mask);
+    if wanted > free.len() {
+        let (free, users) = (free.len(), host.users(mask));
+        return Err(NotGiven::InUse { wanted, free, cores, users });
     }
     let kept: Vec<usize> =
-        (1..=helpers).map(|part| cores[part * cores.len() / helpers - 1]).collect();
-    let others: Vec<usize> = cores.into_iter().filter(|cpu| !kept.contains(cpu)).collect();
-    let solver = share(&others, index, ranks, threads).to_vec();
+        (1..=helpers).map(|part| free[part * free.len() / helpers - 1].0).collect();
+    let others: Vec<_> = free.into_iter().filter(|(cpu, _)| !kept.contains(cpu)).collect();
+    let solver = divide(&others, ranks, threads).swap_remove(index);
     let helper = share(&kept, index, ranks, 1)[0];
     Ok(HelperCores { solver, helper, kept })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::affinity::tests::{all, machine};
+    use super::super::affinity::Cpu;
+    use super::super::affinity::tests::{all, host, machine};
     use super::*;
+
+    fn plan(
+        cpus: &[Cpu],
+        masks: &[Vec<usize>],
+        index: usize,
+        threads: usize,
+        helpers: usize,
+    ) -> Result<HelperCores, NotGiven> {
+        super::plan(&host(cpus), masks, index, threads, helpers)
+    }
 
     #[test]
     fn each_socket_has_its_part_of_them_and_a_rank_one_of_its_own_socket() {

@@ -1,10 +1,12 @@
 //! The machine: its host and processors, its memory, and the speed of its BLAS.
 
 pub mod affinity;
+pub mod claims;
 pub mod helper_cores;
 pub mod host;
 pub mod kernel;
 pub mod memory;
+pub mod occupants;
 pub mod preflight;
 pub mod selftest;
 

@@ -1,6 +1,7 @@
 //! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
 
 mod error;
+mod idle;
 mod interrupt;
 mod meter;
 mod one_test;

@@ -14,6 +14,8 @@ pub struct JobOptions {
     pub json: Option<PathBuf>,
     /// The text of the configuration, if the run has one.
     pub configuration: Option<ConfigText>,
+    /// Variables of this rank's environment that say how many threads it runs, if they count.
+    pub thread_variables: Option<String>,
     /// How progress is shown.
     pub progress: ProgressMode,
     /// Whether the head of the report lists the values found by measurement.

@@ -7,14 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::store::StoreId;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::HostRanks;
-use crate::machine::environment::memory;
 use crate::machine::environment::preflight::HostShare;
+use crate::machine::environment::{claims, memory};
 
 /// A rank's host, and what it has there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RankLocation {
     /// The rank's host.
     pub host: String,
+    /// The machine that the rank's host shares with other hosts, if it is a container: they have
+    /// the same cores.
+    machine: String,
+    /// The rank's process.
+    pub process: u32,
+    /// Variables of the rank's environment that say how many threads it runs, if they count.
+    pub thread_variables: Option<String>,
     /// CPUs that the rank may use.
     pub mask: Vec<usize>,
     /// The store that outlives the rank, if the job is protected.
@@ -27,7 +34,7 @@ pub struct RankLocation {
 
 /// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
 /// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as free.
-/// Collective.
+/// `thread_variables` are those of [`RankLocation`]. Collective.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -36,10 +43,15 @@ pub fn gather<C: Comm>(
     mask: Vec<usize>,
     store: Option<StoreId>,
     held_bytes: u64,
+    thread_variables: Option<String>,
 ) -> Result<Vec<RankLocation>, CommError> {
     let memory = memory::this_process();
+    let host = world.host();
     let place = RankLocation {
-        host: world.host(),
+        machine: claims::machine(&host),
+        host,
+        process: std::process::id(),
+        thread_variables,
         mask,
         store,
         available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
@@ -56,6 +68,34 @@ pub fn neighbours(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
         (0..places.len()).filter(|&other| places[other].host == places[rank].host).collect();
     let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
     (here, index)
+}
+
+/// The ranks that have the same cores as `rank`, in order, and the index of `rank` among them.
+/// Containers on one kernel are several hosts.
+pub fn sharers_of_cores(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
+    let here: Vec<usize> =
+        (0..places.len()).filter(|&other| places[other].machine == places[rank].machine).collect();
+    let index = here.iter().position(|&other| other == rank).expect("it has its own cores");
+    (here, index)
+}
+
+/// The first rank with other variables about threads than rank 0, and what follows from that; none
+/// if there is no such rank.
+pub fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option<String> {
+    let first = places.first()?.thread_variables.as_ref()?;
+    let rank = places.iter().position(|place| place.thread_variables.as_ref() != Some(first))?;
+    let words = |place: &RankLocation| match place.thread_variables.as_deref() {
+        None | Some("") => "no variable for threads".to_owned(),
+        Some(variables) => variables.to_owned(),
+    };
+    Some(format!(
+        "rank 0 on {} has {}, and rank {rank} on {} has {}: all ranks run {threads} thread(s), as \
+         rank 0 says. Open MPI passes variables to other hosts with mpirun -x NAME",
+        places[0].host,
+        words(&places[0]),
+        places[rank].host,
+        words(&places[rank])
+    ))
 }
 
 /// The index of `rank` among the ranks that see the same segments.
@@ -131,8 +171,38 @@ mod tests {
 
     fn place(host: &str, memory: &str, kernel: &str) -> RankLocation {
         let store = Some(StoreId { memory: memory.into(), kernel: kernel.into() });
-        let (host, mask) = (host.into(), Vec::new());
-        RankLocation { host, mask, store, available_bytes: None, limit_bytes: None }
+        RankLocation {
+            host: host.into(),
+            machine: kernel.into(),
+            process: 0,
+            thread_variables: None,
+            mask: Vec::new(),
+            store,
+            available_bytes: None,
+            limit_bytes: None,
+        }
+    }
+
+    #[test]
+    fn containers_on_one_kernel_have_the_same_cores() {
+        let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "o", "k")];
+        assert_eq!(sharers_of_cores(&places, 2), (vec![0, 2], 1));
+        assert_eq!(neighbours(&places, 2), (vec![2], 0));
+    }
+
+    #[test]
+    fn a_rank_with_other_variables_is_named() {
+        let with = |variables: Option<&str>| RankLocation {
+            thread_variables: variables.map(str::to_owned),
+            ..place("n", "m", "k")
+        };
+        let (four, none) = (with(Some("OMP_NUM_THREADS=4")), with(Some("")));
+        assert_eq!(other_thread_variables(&[four.clone(), four.clone()], 4), None);
+        assert_eq!(other_thread_variables(&[with(None), with(None)], 1), None);
+        let why = other_thread_variables(&[four.clone(), four.clone(), none.clone()], 4).unwrap();
+        let starts = "rank 0 on n has OMP_NUM_THREADS=4, and rank 2 on n has no variable for";
+        assert!(why.starts_with(starts), "{why}");
+        assert!(other_thread_variables(&[none, four], 1).unwrap().contains("1 thread(s)"));
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::JobError;
+use super::idle::IdleWatch;
 use super::options::JobOptions;
 use super::outlook;
-use super::pinning::Pinning;
+use super::pinning::{Pinning, Wanted};
 use super::places::{self, RankLocation};
 use super::traps;
 use crate::checkpoint::layout::Geometry;
@@ -68,6 +69,8 @@ pub struct Setup<'a> {
     pub injector: Arc<FaultInjector>,
     /// The lock that keeps other jobs of the same run away.
     pub lock: Option<Arc<RunLock>>,
+    /// Keeps other runs away from the cores of this one.
+    _pinning: Pinning,
     /// Whether each protected test will have checkpoints; the same on all ranks.
     pub outlooks: Vec<Option<Outlook>>,
     /// The time of each part of the setup on this rank, in words.
@@ -106,6 +109,7 @@ impl StopWatch {
 fn all_places<C: Comm>(
     world: &C,
     settings: &Settings,
+    options: &JobOptions,
     store: &(dyn Store + Send + Sync),
 ) -> Result<Vec<RankLocation>, JobError> {
     let mask = affinity::current_mask().unwrap_or_default();
@@ -116,7 +120,7 @@ fn all_places<C: Comm>(
         held_bytes = protect::run_bytes(store, &settings.run_id)?;
         id = Some(store.id()?);
     }
-    Ok(places::gather(world, mask, id, held_bytes)?)
+    Ok(places::gather(world, mask, id, held_bytes, options.thread_variables.clone())?)
 }
 
 fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning) -> Environment {
@@ -157,6 +161,7 @@ fn wait_for_memory<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,
+    options: &JobOptions,
     store: &(dyn Store + Send + Sync),
     places: &mut Vec<RankLocation>,
 ) -> Result<(), JobError> {
@@ -175,7 +180,7 @@ fn wait_for_memory<C: Comm>(
         Ok(any == [1, 0])
     };
     let lacks = || {
-        *places = all_places(world, settings, store)?;
+        *places = all_places(world, settings, options, store)?;
         Ok(lacking_bytes(places).is_some())
     };
     let wait = || {
@@ -291,17 +296,22 @@ impl<'a> Setup<'a> {
         let injector = Arc::new(injector);
         // Our own threads call the BLAS, each for itself.
         library::use_one_thread();
-        let mut places = all_places(world, settings, store)?;
+        let mut places = all_places(world, settings, options, store)?;
         watch.end_part("ranks and stores");
-        let pinning = Pinning::new(&places, world.rank(), spec.threads, settings.helper_cores);
+        let (threads, pin) = (spec.threads, spec.pin);
+        let wanted = Wanted { threads, helper_cores: settings.helper_cores, pin };
+        let pinning = Pinning::new(world, &places, &wanted)?;
         let team = pinning.start_team(spec.threads);
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         let environment = environment(options, &places, &pinning);
+        let idle = pinning.host().map(IdleWatch::start);
         watch.end_part("threads and BLAS");
         let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
         let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
-        let found = findings(world, &places, spec.threads, lack.is_some())?;
+        let idle_cores = idle.map(|watch| watch.idle_cores(threads));
+        let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
         explain(&mut self_test.warnings, lack, &found);
+        self_test.warnings.extend(places::other_thread_variables(&places, threads));
         watch.end_part("DGEMM self-test");
         let (_, index_on_host) = places::neighbours(&places, world.rank());
         let index = places::index_in_store(&places, world.rank());
@@ -320,7 +330,7 @@ impl<'a> Setup<'a> {
         warn_of_one_store(&places, world.rank());
         let is_as_reference = options.as_reference && !settings.is_on();
         if refusal.is_none() {
-            wait_for_memory(world, spec, settings, store, &mut places)?;
+            wait_for_memory(world, spec, settings, options, store, &mut places)?;
         }
         if refusal.is_none() && !is_as_reference {
             let lack = lack_of_memory(world, spec, settings, store, &places)?;
@@ -348,6 +358,7 @@ impl<'a> Setup<'a> {
             is_first_on_host: index_on_host == 0,
             injector,
             lock,
+            _pinning: pinning,
             outlooks,
             part_times: watch.words(),
             places,
@@ -385,18 +396,20 @@ impl Setup<'_> {
     }
 }
 
-/// What is wrong with the settings of the hosts, each finding once. The finding that ranks share
-/// cores is left out if the user `is_told` of it already. Collective.
+/// What is wrong with the settings of the hosts, each finding once. `idle_cores` is the number of
+/// cores that nothing uses, on the first rank of a machine. The finding that ranks share cores is
+/// left out if the user `is_told` of it already. Collective.
 fn findings<C: Comm>(
     world: &C,
     places: &[RankLocation],
     threads: usize,
+    idle_cores: Option<usize>,
     is_told: bool,
 ) -> Result<Vec<Finding>, CommError> {
-    let (here, index) = places::neighbours(places, world.rank());
+    let (here, index) = places::sharers_of_cores(places, world.rank());
     let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
     let mut own = match index {
-        0 => at_start::findings(&world.host(), &masks, threads),
+        0 => at_start::findings(&world.host(), &masks, threads, idle_cores),
         _ => Vec::new(),
     };
     own.retain(|finding| !is_told || finding.kind != FindingKind::SmtSiblings);

@@ -17,7 +17,7 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
 use crate::config::validate::parse_whole;
 use crate::config::value::{Form, Value, Written};
-use crate::config::{CheckpointDraft, ConfigError, RunSpec, Setting, ValueSource};
+use crate::config::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, ValueSource};
 use crate::hpl::pgesv::abft::CheckEvery;
 use crate::hpl::pgesv::abft::MOST_CHECKSUMS;
 
@@ -223,6 +223,7 @@ impl Reader<'_> {
             || spec.tests().iter().all(|test| settings.method_for(test.ranks()) == Method::None);
         let why = match settings.method {
             _ if settings.helper_cores == 0 => return Ok(()),
+            _ if spec.pin == Pin::None => "with --pin none no thread is pinned",
             Method::None => "--ft none takes no checkpoints",
             Method::Abft => "with --ft abft each rank writes its images itself, and waits for them",
             _ if is_small() => "no grid has ranks enough for checkpoints",

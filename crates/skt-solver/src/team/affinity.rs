@@ -9,12 +9,20 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// # Errors
 /// The system's error.
 pub fn current_mask() -> io::Result<Vec<usize>> {
+    mask_of(0)
+}
+
+/// The CPUs that a thread of any process may run on, by the thread's id; 0 is the calling thread.
+///
+/// # Errors
+/// The system's error; `ESRCH` if there is no such thread.
+pub fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
     // The kernel refuses a buffer shorter than its own mask, and does not tell how long that is.
     let mut words = vec![0u64; 16];
     loop {
         // SAFETY: the buffer has the length that is passed along.
         let result = unsafe {
-            libc::sched_getaffinity(0, size_of_val(&words[..]), words.as_mut_ptr().cast())
+            libc::sched_getaffinity(thread, size_of_val(&words[..]), words.as_mut_ptr().cast())
         };
         if result == 0 {
             return Ok(bits_set(&words));

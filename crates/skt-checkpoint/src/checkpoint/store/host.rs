@@ -176,8 +176,8 @@ pub fn presence(process: &str) -> Presence {
 }
 
 /// Whether process `pid` is ending: the system is releasing its memory, or is about to. Its first
-/// thread may have ended already. False for a process that has ended.
-fn is_ending(pid: u32) -> bool {
+/// thread may have ended already. False for a process that has ended, or cannot be seen.
+pub fn is_ending(pid: u32) -> bool {
     stat(pid).is_some_and(|field| is_exiting(&field) || is_killed(pid))
 }
 

@@ -1,0 +1,138 @@
+//! The variables that say how many threads a BLAS runs: with a threaded BLAS under the reference,
+//! they give the threads of a rank.
+
+use std::fmt;
+
+use crate::config::param::{Param, ValueKind};
+
+/// The variables, each with its library: that library prefers it to `OMP_NUM_THREADS`.
+const VARIABLES: [(&str, &str); 5] = [
+    ("OPENBLAS_NUM_THREADS", "OpenBLAS"),
+    ("GOTO_NUM_THREADS", "OpenBLAS"),
+    ("MKL_NUM_THREADS", "oneMKL"),
+    ("BLIS_NUM_THREADS", "BLIS"),
+    ("OMP_NUM_THREADS", ""),
+];
+
+/// The variables that are set, in the order in which they count: those of the library in use, that
+/// of OpenMP, those of other libraries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadVariables(Vec<(&'static str, String)>);
+
+impl ThreadVariables {
+    /// Reads the variables by `get`, for a BLAS with this name.
+    pub fn read(library: &str, get: impl Fn(&str) -> Option<String>) -> Self {
+        let mut all = VARIABLES;
+        all.sort_by_key(|(_, of)| match *of {
+            of if of == library => 0,
+            "" => 1,
+            _ => 2,
+        });
+        let set = all.into_iter().filter_map(|(name, _)| Some((name, get(name)?)));
+        Self(set.filter(|(_, value)| !value.trim().is_empty()).collect())
+    }
+
+    /// The threads of a rank, if a variable has a legal number.
+    pub fn threads(&self) -> Option<usize> {
+        self.counting().map(|(_, threads)| threads)
+    }
+
+    fn counting(&self) -> Option<(&'static str, usize)> {
+        self.0.iter().find_map(|(name, value)| Some((*name, number(value)?)))
+    }
+
+    /// The variables that do not count although they are set to something else.
+    pub fn warnings(&self) -> Vec<String> {
+        let counting = self.counting();
+        let warning = |(name, value): &(&str, String)| {
+            let Some(other) = number(value) else {
+                let legal = Param::Threads.info().legal(true);
+                return Some(format!(
+                    "{name}={value:?} is ignored: it is no number of threads ({legal})"
+                ));
+            };
+            let (first, threads) = counting.filter(|(_, threads)| *threads != other)?;
+            Some(format!(
+                "{first}={threads} gives each rank {threads} thread(s), and {name}={other} does not \
+                 count; --threads says it for certain"
+            ))
+        };
+        self.0.iter().filter_map(warning).collect()
+    }
+}
+
+impl fmt::Display for ThreadVariables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |(name, value): &(&str, String)| format!("{name}={}", value.escape_debug());
+        f.write_str(&self.0.iter().map(words).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// The number of threads of a value: the first of OpenMP's list, which has one for each level.
+fn number(value: &str) -> Option<usize> {
+    let ValueKind::Whole { min, max } = Param::Threads.info().kind else {
+        unreachable!("a number")
+    };
+    let first = value.split(',').next()?.trim();
+    let threads: usize = first.parse().ok()?;
+    (min..=max).contains(&(threads as i128)).then_some(threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(library: &str, set: &[(&str, &str)]) -> ThreadVariables {
+        ThreadVariables::read(library, |name| {
+            let found = set.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn each_variable_alone_gives_the_threads() {
+        for (name, _) in VARIABLES {
+            for library in ["OpenBLAS", "oneMKL", "BLIS", "libblas.so.3"] {
+                let variables = read(library, &[(name, "3")]);
+                assert_eq!((variables.threads(), variables.warnings()), (Some(3), vec![]));
+                assert_eq!(variables.to_string(), format!("{name}=3"));
+            }
+        }
+        assert_eq!(read("OpenBLAS", &[]).threads(), None);
+        assert_eq!(read("OpenBLAS", &[]).to_string(), "");
+    }
+
+    #[test]
+    fn the_library_in_use_prefers_its_own_variable() {
+        let set =
+            [("OMP_NUM_THREADS", "2"), ("OPENBLAS_NUM_THREADS", "4"), ("MKL_NUM_THREADS", "8")];
+        let threads = |library| read(library, &set).threads();
+        assert_eq!(threads("OpenBLAS"), Some(4));
+        assert_eq!(threads("oneMKL"), Some(8));
+        assert_eq!((threads("BLIS"), threads("libblas.so.3")), (Some(2), Some(2)));
+        let warnings = read("OpenBLAS", &set).warnings();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        let starts = "OPENBLAS_NUM_THREADS=4 gives each rank 4 thread(s), and OMP_NUM_THREADS=2";
+        assert!(warnings[0].starts_with(starts), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_of_threads_is_named() {
+        for (value, threads) in
+            [("4", Some(4)), (" 8 ", Some(8)), ("2,4", Some(2)), ("4096", Some(4096))]
+        {
+            let variables = read("OpenBLAS", &[("OMP_NUM_THREADS", value)]);
+            assert_eq!((variables.threads(), variables.warnings()), (threads, vec![]), "{value}");
+        }
+        for value in ["0", "x", "-1", "4097", "1e3", "4 cores"] {
+            let variables = read("OpenBLAS", &[("OMP_NUM_THREADS", value)]);
+            assert_eq!(variables.threads(), None, "{value}");
+            let warning = variables.warnings().pop().expect("one");
+            assert!(
+                warning.contains(&format!("OMP_NUM_THREADS={value:?} is ignored")),
+                "{warning}"
+            );
+        }
+        assert_eq!(read("OpenBLAS", &[("OMP_NUM_THREADS", "")]).warnings(), [""; 0]);
+    }
+}

@@ -1,0 +1,278 @@
+//! Several runs on one machine: each pins its threads to cores that no other process is pinned to.
+//!
+//! Each test runs in namespaces of its own, whose runs see only each other.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use skt_hpl::hpl::team::affinity::{current_mask, set_mask};
+use skt_hpl::machine::environment::affinity::{HostCpus, cores_in};
+use tempfile::TempDir;
+
+use crate::mpirun::{mpirun, own_session};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
+/// A run that lasts until it is killed, for a test.
+const LONG: &str = "--n 6000 --nb 64 --p 1 --q 1 --ft none --progress off";
+const SHORT: &str = "--n 200 --nb 20 --ft none --progress off";
+/// Variables that would give a rank another number of threads.
+const VARIABLES: [&str; 5] = [
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+];
+
+/// Two cores of this machine; `None` if it has one.
+fn two_cores() -> Option<[usize; 2]> {
+    let cores = cores_in(&HostCpus::online().unwrap().cpus, &current_mask().unwrap());
+    let two = cores.first_chunk().copied();
+    if two.is_none() {
+        eprintln!("not run: one core");
+    }
+    two
+}
+
+/// A shell in namespaces of its own, on these cores. `None` if the system permits none.
+fn shell_on(cores: &[usize], folder: &Path, script: &str) -> Option<Command> {
+    // SAFETY: geteuid cannot fail and touches no memory.
+    let user: &[&str] = if unsafe { libc::geteuid() } == 0 { &[] } else { &["--map-root-user"] };
+    let spaces = ["--pid", "--time", "--mount", "--mount-proc", "--fork", "--kill-child"];
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(user).args(spaces);
+        command
+    };
+    if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("not run: no namespaces here (needs unshare and the right to use it)");
+        return None;
+    }
+    let mut shell = unshare();
+    // The variables of `mpirun` for tests, whose program the script starts as it likes.
+    let of_launcher = mpirun(1);
+    shell.envs(of_launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    VARIABLES.iter().for_each(|name| {
+        shell.env_remove(name);
+    });
+    own_session(&mut shell);
+    shell.args(["sh", "-c", script, PROGRAM]).current_dir(folder).stdin(Stdio::null());
+    let cores = cores.to_vec();
+    // SAFETY: between fork and exec only a system call on memory of this closure is made.
+    unsafe { shell.pre_exec(move || set_mask(&cores)) };
+    Some(shell)
+}
+
+/// Runs that a script has started; dropping this kills them.
+struct Runs {
+    unshare: Child,
+    folder: TempDir,
+}
+
+impl Runs {
+    /// Starts a script whose `run K` starts the long run K behind the words in `$launcher`.
+    fn start(cores: &[usize], script: &str) -> Option<Self> {
+        let folder = TempDir::new().unwrap();
+        let run = format!(
+            "run() {{ $launcher \"$0\" {LONG} $flags --json {}/$1.json > $1.out 2>&1; }}\n",
+            folder.path().display()
+        );
+        let mut shell = shell_on(cores, folder.path(), &format!("{run}{script}\nwait"))?;
+        Some(Self { unshare: shell.spawn().unwrap(), folder })
+    }
+
+    fn text(&self, run: usize) -> String {
+        fs::read_to_string(self.folder.path().join(format!("{run}.out"))).unwrap_or_default()
+    }
+
+    /// The CPUs of the first thread of each run.
+    fn masks(&self) -> Vec<String> {
+        let marker = self.folder.path().display().to_string();
+        let entries = fs::read_dir("/proc").expect("Linux").flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let mask = |pid: u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if !line.starts_with(&format!("{PROGRAM}\0")) || !line.contains(&marker) {
+                return None;
+            }
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            Some(cpus.trim().to_owned())
+        };
+        pids.filter_map(mask).collect()
+    }
+
+    /// Waits for a state of the runs, which then have these masks.
+    #[track_caller]
+    fn wait(&mut self, is_reached: impl Fn(&[String], &Self) -> bool) -> Vec<String> {
+        loop {
+            let masks = self.masks();
+            if is_reached(&masks, self) {
+                return masks;
+            }
+            let ended = self.unshare.try_wait().unwrap();
+            assert!(ended.is_none(), "{masks:?}: {}\n{}", self.text(1), self.text(2));
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        // The child of `unshare` ends with it, and all processes of its namespace with that one.
+        let _ = self.unshare.kill();
+        let _ = self.unshare.wait();
+    }
+}
+
+fn is_pinned(mask: &String) -> bool {
+    mask.parse::<usize>().is_ok()
+}
+
+#[test]
+fn runs_that_start_at_once_take_different_cores() {
+    let Some(cores) = two_cores() else { return };
+    let all: BTreeSet<String> = cores.iter().map(ToString::to_string).collect();
+    for launcher in ["", "mpirun --bind-to none -np 1"] {
+        for _ in 0..3 {
+            let script = format!("launcher='{launcher}'; run 1 & run 2 &");
+            let Some(mut runs) = Runs::start(&cores, &script) else { return };
+            let masks = runs.wait(|masks, _| masks.len() == 2 && masks.iter().all(is_pinned));
+            assert_eq!(masks.into_iter().collect::<BTreeSet<_>>(), all, "{launcher}");
+        }
+    }
+}
+
+#[test]
+fn a_run_without_a_free_core_is_not_pinned_and_names_the_others() {
+    let Some(cores) = two_cores() else { return };
+    let Some(mut runs) = Runs::start(&cores, "run 1 & run 2 & run 3 &") else { return };
+    let why = "not pinned: of 2 core(s) 0 are free for 1 rank(s) of 1 thread(s)";
+    let last = |runs: &Runs| (1..=3).find(|run| runs.text(*run).contains(why));
+    let masks = runs.wait(|masks, runs| {
+        masks.len() == 3
+            && masks.iter().filter(|mask| is_pinned(mask)).count() == 2
+            && last(runs).is_some()
+    });
+    assert_eq!(masks.into_iter().collect::<BTreeSet<_>>().len(), 3);
+    let text = runs.text(last(&runs).unwrap());
+    let warning = text.lines().find(|line| line.starts_with("# warning  : on ")).expect(&text);
+    // Commands are cut in the text, processes are counted.
+    assert_eq!(warning.matches(" of user ").count(), 2, "{warning}");
+    assert!(!text.contains("DGEMM does"), "the cause is known: {text}");
+}
+
+#[test]
+fn the_pin_flag_leaves_threads_to_the_system() {
+    let Some(cores) = two_cores() else { return };
+    let Some(mut runs) = Runs::start(&cores, "flags='--pin none'; run 1 &") else { return };
+    let head = "# pinning  : not pinned, as --pin none says";
+    let masks = runs.wait(|masks, runs| masks.len() == 1 && runs.text(1).contains(head));
+    assert!(!is_pinned(&masks[0]), "{masks:?}");
+}
+
+#[test]
+fn a_busy_core_is_left_alone_and_a_sleeper_is_not() {
+    let Some([first, second]) = two_cores() else { return };
+    let busy = format!("taskset -c {first} sh -c 'while :; do :; done' & sleep 0.1; run 1 &");
+    let asleep = format!("taskset -c {first} sleep 1000 & sleep 0.1; run 1 &");
+    for (script, core) in [(busy, second), (asleep, first)] {
+        let Some(mut runs) = Runs::start(&[first, second], &script) else { return };
+        let masks = runs.wait(|masks, _| masks.len() == 1 && is_pinned(&masks[0]));
+        assert_eq!(masks, [core.to_string()], "{script}");
+    }
+}
+
+#[test]
+fn runs_that_are_bound_to_one_core_are_told_of_each_other() {
+    let Some([first, second]) = two_cores() else { return };
+    let script = format!("launcher='taskset -c {first}'; run 1 & run 2 &");
+    let Some(mut runs) = Runs::start(&[first, second], &script) else { return };
+    let named = "# warning  : on ";
+    let why = "a rank is bound to cores that are in use by process ";
+    runs.wait(|_, runs| (1..=2).all(|run| runs.text(run).contains("# pinning  : ")));
+    runs.wait(|_, runs| (1..=2).any(|run| runs.text(run).contains(named)));
+    // The second one has seen the first.
+    let found = (1..=2).filter(|run| runs.text(*run).contains(why)).count();
+    assert!(found >= 1, "{}\n{}", runs.text(1), runs.text(2));
+}
+
+/// The output of short runs of a script, in which `stat` makes all CPUs look idle.
+fn output_of(cores: &[usize], script: &str) -> Option<(TempDir, String)> {
+    let folder = TempDir::new().unwrap();
+    symlink(PROGRAM, folder.path().join("xhpl")).unwrap();
+    let stat = "stat() { cat /proc/stat > stat && mount --bind stat /proc/stat; }\n";
+    let Output { status, stdout, stderr } =
+        shell_on(cores, folder.path(), &format!("{stat}{script}"))?.output().unwrap();
+    let text = [stdout, stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    assert!(status.success(), "{script}: {text}");
+    Some((folder, text))
+}
+
+#[test]
+fn idle_cores_are_reported_with_the_remedy() {
+    let Some([first, second]) = two_cores() else { return };
+    let idle = "no rank uses some of the cores: 1 thread(s) of 1 rank(s), 2 cores";
+    let busy = format!("taskset -c {second} sh -c 'while :; do :; done' & sleep 0.1;");
+    let bound = format!("taskset -c {first} \"$0\" {SHORT}");
+    for (script, remedy) in [
+        (format!("\"$0\" {SHORT}"), "Remedy: mpirun -np 2, or --threads 2 "),
+        (format!("\"$0\" {SHORT} --pin none"), "Remedy: mpirun -np 2, or --threads 2 "),
+        (format!("mpirun --bind-to core -np 1 \"$0\" {SHORT}"), "Remedy: mpirun -np 2 (per host"),
+        (
+            format!("mpirun --bind-to core -np 1 sh -c '\"$0\" \"$@\"' \"$0\" {SHORT}"),
+            "Remedy: mpirun -np 2 ",
+        ),
+        (format!("\"$0\" {SHORT} --threads 2"), ""),
+        (format!("mpirun -np 2 \"$0\" {SHORT}"), ""),
+        (bound, ""),
+        (format!("SLURM_CPUS_ON_NODE=1 \"$0\" {SHORT}"), ""),
+        (format!("{busy} \"$0\" {SHORT}"), ""),
+    ] {
+        let script = format!("stat || exit 1; {script}");
+        let Some((_, text)) = output_of(&[first, second], &script) else { return };
+        assert_eq!(text.contains(idle), !remedy.is_empty(), "{script}: {text}");
+        assert!(text.contains(remedy), "{script}: {text}");
+    }
+}
+
+#[test]
+fn variables_of_a_blas_give_xhpl_its_threads() {
+    let Some(cores) = two_cores() else { return };
+    for name in VARIABLES {
+        let script = format!("{name}=2 ./xhpl {SHORT} --json run.json");
+        let Some((folder, text)) = output_of(&cores, &script) else { return };
+        let json = fs::read(folder.path().join("run.json")).unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(report["parameters"]["threads"], serde_json::json!(2), "{name}: {text}");
+        assert!(!text.contains("no rank uses"), "{name}: {text}");
+    }
+    let script = format!("OMP_NUM_THREADS=4 MKL_NUM_THREADS=many ./xhpl {SHORT} --threads 1");
+    let Some((_, text)) = output_of(&cores, &script) else { return };
+    assert!(!text.contains("NUM_THREADS"), "a flag makes them void: {text}");
+    let script = format!("OMP_NUM_THREADS=2 MKL_NUM_THREADS=many ./xhpl {SHORT}");
+    let Some((_, text)) = output_of(&cores, &script) else { return };
+    assert!(text.contains("warning: MKL_NUM_THREADS=\"many\" is ignored"), "{text}");
+}
+
+#[test]
+fn ranks_with_different_variables_are_reported() {
+    let Some(cores) = two_cores() else { return };
+    let of_rank = |threads: usize| format!("-np 1 env OMP_NUM_THREADS={threads} ./xhpl {SHORT}");
+    let script = format!("mpirun --bind-to none {} : {}", of_rank(1), of_rank(2));
+    let Some((_, text)) = output_of(&cores, &script) else { return };
+    let line = text.lines().find(|line| line.starts_with("# warning  : rank 0 on ")).expect(&text);
+    let both =
+        ["OMP_NUM_THREADS=1, and rank 1 on ", "OMP_NUM_THREADS=2: all ranks run 1 thread(s)"];
+    assert!(both.iter().all(|part| line.contains(part)), "{line}");
+    let same = format!("mpirun --bind-to none {} : {}", of_rank(1), of_rank(1));
+    let Some((_, text)) = output_of(&cores, &same) else { return };
+    assert!(!text.contains("OMP_NUM_THREADS"), "{text}");
+}

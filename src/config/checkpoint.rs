@@ -132,8 +132,8 @@ settings! {
     Level {
         key: "level", metavar: "LEVEL",
         legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time \
-                ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
-                with commas between them",
+                (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip \
+                ,max-rate=RATE (200MB/s); several with commas between them",
         default: "(none)", example: "local:/scratch,every=10min,keep=2",
         what: "images of checkpoints in files, on each node's own disk or on a file system that \
                all nodes share, for losses that the groups do not survive",

@@ -103,7 +103,7 @@ fn a_rank_that_writes_its_image_itself_is_not_taken_for_a_hung_one() {
     let run = Run::new("abft");
     // The run has one cut with an image.
     let flags = "--n 512 --nb 256 --p 1 --q 1 --ft abft --level local:";
-    let flags = format!("{flags}{},every=1ms", run.images());
+    let flags = format!("{flags}{},every=1ms!", run.images());
     let ended = run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]);
     let written = ended.passed_at_once().report.contains("# images: local:");
     assert!(written, "{}", ended.report);
@@ -113,7 +113,7 @@ fn a_rank_that_writes_its_image_itself_is_not_taken_for_a_hung_one() {
 fn a_rank_that_waits_for_its_own_image_is_not_taken_for_a_hung_one() {
     let run = Run::new("self");
     let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
-    let flags = format!("{flags}{},every=1ms", run.images());
+    let flags = format!("{flags}{},every=1ms!", run.images());
     run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS]).passed_at_once();
 }
 
@@ -122,7 +122,7 @@ fn a_rank_that_waits_for_its_own_image_is_not_taken_for_a_hung_one() {
 fn a_job_that_waits_for_the_image_of_another_rank_is_not_taken_for_a_hung_one() {
     let run = Run::new("other");
     let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
-    let flags = format!("{flags}{},every=1ms", run.images());
+    let flags = format!("{flags}{},every=1ms!", run.images());
     run.ended("--hang-after 5s", &flags, &[SLOW_SYNCS, ("RANK", "1")]).passed_at_once();
 }
 

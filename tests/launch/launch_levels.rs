@@ -34,7 +34,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     let mut cluster = cluster(Kind::Openmpi, 4, 2)?;
     let pfs = cluster.shared().join("pfs");
     fs::create_dir(&pfs).expect("our folder");
-    let levels = "--level local:/mnt/disk,every=0.3s --level global:/mnt/pfs,every=0.3s";
+    let levels = "--level local:/mnt/disk,every=0.3s! --level global:/mnt/pfs,every=0.3s!";
     let run = format!("{run} {levels}");
     let first = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 800);

@@ -147,8 +147,8 @@ const METHODS: [(&str, usize); 6] = [
     ("--p 1 --q 4 --checkpoint-every 6p --parities 2", 2),
     ("--p 1 --q 3 --ft abft", 1),
     ("--p 1 --q 2 --ft abft --parities 2", 2),
-    ("--p 1 --q 4 --checkpoint-every 6p --level local:/mnt/disk,every=1s", 1),
-    ("--p 1 --q 3 --ft abft --level local:/mnt/disk,every=1s", 1),
+    ("--p 1 --q 4 --checkpoint-every 6p --level local:/mnt/disk,every=1s!", 1),
+    ("--p 1 --q 3 --ft abft --level local:/mnt/disk,every=1s!", 1),
 ];
 
 /// Flags of `launch` that give its ranks a slow BLAS: the columns at which nodes are lost come on

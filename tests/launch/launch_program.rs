@@ -129,7 +129,7 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
 #[test]
 fn two_nodes_at_once_are_survived_with_two_parities_or_images_and_else_refused() {
     let undisturbed = lost_two_at_once("", false);
-    let level = ["SKT_LEVELS=global:/mnt/images,every=1ms", "SKT_RUN_ID=images"];
+    let level = ["SKT_LEVELS=global:/mnt/images,every=1ms!", "SKT_RUN_ID=images"];
     for variables in [&["SKT_PARITIES=2"][..], &level] {
         let pass = |variable: &&str| format!("--launcher-arg=-x --launcher-arg={variable}");
         let flags: Vec<String> = variables.iter().map(pass).collect();

@@ -84,7 +84,7 @@ fn threads_beside_the_solver_are_pinned_to_the_helper_core() {
     let folder = tempfile::tempdir().unwrap();
     let (json, level) = (folder.path().join("run.json"), folder.path().display());
     let flags = format!(
-        "--ft double --n 4000 --nb 128 --helper-cores 1 --level local:{level},every=1ms --json {}",
+        "--ft double --n 4000 --nb 128 --helper-cores 1 --level local:{level},every=1ms! --json {}",
         json.display()
     );
     let Some(job) = job("helped", &flags) else { return };

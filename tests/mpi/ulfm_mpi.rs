@@ -332,8 +332,10 @@ fn measured(ended: &Ended) -> (f64, f64) {
 
 /// A table of what a loss costs on 1 x (2 + 1) ranks, for a system of order `SKT_LOSS_COSTS`.
 #[test]
+#[ignore = "a measurement"]
 fn what_a_loss_costs() {
-    let (Some(mpi), Ok(n)) = (mpi(), std::env::var("SKT_LOSS_COSTS")) else { return };
+    let Some(mpi) = mpi() else { return };
+    let n = std::env::var("SKT_LOSS_COSTS").expect("SKT_LOSS_COSTS=N");
     let n: usize = n.parse().expect("the order of a system");
     let run = |how: &str, part: usize| {
         let column = (n * part / 4).next_multiple_of(64);
@@ -387,7 +389,7 @@ fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
 
 /// The flag of a level in a folder, with an image at each cut.
 fn level(folder: &TempDir) -> String {
-    format!("--level local:{},every=1ms", folder.path().display())
+    format!("--level local:{},every=1ms!", folder.path().display())
 }
 
 /// The column at which a run has continued from the images of its level.

@@ -64,7 +64,7 @@ pub fn a_node_powered_off_under_checksums(kind: Kind) {
 /// The launcher kills the remaining ranks at once, so one of them may be torn, which is one loss
 /// too many for memory, but not for images.
 pub fn a_node_powered_off_under_checksums_with_images(kind: Kind) {
-    let level = "--level local:/mnt/disk,every=1s";
+    let level = "--level local:/mnt/disk,every=1s!";
     let Some((ended, off)) = powered_off_under_checksums(kind, level) else { return };
     let is_from = |line: &&str| line.starts_with("# restart: ");
     let how = ended.report.lines().find(is_from).expect("a restart").to_owned();

@@ -338,8 +338,8 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 }
 
 fn levels(text: &str) -> std::result::Result<Levels, String> {
-    let legal = "legal: local:FOLDER or global:FOLDER, each followed by every=TIME, mtbf=TIME, \
-                 keep=N, when-busy=wait or skip, max-rate=200MB/s, with commas between all";
+    let legal = "legal: local:FOLDER or global:FOLDER, each followed by every=TIME or TIME!, \
+                 mtbf=TIME, keep=N, when-busy=wait or skip, max-rate=200MB/s, with commas between all";
     text.parse().map_err(|why| format!("{why}. {legal}"))
 }
 

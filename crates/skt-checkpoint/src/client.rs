@@ -215,10 +215,9 @@ fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Res
     // Nobody else can guess this number, and all ranks have the same.
     let mut number = [RandomState::new().hash_one(0)];
     broadcast(comm, &mut number, 0)?;
-    let levels = options.levels.0.iter();
     let run = &options.config.run_id;
     // The threads of the application are not known: one is the cautious number.
-    config.levels.extend(levels.map(|level| level.open(run, 0, number[0], 1, true)));
+    config.levels.extend(options.levels.open(run, 0, number[0], 1, true));
     Ok(())
 }
 
@@ -732,7 +731,7 @@ mod tests {
             let mut options = options(folder).with_parities(1);
             options.hook = Arc::new(CountsWaits(waits.clone()));
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
-            let mut level = levels.0[0].open("client", 0, world.rank() as u64, 1, true);
+            let mut level = levels.open("client", 0, world.rank() as u64, 1, true).remove(0);
             level.disk = Arc::new(SlowDisk(level.disk, waits));
             level.every = ImagesEvery::Seconds(0.0);
             options.config.levels = vec![level];

@@ -41,6 +41,7 @@ use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::hpl::team::Team;
 use crate::hpl::team::affinity;
 use crate::machine::tuning::TUNING;
+use crate::report::output;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 
 /// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
@@ -98,6 +99,8 @@ pub struct Protected<'a, C: Comm> {
     due: usize,
     /// Whether this start has taken a checkpoint, and so knows how long one takes.
     has_taken: bool,
+    /// Whether this start has warned of the interval between checkpoints.
+    has_warned: bool,
     /// The checkpoint that is being encoded while the solver continues.
     begun: Option<BegunCheckpoint>,
     /// The ledger's note about the beginning of the test, until it is written.
@@ -218,6 +221,7 @@ pub fn open<'a, C: Comm>(
         schedule,
         due: 0,
         has_taken: false,
+        has_warned: false,
         begun: None,
         beginning,
         checkpointer,
@@ -543,6 +547,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             // The last cut was made only to check the time.
             self.due
         } else {
+            self.warn_of_interval(panel);
             self.schedule.next_due(panel)
         };
         let look = self.next_look(panel);
@@ -552,6 +557,15 @@ impl<'a, C: Comm> Protected<'a, C> {
         let [due, look] = agreed.map(|panel| panel as usize);
         self.due = due;
         Ok(due.min(look))
+    }
+
+    /// Warns once, on rank 0, of an interval that the checkpoints measured so far do not go with.
+    fn warn_of_interval(&mut self, panel: usize) {
+        let may_warn = self.has_taken && !self.has_warned && self.checkpointer.comm().rank() == 0;
+        if let Some(warning) = self.schedule.warning(panel).filter(|_| may_warn) {
+            self.has_warned = true;
+            output::say(format_args!("warning: {warning}"));
+        }
     }
 
     /// Whether this start has limited time and has not measured a checkpoint yet. Rank 0's answer

@@ -15,10 +15,7 @@ impl Settings {
         // rank itself writes, and the time that it waits counts already; a helper core does not
         // belong to the solver.
         let shares = self.method != Method::Abft && self.helper_cores == 0;
-        let open = |level: &LevelSettings| {
-            level.open(&self.run_id, test, self.folder_number, threads, shares)
-        };
-        self.levels.0.iter().map(open).collect()
+        self.levels.open(&self.run_id, test, self.folder_number, threads, shares)
     }
 
     /// Removes the images of tests that `is_meant` selects from the levels, as far as this node
@@ -90,7 +87,9 @@ mod tests {
             let settings =
                 Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
             let opened = settings.open_levels(0, 2);
-            let ImagesEvery::Cost(interval_of) = &opened[0].every else { panic!("{opened:?}") };
+            let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
+                panic!("{opened:?}")
+            };
             interval_of(&ImageCost { write_seconds: 1.0, wait_seconds: 1.0, cpu_seconds })
         };
         let method = Method::SelfCheckpoint;
@@ -109,7 +108,9 @@ mod tests {
             [(2.0, 3.0, 1.0), (0.0, 0.0, 7.0), (0.5, 0.0, 1e5)]
         {
             let opened = settings.open_levels(0, 2);
-            let ImagesEvery::Cost(interval_of) = &opened[0].every else { panic!("{opened:?}") };
+            let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
+                panic!("{opened:?}")
+            };
             let planned = Planned {
                 cost_seconds: wait_seconds + cpu_seconds / 2.0,
                 write_seconds,

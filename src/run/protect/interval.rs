@@ -12,6 +12,10 @@ use crate::model::tang::interval::daly_seconds;
 /// many times slower than predicted.
 const SLOWER: f64 = 10.0;
 
+/// The largest share of a run's time that checkpoints cost at an interval that a user gives as a
+/// time.
+const CHECKPOINTS_SHARE_MAX: f64 = 0.1;
+
 /// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckpointSchedule {
@@ -102,8 +106,40 @@ impl CheckpointSchedule {
         match self.every {
             Every::Never => self.panels(),
             Every::Panels(count) | Every::Drill(count) => (next + count).min(self.panels()),
-            Every::Seconds(seconds) => after(seconds),
+            Every::Seconds(seconds) => {
+                after(affordable_interval_seconds(seconds, self.cost_seconds))
+            }
             Every::Auto => after(daly_interval_seconds(self.cost_seconds, self.mtbf_seconds)),
+        }
+    }
+
+    /// What a user should know of the interval that he gives, once a checkpoint is measured: it is
+    /// stretched, or checkpoints cost more than the work between them. Seen from panel `next`.
+    pub fn warning(&self, next: usize) -> Option<String> {
+        let cost_seconds = self.cost_seconds;
+        match self.every {
+            Every::Seconds(asked_seconds) => {
+                let used_seconds = affordable_interval_seconds(asked_seconds, cost_seconds);
+                (used_seconds > asked_seconds).then(|| {
+                    format!(
+                        "--checkpoint-every {asked_seconds}s: a checkpoint takes \
+                         {cost_seconds:.3} s: the work between two is {used_seconds:.3} s, so that \
+                         checkpoints cost at most a tenth of the time; an interval in panels (20p) \
+                         is taken whatever it costs"
+                    )
+                })
+            }
+            Every::Panels(count) => {
+                let work_seconds = self.flops(next..(next + count).min(self.panels())) / self.rate;
+                (cost_seconds > work_seconds).then(|| {
+                    format!(
+                        "--checkpoint-every {count}p: a checkpoint takes {cost_seconds:.3} s, and \
+                         the work between two {work_seconds:.3} s: the run spends most of its time \
+                         in checkpoints"
+                    )
+                })
+            }
+            Every::Auto | Every::Drill(_) | Every::Never => None,
         }
     }
 
@@ -147,6 +183,12 @@ impl CheckpointSchedule {
 /// When the MTBF is not above 0, or the cost is below 0.
 pub fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
     daly_seconds(mtbf_seconds, cost_seconds).expect("the MTBF was checked, and clocks go forward")
+}
+
+/// Seconds of work between two checkpoints of `cost_seconds` each where a user asks for
+/// `asked_seconds`: more, if they would cost more than [`CHECKPOINTS_SHARE_MAX`] of the time.
+fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64) -> f64 {
+    asked_seconds.max(cost_seconds * (1.0 / CHECKPOINTS_SHARE_MAX - 1.0))
 }
 
 /// Whether a checkpoint pays off: its expected saving, the work at risk times the probability of a
@@ -193,7 +235,53 @@ mod tests {
         assert_eq!(daly_interval_seconds(300.0, 100.0), 100.0);
     }
 
+    /// A test of 100 panels of which the first take a second each.
+    fn schedule(every: Every, cost_seconds: f64) -> CheckpointSchedule {
+        let (n, nb) = (10_000, 100);
+        let rate = panel_flops(0, n, nb);
+        CheckpointSchedule {
+            every,
+            mtbf_seconds: 1e9,
+            time_seconds: None,
+            n,
+            nb,
+            ranks: 1,
+            rate,
+            cost_seconds,
+        }
+    }
+
+    #[test]
+    fn an_interval_that_checkpoints_would_eat_up_is_stretched_and_told() {
+        let cheap = schedule(Every::Seconds(2.0), 0.1);
+        assert_eq!((cheap.next_due(0), cheap.warning(0)), (3, None));
+        let dear = schedule(Every::Seconds(2.0), 2.0);
+        assert!((18..24).contains(&dear.next_due(0)), "{}", dear.next_due(0));
+        let told = dear.warning(0).expect("a warning");
+        assert!(told.starts_with("--checkpoint-every 2s: a checkpoint takes 2.000 s: "), "{told}");
+        assert!(told.contains("between two is 18.000 s"), "{told}");
+        // Panels are taken as they are given.
+        let panels = schedule(Every::Panels(2), 5.0);
+        assert_eq!(panels.next_due(0), 2);
+        assert!(panels.warning(0).expect("a warning").contains("most of its time"));
+        for every in [Every::Panels(20), Every::Drill(2), Every::Auto, Every::Never] {
+            assert_eq!(schedule(every, 5.0).warning(0), None, "{every:?}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn checkpoints_at_a_given_time_cost_at_most_their_share(
+            asked in 1e-3..1e6f64, cost in 0.0..1e5f64,
+        ) {
+            let seconds = affordable_interval_seconds(asked, cost);
+            prop_assert!(seconds >= asked);
+            prop_assert!(cost / (seconds + cost) <= CHECKPOINTS_SHARE_MAX * (1.0 + 1e-9));
+            if cost / (asked + cost) < CHECKPOINTS_SHARE_MAX * (1.0 - 1e-9) {
+                prop_assert_eq!(seconds, asked);
+            }
+        }
+
         #[test]
         fn cuts_go_forward_and_end(n in 1usize..5000, nb in 1usize..300, s in 0.0..1e3f64) {
             let panels = n.div_ceil(nb);

@@ -445,8 +445,8 @@ mod tests {
                 "f:6: checkpoint.level: `x` is no absolute path: ranks may start in folders of \
                  their own. Legal is local:FOLDER or \
                  global:FOLDER, with an absolute path, then ,every=auto or a time \
-                 ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several \
-                 with commas between them",
+                 (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip \
+                 ,max-rate=RATE (200MB/s); several with commas between them",
             ),
             (
                 "\ngroup_size = 1",

@@ -126,7 +126,7 @@ impl Run {
         command.current_dir(self.folder.as_deref().unwrap_or(Path::new(".")));
         command.env("SKT_RUN_ID", &self.name).stdin(Stdio::null());
         if let Some((folder, reach)) = &self.level {
-            let level = format!("{reach}:{},every=1ms,keep=1", folder.path().display());
+            let level = format!("{reach}:{},every=1ms!,keep=1", folder.path().display());
             command.env("SKT_LEVELS", level);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));

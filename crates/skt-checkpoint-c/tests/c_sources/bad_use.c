@@ -300,7 +300,7 @@ static void levels(const char *folder) {
     SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "levels = 'near:/x'" : NULL));
     SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "levels = 'local:/x'" : NULL));
     SAY(skt_init(MPI_COMM_WORLD, 8000, "levels = 'local:/nowhere/at/all'"));
-    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms'", folder);
+    snprintf(text, sizeof text, "levels = 'local:%s,every=1ms!'", folder);
     begin(8000, text);
     SAY(skt_image(-1, &image));
     SAY(skt_image(1, &image));
@@ -329,7 +329,7 @@ static void levels(const char *folder) {
  * same. folder: one that exists. */
 static void level_gone(const char *folder) {
     char level[500], removal[500];
-    snprintf(level, sizeof level, "levels = 'local:%s,every=1ms'", folder);
+    snprintf(level, sizeof level, "levels = 'local:%s,every=1ms!'", folder);
     begin(8000, level);
     must(skt_protect(1, numbers, 1000, 8));
     must(skt_checkpoint());
@@ -360,7 +360,7 @@ int fsync(int file) {
 static void slow_disk(const char *folder, int in_parts) {
     char text[500];
     int is_due;
-    snprintf(text, sizeof text, "timeout_seconds = 4\nlevels = 'local:%s,every=1ms'", folder);
+    snprintf(text, sizeof text, "timeout_seconds = 4\nlevels = 'local:%s,every=1ms!'", folder);
     begin(8000, text);
     must(skt_protect(1, numbers, 1000, 8));
     if (rank == 1) slow_sync = 5;

@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytemuck::{Pod, Zeroable};
+
 /// The cost of a rank's last image on a level.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct ImageCost {
     /// Seconds from its first operation to its last.
     pub write_seconds: f64,
@@ -13,6 +16,17 @@ pub struct ImageCost {
     pub wait_seconds: f64,
     /// Seconds of a core that its writer has used.
     pub cpu_seconds: f64,
+}
+
+impl ImageCost {
+    /// The larger cost of two ranks, in each respect.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            write_seconds: self.write_seconds.max(other.write_seconds),
+            wait_seconds: self.wait_seconds.max(other.wait_seconds),
+            cpu_seconds: self.cpu_seconds.max(other.cpu_seconds),
+        }
+    }
 }
 
 /// Reads the seconds of the run so far from a state of the application.
@@ -26,15 +40,21 @@ pub type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
 pub enum ImagesEvery {
     /// At least this many seconds apart; 0 for an image of each epoch.
     Seconds(f64),
-    /// At the first epoch of a start, and then at an interval that follows from their cost.
-    Cost(IntervalOf),
+    /// At an interval that follows from their cost. Until that is known, one image is written, at
+    /// least `first_seconds` after the last one; 0 for the first epoch of a start.
+    Cost {
+        /// Seconds before the image that measures the cost.
+        first_seconds: f64,
+        /// The interval that follows.
+        interval_of: IntervalOf,
+    },
 }
 
 impl fmt::Debug for ImagesEvery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seconds(seconds) => f.debug_tuple("Seconds").field(seconds).finish(),
-            Self::Cost(_) => f.write_str("Cost"),
+            Self::Cost { first_seconds, .. } => f.debug_tuple("Cost").field(first_seconds).finish(),
         }
     }
 }
@@ -73,8 +93,10 @@ pub(super) struct NextImage {
     every: ImagesEvery,
     /// When the last image was due, or the run began.
     last_seconds: f64,
-    /// The cost of the last image of this start, once it is known.
+    /// The cost of this rank's last image of this start, once it is known.
     cost: Option<ImageCost>,
+    /// The largest cost of any rank, as of the last barrier; zero if none is known.
+    cost_of_ranks: ImageCost,
     /// Since when an image is being written, if one is.
     under_way: Option<Instant>,
 }
@@ -82,13 +104,40 @@ pub(super) struct NextImage {
 impl NextImage {
     /// For a start that has found images due at `last_seconds`; 0 if it has found none.
     pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
-        Self { every, last_seconds, cost: None, under_way: None }
+        let cost_of_ranks = ImageCost::default();
+        Self { every, last_seconds, cost: None, cost_of_ranks, under_way: None }
+    }
+
+    /// The cost of the last image, of the rank for which it is largest as far as this rank knows.
+    pub fn cost(&self) -> Option<ImageCost> {
+        let is_known = self.cost.is_some() || self.cost_of_ranks != ImageCost::default();
+        is_known.then(|| self.cost.unwrap_or_default().max(self.cost_of_ranks))
+    }
+
+    /// The cost of this rank's last image; zero if it is not known.
+    pub fn own_cost(&self) -> ImageCost {
+        self.cost.unwrap_or_default()
+    }
+
+    /// Notes the largest cost of any rank.
+    pub fn hear_cost(&mut self, of_ranks: ImageCost) {
+        self.cost_of_ranks = of_ranks;
     }
 
     /// Seconds between two images, if their cost determines it and is known.
     pub fn interval_by_cost(&self) -> Option<f64> {
-        match (&self.every, &self.cost) {
-            (ImagesEvery::Cost(interval_of), Some(cost)) => Some(interval_of(cost)),
+        let ImagesEvery::Cost { first_seconds, interval_of } = &self.every else { return None };
+        let seconds = interval_of(&self.cost()?);
+        (*first_seconds == 0.0 || seconds > *first_seconds).then_some(seconds)
+    }
+
+    /// The seconds between two images that a user asks for, and the longer ones that their cost
+    /// makes of these, if it does.
+    pub fn stretched(&self) -> Option<(f64, f64)> {
+        match self.every {
+            ImagesEvery::Cost { first_seconds, .. } if first_seconds > 0.0 => {
+                Some((first_seconds, self.interval_by_cost()?))
+            }
             _ => None,
         }
     }
@@ -96,11 +145,13 @@ impl NextImage {
     /// Whether an image is due at `now_seconds` of the run.
     pub fn is_due(&self, now_seconds: f64) -> bool {
         let is_over = |seconds| now_seconds - self.last_seconds >= seconds;
-        match (&self.every, self.interval_by_cost()) {
-            (&ImagesEvery::Seconds(seconds), _) | (_, Some(seconds)) => is_over(seconds),
+        match (&self.every, self.cost()) {
+            (&ImagesEvery::Seconds(seconds), _) => is_over(seconds),
+            (ImagesEvery::Cost { interval_of, .. }, Some(cost)) => is_over(interval_of(&cost)),
             // The cost is known when the first image is done.
-            (ImagesEvery::Cost(_), None) => {
-                self.under_way.is_none() || self.last_seconds.is_infinite()
+            (&ImagesEvery::Cost { first_seconds, .. }, None) => {
+                self.under_way.is_none() && is_over(first_seconds)
+                    || self.last_seconds.is_infinite()
             }
         }
     }
@@ -133,7 +184,37 @@ mod tests {
 
     /// Images that are due after an hour for each second of writing.
     fn by_cost() -> NextImage {
-        NextImage::new(ImagesEvery::Cost(Arc::new(|cost| 3600.0 * cost.write_seconds)), 0.0)
+        NextImage::new(every_by_cost(0.0), 0.0)
+    }
+
+    fn every_by_cost(first_seconds: f64) -> ImagesEvery {
+        let interval_of: IntervalOf =
+            Arc::new(move |cost| first_seconds.max(3600.0 * cost.write_seconds));
+        ImagesEvery::Cost { first_seconds, interval_of }
+    }
+
+    fn writes_for(write_seconds: f64) -> ImageCost {
+        ImageCost { write_seconds, ..ImageCost::default() }
+    }
+
+    #[test]
+    fn an_interval_that_is_asked_for_is_stretched_by_the_slowest_rank() {
+        let mut next = NextImage::new(every_by_cost(60.0), 1000.0);
+        assert!(!next.is_due(1059.0) && next.is_due(1060.0));
+        next.begin(1060.0);
+        assert!(!next.is_due(1e9), "its cost is not known yet");
+        next.end(Some(writes_for(0.01)));
+        assert_eq!((next.stretched(), next.interval_by_cost()), (None, None), "as asked");
+        assert!(!next.is_due(1119.0) && next.is_due(1120.0));
+        next.hear_cost(writes_for(1.0));
+        assert_eq!(next.stretched(), Some((60.0, 3600.0)));
+        assert!(!next.is_due(1120.0) && next.is_due(4660.0));
+        next.make_due();
+        assert!(next.is_due(0.0));
+        // A rank that has written nothing itself decides by the others' cost, too.
+        let mut other = NextImage::new(every_by_cost(60.0), 0.0);
+        other.hear_cost(writes_for(2.0));
+        assert!(!other.is_due(7199.0) && other.is_due(7200.0));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::failed::level_error;
 use super::format::ImageLayout;
 use super::helper::{Free, Helper};
 use super::look::Seen;
-use super::shelf::{LevelReport, Shelves};
+use super::shelf::{LevelReport, Shelves, Vote};
 use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
 use super::{Level, MOST_LEVELS, WhenBusy};
@@ -149,8 +149,15 @@ impl Images {
     }
 
     /// Whether an image is due, as rank 0 sees it.
-    pub fn are_due(&self) -> bool {
-        self.shelves.due() != 0
+    pub fn are_due(&mut self) -> bool {
+        self.due() != 0
+    }
+
+    /// The levels that need an image now, one bit each, as rank 0 sees it; warns of intervals that
+    /// are longer than the user asks for.
+    fn due(&mut self) -> u8 {
+        self.shelves.new_warnings().iter().for_each(|why| eprintln!("warning: {why}"));
+        self.shelves.due()
     }
 
     /// Gives up the images that are being written.
@@ -214,7 +221,7 @@ impl Images {
         segment: &mut OwnSegment<M>,
     ) -> Result<()> {
         let mut votes = self.shelves.votes();
-        all_reduce(job, &mut votes, |a, b| a & b)?;
+        all_reduce(job, &mut votes, Vote::and)?;
         self.shelves.hear(&votes);
         if self.shelves.has_complete_images() {
             segment.forget_rotten_images();
@@ -227,10 +234,14 @@ impl Images {
     pub fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
         const { assert!(MOST_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
-            if job.rank() == 0 {
+            let due = if job.rank() == 0 {
                 self.shelves.hear_state(state);
-            }
-            state.push(self.shelves.due());
+                self.due()
+            } else {
+                // That of rank 0 counts.
+                0
+            };
+            state.push(due);
         }
     }
 

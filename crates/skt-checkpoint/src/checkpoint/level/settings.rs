@@ -9,7 +9,9 @@ use skt_terms::shown::shell_quoted;
 use skt_terms::units::{self, parse_seconds};
 
 use super::folder::{ImageFolder, close_folders};
-use super::{Disk, ImageCost, ImagesEvery, Level, MOST_LEVELS, Reach, Unopened, WhenBusy};
+use super::{
+    Disk, ImageCost, ImagesEvery, IntervalOf, Level, MOST_LEVELS, Reach, Unopened, WhenBusy,
+};
 
 /// The default mean time between events that memory does not survive: a power failure, or more
 /// losses than the groups survive. These are rarer than the loss of a node, for which a day is
@@ -17,6 +19,10 @@ use super::{Disk, ImageCost, ImagesEvery, Level, MOST_LEVELS, Reach, Unopened, W
 pub const IMAGES_MTBF_SECONDS: f64 = 30.0 * 86400.0;
 /// The default number of generations to keep: one is left when one has rotted.
 const KEEP: usize = 2;
+/// The largest share of a run's time that images may cost, those of all levels together, where a
+/// user gives their interval. A tenth is far above what the best interval costs, and leaves a run
+/// most of its rate.
+pub const IMAGES_SHARE_MAX: f64 = 0.1;
 /// The longest path, which goes into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
 /// The most levels that a user may name.
@@ -35,6 +41,8 @@ pub struct LevelSettings {
     pub folder: PathBuf,
     /// The least seconds between two images; `None`: chosen by what an image costs.
     pub every_seconds: Option<f64>,
+    /// Whether these seconds count even if images cost more than [`IMAGES_SHARE_MAX`].
+    pub is_every_strict: bool,
     /// Mean seconds between failures that need an image.
     pub mtbf_seconds: f64,
     /// Generations to keep.
@@ -64,6 +72,7 @@ impl LevelSettings {
             reach,
             folder,
             every_seconds: None,
+            is_every_strict: false,
             mtbf_seconds: IMAGES_MTBF_SECONDS,
             keep: KEEP,
             when_busy: WhenBusy::Wait,
@@ -76,7 +85,11 @@ impl LevelSettings {
         let (key, value) = word.split_once('=')?;
         match key {
             "every" if value == "auto" => self.every_seconds = None,
-            "every" => self.every_seconds = Some(parse_seconds(value).ok()?),
+            "every" => {
+                let strict = value.strip_suffix('!');
+                self.every_seconds = Some(parse_seconds(strict.unwrap_or(value)).ok()?);
+                self.is_every_strict = strict.is_some();
+            }
             "mtbf" => self.mtbf_seconds = parse_seconds(value).ok()?,
             "keep" => {
                 let keep = value.parse().ok()?;
@@ -91,32 +104,43 @@ impl LevelSettings {
         Some(())
     }
 
-    /// Opens the level for test `test` of `run`, on a rank of `threads` threads. `shares` says
-    /// whether the writer of images uses the cores of these threads. For `number` see
+    /// Opens the level for test `test` of `run`, with the `writer` of its images. For `number` see
     /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
     /// does about it is decided when all ranks know.
-    pub fn open(&self, run: &str, test: usize, number: u64, threads: usize, shares: bool) -> Level {
+    fn open(&self, run: &str, test: usize, number: u64, writer: ImageWriter) -> Level {
         let disk: Arc<dyn Disk> = match ImageFolder::open(&self.folder, run, test, number) {
             Ok(disk) => Arc::new(disk),
             Err(source) => Arc::new(Unopened(source)),
         };
-        let (name, every) = (self.name(), self.images_every(threads, shares));
+        let (name, every) = (self.name(), self.images_every(writer));
         let &Self { reach, keep, when_busy, max_bytes_per_second, .. } = self;
         Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second }
     }
 
-    /// How often a rank of `threads` threads writes images. `shares` says whether the writer uses
-    /// the cores of these threads.
-    fn images_every(&self, threads: usize, shares: bool) -> ImagesEvery {
-        let mtbf_seconds = self.mtbf_seconds;
-        match self.every_seconds {
-            Some(seconds) => ImagesEvery::Seconds(seconds),
-            None => ImagesEvery::Cost(Arc::new(move |cost| {
-                let cpu_seconds = if shares { cost.cpu_seconds } else { 0.0 };
-                let cost = ImageCost { cpu_seconds, ..*cost };
-                images_interval_seconds(&cost, threads, mtbf_seconds)
-            })),
-        }
+    /// How often this `writer` writes images.
+    fn images_every(&self, writer: ImageWriter) -> ImagesEvery {
+        let &Self { mtbf_seconds, every_seconds, is_every_strict, .. } = self;
+        let (first_seconds, interval_of): (f64, IntervalOf) = match every_seconds {
+            Some(seconds) if is_every_strict => return ImagesEvery::Seconds(seconds),
+            Some(seconds) => (
+                seconds,
+                Arc::new(move |cost| {
+                    affordable_interval_seconds(
+                        seconds,
+                        writer.cost_seconds(cost),
+                        writer.share_max,
+                    )
+                }),
+            ),
+            None => (
+                0.0,
+                Arc::new(move |cost| {
+                    let cost_seconds = writer.cost_seconds(cost);
+                    best_interval_seconds(cost_seconds, cost.write_seconds, mtbf_seconds)
+                }),
+            ),
+        };
+        ImagesEvery::Cost { first_seconds, interval_of }
     }
 
     /// The folder, quoted so that a shell reads it back from a command.
@@ -130,17 +154,57 @@ impl LevelSettings {
     }
 }
 
-/// The time between two images, in seconds, when the last one has cost a rank of `threads` threads
-/// `cost`, and failures that need one occur every `mtbf_seconds` on average: `max(sqrt(2 M C), W)`
-/// (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it). The work loses C, the time that
-/// the rank waits, and the time that the writer takes on its cores, which the threads share; an
-/// image takes W.
-pub fn images_interval_seconds(cost: &ImageCost, threads: usize, mtbf_seconds: f64) -> f64 {
-    let cost_seconds = cost.wait_seconds + cost.cpu_seconds / threads as f64;
-    (2.0 * mtbf_seconds * cost_seconds).sqrt().max(cost.write_seconds)
+/// What an image costs the work of a rank.
+#[derive(Debug, Clone, Copy)]
+struct ImageWriter {
+    /// The threads of the rank.
+    threads: usize,
+    /// Whether the writer of images uses their cores.
+    shares: bool,
+    /// The largest share of the run's time that images of a level may cost.
+    share_max: f64,
+}
+
+impl ImageWriter {
+    /// Seconds that the work loses to an image of this `cost`: the time that the rank waits, and
+    /// the time that the writer takes on its cores, which the threads share.
+    fn cost_seconds(self, cost: &ImageCost) -> f64 {
+        let cpu_seconds = if self.shares { cost.cpu_seconds } else { 0.0 };
+        cost.wait_seconds + cpu_seconds / self.threads as f64
+    }
+}
+
+/// The time between two images that costs least, in seconds, when one takes `write_seconds`, of
+/// which the work loses `cost_seconds`, and failures that need one occur every `mtbf_seconds` on
+/// average: `max(sqrt(2 M C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
+fn best_interval_seconds(cost_seconds: f64, write_seconds: f64, mtbf_seconds: f64) -> f64 {
+    (2.0 * mtbf_seconds * cost_seconds).sqrt().max(write_seconds)
+}
+
+/// The time from one image to the next, in seconds, where a user asks for `asked_seconds`: longer,
+/// if images of which the work loses `cost_seconds` each would cost more than `share_max` of it.
+fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max: f64) -> f64 {
+    asked_seconds.max(cost_seconds / share_max)
 }
 
 impl Levels {
+    /// Opens the levels for test `test` of `run`, on a rank of `threads` threads. `shares` says
+    /// whether the writer of images uses the cores of these threads. For `number` see
+    /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
+    /// does about it is decided when all ranks know.
+    pub fn open(
+        &self,
+        run: &str,
+        test: usize,
+        number: u64,
+        threads: usize,
+        shares: bool,
+    ) -> Vec<Level> {
+        let share_max = IMAGES_SHARE_MAX / self.0.len() as f64;
+        let writer = ImageWriter { threads, shares, share_max };
+        self.0.iter().map(|level| level.open(run, test, number, writer)).collect()
+    }
+
     /// Removes the folders of the run, which are empty.
     pub fn close(&self, run: &str) {
         for level in &self.0 {
@@ -241,7 +305,10 @@ mod tests {
             write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
             threads in 1usize..128, mtbf in 1.0..1e9f64,
         ) {
-            let interval = |cost: &ImageCost, mtbf| images_interval_seconds(cost, threads, mtbf);
+            let writer = ImageWriter { threads, shares: true, share_max: 0.1 };
+            let interval = |cost: &ImageCost, mtbf| {
+                best_interval_seconds(writer.cost_seconds(cost), cost.write_seconds, mtbf)
+            };
             let cost =
                 ImageCost { write_seconds: write, wait_seconds: wait, cpu_seconds: cpu };
             let seconds = interval(&cost, mtbf);
@@ -251,6 +318,45 @@ mod tests {
             prop_assert!(interval(&cost, 2.0 * mtbf) >= seconds);
             let dearer = ImageCost { wait_seconds: wait + 1.0, ..cost };
             prop_assert!(interval(&dearer, mtbf) >= seconds);
+        }
+
+        /// An interval that a user gives, for all costs of the images of several levels.
+        #[test]
+        fn images_at_a_given_interval_cost_at_most_their_share(
+            asked in 1e-3..1e6f64, waits in prop::collection::vec(0.0..1e5f64, 1..5),
+            cpu in 0.0..1e4f64, threads in 1usize..128, shares: bool,
+        ) {
+            let text: Vec<String> =
+                (0..waits.len()).map(|i| format!("local:/{i},every={asked:?}s")).collect();
+            let levels: Levels = text.join(",").parse().expect("legal");
+            let mut share = 0.0;
+            for (level, &wait_seconds) in levels.open("run", 0, 0, threads, shares).iter().zip(&waits) {
+                let ImagesEvery::Cost { first_seconds, interval_of } = &level.every else {
+                    panic!("{level:?}")
+                };
+                prop_assert_eq!(*first_seconds, asked);
+                let cost = ImageCost { write_seconds: 1e9, wait_seconds, cpu_seconds: cpu };
+                let seconds = interval_of(&cost);
+                let lost = wait_seconds + if shares { cpu / threads as f64 } else { 0.0 };
+                prop_assert!(seconds >= asked);
+                if lost / asked <= IMAGES_SHARE_MAX / waits.len() as f64 {
+                    prop_assert_eq!(seconds, asked, "as asked where that is cheap enough");
+                }
+                share += lost / seconds;
+            }
+            prop_assert!(share <= IMAGES_SHARE_MAX * (1.0 + 1e-9), "{}", share);
+        }
+    }
+
+    #[test]
+    fn an_interval_with_a_mark_is_taken_whatever_it_costs() {
+        let strict: Levels = "local:/x,every=2s!".parse().expect("legal");
+        let every = &strict.open("run", 0, 0, 1, true)[0].every;
+        assert!(matches!(every, ImagesEvery::Seconds(2.0)), "{every:?}");
+        let last: Levels = "local:/x,every=2s!,every=3s".parse().expect("legal");
+        assert!(!last.0[0].is_every_strict);
+        for text in ["local:/x,every=!", "local:/x,every=auto!", "local:/x,every=2s!!"] {
+            assert!(text.parse::<Levels>().is_err(), "{text}");
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use bytemuck::{Pod, Zeroable};
+
 use super::super::record::StartId;
 use super::disk::Generation;
 use super::disk::{FileId, Slot};
@@ -45,6 +47,29 @@ pub struct LevelReport {
     pub is_over: bool,
 }
 
+/// What a rank tells the others of its images on a level at a barrier.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Vote {
+    /// The pending epochs that are sealed here, one bit each.
+    sealed: u64,
+    /// All bits set if the rank can still write.
+    works: u64,
+    /// The cost of its last image; zero if it is not known.
+    cost: ImageCost,
+}
+
+impl Vote {
+    /// The vote of two ranks together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sealed: self.sealed & other.sealed,
+            works: self.works & other.works,
+            cost: self.cost.max(other.cost),
+        }
+    }
+}
+
 /// The images of this rank on all levels.
 pub struct Shelves {
     start: StartId,
@@ -77,6 +102,8 @@ struct Shelf {
     own: BTreeSet<FileId>,
     /// Files that are no longer needed, to be removed with the next image.
     unneeded: Vec<FileId>,
+    /// Whether this process has warned that the interval is longer than the user asks for.
+    has_warned: bool,
     told: LevelReport,
 }
 
@@ -104,6 +131,7 @@ impl Shelves {
             complete: complete[i].clone(),
             own,
             unneeded: Vec::new(),
+            has_warned: false,
             told: LevelReport {
                 name: levels[i].name.clone(),
                 images: 0,
@@ -209,25 +237,44 @@ impl Shelves {
         bits.fold(0, |all, bit| all | bit)
     }
 
-    /// What this rank tells the others at a barrier: for each level the set of pending epochs that
-    /// are sealed here, as bits, and all bits set if it can still write.
-    pub fn votes(&self) -> Vec<u64> {
-        let votes = |shelf: &Shelf| {
+    /// Levels whose images cost too much to be written as often as the user asks: a warning about
+    /// each, once.
+    pub fn new_warnings(&mut self) -> Vec<String> {
+        let warning = |shelf: &mut Shelf| {
+            let (asked_seconds, used_seconds) =
+                shelf.next.stretched().filter(|_| !shelf.has_warned)?;
+            shelf.has_warned = true;
+            let ImageCost { write_seconds, wait_seconds, cpu_seconds } = shelf.next.cost()?;
+            let name = &shelf.level.name;
+            Some(format!(
+                "level {name}: an image takes {write_seconds:.3} s (the run waits \
+                 {wait_seconds:.3} s, its writer uses {cpu_seconds:.3} s of a core), too long for \
+                 one every {asked_seconds} s: images are {used_seconds:.3} s apart, to cost at most \
+                 a tenth of the time; every={asked_seconds}s! takes them whatever they cost"
+            ))
+        };
+        self.shelves.iter_mut().filter_map(warning).collect()
+    }
+
+    /// What this rank tells the others at a barrier, for each level.
+    pub fn votes(&self) -> Vec<Vote> {
+        let vote = |shelf: &Shelf| {
             let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;
             let sealed = shelf.pending.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
             let works = if shelf.told.failure.is_none() { u64::MAX } else { 0 };
-            [sealed, works]
+            Vote { sealed, works, cost: shelf.next.own_cost() }
         };
-        self.shelves.iter().flat_map(votes).collect()
+        self.shelves.iter().map(vote).collect()
     }
 
-    /// Applies the votes of all ranks, combined bit by bit: a generation that all have sealed
-    /// becomes complete, and generations older than the ones to keep may be removed.
-    pub fn hear(&mut self, votes: &[u64]) {
-        assert_eq!(votes.len(), 2 * self.shelves.len());
-        for (shelf, votes) in self.shelves.iter_mut().zip(votes.chunks_exact(2)) {
-            shelf.told.is_over |= votes[1] == 0;
-            shelf.complete(self.start, votes[0]);
+    /// Applies the votes of all ranks together: a generation that all have sealed becomes complete,
+    /// generations older than the ones to keep may be removed, and the slowest rank's cost counts.
+    pub fn hear(&mut self, votes: &[Vote]) {
+        assert_eq!(votes.len(), self.shelves.len());
+        for (shelf, vote) in self.shelves.iter_mut().zip(votes) {
+            shelf.told.is_over |= vote.works == 0;
+            shelf.next.hear_cost(vote.cost);
+            shelf.complete(self.start, vote.sealed);
         }
     }
 

@@ -94,7 +94,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Whether this is rank 0 and an image is due: then all ranks call [`Self::checkpoint`] at the
     /// next cut.
-    pub fn wants_images(&self) -> bool {
+    pub fn wants_images(&mut self) -> bool {
         self.job.rank() == 0 && self.images.are_due()
     }
 

@@ -18,7 +18,8 @@ fn run(most_kib: Option<usize>, flags: &str) -> Output {
     own_session(&mut command);
     let output = command
         .args(["-s", "KILL", &SOON.as_secs().to_string(), "sh", "-c"])
-        .arg(format!("{limit}exec {program} {flags}"))
+        .arg(format!("{limit}exec \"$0\" {flags}"))
+        .arg(program)
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         // OpenBLAS 0.3.29 allocates work space for each of its threads when it is loaded, and never

@@ -322,7 +322,9 @@ fn message_of_labels(text: &str) -> String {
 
 #[test]
 fn a_missing_line_of_hpl_dat_is_named_at_each_position() {
-    let remove = |lines: &mut Vec<&str>, position: usize| _ = lines.remove(position - 1);
+    let remove = |lines: &mut Vec<&str>, position: usize| {
+        lines.remove(position - 1);
+    };
     // Which of the two titles is missing cannot be seen.
     assert_blamed(1..=30, remove, |position| {
         let line = position.max(2);

@@ -16,6 +16,7 @@ use skt_hpl::machine::environment::affinity::{HostCpus, cores_in};
 use tempfile::TempDir;
 
 use crate::mpirun::{mpirun, own_session};
+use crate::skipped::skipped;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 /// A run that lasts until it is killed, for a test.
@@ -31,16 +32,18 @@ const VARIABLES: [&str; 5] = [
 ];
 
 /// Two cores of this machine; `None` if it has one.
+#[track_caller]
 fn two_cores() -> Option<[usize; 2]> {
     let cores = cores_in(&HostCpus::online().unwrap().cpus, &current_mask().unwrap());
     let two = cores.first_chunk().copied();
     if two.is_none() {
-        eprintln!("not run: one core");
+        skipped("one core");
     }
     two
 }
 
 /// A shell in namespaces of its own, on these cores. `None` if the system permits none.
+#[track_caller]
 fn shell_on(cores: &[usize], folder: &Path, script: &str) -> Option<Command> {
     // SAFETY: geteuid cannot fail and touches no memory.
     let user: &[&str] = if unsafe { libc::geteuid() } == 0 { &[] } else { &["--map-root-user"] };
@@ -51,7 +54,7 @@ fn shell_on(cores: &[usize], folder: &Path, script: &str) -> Option<Command> {
         command
     };
     if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
-        eprintln!("not run: no namespaces here (needs unshare and the right to use it)");
+        skipped("no namespaces here (needs unshare and the right to use it)");
         return None;
     }
     let mut shell = unshare();

@@ -39,7 +39,7 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(
     name = "xhpl",
-    version,
+    version = concat!(env!("CARGO_PKG_VERSION"), " (skt-hpl)"),
     about = "High-Performance Linpack as the reference runs it",
     long_about = LONG_ABOUT,
     after_help = AFTER_HELP,
@@ -137,22 +137,28 @@ fn ignored(others: &[OsString], config: Option<&Path>, command: &clap::Command) 
     if others.is_empty() {
         return Vec::new();
     }
+    let file = config.unwrap_or(Path::new("HPL.dat"));
     let words: Vec<_> = others.iter().map(|word| word.to_string_lossy()).collect();
-    let is_value = |at: usize| at > 0 && words[at - 1].starts_with('-');
-    let here = |(at, word): (usize, &Cow<str>)| match word.starts_with('-') {
-        true => foreign::flag_here(word, words.get(at + 1).map(|next| &**next), command),
-        false if is_value(at) => None,
-        false if foreign::is_configuration(word) => Some(format!("--config {word}")),
-        false => {
-            super::Cli::command().find_subcommand(&**word).map(|_| format!("`skt-hpl {word}`"))
+    let here = |(at, word): (usize, &Cow<str>)| {
+        if word.starts_with('-') {
+            return foreign::flag_here(word, words.get(at + 1).map(|next| &**next), command);
         }
+        let is_value = at > 0 && words[at - 1].starts_with('-');
+        if is_value || Path::new(word.strip_prefix("./").unwrap_or(word)) == file {
+            return None;
+        }
+        if foreign::is_configuration(word) {
+            return Some(format!("--config {word}"));
+        }
+        super::Cli::command().find_subcommand(&**word).map(|_| format!("`skt-hpl {word}`"))
     };
     let here: Vec<String> = words.iter().enumerate().filter_map(here).collect();
-    let instead =
-        if here.is_empty() { "--help shows the flags".to_owned() } else { here.join(", ") };
-    let file = config.unwrap_or(Path::new("HPL.dat")).display();
-    let words = words.join(" ");
-    vec![format!("ignored, as HPL ignores its arguments: {words}. {file} is run; here: {instead}")]
+    let instead = match here[..] {
+        [] => String::new(),
+        _ => format!("; with an effect here: {}", here.join(", ")),
+    };
+    let (words, file) = (words.join(" "), file.display());
+    vec![format!("ignored, as HPL ignores its arguments: {words}. {file} is run{instead}")]
 }
 
 #[cfg(test)]
@@ -235,13 +241,14 @@ mod tests {
         assert_eq!(said("xhpl --n 5"), "");
         assert_eq!(
             said("xhpl -p -s 2480 -f other.dat"),
-            "ignored, as HPL ignores its arguments: -p -s 2480 -f other.dat. HPL.dat is run; here: \
-             --p, --n 2480, --config other.dat"
+            "ignored, as HPL ignores its arguments: -p -s 2480 -f other.dat. HPL.dat is run; with an \
+             effect here: --p, --n 2480, --config other.dat"
         );
         for (line, end) in [
-            ("xhpl other.dat", "HPL.dat is run; here: --config other.dat"),
-            ("xhpl doctor", "HPL.dat is run; here: `skt-hpl doctor`"),
-            ("xhpl -c a.dat 7", "7. a.dat is run; here: --help shows the flags"),
+            ("xhpl other.dat", "HPL.dat is run; with an effect here: --config other.dat"),
+            ("xhpl ./HPL.dat", "arguments: ./HPL.dat. HPL.dat is run"),
+            ("xhpl doctor", "HPL.dat is run; with an effect here: `skt-hpl doctor`"),
+            ("xhpl -c a.dat 7", "7. a.dat is run"),
         ] {
             assert!(said(line).ends_with(end), "{line}: {}", said(line));
         }

@@ -222,7 +222,7 @@ fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
     let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
     let folder = folder(&spec);
     for (name, flags, words) in [
-        ("xhpl", "HPL.dat", "HPL.dat is run; here: --config HPL.dat"),
+        ("xhpl", "HPL.dat", "arguments: HPL.dat. HPL.dat is run"),
         ("xhpl-openmpi", "-p -s 2480 -f other.dat", "here: --p, --n 2480, --config other.dat"),
         ("xhpl_intel64", "-n 9 -b 8 --n 70 doctor", "here: --n 9, --nb 8, `skt-hpl doctor`"),
     ] {

@@ -20,6 +20,9 @@ const DGEMM_SECONDS: f64 = 1.0;
 /// The share of the time for which threads that are alone on their cores have them.
 const LEAST_CPU_SHARE: f64 = 0.95;
 
+/// An order and a process grid.
+type Shape = (usize, (usize, usize));
+
 /// The speed of a machine, and how it is known.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
@@ -32,7 +35,7 @@ pub(super) struct Pace {
     /// Where the rate is from, and how sure it is.
     source: String,
     /// The model's seconds by order and grid: of many ranks each takes some 10 ms.
-    known: RefCell<HashMap<(usize, (usize, usize)), Option<f64>>>,
+    known: RefCell<HashMap<Shape, Option<f64>>>,
 }
 
 impl Pace {

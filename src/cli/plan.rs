@@ -55,8 +55,9 @@ pub struct PlanArgs {
     /// write images while it continues; the answer compares the run with and without them
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
-    /// Memory per node, in GiB; of unequal nodes the number of each kind, e.g. 6x256,2x128: the plan
-    /// takes the nodes with the highest expected rate [default: what is available on this machine]
+    /// Memory per node, in GiB; of unequal nodes the number of each kind, e.g. 6x256,2x128: the
+    /// plan takes the nodes with the highest expected rate [default: what is available on this
+    /// machine]
     #[arg(long, value_parser = node_memory::parse, value_name = "GIB")]
     pub memory_gib: Option<NodeMemory>,
     /// Part of that memory that the run may take

@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn a_report_has_no_escape_sequence_of_others() {
         let mut out = SafeText(Vec::new());
-        writeln!(out, "# host: {}, {}", "a\u{1b}]0;x\u{7}", "é").unwrap();
+        let (host, model) = ("a\u{1b}]0;x\u{7}", "é");
+        writeln!(out, "# host: {host}, {model}").unwrap();
         assert_eq!(String::from_utf8(out.0).unwrap(), "# host: a\\u001b]0;x\\u0007, é\n");
     }
 }

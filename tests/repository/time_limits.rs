@@ -17,6 +17,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("checkpoint/level/settings.rs", "IMAGES_MTBF_SECONDS"),
     ("checkpoint/store/host.rs", "DOUBT_SECONDS"),
     ("checkpoint/store/mod.rs", "LOOK_PAUSE"),
+    ("cli/pace.rs", "DGEMM_SECONDS"),
     ("cli/plan.rs", "SECONDS"),
     ("cli/tune.rs", "LEAST_BUDGET_SECONDS"),
     ("client/due.rs", "END_SECONDS"),

@@ -26,7 +26,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 4096;
 
-/// A command that prints lines of a meter, the time in seconds since 1970 by the clock of its host. It ends when this is dropped or, if this process is killed, at its next line.
+/// A command that prints lines of a meter, the time in seconds since 1970 by the clock of its host.
+/// It ends when this is dropped or, if this process is killed, at its next line.
 #[derive(Debug)]
 pub(super) struct Meter {
     child: Child,

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use skt_checkpoint::wait_clock::WaitClock;
 
 use crate::checkpoint::store::host::{boot_id, is_at_work, running_since, stat};
 
@@ -176,14 +175,13 @@ fn takes_on_program(pid: i32) -> bool {
 /// looks again until none runs, as one may have started another meanwhile. Returns the number of
 /// processes found, and the number that stays.
 fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
-    let mut clock = WaitClock::new(grace + KILLED);
+    let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
         let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
-        let waited = clock.poll();
         for process in &running {
             let is_new = !found.contains(process);
-            if !is_rank(process.pid) || waited > grace {
+            if !is_rank(process.pid) || start.elapsed() > grace {
                 process.signal(Signal::SIGKILL);
             } else if is_new {
                 process.signal(Signal::SIGTERM);
@@ -194,7 +192,7 @@ fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
                 found.push(process.clone());
             }
         }
-        if running.is_empty() || waited >= clock.limit() {
+        if running.is_empty() || start.elapsed() > grace + KILLED {
             let stays = |process: &&Process| is_at_work(process.pid as u32);
             return (found.len(), running.iter().filter(stays).count());
         }

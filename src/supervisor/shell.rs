@@ -199,6 +199,7 @@ impl Shell {
                 self.terminal.clear_status();
                 return end;
             }
+            self.catch_up();
             self.hear();
             self.catch_up();
             if stop::is_time_up() {
@@ -217,14 +218,14 @@ impl Shell {
         }
     }
 
-    /// If the supervisor was held up, reads what the job has written meanwhile, before the job is
-    /// judged to be silent.
+    /// If the supervisor was held up, that time is no silence, and no part of a pace. Reads what the
+    /// job has written meanwhile, before the job is judged to be silent.
     fn catch_up(&mut self) {
         self.attention.look();
         let held_up = std::mem::take(&mut self.attention.held_up);
         if !held_up.is_zero() {
-            self.hear();
             self.feed(Event::Unwatched { seconds: held_up.as_secs_f64() });
+            self.hear();
         }
     }
 

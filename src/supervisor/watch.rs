@@ -243,13 +243,24 @@ impl HeartbeatWatch {
     /// a moment would never find that a job hangs.
     pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
         if seconds > self.floors.columns_seconds / 3.0 {
-            self.alive_at_seconds = (self.alive_at_seconds + seconds).min(now_seconds);
+            self.stood_still(seconds, now_seconds);
         }
     }
 
     /// Notes that all ranks of the job are stopped now: the silence begins when they continue.
     pub fn suspended(&mut self, now_seconds: f64) {
-        self.alive_at_seconds = now_seconds;
+        self.stood_still(now_seconds - self.alive_at_seconds, now_seconds);
+    }
+
+    /// Does not count these seconds: neither as a silence, nor in the pace that is measured, which
+    /// later silences are compared with.
+    fn stood_still(&mut self, seconds: f64, now_seconds: f64) {
+        self.alive_at_seconds = (self.alive_at_seconds + seconds).min(now_seconds);
+        self.waited_in_step_seconds += seconds;
+        self.waited_in_phase_seconds += seconds;
+        if let Some(ProgramPace { checkpoint_at_seconds: Some(at), .. }) = &mut self.program {
+            *at = (*at + seconds).min(now_seconds);
+        }
     }
 
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
@@ -442,6 +453,28 @@ mod tests {
         watch.start(100.0);
         assert_eq!(watch.hung_for(159.0), None);
         assert_eq!(watch.hung_for(161.0), Some(61.0));
+    }
+
+    /// An hour in which the job stood still is no step of an hour, after which it could hang for ten.
+    #[test]
+    fn time_stood_still_is_no_part_of_the_pace() {
+        for is_suspended in [true, false] {
+            let mut watch = watch();
+            watch.start(0.0);
+            watch.beat(&beat("factor", 0), 1.0);
+            watch.beat(&beat("factor", 1), 2.0);
+            let limit = watch.limit_seconds();
+            if is_suspended {
+                watch.suspended(1000.0);
+                watch.suspended(3602.0);
+            } else {
+                watch.unwatched(3600.0, 3602.0);
+            }
+            assert_eq!(watch.silent_seconds(3602.0), 0.0);
+            watch.beat(&beat("factor", 2), 3603.0);
+            watch.beat(&beat("factor", 3), 3604.0);
+            assert_eq!(watch.limit_seconds(), limit.max(10.0), "{is_suspended}");
+        }
     }
 
     #[test]

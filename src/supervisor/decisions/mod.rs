@@ -213,7 +213,10 @@ impl Decisions {
             }
             Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
             Event::Tick { stops } => self.tick(now_unix, stops),
-            Event::Unwatched { seconds } => self.watch.unwatched(seconds, now_unix),
+            Event::Unwatched { seconds } => {
+                self.watch.unwatched(seconds, now_unix);
+                self.running.unwatched(seconds);
+            }
             Event::Saved => self.saved(),
             Event::Unsaved(error) => self.unsaved(error),
         }

@@ -13,6 +13,8 @@ const STOP_PATIENCE_SECONDS: f64 = 10.0;
 /// of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at times (UCX issue
 /// 8738).
 pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
+/// The most of these that counts of a time in which the supervisor did not watch.
+const MOST_AT_ONCE_SECONDS: f64 = 0.2;
 
 /// What is known of a running launcher.
 #[derive(Debug, Default)]
@@ -42,6 +44,17 @@ pub(super) struct Running {
     looking: Option<bool>,
     /// The silence, in seconds, after which the nodes are probed again.
     next_look_seconds: f64,
+}
+
+impl Running {
+    /// Does not count these seconds, but for a part of the patience, against a launcher that is to
+    /// end: it may have stood still with the supervisor.
+    pub(super) fn unwatched(&mut self, seconds: f64) {
+        let more = (seconds - MOST_AT_ONCE_SECONDS).max(0.0);
+        for since in [&mut self.terminated_unix, &mut self.done_unix, &mut self.failed_unix] {
+            *since = since.map(|since| since + more);
+        }
+    }
 }
 
 /// What signals have stopped of a job.

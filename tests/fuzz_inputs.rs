@@ -639,11 +639,14 @@ fn ends_of_ranks() {
             assert_eq!(RankEnd::find(&end.line(), "t1").unwrap().1, end);
             let mut ends = Ends::default();
             ends.note(end);
-            match ends.verdict(&JobEnd { ranks: 2, ..JobEnd::default() }) {
-                ProgramVerdict::Lost(Some(words)) | ProgramVerdict::Refused(_, words) => {
-                    assert_tame(&words)
+            for is_reported in [false, true] {
+                match ends.verdict(&JobEnd { ranks: 2, is_reported, ..JobEnd::default() }) {
+                    ProgramVerdict::Reported(Some(0), words) => panic!("a success: {words}"),
+                    ProgramVerdict::Lost(Some(words))
+                    | ProgramVerdict::Reported(_, words)
+                    | ProgramVerdict::Refused(_, words) => assert_tame(&words),
+                    ProgramVerdict::Done | ProgramVerdict::Lost(None) => {}
                 }
-                ProgramVerdict::Done | ProgramVerdict::Lost(None) => {}
             }
         }
     });

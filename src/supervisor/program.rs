@@ -52,10 +52,10 @@ impl ProcessEnd {
         /// The code of a program that cannot be started.
         const UNSTARTED: u8 = 127;
         /// What is added to a signal.
-        const SIGNALLED: i32 = 128;
+        const SIGNALLED: u8 = 128;
         match self {
             Self::Code(code) => *code,
-            Self::Signal(signal) => (SIGNALLED + signal) as u8,
+            Self::Signal(signal) => SIGNALLED | u8::try_from(*signal).unwrap_or(SIGNALLED),
             Self::Unstarted(_) => UNSTARTED,
         }
     }

@@ -44,8 +44,8 @@ impl Terminal {
         out.flush()
     }
 
-    /// Shows a status line, rewritten in place, if standard error is a terminal. An open line of the
-    /// job would be lost by that.
+    /// Shows a status line, rewritten in place, if standard error is a terminal. An open line of
+    /// the job would be lost by that.
     pub fn show_status(&mut self, line: &str) {
         if io::stderr().is_terminal() && !self.is_open {
             let _ = write!(io::stderr(), "\r\x1b[K{}", printable(line));

@@ -330,7 +330,8 @@ fn a_program_that_dies_once_all_is_reported_is_no_success() {
     }
 }
 
-/// The supervisor is killed, its job runs on, and the program is built anew before the next command.
+/// The supervisor is killed, its job runs on, and the program is built anew before the next
+/// command.
 #[test]
 fn a_job_of_a_program_that_has_changed_since_is_not_taken_over() {
     let folder = tempfile::tempdir().expect("a folder");

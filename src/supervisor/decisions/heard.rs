@@ -18,6 +18,10 @@ impl Decisions {
     /// has all tests, also those that earlier starts have done.
     pub(super) fn report(&mut self, text: &[u8]) {
         let lines = text.split_inclusive(|byte| *byte == b'\n');
+        if self.watch.last().is_none() && !self.rules.is_of_program {
+            // The launcher's processes on the nodes write to standard output, too.
+            lines.clone().for_each(|line| self.suspect(&String::from_utf8_lossy(line)));
+        }
         self.running.report_lines += text.iter().filter(|byte| **byte == b'\n').count() as u64;
         if !self.rules.is_of_program {
             let failed = lines.filter(|line| is_failed_residual(&String::from_utf8_lossy(line)));
@@ -51,11 +55,15 @@ impl Decisions {
             self.running.is_alarmed = true;
             self.running.is_unreached |= self.watch.last().is_none();
         }
-        let named = lost_node(line).or_else(|| self.links.node_at(lost_address(line)?));
-        let Some(name) = named.map(str::to_owned) else { return };
-        if self.state.pool.active.iter().any(|host| host.name == name) {
-            self.running.is_alarmed |= !self.suspects.contains(&name);
-            self.suspects.push(name);
+        let named = self.running.reader.read(line).or_else(|| {
+            let node = self.links.node_at(lost_address(line)?)?.to_owned();
+            Some(Named { node, is_cut_off: false })
+        });
+        let Some(Named { node, is_cut_off }) = named else { return };
+        if self.state.pool.active.iter().any(|host| host.name == node) {
+            self.running.is_alarmed |= !self.suspects.contains(&node);
+            self.doubts.note(&node, self.state.start, is_cut_off);
+            self.suspects.push(node);
         }
     }
 
@@ -91,6 +99,8 @@ impl Decisions {
         if advances {
             // What was lost is rebuilt now; a start that ends early may have a result before that.
             state.hollow.clear();
+            self.doubts.forget_before(state.start);
+            self.ended_trials = None;
         }
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {
@@ -135,35 +145,70 @@ impl Decisions {
 }
 
 /// What ORTE and PRRTE of Open MPI 4 and 5 write when they have not reached a node.
-const UNREACHED: [&str; 4] = [
+const UNREACHED: [&str; 5] = [
     "unable to reliably start one or more daemons",
     "has unexpectedly failed after launch and before",
     "lost communication with a remote daemon",
     "failed to TCP connect to a peer",
+    "daemon was unable to complete a TCP connection",
 ];
 
-/// The node that a line reports lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2] on
-/// node n2`, or a rank's `  Peer host:  n2`. Hydra: `unable to connect from "n2" to "head" (No
-/// route to host)`, where the node is the one that reports it. Slurm: `srun: error: Node failure on
-/// n2`, and `Task launch for StepId=7.0 failed on node n2: Communication ...`.
-fn lost_node(line: &str) -> Option<&str> {
-    let behind = |words: &str, end: &[char]| {
-        let (_, rest) = line.split_once(words)?;
-        Some(rest.trim_start().split(end).next()?.trim())
-    };
-    if line.contains("Remote daemon") {
-        return behind(" on node ", &['\n']);
+/// A node that the launcher or a rank has named.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    node: String,
+    /// Whether the launcher does not reach it; else a rank has lost a connection to it.
+    is_cut_off: bool,
+}
+
+/// Reads which nodes are named in what the launcher and the ranks write.
+#[derive(Debug, Default)]
+pub(super) struct LineReader {
+    /// The near end of a connection of the launcher's, whose far end comes in the next line.
+    near: Option<String>,
+}
+
+impl LineReader {
+    /// The node that a line reports lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2] on
+    /// node n2`, or two lines `Local host:    n2` and `Remote host:   head` by its daemon on n2, or
+    /// `my node:   head` and `target node:  n2` by that on the head, or a rank's `  Peer host:  n2`.
+    /// Hydra: `unable to connect from "n2" to "head" (No route to host)`, where the node is the one
+    /// that reports it. Slurm: `srun: error: Node failure on n2`, and `Task launch for StepId=7.0
+    /// failed on node n2: Communication ...`.
+    fn read(&mut self, line: &str) -> Option<Named> {
+        let behind = |words: &str, end: &[char]| {
+            let (_, rest) = line.split_once(words)?;
+            let name = rest.trim_start().split(end).next()?.trim();
+            (!name.is_empty()).then(|| name.to_owned())
+        };
+        let near = self.near.take();
+        let cut_off = |node: Option<String>| node.map(|node| Named { node, is_cut_off: true });
+        if let Some(name) = behind(" Local host:", &['\n']).or_else(|| behind(" my node:", &['\n']))
+        {
+            self.near = Some(name);
+            return None;
+        }
+        if line.contains(" Remote host:") {
+            return cut_off(near);
+        }
+        if line.contains(" target node:") {
+            return cut_off(near.and_then(|_| behind(" target node:", &['\n'])));
+        }
+        if line.contains("Remote daemon") {
+            return cut_off(behind(" on node ", &['\n']));
+        }
+        let of_hydra = || behind("unable to connect from \"", &['"']);
+        let of_launch = || {
+            let (before, _) = line.split_once(" failed on node ")?;
+            before.contains("Task launch for").then(|| behind(" failed on node ", &[':']))?
+        };
+        let of_slurm = || {
+            let is_one = |name: &String| !name.contains(['[', ',', ' ']);
+            behind("error: Node failure on ", &['\n']).filter(is_one)
+        };
+        let peer = || Some(Named { node: behind("Peer host:", &['\n'])?, is_cut_off: false });
+        cut_off(of_hydra().or_else(of_launch).or_else(of_slurm)).or_else(peer)
     }
-    let of_hydra = || behind("unable to connect from \"", &['"']);
-    let of_launch = || {
-        let (before, _) = line.split_once(" failed on node ")?;
-        before.contains("Task launch for").then(|| behind(" failed on node ", &[':']))?
-    };
-    let of_slurm = || {
-        let is_one = |name: &&str| !name.contains(['[', ',', ' ']);
-        behind("error: Node failure on ", &['\n']).filter(is_one)
-    };
-    behind("Peer host:", &['\n']).or_else(of_hydra).or_else(of_launch).or_else(of_slurm)
 }
 
 /// The address that a line of Open MPI's ranks reports unreachable: `connect() to 10.77.0.13:1024
@@ -191,13 +236,26 @@ mod tests {
         assert!(!is_failed_residual("              0 tests completed and FAILED\n"));
     }
 
+    /// The node that is named last in some lines, and whether the launcher does not reach it.
+    fn named(text: &str) -> Option<(String, bool)> {
+        let mut reader = LineReader::default();
+        let named: Vec<Named> =
+            text.split_inclusive('\n').filter_map(|line| reader.read(line)).collect();
+        named.last().map(|named| (named.node.clone(), named.is_cut_off))
+    }
+
     #[test]
     fn lost_nodes_are_named_by_open_mpi() {
-        assert_eq!(lost_node("  Remote daemon: [[47992,0],2] on node n2\n"), Some("n2"));
-        assert_eq!(lost_node("  Peer host:  n2\n"), Some("n2"));
-        assert_eq!(lost_node("  HNP daemon   : [[47992,0],0] on node head\n"), None);
-        assert_eq!(lost_node("computing on node n2"), None);
-        assert_eq!(lost_node("  Remote daemon: [prterun-head-4242@0,2] on node n2\n"), Some("n2"));
+        let n2 = |is_cut_off| Some(("n2".to_owned(), is_cut_off));
+        assert_eq!(named("  Remote daemon: [[47992,0],2] on node n2\n"), n2(true));
+        assert_eq!(named("  Peer host:  n2\n"), n2(false));
+        assert_eq!(named("  HNP daemon   : [[47992,0],0] on node head\n"), None);
+        assert_eq!(named("computing on node n2"), None);
+        assert_eq!(named("  Remote daemon: [prterun-head-4242@0,2] on node n2\n"), n2(true));
+        assert_eq!(named("  Local host:    n2\n  Remote host:   head\n"), n2(true));
+        assert_eq!(named("  my node:   head\n  target node:  n2\n"), n2(true));
+        assert_eq!(named("  Local host:   n1\n  Local device: mlx5_0\n  Remote host: n2\n"), None);
+        assert_eq!(named("  Local host: n1\n  PID:        17\n  Peer host:  n2\n"), n2(false));
         assert_eq!(
             lost_address("  Message: connect() to 10.77.0.13:1024 failed\n"),
             Some("10.77.0.13")
@@ -206,14 +264,15 @@ mod tests {
 
     #[test]
     fn lost_nodes_are_named_by_hydra_and_by_slurm() {
+        let cut_off = |name: &str| Some((name.to_owned(), true));
         let hydra = "[proxy:0:1@n2] HYDU_sock_connect (utils/sock/sock.c:145): unable to connect \
                      from \"n2\" to \"head\" (No route to host)\n";
-        assert_eq!(lost_node(hydra), Some("n2"));
-        assert_eq!(lost_node("srun: error: Node failure on n3\n"), Some("n3"));
-        assert_eq!(lost_node("srun: error: Node failure on n[3-4]\n"), None);
+        assert_eq!(named(hydra), cut_off("n2"));
+        assert_eq!(named("srun: error: Node failure on n3\n"), cut_off("n3"));
+        assert_eq!(named("srun: error: Node failure on n[3-4]\n"), None);
         let launch = "srun: error: Task launch for StepId=7.0 failed on node n3: Communication \
                       connection failure\n";
-        assert_eq!(lost_node(launch), Some("n3"));
-        assert_eq!(lost_node("srun: error: n3: task 1: Killed\n"), None);
+        assert_eq!(named(launch), cut_off("n3"));
+        assert_eq!(named("srun: error: n3: task 1: Killed\n"), None);
     }
 }

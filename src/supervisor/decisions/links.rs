@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use super::{Action, Decisions, Inquiry};
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::addresses::Address;
-use crate::supervisor::links::plan;
-use crate::supervisor::links::verdict::{self, Judged};
+use crate::supervisor::links::verdict::{self, Judged, Verdict};
+use crate::supervisor::links::{Link, plan};
 use crate::supervisor::probe::Purpose;
 use crate::supervisor::survey::Survey;
 
@@ -18,6 +18,8 @@ pub(super) struct Known {
     addresses: BTreeMap<String, Vec<Address>>,
     /// Nodes whose links were found to be dead since the last start, each with the reason.
     pub dead: BTreeMap<String, String>,
+    /// Whether the last tries of links failed between all nodes.
+    pub none_reached: bool,
     /// Nodes that were used although their links seemed to be dead, as no spare was left.
     pub tried_anyway: Vec<String>,
 }
@@ -71,8 +73,12 @@ impl Decisions {
             .iter()
             .map(|(name, answer)| (name.clone(), answer.links.clone()))
             .collect();
-        let judged = Judged::new(&self.state.pool, self.suspects.iter());
-        let dead = verdict::judge(&findings, &judged).dead;
+        let doubted = self.doubts.all();
+        let judged = Judged::new(&self.state.pool, doubted.iter());
+        let Verdict { dead, alive } = verdict::judge(&findings, &judged);
+        self.doubts.refute(&alive);
+        let has_failed = |links: &Vec<Link>| links.iter().any(|link| link.has_failed());
+        self.links.none_reached = alive.is_empty() && findings.values().any(has_failed);
         let has_lived = self.has_lived();
         let known = &mut self.links;
         let counts = |name: &String| !(has_lived && known.tried_anyway.contains(name));

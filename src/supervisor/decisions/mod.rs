@@ -14,6 +14,9 @@
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
 //! the next event has their result.
 
+mod doubts;
+#[cfg(test)]
+mod drill;
 mod ending;
 mod event;
 mod exclusion;
@@ -30,9 +33,10 @@ mod wrong;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use doubts::Doubts;
 pub use event::{Action, Event, Inquiry, Start};
-use exclusion::ExclusionTrials;
-use running::Running;
+use exclusion::{Exclusion, ExclusionTrials};
+use running::{CUT_OFF, Running};
 
 use super::SupervisorError;
 use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
@@ -130,6 +134,10 @@ pub struct Decisions {
     /// Nodes that the launcher, the ranks or a look have said to be lost since the
     /// last start.
     suspects: Vec<String>,
+    /// Nodes that the launcher or the ranks have named since the job last computed.
+    doubts: Doubts,
+    /// Nodes that the next trial leaves out, while spares for them are waited for.
+    leaving: BTreeSet<String>,
     /// What the nodes were asked for last.
     asked: Purpose,
     /// What a probe before a start has found, while links are tried.
@@ -137,6 +145,8 @@ pub struct Decisions {
     links: links::Known,
     /// The trials that leave out nodes, if any are in progress.
     trials: Option<ExclusionTrials>,
+    /// The trials that ended with a sign of life, until the job computes.
+    ended_trials: Option<ExclusionTrials>,
     /// The OOM kills that the nodes had counted before the last start.
     oom_kills: BTreeMap<String, OomKills>,
     /// The code with which the user's program has refused, with a text, until it is known whether a
@@ -172,10 +182,13 @@ impl Decisions {
             phase: Phase::Finding,
             running: Running::default(),
             suspects: Vec::new(),
+            doubts: Doubts::default(),
+            leaving: BTreeSet::new(),
             asked: Purpose::Start,
             health: BTreeMap::new(),
             links: links::Known::default(),
             trials: None,
+            ended_trials: None,
             oom_kills: BTreeMap::new(),
             word: None,
             told: AlreadyTold::default(),
@@ -300,8 +313,23 @@ impl Decisions {
         let past = self.past();
         let resolution_columns = self.watch.resolution_columns();
         let (place, most) = (self.rules.place(), self.rules.restarts_max);
-        let why = after_ending::give_up(&past, place, resolution_columns, most);
-        why.inspect(|why| self.give_up(why, Exit::BadInput)).is_some()
+        let Some(why) = after_ending::give_up(&past, place, resolution_columns, most) else {
+            return false;
+        };
+        let has_lived = past.last().is_none_or(|failure| failure.lived);
+        if has_lived || past.len() > most {
+            self.give_up(&why, Exit::BadInput);
+        } else if let Some(names) = self.cut_off_in_use() {
+            let is_spent = self.state.pool.spares.is_empty();
+            let none = if is_spent { ", and no spare node is left" } else { "" };
+            self.give_up(&format!("{names}: {CUT_OFF}{none}"), Exit::Interrupted);
+        } else if self.links.none_reached {
+            let none = "but no two of them reach each other: their network is down, or filtered";
+            self.give_up(&format!("{why}, {none}"), Exit::BadInput);
+        } else {
+            self.give_up(&why, Exit::BadInput);
+        }
+        true
     }
 
     /// Asks the nodes before a start, if there is to be one.
@@ -414,13 +442,15 @@ impl Decisions {
         }
     }
 
-    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
-    /// user has taken them from the list. Without them here, the survey would not wait for the
-    /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
+    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, they are
+    /// to be left out on trial, or the user has taken them from the list. Without them here, the
+    /// survey would not wait for the spares that [`Decisions::replace_ill`] needs, and would be
+    /// repeated for ever.
     fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {
             self.links.dead.contains_key(*name)
+                || self.leaving.contains(*name)
                 || self.condemned(name).is_some()
                 || !self.rules.listed.contains(*name)
         };
@@ -469,24 +499,36 @@ impl Decisions {
         if self.takes_word() {
             return;
         }
-        let mut replaced = match self.replace_ill() {
+        match self.replace_ill() {
             None => return self.ask_then(Then::Start),
-            Some(Ok(replaced)) => replaced,
+            Some(Ok(replaced)) if replaced.is_empty() => {}
+            Some(Ok(replaced)) => {
+                self.note_replaced(replaced);
+                // These nodes explain the failure.
+                self.trials = None;
+                self.running.is_unreached = false;
+            }
             Some(Err(spent)) => {
                 return self.give_up(&spent.to_string(), Exit::Interrupted);
             }
-        };
-        if !replaced.is_empty() {
-            self.trials = None;
-        } else if std::mem::take(&mut self.running.is_unreached) {
-            let is_well = |host: &&Host| self.health_of(&host.name) == Health::Well;
-            let spares: Vec<Host> =
-                self.state.pool.spares.iter().filter(is_well).cloned().collect();
-            if !spares.is_empty() || self.trials.is_some() {
-                let Some(left_out) = self.exclude(spares) else { return };
-                replaced = left_out;
+        }
+        if self.running.is_unreached || self.cut_off_in_use().is_some() {
+            match self.exclude(self.running.is_unreached) {
+                Exclusion::Of(left_out) => self.note_replaced(left_out),
+                Exclusion::NeedsSpares => return self.ask_then(Then::Start),
+                Exclusion::GivenUp => return,
             }
         }
+        self.running.is_unreached = false;
+        let pause_seconds = after_ending::backoff_seconds(&self.past());
+        if pause_seconds > 0.0 {
+            self.say("pause", format!("{pause_seconds:.0} s before the next start"));
+        }
+        self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
+    }
+
+    /// Reports the nodes that were replaced, and notes them as the reason of the last failure.
+    fn note_replaced(&mut self, replaced: Vec<Replacement>) {
         for change in &replaced {
             let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
             self.say("replaced", text);
@@ -500,13 +542,19 @@ impl Decisions {
             && !replaced.is_empty()
         {
             failure.node_lost = true;
-            failure.replaced = replaced;
+            failure.replaced.extend(replaced);
         }
-        let pause_seconds = after_ending::backoff_seconds(&self.past());
-        if pause_seconds > 0.0 {
-            self.say("pause", format!("{pause_seconds:.0} s before the next start"));
-        }
-        self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
+    }
+
+    /// The nodes that were lost since the job last computed, as a part of a sentence.
+    fn lost_since_computing(&self) -> String {
+        let is_open = |failure: &&Failure| failure.computing_unix.is_none();
+        let failures = self.state.failures.iter().rev().take_while(is_open);
+        let lost: Vec<String> = failures
+            .flat_map(|failure| &failure.replaced)
+            .map(|change| format!("{} ({})", change.lost, change.why))
+            .collect();
+        if lost.is_empty() { String::new() } else { format!(" (lost: {})", lost.join(", ")) }
     }
 
     fn warn(&mut self, survey: &Survey) {
@@ -532,6 +580,7 @@ impl Decisions {
         state.start += 1;
         state.last_beat = None;
         self.suspects.clear();
+        self.leaving.clear();
         self.links.dead.clear();
         // Without `require`, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.rules.is_protected
@@ -629,9 +678,13 @@ impl Decisions {
                 self.prepare();
             }
             AfterEnding::Lost => {
-                let why = "more is lost than the checkpoint can rebuild, see the message above; \
-                           --start-over would begin from the seed";
-                self.give_up(why, Exit::BadInput);
+                let lost = self.lost_since_computing();
+                self.take_back_left_out();
+                let why = format!(
+                    "more is lost than the checkpoint can rebuild, see the message above{lost}; \
+                     --start-over would begin from the seed"
+                );
+                self.give_up(&why, Exit::BadInput);
             }
             AfterEnding::Declined => self.declined(),
             AfterEnding::Finished(exit) => {

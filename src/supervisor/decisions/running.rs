@@ -1,5 +1,6 @@
 //! Watches a running launcher: kills it when it hangs, and ends it when the user wants to stop.
 
+use super::heard::LineReader;
 use super::{Action, Decisions};
 use crate::report::heartbeat::DONE;
 use crate::supervisor::hosts::{Health, Host};
@@ -15,6 +16,9 @@ const STOP_PATIENCE_SECONDS: f64 = 10.0;
 pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
 /// The most of these that counts of a time in which the supervisor did not watch.
 const MOST_AT_ONCE_SECONDS: f64 = 0.2;
+
+/// What is wrong with a node that the launcher has named, and whose link cannot be tested.
+pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answers the agent";
 
 /// What is known of a running launcher.
 #[derive(Debug, Default)]
@@ -35,6 +39,8 @@ pub(super) struct Running {
     pub failed_unix: Option<f64>,
     /// Number of lines of the report that have arrived.
     pub report_lines: u64,
+    /// Reads which nodes the launcher and the ranks name.
+    pub reader: LineReader,
     /// Whether a line has reported a node in use lost.
     pub is_alarmed: bool,
     /// Whether the start sent no heartbeat and was killed for that, or its launcher has said that
@@ -144,9 +150,20 @@ impl Decisions {
             return;
         }
         self.note_links(survey);
-        match self.links.dead.first_key_value() {
-            Some((name, why)) => self.kill_for_lost(&name.clone(), &why.clone()),
-            None => drop(self.kill_for_ill(survey)),
+        if let Some((name, why)) = self.links.dead.first_key_value() {
+            let (name, why) = (name.clone(), why.clone());
+            self.kill_for_lost(&name, &why);
+        } else if !self.kill_for_ill(survey)
+            && self.watch.last().is_none()
+            && !self.rules.is_of_program
+        {
+            // The start waits for ever for a node that its launcher does not reach.
+            let mut active = self.state.pool.active.iter();
+            if let Some(host) = active.find(|host| self.doubts.is_cut_off(&host.name)) {
+                let name = host.name.clone();
+                self.running.is_unreached = true;
+                self.kill_for_lost(&name, CUT_OFF);
+            }
         }
     }
 

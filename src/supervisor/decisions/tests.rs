@@ -14,7 +14,7 @@ use crate::supervisor::watch::Floors;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
-fn rules() -> RunRules {
+pub(super) fn rules() -> RunRules {
     RunRules {
         ranks: 3,
         is_of_program: false,
@@ -31,7 +31,7 @@ fn rules() -> RunRules {
     }
 }
 
-fn hosts(names: &[&str]) -> Vec<Host> {
+pub(super) fn hosts(names: &[&str]) -> Vec<Host> {
     names.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 }).collect()
 }
 
@@ -48,7 +48,7 @@ fn state(spares: &[&str]) -> SupervisorState {
 
 /// Answers of the probed nodes: all except the `ill` ones are well, and have segments of
 /// `run_bytes` bytes.
-fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
+pub(super) fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
     let mut survey = Survey::default();
     for host in pool.active.iter().chain(&pool.spares) {
         let health = if ill.contains(&host.name.as_str()) {
@@ -63,7 +63,7 @@ fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
     survey
 }
 
-fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
+pub(super) fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
     let (token, phase) = (String::new(), phase.to_owned());
     Event::Beat(Beat {
         token,
@@ -1332,7 +1332,11 @@ impl World {
             90..110 => self.feed(beat("factor", column, None)),
             110..112 => self.feed(beat("reported", column, Some(how % 3))),
             112..116 if !self.is_fresh => self.feed(beat("refused", column, Some(2))),
-            116..120 => self.feed(Event::Line(format!("  Peer host:  n{}\n", how % 4))),
+            116..118 => self.feed(Event::Line(format!("  Peer host:  n{}\n", how % 4))),
+            118..120 => {
+                let line = format!("  Remote daemon: [[1,0],2] on node n{}\n", how % 4);
+                self.feed(Event::Line(line));
+            }
             120..124 => self.feed(Event::Report(b"line\n".into())),
             124..126 => {
                 let source = io::Error::other("closed");
@@ -1604,6 +1608,144 @@ fn what_no_trial_helps_is_given_up() {
     let lines = play.answers_but(&[]);
     assert!(said(&lines, "giving up: no start gave a sign of life").contains("left out in turn"));
     assert_eq!(lines.last().unwrap(), "end 2");
+}
+
+const ALL: [&str; 5] = ["n1", "n2", "n3", "s1", "s2"];
+
+impl Play {
+    /// All nodes answer, and their links cannot be tested.
+    fn links_untested(&mut self) -> Vec<String> {
+        self.links_dead(&ALL)
+    }
+
+    /// The launcher does not reach these nodes, and ends.
+    fn ends_without(&mut self, nodes: &[&str]) {
+        for node in nodes {
+            self.on(Event::Line(format!("  Remote daemon: [[47992,0],2] on node {node}\n")));
+        }
+        self.ended("the launcher ended with code 205");
+    }
+
+    /// Starts in vain: the launcher's process on this node does not reach that on the head.
+    fn starts_in_vain(&mut self, node: &str) {
+        let lines = ["A process or daemon was unable to complete a TCP connection\n".to_owned()];
+        self.on(Event::Report(lines.to_vec()));
+        let lines = [format!("  Local host:    {node}\n"), "  Remote host:   head\n".into()];
+        self.on(Event::Report(lines.to_vec()));
+    }
+}
+
+#[test]
+fn doubts_add_up_where_links_cannot_be_tested() {
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ends_without(&["n2"]);
+    let lines = play.links_untested();
+    let why = "is left out on trial: it is out of the launcher's reach";
+    assert_eq!(lines, [format!("replaced: n2 {why}; s1 takes its place")]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.starts_in_vain("n3");
+    assert!(play.tick_after(0.1)[0].starts_with("ask look "));
+    let lines = play.links_untested();
+    let killed = "a connection broke, and n3 is lost: out of the launcher's reach, although it \
+                  answers the agent";
+    assert_eq!(lines, [format!("kill: {killed}: killing the launcher"), "Kill".into()]);
+    play.ended("the launcher was killed by signal 9");
+    let lines = play.links_untested();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(said(&lines, "replaced: n3"), format!("replaced: n3 {why}; s1 takes its place"));
+    assert_eq!(said(&lines, "replaced: n2"), format!("replaced: n2 {why}; s2 takes its place"));
+    play.launches(0.0, "n1 s2 s1 --resume require");
+    let lines = play.on(beat("start", 0, None));
+    assert_eq!(lines[0], "excluded: the job starts without n2, n3, which stays out");
+    play.beats(&[("factor", 512)]);
+    // What was named before the job computed counts no more.
+    play.ended("the launcher ended with code 1");
+    assert_eq!(play.links_untested(), ["pause: 1 s before the next start"]);
+}
+
+#[test]
+fn a_named_node_whose_link_is_alive_stays() {
+    let mut play = Play::computing(rules(), &["s1"]);
+    play.ends_without(&["n2"]);
+    assert_eq!(play.links_dead(&[]), ["pause: 1 s before the next start"]);
+    play.launches(1.0, "n1 n2 n3 --resume require");
+    // The test of links does not see what the launcher uses.
+    play.starts_in_vain("n2");
+    play.ended("the launcher ended with code 1");
+    let lines = play.links_dead(&[]);
+    assert!(lines[0].starts_with("replaced: n2 is left out on trial"), "{lines:?}");
+    play.launches(0.0, "n1 s1 n3 --resume require");
+}
+
+#[test]
+fn spares_that_were_not_waited_for_are_asked_again_for_trials() {
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    play.ends_without(&["n2", "n3"]);
+    let asked = play.asked.take().expect("nodes are asked");
+    let mut survey = survey(&asked.pool, &[], 4096);
+    survey.health.insert("s2".into(), Health::Unknown);
+    survey.answers.remove("s2");
+    play.on(Event::Answers(survey));
+    let lines = play.links_but(&ALL);
+    assert!(said(&lines, "ask start n1 n2 n3 + s1 s2").contains("lost? n2 n3"), "{lines:?}");
+    assert_eq!(play.asked.as_ref().unwrap().lost, ["n2".to_owned(), "n3".to_owned()].into());
+    assert_eq!(play.links_untested().len(), 2);
+    play.launches(0.0, "n1 s2 s1 --resume require");
+}
+
+#[test]
+fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
+    // No spare at all: a link may be back soon, so that the same nodes are tried some times.
+    let mut play = Play::computing(rules(), &[]);
+    play.ends_without(&["n2"]);
+    for pause in [1.0, 2.0, 4.0] {
+        play.links_untested();
+        play.launches(pause, "n1 n2 n3 --resume require");
+        play.starts_in_vain("n2");
+        let lines = play.ended("the launcher ended with code 1");
+        if pause == 4.0 {
+            let why = said(&lines, "giving up: n2: out of the launcher's reach");
+            assert!(why.ends_with("answers the agent, and no spare node is left"), "{why}");
+            assert_eq!(lines.last().unwrap(), "end 75");
+        }
+    }
+    // Fewer spares than nodes that the launcher does not reach.
+    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1"]);
+    play.ends_without(&["n2", "n3"]);
+    play.links_untested();
+    play.launches(0.0, "n1 n2 s1 --resume require");
+    play.starts_in_vain("n2");
+    play.ended("the launcher ended with code 1");
+    play.links_untested();
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.starts_in_vain("n3");
+    play.ended("the launcher ended with code 1");
+    let lines = play.links_untested();
+    let why = said(&lines, "giving up: n3, n2: out of the launcher's reach");
+    assert!(why.ends_with("; spare nodes needed: 2, left: 1"), "{why}");
+    assert_eq!(lines.last().unwrap(), "end 75");
+}
+
+#[test]
+fn cut_off_nodes_beyond_the_parities_end_the_run_by_name() {
+    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    play.ends_without(&["n2", "n3"]);
+    for (trial, named) in [("n1 n2 s1", "n2"), ("n1 s1 n3", "n3")] {
+        play.links_untested();
+        play.launches(0.0, &format!("{trial} --resume require"));
+        play.starts_in_vain(named);
+        play.ended("the launcher ended with code 1");
+    }
+    play.links_untested();
+    // Images may have what the checkpoint lacks: the ranks decide.
+    play.launches(0.0, "n1 s2 s1 --resume require");
+    play.beats(&[("start", 0)]);
+    play.on(beat("refused", 0, Some(2)));
+    let lines = play.ended("the launcher ended with code 2");
+    let why = said(&lines, "giving up: more is lost than the checkpoint can rebuild");
+    assert!(why.contains("n2 (is left out") && why.contains("n3 (is left out"), "{why}");
+    assert_eq!(lines.last().unwrap(), "end 2");
+    assert_eq!(names(&play.decisions.state.pool.active), "n1 n2 n3", "they may come back");
 }
 
 #[test]

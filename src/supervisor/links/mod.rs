@@ -60,6 +60,13 @@ pub struct Link {
     pub found: LinkState,
 }
 
+impl Link {
+    /// Whether no packet came back.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.found, LinkState::Dead(_))
+    }
+}
+
 /// The result of a try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,0 +1,256 @@
+//! A simulated cluster whose nodes lose their links one after the other while they still answer:
+//! whatever dies when, the run survives it as long as the spares and the checkpoint allow, and else
+//! it ends by the names of the nodes.
+
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
+use super::tests::{beat, hosts, rules, survey};
+use super::*;
+use crate::supervisor::links::{Link, LinkState, Partner};
+use crate::supervisor::watch::Floors;
+
+/// A run of a simulated cluster.
+struct Drill {
+    decisions: Decisions,
+    now: f64,
+    random: SplitMix64,
+    /// Whether the nodes' links cannot be tested.
+    is_blind: bool,
+    /// Of ten starts in vain, how many name nodes that are cut off.
+    naming: usize,
+    /// Number of links that may still die.
+    deaths: usize,
+    dead: BTreeSet<String>,
+    /// Nodes with the data of the last step that was computed.
+    data: BTreeSet<String>,
+    parities: usize,
+    end: Option<u8>,
+    said: Vec<String>,
+}
+
+impl Drill {
+    fn new(seed: u64) -> Self {
+        let mut random = SplitMix64::seed_from_u64(seed);
+        let mut below = |bound: usize| (random.next_u64() % bound as u64) as usize;
+        let names = |before: &str, count: usize| -> Vec<String> {
+            (1..=count).map(|index| format!("{before}{index}")).collect()
+        };
+        let (nodes, spares) = (names("n", 3 + below(10)), names("s", below(5)));
+        let parities = 1 + below(3.min(nodes.len() - 1));
+        let (is_blind, naming, deaths) = (below(2) == 0, [10, 10, 7, 0][below(4)], 1 + below(4));
+        let list = |names: &[String]| hosts(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let me = Process::of(std::process::id() as i32).unwrap();
+        let pool = Pool::new(list(&nodes), list(&spares));
+        let state = SupervisorState::new("run", &[], nodes.len(), pool, me);
+        let rules = RunRules {
+            ranks: nodes.len(),
+            parities,
+            restarts_max: 1000,
+            listed: nodes.iter().chain(&spares).cloned().collect(),
+            ..rules()
+        };
+        let watch = HeartbeatWatch::new(Floors::from_columns(30.0));
+        Self {
+            decisions: Decisions::new(rules, state, watch),
+            now: 1000.0,
+            random,
+            is_blind,
+            naming,
+            deaths,
+            dead: BTreeSet::new(),
+            data: BTreeSet::new(),
+            parities,
+            end: None,
+            said: Vec::new(),
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.random.next_u64() % bound as u64) as usize
+    }
+
+    /// A link may die now.
+    fn may_lose(&mut self) {
+        if self.deaths == 0 || self.data.is_empty() || self.below(3) > 0 {
+            return;
+        }
+        let pool = &self.decisions.state.pool;
+        let all: Vec<String> =
+            pool.active.iter().chain(&pool.spares).map(|host| host.name.clone()).collect();
+        let victim = all[self.below(all.len())].clone();
+        self.said.push(format!("--- the link of {victim} dies"));
+        self.dead.insert(victim);
+        self.deaths -= 1;
+    }
+
+    fn feed(&mut self, event: Event) {
+        let actions = self.decisions.on(self.now, event);
+        for action in actions {
+            match action {
+                Action::Say(kind, text) => self.said.push(format!("{kind}: {text}")),
+                Action::Save => self.feed(Event::Saved),
+                Action::FindJob => self.feed(Event::NoJob { swept: 0 }),
+                Action::Ask(inquiry) => self.answer(&inquiry),
+                Action::Launch(start) => self.start(&start),
+                Action::End(end) => self.end = Some(end.unwrap().code()),
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, inquiry: &Inquiry) {
+        if !matches!(inquiry.purpose, Purpose::Clean | Purpose::Forget) {
+            self.may_lose();
+        }
+        let pool = &inquiry.pool;
+        let mut survey = survey(pool, &[], 4096);
+        if inquiry.purpose == Purpose::Start {
+            // Spares that are not needed are not waited for.
+            for spare in &pool.spares {
+                let before = survey.health.insert(spare.name.clone(), Health::Unknown);
+                let health = |name: &str| {
+                    if inquiry.lost.contains(name) {
+                        Health::Ill("lost".into())
+                    } else {
+                        survey.health[name].clone()
+                    }
+                };
+                if self.random.next_u64().is_multiple_of(2) || !pool.can_replace(health) {
+                    survey.health.insert(spare.name.clone(), before.unwrap());
+                } else {
+                    survey.answers.remove(&spare.name);
+                }
+            }
+        }
+        for (name, answer) in &mut survey.answers {
+            let is_dead = |name: &str| self.is_blind || self.dead.contains(name);
+            let link = |partner: &Partner| Link {
+                to: partner.name.clone(),
+                found: if is_dead(name) || is_dead(&partner.name) {
+                    LinkState::Dead("no answer".into())
+                } else {
+                    LinkState::Alive
+                },
+            };
+            answer.links = inquiry.partners.get(name).into_iter().flatten().map(link).collect();
+        }
+        self.feed(Event::Answers(survey));
+    }
+
+    /// The job fails if the link of a node in use is dead. Returns whether it has failed.
+    fn fails(&mut self, start: &Start) -> bool {
+        self.may_lose();
+        let in_use = start.hosts.iter().map(|host| &host.name);
+        let cut_off: Vec<String> =
+            in_use.filter(|name| self.dead.contains(*name)).cloned().collect();
+        if cut_off.is_empty() {
+            return false;
+        }
+        if self.below(10) < self.naming {
+            let certain = self.below(cut_off.len());
+            for (index, name) in cut_off.iter().enumerate() {
+                if index == certain || self.below(2) == 0 {
+                    let line = format!("  Remote daemon: [[1,0],2] on node {name}\n");
+                    self.feed(Event::Line(line));
+                }
+            }
+            if self.below(2) == 0 {
+                self.feed(Event::Tick { stops: 0 });
+            }
+        }
+        // The launcher ends by itself, or is killed as the job is silent.
+        while self.below(2) == 0 {
+            self.now += 100.0;
+            self.feed(Event::Tick { stops: 0 });
+        }
+        if self.decisions.watch.last().is_none() && self.decisions.running.killed.is_none() {
+            self.feed(Event::Line("unable to reliably start one or more daemons\n".into()));
+        }
+        self.feed(Event::Ended { how: "the launcher has ended".into(), succeeded: false });
+        true
+    }
+
+    fn start(&mut self, start: &Start) {
+        let in_use: BTreeSet<String> = start.hosts.iter().map(|host| host.name.clone()).collect();
+        self.said.push(format!("start: {in_use:?}"));
+        let launcher = self.decisions.state.supervisor.clone();
+        self.feed(Event::Launched(launcher));
+        if self.fails(start) {
+            return;
+        }
+        self.now += 1.0;
+        self.feed(beat("start", 0, None));
+        if self.fails(start) {
+            return;
+        }
+        let is_lost = in_use.difference(&self.data).count() > self.parities;
+        if is_lost && !self.data.is_empty() {
+            self.feed(beat("refused", 0, Some(2)));
+            return self.feed(Event::Ended { how: "refused".into(), succeeded: false });
+        }
+        self.now += 1.0;
+        self.feed(beat("recover-rebuild", 0, None));
+        if self.fails(start) {
+            return;
+        }
+        let columns = self.decisions.state.start * 100;
+        for (phase, column) in [("factor", columns), ("commit", columns), ("factor", columns + 50)]
+        {
+            self.now += 1.0;
+            self.feed(beat(phase, column, None));
+            self.data.clone_from(&in_use);
+            if self.fails(start) {
+                return;
+            }
+        }
+        self.feed(beat("done", 1000, Some(0)));
+        self.feed(Event::Ended { how: "done".into(), succeeded: true });
+    }
+
+    /// Plays the run to its end, and checks it.
+    fn play(mut self, seed: u64) {
+        self.feed(Event::Begin);
+        for _ in 0..10_000 {
+            if self.end.is_some() {
+                break;
+            }
+            self.now += 100.0;
+            self.feed(Event::Tick { stops: 0 });
+        }
+        let state = &self.decisions.state;
+        let said = self.said.join("\n");
+        let what = format!(
+            "seed {seed}: blind {}, naming {}, parities {}\n{said}\n",
+            self.is_blind, self.naming, self.parities
+        );
+        let out = |name: &String| state.pool.out.iter().any(|out| out.host.name == *name);
+        let well = state.pool.everyone().filter(|host| !self.dead.contains(&host.name)).count();
+        let lost = self.data.intersection(&self.dead).count();
+        // Fewer than two nodes cannot test their links.
+        let is_named = self.naming == 10 || (!self.is_blind && well > 1);
+        if self.end == Some(0) {
+            assert!(state.pool.active.iter().all(|host| !self.dead.contains(&host.name)), "{what}");
+        } else if is_named {
+            let is_survivable = well >= state.ranks && lost <= self.parities;
+            assert!(!is_survivable, "{what}");
+            let reason = state.reason.as_ref().expect("given up");
+            assert!(!reason.contains("all nodes well"), "{what}");
+            assert!(self.dead.iter().any(|name| reason.contains(name.as_str())), "{what}");
+            assert!(self.end == Some(75) || lost > self.parities, "{what}");
+        }
+        if is_named && self.end == Some(0) {
+            let names = state.pool.everyone().map(|host| host.name.clone());
+            let well_out: Vec<String> =
+                names.filter(|name| out(name) && !self.dead.contains(name)).collect();
+            assert_eq!(well_out, [""; 0], "{what}");
+        }
+    }
+}
+
+#[test]
+fn dead_links_are_survived_as_far_as_spares_and_parities_go() {
+    for seed in 0..2_000 {
+        Drill::new(seed).play(seed);
+    }
+}

@@ -443,6 +443,13 @@ impl ClusterBox {
         self.link(node, "down");
     }
 
+    /// Has the node refuse to send what tests of links send, as a packet filter does.
+    pub fn block_link_tests(&self, node: &str) {
+        let rule = ["rule", "add", "ipproto", "tcp", "dport", "61743", "unreachable"];
+        let added = self.on_node(node, "ip").args(rule).output().expect("ip");
+        assert!(added.status.success(), "{added:?}");
+    }
+
     fn link(&self, node: &str, state: &str) {
         self.sh_on_head(&format!("ip link set v{} {state}", &node[1..])).expect("its veth");
     }

@@ -388,6 +388,12 @@ impl Launch {
         wait_for(words, || self.said.so_far().contains(words));
     }
 
+    /// Waits until the second start of the job, or a later one, is in this phase.
+    pub fn wait_for_phase(&self, cluster: &Alone, phase: &str) {
+        let is_there = |start| beats(cluster, start).iter().any(|beat| beat["phase"] == phase);
+        wait_for(phase, || (2..9).any(is_there));
+    }
+
     /// Waits for the supervisor's end.
     pub fn end(mut self, cluster: &Alone) -> Ended {
         let start = Instant::now();

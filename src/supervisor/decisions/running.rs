@@ -158,9 +158,8 @@ impl Decisions {
             && !self.rules.is_of_program
         {
             // The start waits for ever for a node that its launcher does not reach.
-            let mut active = self.state.pool.active.iter();
-            if let Some(host) = active.find(|host| self.doubts.is_cut_off(&host.name)) {
-                let name = host.name.clone();
+            let mut named = self.suspects.iter();
+            if let Some(name) = named.find(|name| self.doubts.is_cut_off(name)).cloned() {
                 self.running.is_unreached = true;
                 self.kill_for_lost(&name, CUT_OFF);
             }

@@ -1709,6 +1709,13 @@ fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
             assert_eq!(lines.last().unwrap(), "end 75");
         }
     }
+    // A start that is slow is not killed for what an earlier one has named.
+    let mut play = Play::computing(rules(), &[]);
+    play.ends_without(&["n2"]);
+    play.links_untested();
+    play.launches(1.0, "n1 n2 n3 --resume require");
+    assert!(play.tick_after(15.0)[0].starts_with("ask look "));
+    assert_eq!(play.links_untested(), [""; 0]);
     // Fewer spares than nodes that the launcher does not reach.
     let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1"]);
     play.ends_without(&["n2", "n3"]);

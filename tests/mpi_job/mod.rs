@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
@@ -28,6 +28,8 @@ pub struct Job {
     run: String,
     ranks: usize,
     launcher_flags: Vec<String>,
+    /// The command that starts the launcher; none if it is started itself.
+    outer: Vec<String>,
     /// Variables of the library that makes ranks slow, without `SKT_LARGE_`; none, if no rank is.
     times: Vec<(&'static str, &'static str)>,
     /// What the ranks of the last start get from that library.
@@ -108,10 +110,10 @@ impl Job {
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let (launcher_flags, times) = (Vec::new(), Vec::new());
+        let (launcher_flags, outer, times) = (Vec::new(), Vec::new(), Vec::new());
         let (program, tells, mpi) = (program.to_owned(), false, None);
         let planted = RefCell::new(None);
-        Self { program, run, ranks, launcher_flags, times, planted, tells, mpi, flags }
+        Self { program, run, ranks, launcher_flags, outer, times, planted, tells, mpi, flags }
     }
 
     /// The job's run id.
@@ -122,6 +124,12 @@ impl Job {
     /// The job with flags for the launcher.
     pub fn launched(mut self, flags: &[&str]) -> Self {
         self.launcher_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self
+    }
+
+    /// The job with a launcher that this command starts.
+    pub fn within(mut self, command: &[&str]) -> Self {
+        self.outer = command.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -167,7 +175,14 @@ impl Job {
             .arg(&self.program)
             .args(["--run-id", &self.run])
             .args(&self.flags)
-            .args(more)
+            .args(more);
+        if let Some((program, flags)) = self.outer.split_first() {
+            let mut outer = Command::new(program);
+            outer.args(flags).arg(launcher.get_program()).args(launcher.get_args());
+            outer.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            launcher = outer;
+        }
+        launcher
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -25,7 +25,7 @@ use crate::machine::counters::topology::Cpu;
 const FILES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/user"];
 /// A run that chooses holds the lock for less than a millisecond. One that was stopped meanwhile
 /// may not keep others from starting: after this time they choose all the same.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The claims of this process, until they are dropped.
 #[derive(Debug)]

@@ -561,11 +561,13 @@ const NAMESPACES: [&str; 8] = [
 /// The checkout and the target folder, by the names that this process knows and by those without
 /// links: a folder comes before those in it.
 fn visible() -> BTreeSet<PathBuf> {
-    let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    // An example has no folder for files of tests.
+    let files_of_tests = option_env!("CARGO_TARGET_TMPDIR").map(Path::new);
+    let this_program = std::env::current_exe().unwrap_or_default();
     let folders = [
         Some(Path::new(env!("CARGO_MANIFEST_DIR"))),
-        Path::new(env!("CARGO_TARGET_TMPDIR")).parent(),
-        program.parent(),
+        files_of_tests.and_then(Path::parent),
+        this_program.ancestors().nth(2),
     ];
     let names = folders.into_iter().flatten();
     names.flat_map(|name| [Some(name.to_owned()), name.canonicalize().ok()]).flatten().collect()

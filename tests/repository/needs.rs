@@ -164,6 +164,28 @@ fn nothing_is_installed_unless_that_is_asked_for() {
 }
 
 #[test]
+fn the_last_line_of_the_tests_counts_those_that_were_skipped() {
+    let body = "case $1 in test) printf \"$SAYS\"; exit $CODE ;; *) echo cargo 1.95.0 ;; esac";
+    let machine = Machine::new().with("cargo", body);
+    let says = |text: &str, code: i32| {
+        machine.says(&format!(
+            "export SAYS='{text}' CODE={code}; scripts/test --timing && echo passed || echo failed"
+        ))
+    };
+    let none = says("test a ... ok\\n", 0);
+    assert!(
+        none.contains("\n== all passed, 0 skipped (") && none.ends_with("\npassed\n"),
+        "{none}"
+    );
+    let line = "skipped: a::b: no namespaces: here\\n";
+    let twice = says(&format!("test c ... {line}{line}skipped: d.rs:7: not root\\nok\\n"), 0);
+    assert!(twice.contains("\n== all passed, 2 skipped ("), "{twice}");
+    assert!(twice.contains("\nskipped: a::b: no namespaces: here\nskipped: d.rs:7: "), "{twice}");
+    let failed = says(&format!("{line}test a ... FAILED\\n"), 101);
+    assert!(!failed.contains("all passed") && failed.ends_with("\nfailed\n"), "{failed}");
+}
+
+#[test]
 fn quickstart_says_why_no_configuration_fits() {
     let machine = Machine::new()
         .with("cargo", "[ $1 = build ] || echo cargo 1.95.0")

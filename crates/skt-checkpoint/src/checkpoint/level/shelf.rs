@@ -427,11 +427,15 @@ mod tests {
 
     /// Shelves of two levels, each with one image of `SECONDS` done and the next being written.
     fn writing(when_busy: WhenBusy) -> Shelves {
+        writing_every(ImagesEvery::Seconds(0.0), when_busy)
+    }
+
+    fn writing_every(every: ImagesEvery, when_busy: WhenBusy) -> Shelves {
         let level = Level {
             name: "level".into(),
             disk: Arc::new(Unopened(io::ErrorKind::Unsupported.into())),
             reach: Reach::Local,
-            every: ImagesEvery::Seconds(0.0),
+            every,
             keep: 1,
             when_busy,
             max_bytes_per_second: None,
@@ -460,6 +464,32 @@ mod tests {
         let shelves = writing(WhenBusy::Wait);
         let seconds = shelves.seconds_of_images();
         assert!((3.0 * SECONDS..=4.0 * SECONDS).contains(&seconds), "{seconds}");
+    }
+
+    /// The cost of another rank counts, once the ranks have compared.
+    #[test]
+    fn an_interval_that_the_cost_of_images_stretches_is_told_once() {
+        let interval_of: super::super::IntervalOf =
+            Arc::new(|cost| (10.0 * cost.wait_seconds).max(2.0));
+        let every = ImagesEvery::Cost { first_seconds: 2.0, interval_of };
+        let mut shelves = writing_every(every, WhenBusy::Wait);
+        assert_eq!(shelves.new_warnings(), Vec::<String>::new(), "this rank has not waited");
+        let of_another = |wait_seconds| Vote {
+            sealed: 0,
+            works: u64::MAX,
+            cost: ImageCost { write_seconds: 5.0, wait_seconds, cpu_seconds: 0.5 },
+        };
+        let own = shelves.votes();
+        let both: Vec<Vote> = own.iter().map(|own| own.and(of_another(4.0))).collect();
+        shelves.hear(&both);
+        let warnings = shelves.new_warnings();
+        assert_eq!(warnings.len(), 2, "one for each level");
+        for part in ["level level: ", "the run waits 4.000 s", "every 2 s", "are 40.000 s apart"] {
+            assert!(warnings[0].contains(part), "{warnings:?}");
+        }
+        assert_eq!(shelves.new_warnings(), Vec::<String>::new());
+        let intervals = shelves.reports().into_iter().map(|told| told.interval_seconds);
+        assert_eq!(intervals.collect::<Vec<_>>(), [Some(40.0); 2]);
     }
 
     /// The other ranks learn of it at the next checkpoint, which may be hours later.

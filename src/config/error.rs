@@ -128,7 +128,7 @@ pub enum ConfigError {
     /// HPL.dat is wrong in or after a line whose label belongs in another one.
     #[error("{}: {} As it stands, {error}", misplaced.at, misplaced.what)]
     Misplaced {
-        /// That line.
+        /// The misplaced line.
         misplaced: Box<Misplaced>,
         /// The error that follows from it.
         error: Box<ConfigError>,

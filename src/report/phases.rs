@@ -57,8 +57,8 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines
 }
 
-/// The likely cause of a failed residual: the threshold, or a rank whose number was wrong and how to
-/// find it, if the test had no checksums to name it.
+/// The likely cause of a failed residual: the threshold, or a rank whose number was wrong and how
+/// to find it, if the test had no checksums to name it.
 fn hint_line(record: &TestRecord) -> Option<String> {
     if record.outcome.failed_by_rounding() {
         return Some(format!(

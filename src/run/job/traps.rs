@@ -68,8 +68,8 @@ pub fn look<C: Comm>(
     }))
 }
 
-/// The largest order of the test with the largest segments whose segments fit into the `rooms`, each
-/// the bytes that a rank's store has. `None` if the test itself fits, or none does.
+/// The largest order of the test with the largest segments whose segments fit into the `rooms`,
+/// each the bytes that a rank's store has. `None` if the test itself fits, or none does.
 fn largest_n(
     spec: &RunSpec,
     settings: &Settings,

@@ -48,9 +48,9 @@ impl Decisions {
     }
 }
 
-/// The node of a rank that SIGKILL has ended. Open MPI: `mpirun noticed that process rank 3 with PID
-/// 0 on node n4 exited on signal 9 (Killed).`; Slurm: `srun: error: n3: task 1: Killed`. Hydra names
-/// the node and the signal in different lines.
+/// The node of a rank that SIGKILL has ended. Open MPI: `mpirun noticed that process rank 3 with
+/// PID 0 on node n4 exited on signal 9 (Killed).`; Slurm: `srun: error: n3: task 1: Killed`. Hydra
+/// names the node and the signal in different lines.
 fn sigkilled(line: &str) -> Option<&str> {
     let of_open_mpi = || {
         let (before, _) = line.split_once(" exited on signal 9")?;

@@ -764,7 +764,7 @@ fn a_kill_is_told_from_an_oom_kill_by_the_counts_of_its_node() {
                     for want of memory";
         assert_eq!(lines, [format!("oom: {text}")]);
         assert!(how.ends_with(text), "{how}");
-        // Without a kill, only what was counted is reported; of a node that does not count, nothing.
+        // Without a kill, only what was counted is reported; without counts, nothing.
         assert_eq!(killed(counted(4), "quiet").0, [""; 0]);
         assert_eq!(killed(counted(6), "quiet").0.len(), 1);
         assert_eq!(killed(OomKills::default(), "killed").0, [""; 0]);

@@ -135,7 +135,7 @@ impl Drop for Runs {
     }
 }
 
-fn is_pinned(mask: &String) -> bool {
+fn is_pinned(mask: &str) -> bool {
     mask.parse::<usize>().is_ok()
 }
 

@@ -1628,10 +1628,10 @@ impl Play {
 
     /// Starts in vain: the launcher's process on this node does not reach that on the head.
     fn starts_in_vain(&mut self, node: &str) {
-        let lines = ["A process or daemon was unable to complete a TCP connection\n".to_owned()];
-        self.on(Event::Report(lines.to_vec()));
-        let lines = [format!("  Local host:    {node}\n"), "  Remote host:   head\n".into()];
-        self.on(Event::Report(lines.to_vec()));
+        let text = "A process or daemon was unable to complete a TCP connection\n";
+        self.on(Event::Report(text.into()));
+        let text = format!("  Local host:    {node}\n  Remote host:   head\n");
+        self.on(Event::Report(text.into()));
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// That of the model, with the rate of DGEMM on one core of this machine.
+    /// The pace of the model, with the rate of DGEMM on one core of this machine.
     ///
     /// # Errors
     /// The BLAS cannot allocate work space.
@@ -51,7 +51,7 @@ impl Pace {
         Self { gflops: None, core_flops, over_model: 1.0, source, known: RefCell::default() }
     }
 
-    /// That of the model, with the rate of DGEMM on up to `cores` cores of this machine at once.
+    /// The pace of the model, with the rate of DGEMM on up to `cores` cores of this machine at once.
     ///
     /// # Errors
     /// The cores are not known, or the BLAS cannot allocate work space.
@@ -78,7 +78,7 @@ impl Pace {
         Ok(Self::of_model(1e9 * gflops, source))
     }
 
-    /// The same rate at every order, in Gflop/s, of a machine with this number of cores.
+    /// One rate for every order, in Gflop/s, of a machine with this number of cores.
     pub fn given(gflops: f64, cores: usize) -> Self {
         // The rate of DGEMM that a run which reaches the given rate is expected to measure.
         let core_flops = 1e9 * gflops / (cores as f64 * TUNING.test_efficiency);
@@ -89,7 +89,7 @@ impl Pace {
         Self { gflops: Some(gflops), ..Self::of_model(core_flops, source) }
     }
 
-    /// That of the model, as much faster or slower as the largest test in the JSON report `path` on
+    /// The pace of the model, as much faster or slower as the largest test in the JSON report `path` on
     /// as many ranks and threads as `spec`.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub struct LineError {
 #[derive(Debug, Clone, Copy)]
 struct Field<'a> {
     text: &'a str,
-    /// Its first character, from 1.
+    /// The place of the first character, from 1.
     column: usize,
 }
 

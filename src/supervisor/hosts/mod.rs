@@ -71,7 +71,7 @@ pub enum HostsError {
     PerNode {
         /// The variable.
         variable: String,
-        /// Its text.
+        /// The text of the variable.
         text: String,
         /// Nodes in the list.
         nodes: usize,

@@ -1,6 +1,6 @@
 //! The time by which a rank's waits must be over, so that a rank that dies or hangs holds up no
-//! other for longer. Time in which this process stands still does not count, also while it computes:
-//! the ranks of a job that is suspended are not late.
+//! other for longer. Time in which this process stands still does not count, also while it
+//! computes: the ranks of a job that is suspended are not late.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;

@@ -218,8 +218,8 @@ impl Shell {
         }
     }
 
-    /// If the supervisor was held up, that time is no silence, and no part of a pace. Reads what the
-    /// job has written meanwhile, before the job is judged to be silent.
+    /// If the supervisor was held up, that time is no silence, and no part of a pace. Reads what
+    /// the job has written meanwhile, before the job is judged to be silent.
     fn catch_up(&mut self) {
         self.attention.look();
         let held_up = std::mem::take(&mut self.attention.held_up);

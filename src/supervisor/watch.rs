@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(watch.hung_for(161.0), Some(61.0));
     }
 
-    /// An hour in which the job stood still is no step of an hour, after which it could hang for ten.
+    /// An hour in which the job stood still is no step of an hour: it could hang for ten then.
     #[test]
     fn time_stood_still_is_no_part_of_the_pace() {
         for is_suspended in [true, false] {

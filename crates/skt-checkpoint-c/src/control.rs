@@ -305,8 +305,8 @@ impl Control {
         Ok(())
     }
 
-    /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up when it has been silent for
-    /// too long.
+    /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up when it has been silent
+    /// for too long.
     fn answer_roll(&self, mine: &Word, roll: &mut Roll) -> Result<()> {
         if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))? {
             match self.take(0, TAG_DOWN)? {

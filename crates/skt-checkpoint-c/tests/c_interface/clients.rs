@@ -145,8 +145,8 @@ impl Run {
         })
     }
 
-    /// Starts it, and acts when it has told of its checkpoint number `after`, if that comes; at once
-    /// if that is 0.
+    /// Starts it, and acts when it has told of its checkpoint number `after`, if that comes; at
+    /// once if that is 0.
     pub fn start_and(&self, after: usize, act: impl FnOnce()) -> Ended {
         let (mut job, mut act) = (self.spawn(), Some(act));
         if let Some(act) = act.take_if(|_| after == 0) {

@@ -106,7 +106,7 @@ fn a_job_that_stood_still_continues() {
     assert_eq!((code, &*out), (Some(0), "sum 10 of 4 ranks\n"), "{said:?}");
 }
 
-/// It waits with the others when it is stopped, and has not answered when the limit is over.
+/// Rank 2 waits with the others when it is stopped, and has not answered when the limit is over.
 #[test]
 fn a_rank_that_alone_stands_still_is_named() {
     let job = Job::waiting("one");

@@ -1,5 +1,5 @@
-//! Settings that all processes of a start must have alike. They are compared before anything depends
-//! on them: processes with different settings would wait for messages that nobody sends.
+//! Settings that all processes of a start must have alike. They are compared before anything
+//! depends on them: processes with different settings would wait for messages that nobody sends.
 //!
 //! Who compares lists all fields of its settings, so that a new field does not compile until it is
 //! listed: as a setting to compare, or as one that each process has of its own.

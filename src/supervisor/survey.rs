@@ -546,7 +546,9 @@ impl<'a> Asking<'a> {
                 ProbeOutcome::Answer(answer) => Some((name.clone(), answer.links.clone())),
                 ProbeOutcome::Failed(_) | ProbeOutcome::Unknown => None,
             });
-            let judged = Judged::new(self.pool, self.limits.suspects.iter());
+            let names = |hosts: &'a [Host]| hosts.iter().map(|host| host.name.as_str());
+            let (in_use, spares) = (names(&self.pool.active), names(&self.pool.spares));
+            let judged = Judged::new(in_use, spares, self.limits.suspects.iter());
             let dead = verdict::judge(&findings.collect(), &judged).dead;
             let are_dead = silent.iter().all(|name| dead.contains_key(*name));
             self.judged =

@@ -17,7 +17,7 @@ struct Drill {
     random: SplitMix64,
     /// Whether the nodes' links cannot be tested.
     is_blind: bool,
-    /// Of ten starts in vain, how many name nodes that are cut off.
+    /// How many of ten starts in vain name nodes that are cut off.
     naming: usize,
     /// Number of links that may still die.
     deaths: usize,

@@ -171,7 +171,7 @@ pub(super) struct LineReader {
 impl LineReader {
     /// The node that a line reports lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2] on
     /// node n2`, or two lines `Local host:    n2` and `Remote host:   head` by its daemon on n2, or
-    /// `my node:   head` and `target node:  n2` by that on the head, or a rank's `  Peer host:  n2`.
+    /// `my node:   head` and `target node:  n2` by that on the head, or a rank's `Peer host:  n2`.
     /// Hydra: `unable to connect from "n2" to "head" (No route to host)`, where the node is the one
     /// that reports it. Slurm: `srun: error: Node failure on n2`, and `Task launch for StepId=7.0
     /// failed on node n2: Communication ...`.

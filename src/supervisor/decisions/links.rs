@@ -74,7 +74,11 @@ impl Decisions {
             .map(|(name, answer)| (name.clone(), answer.links.clone()))
             .collect();
         let doubted = self.doubts.all();
-        let judged = Judged::new(&self.state.pool, doubted.iter());
+        fn names(hosts: &[Host]) -> impl Iterator<Item = &str> {
+            hosts.iter().map(|host| host.name.as_str())
+        }
+        let Pool { active, spares, .. } = &self.state.pool;
+        let judged = Judged::new(names(active), names(spares), doubted.iter());
         let Verdict { dead, alive } = verdict::judge(&findings, &judged);
         self.doubts.refute(&alive);
         let has_failed = |links: &Vec<Link>| links.iter().any(|link| link.has_failed());

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Link, LinkState};
-use crate::supervisor::hosts::Pool;
 
 /// What each node that answered has found.
 pub type Findings = BTreeMap<String, Vec<Link>>;
@@ -20,14 +19,17 @@ pub struct Judged<'a> {
 }
 
 impl<'a> Judged<'a> {
-    /// The nodes in use and the spares, of which some are doubted.
-    pub fn new(pool: &'a Pool, doubted: impl Iterator<Item = &'a String>) -> Self {
-        let names = pool.active.iter().chain(&pool.spares).map(|host| host.name.as_str());
-        Self {
-            places: names.enumerate().map(|(place, name)| (name, place)).collect(),
-            in_use: pool.active.len(),
-            doubted: doubted.map(String::as_str).collect(),
-        }
+    /// The names of the nodes in use and of the spares, of which some are doubted.
+    pub fn new(
+        in_use: impl Iterator<Item = &'a str>,
+        spares: impl Iterator<Item = &'a str>,
+        doubted: impl Iterator<Item = &'a String>,
+    ) -> Self {
+        let mut places: BTreeMap<&str, usize> =
+            in_use.enumerate().map(|(place, name)| (name, place)).collect();
+        let in_use = places.len();
+        places.extend(spares.enumerate().map(|(place, name)| (name, in_use + place)));
+        Self { places, in_use, doubted: doubted.map(String::as_str).collect() }
     }
 
     /// The place of a node in the list; nodes that are not listed come last.
@@ -232,7 +234,6 @@ fn reason(name: &str, tries: &[Try]) -> String {
 mod tests {
     use super::super::plan::partners;
     use super::*;
-    use crate::supervisor::hosts::Host;
 
     /// The findings where `is_dead` says between which pairs no packet passes.
     fn findings(n: usize, silent: &[usize], is_dead: &dyn Fn(usize, usize) -> bool) -> Findings {
@@ -254,15 +255,27 @@ mod tests {
         .collect()
     }
 
-    fn pool(in_use: usize, spares: usize) -> Pool {
-        let host = |index| Host { name: format!("n{index}"), slots: 1 };
-        let all = in_use + spares;
-        Pool::new((0..in_use).map(host).collect(), (in_use..all).map(host).collect())
+    /// The names of nodes in use and of spares.
+    struct Nodes {
+        all: Vec<String>,
+        in_use: usize,
     }
 
-    fn named(findings: &Findings, pool: &Pool, doubted: &[&str]) -> Vec<usize> {
+    impl Nodes {
+        fn judged<'a>(&'a self, doubted: &'a [String]) -> Judged<'a> {
+            let (in_use, spares) = self.all.split_at(self.in_use);
+            let names = |all: &'a [String]| all.iter().map(String::as_str);
+            Judged::new(names(in_use), names(spares), doubted.iter())
+        }
+    }
+
+    fn pool(in_use: usize, spares: usize) -> Nodes {
+        Nodes { all: (0..in_use + spares).map(|index| format!("n{index}")).collect(), in_use }
+    }
+
+    fn named(findings: &Findings, pool: &Nodes, doubted: &[&str]) -> Vec<usize> {
         let doubted: Vec<String> = doubted.iter().map(|name| (*name).to_owned()).collect();
-        let verdict = judge(findings, &Judged::new(pool, doubted.iter()));
+        let verdict = judge(findings, &pool.judged(&doubted));
         assert!(verdict.dead.keys().all(|name| !verdict.alive.contains(name)), "{verdict:?}");
         let mut all: Vec<usize> =
             verdict.dead.keys().map(|name| name[1..].parse().unwrap()).collect();
@@ -316,7 +329,7 @@ mod tests {
         assert_eq!(named(&found, &pool(4, 0), &[]), [2], "the later one");
         assert_eq!(named(&found, &pool(4, 0), &["n1"]), [1], "the one that the launcher has named");
         let pool = pool(4, 0);
-        let why = judge(&found, &Judged::new(&pool, std::iter::empty())).dead.remove("n2").unwrap();
+        let why = judge(&found, &pool.judged(&[])).dead.remove("n2").unwrap();
         assert_eq!(why, "its link to n1 is dead, while both reach others (no answer)");
     }
 

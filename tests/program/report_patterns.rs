@@ -45,6 +45,7 @@ const OF_A_TEST: &[(&str, &str)] = &[
         r"\|\|Ax-b\|\|_oo/\(eps\*\(\|\|A\|\|_oo\*\|\|x\|\|_oo\+\|\|b\|\|_oo\)\*N\)=\s+(?<residual>[+\-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+\-]?\d+)?)\s+\.{6}\s+(?<status>PASSED|FAILED)",
     ),
     ("Calcul Quebec, fields of awk", r"_oo/\S+ +(?<residual>\S+) +\S+ +(?<status>\S+)$"),
+    ("superbenchmark, the second line after this one", r"T/V.*Gflops"),
     // The reader takes the second line after this one, and its seventh word.
     ("hplinpack of Intel's kits", r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops"),
     ("timestamps", r"^HPL_pdgesv\(\) start time[[:space:]]*\S+"),
@@ -55,6 +56,7 @@ const OF_A_TEST: &[(&str, &str)] = &[
 const OF_A_RUN: &[(&str, &str)] = &[
     ("MPI Testing Tool", r"HPLinpack\s+2.3\s"),
     ("Cbench", r"matrix A is randomly generated"),
+    ("superbenchmark", r"1 tests completed and passed residual checks"),
     ("Cbench", r"Ax-b.*eps.*PASSED"),
     ("EasyBuild", r"(?<passed>\d+) tests completed and passed"),
     ("EasyBuild", r"(?<failed>\d+) tests completed and failed"),

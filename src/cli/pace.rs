@@ -51,7 +51,8 @@ impl Pace {
         Self { gflops: None, core_flops, over_model: 1.0, source, known: RefCell::default() }
     }
 
-    /// The pace of the model, with the rate of DGEMM on up to `cores` cores of this machine at once.
+    /// The pace of the model, with the rate of DGEMM on up to `cores` cores of this machine at
+    /// once.
     ///
     /// # Errors
     /// The cores are not known, or the BLAS cannot allocate work space.
@@ -89,8 +90,8 @@ impl Pace {
         Self { gflops: Some(gflops), ..Self::of_model(core_flops, source) }
     }
 
-    /// The pace of the model, as much faster or slower as the largest test in the JSON report `path` on
-    /// as many ranks and threads as `spec`.
+    /// The pace of the model, as much faster or slower as the largest test in the JSON report
+    /// `path` on as many ranks and threads as `spec`.
     ///
     /// # Errors
     /// The report cannot be read, or has no such test.

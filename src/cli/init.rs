@@ -762,7 +762,7 @@ mod tests {
     /// The fit of `ranks` ranks with memory for a larger N, within a time at a given rate.
     fn timed(seconds: f64, gflops: f64, ranks: usize) -> Result<Fitted, ConfigError> {
         let pace = Pace::given(gflops, ranks);
-        let machine = Room { ranks, available_bytes: 1 << 40, pace };
+        let machine = Room { ranks, available_bytes: 1 << 44, pace };
         fit(&InitArgs { time: Some(seconds), ft: Some("none".into()), ..args() }, &machine)
     }
 

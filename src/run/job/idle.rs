@@ -60,8 +60,8 @@ impl<'a> IdleWatch<'a> {
         spare.iter().filter(is_idle).count().min(most)
     }
 
-    /// The CPUs that the job may use: those of its ranks and of their launcher, which may have bound
-    /// each rank to some of them, as far as the control groups leave them to the job.
+    /// The CPUs that the job may use: those of its ranks and of their launcher, which may have
+    /// bound each rank to some of them, as far as the control groups leave them to the job.
     fn usable_cpus(&self) -> Vec<usize> {
         let of_ranks = self.host.masks.iter().flatten().copied();
         let of_launcher = launcher_rank::launcher_mask().unwrap_or_default();

@@ -142,7 +142,7 @@ impl CpuPlacement {
 ///
 /// Ranks with the same mask divide its free cores evenly, in the order of sockets; each takes the
 /// first `threads` cores of its share, so that few ranks spread over sockets. Where some cores are
-/// slower than others, the fastest are taken ([`divide`]).
+/// slower than others, the fastest are taken.
 ///
 /// # Panics
 /// When `index` is no rank of this host.

@@ -197,6 +197,10 @@ fn header(line: &str) -> Result<Columns, LineError> {
             ("power" | "watts", _) if power.is_some() => {
                 return Err(bad("a second column of power"));
             }
+            // One of the other columns may have the unit.
+            ("power", None) if fields.len() > 2 => {
+                return Err(bad("beside other columns the power needs its unit, W or kW"));
+            }
             ("power" | "watts", None) => power = Some((index, None)),
             ("power", Some(unit)) => {
                 let watts = watts_of(unit).ok_or_else(|| bad("the unit of power is W or kW"))?;
@@ -260,7 +264,7 @@ mod tests {
             ("time\tpower [W]\ttotal energy\n5\t412.5\t1", 412.5),
             ("volts,watts,seconds\n230,412.5,5", 412.5),
             ("time;kW\n5;0.4125", 412.5),
-            ("time power volts\n5 412.5 W 230", 412.5),
+            ("time power [W] volts\n5 412.5 230", 412.5),
         ] {
             assert_eq!(read(text), Ok(Some((5.0, watts))), "{text:?}");
         }
@@ -303,13 +307,14 @@ mod tests {
             ("5,412\ntime,power", 2, 1, "is no time"),
             ("time,power\n5,412,5", 2, 7, "3 fields in place of 2"),
             ("time;power\n5,412", 2, 6, "1 fields in place of 2"),
-            ("time,power,volts\n5,412", 2, 6, "2 fields in place of 3"),
+            ("time,watts,volts\n5,412", 2, 6, "2 fields in place of 3"),
             ("time,power [kW]\n5,0.4 W", 2, 3, "is no power"),
             ("time,power [kVA]\n5,4", 1, 6, "`power [kVA]`: the unit of power is W or kW"),
             ("time,power_kVA\n5,4", 1, 1, "neither a reading nor a header"),
             ("time [ms],power", 1, 1, "the unit of time is s"),
             ("time,watts [kW]", 1, 6, "watts have no other unit"),
-            ("time,power,watts", 1, 12, "a second column of power"),
+            ("time,watts,power", 1, 12, "a second column of power"),
+            ("time,power,unit\n5,0.4125,kW", 1, 6, "the power needs its unit, W or kW"),
             ("time,seconds,watts", 1, 6, "a second column of times"),
             ("time,\"power, kW\"", 1, 6, "quotes are only around a whole field"),
         ] {

@@ -65,6 +65,11 @@ pub fn on_nodes(here: &Path, there: &str, times: &[(&str, &str)]) -> Vec<(String
     variables(format!("{there}/large_machine.so"), &format!("{there}/{PLANTED}"), times)
 }
 
+/// Whether a command has asked for the library on nodes that share the folder `here`.
+pub fn is_asked_for(here: &Path) -> bool {
+    here.join(PLANTED).is_dir()
+}
+
 /// Asserts that a rank that is meant has loaded the library, on nodes that share the folder `here`.
 ///
 /// # Panics

@@ -391,7 +391,7 @@ mod tests {
 
     /// A folder with an HPL.dat of two grids, 1 x 2 and 2 x 1.
     fn folder() -> (tempfile::TempDir, PathBuf) {
-        let toml = b"n = [10, 20]\nnb = 4\np = [1, 2]\nq = [2, 1]\nbcast = \"2ring\"\n";
+        let toml = b"n = [10, 20]\nnb = 8\np = [1, 2]\nq = [2, 1]\nbcast = \"2ring\"\n";
         let spec = crate::config::parse(toml, "t", Format::Toml, false).unwrap().spec;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("HPL.dat");
@@ -412,7 +412,7 @@ mod tests {
         let checked = load_or(&args(&flags, 2), &file).unwrap();
         assert_eq!(checked.warnings, []);
         let spec = checked.spec;
-        assert_eq!((spec.n, spec.nb), (vec![30, 40, 50], vec![4]));
+        assert_eq!((spec.n, spec.nb), (vec![30, 40, 50], vec![8]));
         assert_eq!(spec.grids, [(1, 2), (2, 1)]);
         assert_eq!(spec.bcast, [Bcast::OneRingM, Bcast::LongM]);
         assert_eq!((spec.pfact, spec.rfact), (vec![Fact::Left], vec![Fact::Crout]));
@@ -475,7 +475,7 @@ mod tests {
     fn a_flag_heals_a_bad_line() {
         let (_folder, file) = folder();
         let text =
-            std::fs::read_to_string(&file).unwrap().replace("\n4            NBs", "\n0  NBs");
+            std::fs::read_to_string(&file).unwrap().replace("\n8            NBs", "\n0  NBs");
         std::fs::write(&file, text).unwrap();
         assert!(load_or(&args(&[], 2), &file).is_err());
         assert_eq!(load_or(&args(&["--nb", "8"], 2), &file).unwrap().spec.nb, [8]);

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::large_machine;
 use crate::mpirun::{self, Ended};
 use skt_hpl::config::{Format, RunSpec, parse};
 use tempfile::TempDir;
@@ -20,9 +21,14 @@ const HANG_LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs the program with flags given as one line.
 fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
+    run_by(mpirun::mpirun(ranks), folder, flags)
+}
+
+/// Runs the program by a launcher that has an environment of its own.
+fn run_by(mut launcher: Command, folder: &Path, flags: &str) -> Ended {
     let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let started = Instant::now();
-    let ended = mpirun::mpirun(ranks)
+    let ended = launcher
         .arg(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(flags.split_whitespace())
         .current_dir(folder)
@@ -131,9 +137,13 @@ fn a_file_that_exists_is_replaced_by_force_alone() {
 #[test]
 fn a_wrong_result_ends_tuning_with_its_parameters() {
     let folder = folder();
-    // No solution is as exact as that.
+    // A threshold that no solution meets is not that of the trials.
     let flags = "tune --config base.toml --n 300 --threshold 1e-30 --out tuned.toml";
-    let ended = run(folder.path(), 2, flags).expect(1);
+    let mut launcher = mpirun::mpirun(2);
+    let faults = [("FLIP", "1"), ("RANK", "1"), ("SEED", "1")];
+    let planted = large_machine::slow(&mut launcher, &faults);
+    let ended = run_by(launcher, folder.path(), flags).expect(1);
+    planted.assert();
     assert!(ended.err.contains("error: FAILED: the scaled residual"), "{}", ended.err);
     assert!(ended.err.contains(" --n 300 --p 1 --q 2 --nb 40 --depth 1 "), "{}", ended.err);
     assert_eq!(ended.out, "");

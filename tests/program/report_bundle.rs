@@ -298,7 +298,7 @@ fn no_escape_sequence_of_a_report_leaves() {
     done(at, "run.json --bundle run.tar.gz --top500");
     let mut members: Vec<PathBuf> = names(&unpack(at, "run.tar.gz"));
     // What a run has read and written is packed as it is.
-    members.retain(|path| !path.ends_with("report.json") && !path.ends_with("HPL.dat"));
+    members.retain(|path| !path.ends_with("run.json") && !path.ends_with("HPL.dat"));
     assert!(members.len() >= 6, "{members:?}");
     members.iter().for_each(|path| is_safe(&path.display().to_string(), &fs::read(path).unwrap()));
     report["format"] = "\u{1b}[31m".into();

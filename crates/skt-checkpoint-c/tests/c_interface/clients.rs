@@ -94,8 +94,8 @@ impl Run {
         folder.map_or(0, |folder| fs::read_dir(folder).expect("our folder").count())
     }
 
-    /// The ranks that are started alike: their number, a variable of their environment, and one more
-    /// argument.
+    /// The ranks that are started alike: their number, a variable of their environment, and one
+    /// more argument.
     fn parts(&self) -> Vec<(usize, String, Option<&String>)> {
         let usual = |ranks| (ranks, "A=".to_owned(), None);
         let mut parts = match (self.odd, &self.more_of_half) {

@@ -53,7 +53,7 @@ pub fn find(own: &[u32], relevant: impl Fn(&[usize]) -> bool) -> Vec<Occupant> {
     for (thread, before) in pinned.into_iter().zip(before) {
         let Some(before) = before else { continue };
         let computes = thread.usage().is_some_and(|now| now.computes_since(before, start));
-        if computes && is_at_work(thread.pid) {
+        if computes && thread.is_still_pinned() && is_at_work(thread.pid) {
             *found.entry((thread.pid, thread.cpus)).or_default() += 1;
         }
     }
@@ -89,6 +89,12 @@ struct Usage {
 }
 
 impl PinnedThread {
+    /// Whether the thread has the CPUs that it had before: hwloc, which MPI calls at its start,
+    /// binds a thread to each CPU in turn for a moment.
+    fn is_still_pinned(&self) -> bool {
+        mask_of(self.thread).is_ok_and(|cpus| cpus == self.cpus)
+    }
+
     /// What the thread has used so far; `None` if it is the kernel's, is stopped or has ended.
     fn usage(&self) -> Option<Usage> {
         /// PF_KTHREAD of the kernel, a bit in field 9 of a thread's stat.

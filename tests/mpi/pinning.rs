@@ -82,8 +82,12 @@ impl Runs {
     /// Starts a script whose `run K` starts the long run K behind the words in `$launcher`.
     fn start(cores: &[usize], script: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
+        // Jobs that start at once get in each other's way if they share a session folder.
         let run = format!(
-            "run() {{ $launcher \"$0\" {LONG} $flags --json {}/$1.json > $1.out 2>&1; }}\n",
+            "base=$OMPI_MCA_orte_tmpdir_base\n\
+             run() {{ OMPI_MCA_orte_tmpdir_base=$base/$1 PRTE_MCA_prte_tmpdir_base=$base/$1\n\
+             mkdir -p \"$base/$1\"\n\
+             $launcher \"$0\" {LONG} $flags --json {}/$1.json > $1.out 2>&1; }}\n",
             folder.path().display()
         );
         let mut shell = shell_on(cores, folder.path(), &format!("{run}{script}\nwait"))?;
@@ -112,18 +116,27 @@ impl Runs {
         pids.filter_map(mask).collect()
     }
 
+    /// Waits for a state of the runs, which then have these masks; `None` if they end before.
+    fn settles(&mut self, is_reached: impl Fn(&[String], &Self) -> bool) -> Option<Vec<String>> {
+        loop {
+            let masks = self.masks();
+            // Before, MPI binds a process to each CPU in turn for a moment (hwloc).
+            let settled = (1..=3).filter(|run| self.text(*run).contains("# pinning  : ")).count();
+            if settled >= masks.len() && is_reached(&masks, self) {
+                return Some(masks);
+            }
+            if self.unshare.try_wait().unwrap().is_some() {
+                return None;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Waits for a state of the runs, which then have these masks.
     #[track_caller]
     fn wait(&mut self, is_reached: impl Fn(&[String], &Self) -> bool) -> Vec<String> {
-        loop {
-            let masks = self.masks();
-            if is_reached(&masks, self) {
-                return masks;
-            }
-            let ended = self.unshare.try_wait().unwrap();
-            assert!(ended.is_none(), "{masks:?}: {}\n{}", self.text(1), self.text(2));
-            sleep(Duration::from_millis(10));
-        }
+        let masks = self.settles(is_reached);
+        masks.unwrap_or_else(|| panic!("they have ended: {}\n{}", self.text(1), self.text(2)))
     }
 }
 
@@ -139,19 +152,30 @@ fn is_pinned(mask: &str) -> bool {
     mask.parse::<usize>().is_ok()
 }
 
+/// Two runs are never pinned to the same core. One may find a core in use that the other leaves at
+/// once, and is not pinned then: this is rare.
 #[test]
 fn runs_that_start_at_once_take_different_cores() {
     let Some(cores) = two_cores() else { return };
     let all: BTreeSet<String> = cores.iter().map(ToString::to_string).collect();
     for launcher in ["", "mpirun --bind-to none -np 1"] {
+        let script = format!("launcher='{launcher}'; run 1 & run 2 &");
+        let mut settled = 0;
         for _ in 0..3 {
-            let script = format!("launcher='{launcher}'; run 1 & run 2 &");
             let Some(mut runs) = Runs::start(&cores, &script) else { return };
-            // If they take the same core, they end without this.
-            runs.wait(|masks, _| {
+            let has_settled = runs.settles(|masks, _| {
                 masks.len() == 2 && masks.iter().cloned().collect::<BTreeSet<_>>() == all
             });
+            settled += usize::from(has_settled.is_some());
+            let pinned = |run: usize| {
+                let text = runs.text(run);
+                let line = text.lines().find(|line| line.starts_with("# pinning  : each thread"));
+                line.map(str::to_owned)
+            };
+            let (one, other) = (pinned(1), pinned(2));
+            assert!(one.is_none() || one != other, "{one:?}");
         }
+        assert!(settled > 0, "no two runs had cores of their own");
     }
 }
 
@@ -186,7 +210,10 @@ fn the_pin_flag_leaves_threads_to_the_system() {
 #[test]
 fn a_busy_core_is_left_alone_and_a_sleeper_is_not() {
     let Some([first, second]) = two_cores() else { return };
-    let busy = format!("taskset -c {first} sh -c 'while :; do :; done' & sleep 0.1; run 1 &");
+    let busy = format!(
+        "taskset -c {first} sh -c ': > busy; while :; do :; done' &\n\
+         until [ -e busy ]; do sleep 0.01; done; run 1 &"
+    );
     let asleep = format!("taskset -c {first} sleep 1000 & sleep 0.1; run 1 &");
     for (script, core) in [(busy, second), (asleep, first)] {
         let Some(mut runs) = Runs::start(&[first, second], &script) else { return };
@@ -261,7 +288,8 @@ fn variables_of_a_blas_give_xhpl_its_threads() {
     }
     let script = format!("OMP_NUM_THREADS=4 MKL_NUM_THREADS=many ./xhpl {SHORT} --threads 1");
     let Some((_, text)) = output_of(&cores, &script) else { return };
-    assert!(!text.contains("NUM_THREADS"), "a flag makes them void: {text}");
+    // The remedy for an idle core names OMP_NUM_THREADS.
+    assert!(!text.contains("MKL_NUM_THREADS"), "a flag makes them void: {text}");
     let script = format!("OMP_NUM_THREADS=2 MKL_NUM_THREADS=many ./xhpl {SHORT}");
     let Some((_, text)) = output_of(&cores, &script) else { return };
     assert!(text.contains("warning: MKL_NUM_THREADS=\"many\" is ignored"), "{text}");

@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`client`] | checkpoints for any code over MPI, in a few calls: begin here |
+//! | [`mover`] | memory that only calls of its owner can copy, as that of a device |
 //! | [`comm`] | what ranks say to each other: MPI, threads; memory of a node |
 //! | [`time_limit`] | the time that a job has |
 //! | [`sign`] | signs of life for `skt-hpl launch` |
@@ -23,6 +24,7 @@ struct Readme;
 pub mod checkpoint;
 pub mod client;
 pub mod comm;
+pub mod mover;
 pub mod pages;
 pub mod sign;
 pub mod thread_clock;

@@ -1,0 +1,64 @@
+//! Memory that only calls of its owner can copy, as that of a device.
+
+/// The most bytes that one call of a [`Mover`] copies. Between two pieces a rank reports that it is
+/// alive, and learns of the failures of others.
+pub const PIECE_BYTES: usize = 64 << 20;
+
+/// Copies between the host and a piece of memory that the host does not access.
+pub trait Mover {
+    /// Copies `host.len()` bytes of the memory, from byte `offset` on, to `host`. All of them have
+    /// arrived when this returns.
+    ///
+    /// # Errors
+    /// The copy failed; `host` may have any contents.
+    fn to_host(&mut self, offset: usize, host: &mut [u8]) -> Result<(), MoveError>;
+
+    /// Copies `host` to the memory, from byte `offset` on. `host` is free to change when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The copy failed; these bytes of the memory may have any contents.
+    fn from_host(&mut self, offset: usize, host: &[u8]) -> Result<(), MoveError>;
+}
+
+/// Why a copy failed, in the terms of the device's own library.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text} (code {code})")]
+pub struct MoveError {
+    /// The code of the failed call.
+    pub code: i32,
+    /// The meaning of the code, and the call if it is known.
+    pub text: String,
+}
+
+/// Copies all of a mover's memory to `host`, piece by piece, with `between` before each piece.
+///
+/// # Errors
+/// A copy failed, or `between` did.
+pub fn to_host<E: From<MoveError>>(
+    mover: &mut dyn Mover,
+    host: &mut [u8],
+    between: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    for (index, piece) in host.chunks_mut(PIECE_BYTES).enumerate() {
+        between()?;
+        mover.to_host(index * PIECE_BYTES, piece)?;
+    }
+    Ok(())
+}
+
+/// Copies `host` to a mover's memory, piece by piece, with `between` before each piece.
+///
+/// # Errors
+/// A copy failed, or `between` did.
+pub fn from_host<E: From<MoveError>>(
+    mover: &mut dyn Mover,
+    host: &[u8],
+    between: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    for (index, piece) in host.chunks(PIECE_BYTES).enumerate() {
+        between()?;
+        mover.from_host(index * PIECE_BYTES, piece)?;
+    }
+    Ok(())
+}

@@ -5,7 +5,7 @@
 ! variable with the attribute target, and c_f_pointer for memory of skt_alloc.
 module skt
    use, intrinsic :: iso_c_binding, only: c_int, c_int64_t, c_size_t, c_ptr, c_char, c_double, &
-      c_null_char, c_f_pointer
+      c_null_char, c_f_pointer, c_funptr, c_null_funptr, c_null_ptr
    implicit none
    private
 
@@ -24,12 +24,23 @@ module skt
    integer(c_int), parameter, public :: SKT_ERR_LOST = -11
    integer(c_int), parameter, public :: SKT_ERR_INTERNAL = -12
    integer(c_int), parameter, public :: SKT_ERR_LEVEL = -13
+   integer(c_int), parameter, public :: SKT_ERR_DEVICE = -14
 
    integer(c_int), parameter, public :: SKT_NOT_DUE = 0
    integer(c_int), parameter, public :: SKT_DUE_NOW = 1
    integer(c_int), parameter, public :: SKT_DUE_LAST = 2
 
+   ! Procedures with bind(c) that copy memory of a device: c_funloc of each; error may be
+   ! c_null_funptr. Their arguments are those of skt.h.
+   type, bind(c), public :: skt_mover
+      type(c_funptr) :: to_host = c_null_funptr
+      type(c_funptr) :: from_host = c_null_funptr
+      type(c_funptr) :: error = c_null_funptr
+      type(c_ptr) :: context = c_null_ptr
+   end type skt_mover
+
    public :: skt_init, skt_comm, skt_found, skt_saved, skt_alloc, skt_protect, skt_unprotect
+   public :: skt_protect_with
    public :: skt_restore, skt_checkpoint, skt_checkpoint_begin, skt_checkpoint_test
    public :: skt_checkpoint_wait, skt_due, skt_time_left, skt_image, skt_images_wait, skt_finalize
    public :: skt_error, skt_message, skt_version
@@ -77,6 +88,16 @@ module skt
          integer(c_size_t), value :: count, size
          integer(c_int) :: code
       end function skt_protect
+
+      function skt_protect_with(id, memory, count, size, mover) &
+         bind(c, name='skt_protect_with') result(code)
+         import :: c_int, c_size_t, c_ptr, skt_mover
+         integer(c_int), value :: id
+         type(c_ptr), value :: memory
+         integer(c_size_t), value :: count, size
+         type(skt_mover), intent(in) :: mover
+         integer(c_int) :: code
+      end function skt_protect_with
 
       function skt_unprotect(id) bind(c, name='skt_unprotect') result(code)
          import :: c_int

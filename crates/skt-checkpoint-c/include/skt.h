@@ -52,7 +52,9 @@ enum {
     /* A bug of this library. */
     SKT_ERR_INTERNAL = -12,
     /* skt_image: a level of images has failed; the run continues without it. */
-    SKT_ERR_LEVEL = -13
+    SKT_ERR_LEVEL = -13,
+    /* Memory of a device cannot be copied, or its driver is missing. */
+    SKT_ERR_DEVICE = -14
 };
 /* After SKT_ERR_SYSTEM, SKT_ERR_TIMEOUT, SKT_ERR_LOST or SKT_ERR_INTERNAL of a collective call, and
  * SKT_ERR_REGION of skt_checkpoint_wait, the process cannot use the run any more: all later calls
@@ -138,10 +140,29 @@ int skt_alloc(int id, size_t count, size_t size, void **memory);
  * Refused, it leaves the region without protection, and the next collective call fails on all ranks. */
 int skt_protect(int id, void *memory, size_t count, size_t size);
 
-/* Leaves a region of skt_protect out of later checkpoints. */
+/* Callbacks that copy `bytes` bytes between the host and the memory of a region, from byte `offset`
+ * of it on. They return 0 when the bytes have arrived, else a code that `error` explains; it may be
+ * NULL. A copy of a large region is several calls. They are made by the thread that has called the
+ * library, within skt_checkpoint, skt_checkpoint_begin and skt_restore alone; they make no call of
+ * the library, and throw no exception. */
+typedef struct skt_mover {
+    int (*to_host)(void *context, void *host, const void *memory, size_t offset, size_t bytes);
+    int (*from_host)(void *context, void *memory, const void *host, size_t offset, size_t bytes);
+    const char *(*error)(void *context, int code);
+    void *context;
+} skt_mover;
+
+/* Protects memory that only callbacks can copy, as that of a device; the library passes its address
+ * to them and does not access it. All that writes to it must be complete before a checkpoint, or be
+ * waited for by the callback. If a copy fails on any rank, the call returns SKT_ERR_DEVICE on all of
+ * them; the checkpoint before stays valid, and the run can continue. Otherwise as skt_protect. The
+ * mover is copied. */
+int skt_protect_with(int id, void *memory, size_t count, size_t size, const skt_mover *mover);
+
+/* Leaves a region of skt_protect or skt_protect_with out of later checkpoints. */
 int skt_unprotect(int id);
 
-/* Copies the regions of skt_protect back from the checkpoint that skt_found has told of. Collective.
+/* Copies these regions back from the checkpoint that skt_found has told of. Collective.
  * Memory of skt_alloc has its contents already. */
 int skt_restore(void);
 

@@ -41,6 +41,14 @@ inside {
     next
 }
 /^$/ { paragraph() }
+# The callbacks stand below their own text.
+/^typedef struct skt_mover/ { show("typedef struct skt_mover"); members = 1; next }
+/^}/ { members = 0 }
+members {
+    sub(/^ +/, "")
+    printf ".br\n.B %s\n", plain($0)
+    next
+}
 /^(enum|typedef struct)/ { print ".SS", /typedef/ ? "Options" : "Constants"; paragraph() }
 /^#define SKT_REGIONS/ { print ".SS Limits"; show($2 " " $3) }
 /^ +(SKT_[A-Z_]+|(int|double|size_t|const char) .*;)/ {

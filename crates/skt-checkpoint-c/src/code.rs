@@ -36,11 +36,13 @@ pub enum Code {
     Internal = -12,
     /// `SKT_ERR_LEVEL`
     Level = -13,
+    /// `SKT_ERR_DEVICE`
+    Device = -14,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Success,
         Self::Ended,
         Self::Argument,
@@ -56,6 +58,7 @@ impl Code {
         Self::Lost,
         Self::Internal,
         Self::Level,
+        Self::Device,
     ];
 
     /// The code with this number.
@@ -81,6 +84,7 @@ impl Code {
             Self::Lost => "SKT_ERR_LOST",
             Self::Internal => "SKT_ERR_INTERNAL",
             Self::Level => "SKT_ERR_LEVEL",
+            Self::Device => "SKT_ERR_DEVICE",
         }
     }
 
@@ -102,6 +106,7 @@ impl Code {
             Self::Lost => c"a rank is lost: end the job; the same command continues",
             Self::Internal => c"a bug of this library",
             Self::Level => c"a level of images has failed; the run continues without it",
+            Self::Device => c"memory of a device cannot be copied, or its driver is missing",
         }
     }
 }
@@ -146,6 +151,6 @@ mod tests {
             assert_eq!(Code::of(code as i32), Some(code));
         }
         assert_eq!(Code::of(2), None);
-        assert_eq!(Code::of(-14), None);
+        assert_eq!(Code::of(-15), None);
     }
 }

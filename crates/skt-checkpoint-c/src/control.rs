@@ -17,6 +17,9 @@
 //! | all of the limit has passed in 1 | | `Failed`: names those that have not entered |
 //! | twice the limit without rank 0, or since its `Roll` | `GaveUp` | if it comes: `Failed`, names who gave up |
 //!
+//! A step of a call that may fail on one rank alone, as a copy of a device's memory, ends with 1
+//! without its time limit: all ranks are known to be in the call.
+//!
 //! The time limit is that of a [`WaitClock`]: time in which a rank stood still itself does not
 //! count, so a job that is suspended and continues is not late. Rank 0 alone can be late without
 //! knowing it: the others have given it up then, and say so.
@@ -46,6 +49,13 @@ const WORD_BYTES: usize = 512;
 const TEXT_BYTES: usize = WORD_BYTES - 16;
 /// The most ranks that a text names.
 const NAMED: usize = 8;
+/// What a rank says first in an agreement if something is wrong, else whether something is so.
+const WRONG: u64 = 2;
+
+/// Whether nothing is wrong and all ranks are in one call, by the maxima of what they say.
+fn is_right([state, number, complement]: [u64; 3]) -> bool {
+    state < WRONG && number == !complement
+}
 
 /// The collective calls, as messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,14 +217,40 @@ impl Control {
         wrong: Option<&Stop>,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
+        self.agree_on_any(call, wrong, false, meanwhile).map(drop)
+    }
+
+    /// [`Self::agree`], which also returns whether `is_so` on any rank.
+    ///
+    /// # Errors
+    /// As [`Self::agree`].
+    pub fn agree_on_any(
+        &self,
+        call: Call,
+        wrong: Option<&Stop>,
+        is_so: bool,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<bool> {
         let mut failed = None;
         let mut noted = || meanwhile().inspect_err(|stop| failed = Some(stop.clone()));
-        let agreed = self.agree_while(call, wrong, &mut noted);
+        let agreed = self.agree_while(call, wrong, is_so, &mut noted);
         if let Some(stop) = failed {
             // This rank has said that it is there, so the others wait for it without a limit.
             self.tell_failed(call, &stop);
         }
         agreed
+    }
+
+    /// Returns when all ranks have done a step of this call, on which they have agreed, and none
+    /// has failed. Collective. The wait has no limit.
+    ///
+    /// # Errors
+    /// The first rank that has failed, in words that name it, on all ranks.
+    pub fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
+        let (mine, said) = self.enter(call, wrong, false);
+        let mut roll = Roll { is_limited: false, ..Roll::begins(self.patience()) };
+        let said = self.meet(said, &mine, Some(&mut roll), &mut || Ok(()))?;
+        self.settle(said, mine, roll.entered, &mut || Ok(())).map(drop)
     }
 
     /// How long this rank waits for the others. A rank other than 0 gives rank 0 up after twice the
@@ -228,24 +264,46 @@ impl Control {
         &self,
         call: Call,
         wrong: Option<&Stop>,
+        is_so: bool,
         meanwhile: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
-        self.number.set(self.number.get() + 1);
-        let mine = Word::new(WordKind::Enter, call, self.number.get(), wrong);
-        let number = mine.call as u64;
-        let said = [u64::from(wrong.is_some()), number, !number];
+    ) -> Result<bool> {
+        let (mine, said) = self.enter(call, wrong, is_so);
         let mut roll = Roll::begins(self.patience());
         let said = self.meet(said, &mine, Some(&mut roll), meanwhile)?;
-        if said == [0, number, !number] {
-            return self.meet(said, &mine, None, meanwhile).map(drop);
+        if is_right(said) {
+            self.meet(said, &mine, None, meanwhile)?;
         }
-        match self.comm.rank() {
-            0 => self.lead(mine, roll, meanwhile),
-            _ => self.follow(&mine, meanwhile),
-        }
+        self.settle(said, mine, roll.entered, meanwhile)
     }
 
-    /// Returns the maxima of what all ranks say, when all have come; with `roll`, within its limit.
+    /// The message of this rank in a new agreement, and what the ranks find the maxima of.
+    fn enter(&self, call: Call, wrong: Option<&Stop>, is_so: bool) -> (Word, [u64; 3]) {
+        self.number.set(self.number.get() + 1);
+        let mine = Word::new(WordKind::Enter, call, self.number.get(), wrong);
+        let number = call as u64;
+        let state = if wrong.is_some() { WRONG } else { u64::from(is_so) };
+        (mine, [state, number, !number])
+    }
+
+    /// Whether something is so on any rank, by the maxima that all ranks have found; or what is
+    /// wrong, of which rank 0 hears from those that have not `entered` in messages.
+    fn settle(
+        &self,
+        said: [u64; 3],
+        mine: Word,
+        entered: BTreeMap<usize, Word>,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<bool> {
+        match self.comm.rank() {
+            _ if is_right(said) => return Ok(said[0] > 0),
+            0 => self.lead(mine, entered, meanwhile)?,
+            _ => self.follow(&mine, meanwhile)?,
+        }
+        unreachable!("both return what is wrong")
+    }
+
+    /// Returns the maxima of what all ranks say, when all have come; with `roll`, within its limit,
+    /// if it has one.
     fn meet(
         &self,
         said: [u64; 3],
@@ -290,6 +348,9 @@ impl Control {
         }
         let Some(roll) = roll else { return Ok(()) };
         roll.entered.extend(entered);
+        if !roll.is_limited {
+            return Ok(());
+        }
         let waited = roll.clock.poll();
         if !roll.is_called && waited > self.timeout / 2 {
             roll.is_called = true;
@@ -308,6 +369,9 @@ impl Control {
     /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up when it has been silent
     /// for too long.
     fn answer_roll(&self, mine: &Word, roll: &mut Roll) -> Result<()> {
+        if !roll.is_limited {
+            return Ok(());
+        }
         if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))? {
             match self.take(0, TAG_DOWN)? {
                 word if word.number != mine.number => {}
@@ -335,12 +399,12 @@ impl Control {
     fn lead(
         &self,
         mine: Word,
-        mut roll: Roll,
+        mut entered: BTreeMap<usize, Word>,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let mut all = vec![mine];
         for rank in self.others() {
-            let word = match roll.entered.remove(&rank) {
+            let word = match entered.remove(&rank) {
                 Some(word) => word,
                 None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
             };
@@ -466,6 +530,8 @@ impl Control {
 /// The ranks that are known to have come to an agreement.
 struct Roll {
     clock: WaitClock,
+    /// Whether the time limit applies.
+    is_limited: bool,
     /// Whether rank 0 has asked who is there.
     is_called: bool,
     /// The messages of ranks that have answered, or that knew before rank 0 that something is
@@ -475,7 +541,8 @@ struct Roll {
 
 impl Roll {
     fn begins(patience: Duration) -> Self {
-        Self { clock: WaitClock::new(patience), is_called: false, entered: BTreeMap::new() }
+        let (clock, entered) = (WaitClock::new(patience), BTreeMap::new());
+        Self { clock, is_limited: true, is_called: false, entered }
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `identity` | what program this is, unless the options say what its data depends on |
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
+//! | `mover` | callbacks that copy memory of a device |
 //! | `table` | where the regions lie in the protected memory |
 //! | `raw` | calls of MPI on the program's communicator |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -18,6 +19,7 @@ mod border;
 pub mod code;
 mod control;
 mod identity;
+mod mover;
 mod options;
 mod options_c;
 mod raw;
@@ -30,6 +32,7 @@ use mpi::ffi::MPI_Comm;
 
 use border::{RunState, call};
 use code::{Code, Result, Stop};
+use mover::{Callbacks, SktMover};
 pub use options::NAMES as OPTIONS;
 use options::Options;
 use options_c::{SktOptions, read_struct};
@@ -73,6 +76,19 @@ fn sizes(name: &str, id: c_int, count: usize, size: usize) -> Result<()> {
     } else {
         Err(argument(format!("{name}: region {id} of {count} x {size} bytes")))
     }
+}
+
+/// Checks the arguments of a call that protects memory of the program.
+fn legal_memory(
+    name: &str,
+    id: c_int,
+    memory: *mut c_void,
+    count: usize,
+    size: usize,
+) -> Result<()> {
+    sizes(name, id, count, size)?;
+    let text = format!("{name}: the memory of region {id} is null");
+    if memory.is_null() { Err(argument(text)) } else { Ok(()) }
 }
 
 /// # Safety
@@ -259,12 +275,32 @@ pub unsafe extern "C" fn skt_protect(
 ) -> c_int {
     call(|state| {
         let session = open(state, "skt_protect")?;
-        let is_there = || {
-            let text = format!("skt_protect: the memory of region {id} is null");
-            if memory.is_null() { Err(argument(text)) } else { Ok(()) }
-        };
-        let legal = sizes("skt_protect", id, count, size).and_then(|()| is_there());
-        session.protect(id, legal.map(|()| memory.cast()), count, size)?;
+        let legal = legal_memory("skt_protect", id, memory, count, size);
+        session.protect(id, legal.map(|()| (memory.cast(), None)), count, size)?;
+        Ok(Code::Success)
+    })
+}
+
+/// Registers memory of the program that callbacks copy at a checkpoint. See `skt.h`.
+///
+/// # Safety
+/// `mover` is null or points to a mover, whose callbacks copy within the `count * size` bytes at
+/// `memory` for as long as it is protected, do not unwind, and make no call of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_protect_with(
+    id: c_int,
+    memory: *mut c_void,
+    count: usize,
+    size: usize,
+    mover: *const SktMover,
+) -> c_int {
+    call(|state| {
+        let session = open(state, "skt_protect_with")?;
+        let legal = legal_memory("skt_protect_with", id, memory, count, size);
+        // SAFETY: by this function's contract.
+        let callbacks = legal.and_then(|()| unsafe { Callbacks::read(id, mover) });
+        let at = callbacks.map(|callbacks| (memory.cast(), Some(callbacks)));
+        session.protect(id, at, count, size)?;
         Ok(Code::Success)
     })
 }

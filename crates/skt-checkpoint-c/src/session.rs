@@ -9,12 +9,14 @@ use mpi::ffi;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::comm::mpi::{FailureWatch, WatchedComm};
 use skt_checkpoint::comm::{Comm as _, CommError, collect};
+use skt_checkpoint::mover;
 use skt_checkpoint::time_limit::now_unix;
 use twox_hash::XxHash3_64;
 
 use crate::code::{Code, Result, Stop};
 use crate::control::{Call, Control, lost};
 use crate::identity;
+use crate::mover::{Callbacks, DeviceRegion};
 use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::raw;
 use crate::table::{Table, memory_bytes};
@@ -45,11 +47,27 @@ struct Yours {
     at: *mut u8,
     count: usize,
     size: usize,
+    /// What copies it, if it is not memory of the host.
+    callbacks: Option<Callbacks>,
 }
 
-// SAFETY: an address, which is used within calls of the library alone: these are made by one thread
-// at a time, and the program keeps the memory alive until it takes it back.
+impl Yours {
+    /// The memory, if only its callbacks can copy it.
+    fn device(&self, id: i32) -> Option<DeviceRegion> {
+        self.callbacks.map(|callbacks| DeviceRegion { id, memory: self.at.cast(), callbacks })
+    }
+}
+
+// SAFETY: an address and callbacks, which are used within calls of the library alone: these are made
+// by one thread at a time, and the program keeps the memory alive until it takes it back.
 unsafe impl Send for Yours {}
+
+/// Where callbacks copy to.
+#[derive(Clone, Copy)]
+enum Direction {
+    ToHost,
+    FromHost,
+}
 
 /// A run that is open.
 pub struct Session {
@@ -118,7 +136,10 @@ fn stop_of(error: CheckpointError) -> Stop {
         CheckpointError::NoLevels(_) | CheckpointError::Code { .. } => {
             Stop::over(Code::Options, error.to_string())
         }
-        CheckpointError::StateTooLarge { .. } => Stop::over(Code::Internal, error.to_string()),
+        // Copies of devices are agreed on here, without `Saved::copy_in`.
+        CheckpointError::StateTooLarge { .. } | CheckpointError::NotMoved { .. } => {
+            Stop::over(Code::Internal, error.to_string())
+        }
     }
 }
 
@@ -322,7 +343,7 @@ impl Session {
     }
 
     /// Registers memory of the program as a region, in place of the region's earlier memory. `at`
-    /// is where the memory is, or why the program's arguments are not legal. After an error the
+    /// is where the memory is, with what copies it, or why the program's arguments are not legal. After an error the
     /// region is no longer protected, as the program may have freed its old memory. All ranks are
     /// told in the next collective call, so no checkpoint lacks the region unnoticed.
     ///
@@ -332,11 +353,12 @@ impl Session {
     pub fn protect(
         &mut self,
         id: i32,
-        at: Result<*mut u8>,
+        at: Result<(*mut u8, Option<Callbacks>)>,
         count: usize,
         size: usize,
     ) -> Result<()> {
-        let done = at.and_then(|at| self.register(id, Yours { at, count, size }));
+        let done =
+            at.and_then(|(at, callbacks)| self.register(id, Yours { at, count, size, callbacks }));
         if done.is_err() {
             self.yours.remove(&id);
         }
@@ -349,7 +371,8 @@ impl Session {
         }
         let ours = self.saved.bytes().remove(0).as_ptr_range();
         let end = (region.at as usize).saturating_add(region.count * region.size);
-        if (region.at as usize) < ours.end as usize && end > ours.start as usize {
+        let is_host = region.callbacks.is_none();
+        if is_host && (region.at as usize) < ours.end as usize && end > ours.start as usize {
             let text = format!("skt_protect: region {id} lies in memory of skt_alloc");
             return Err(Stop::new(Code::Argument, text));
         }
@@ -385,14 +408,42 @@ impl Session {
         table.with_yours(sizes, self.memory_bytes)
     }
 
-    fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<()> {
+    /// Agrees on a call. Returns whether any rank has regions that only callbacks can copy.
+    fn agree(&mut self, call: Call, wrong: Option<Stop>) -> Result<bool> {
         let wrong = self.refused.take().or(wrong);
+        let has_devices = self.yours.values().any(|yours| yours.callbacks.is_some());
         let (saved, is_under_way) = (&mut self.saved, self.begun.is_some());
         // Ranks that still test a checkpoint may need this one's part of it.
         let mut meanwhile = || {
             if is_under_way { saved.poll().map(drop).map_err(stop_of) } else { Ok(()) }
         };
-        lock(&self.control).agree(call, wrong.as_ref(), &mut meanwhile)
+        lock(&self.control).agree_on_any(call, wrong.as_ref(), has_devices, &mut meanwhile)
+    }
+
+    /// Copies the regions that only callbacks can copy, in the call on which all ranks have agreed.
+    /// Collective if any rank has such regions.
+    ///
+    /// # Errors
+    /// A callback has failed on any rank, on all of them; a rank is lost.
+    fn copy_devices(&mut self, call: Call, table: &Table, direction: Direction) -> Result<()> {
+        let (mut progress, memory) = (self.saved.copy_progress(), self.saved.bytes().remove(0));
+        let control = &self.control;
+        let mut between = || {
+            progress.report();
+            lock(control).failed()?.map_or(Ok(()), Err)
+        };
+        let mut devices = self.yours.iter().filter_map(|(&id, yours)| yours.device(id));
+        let copied = devices.try_for_each(|mut device| {
+            let memory = &mut memory[table.get(device.id).expect("placed").range()];
+            match direction {
+                Direction::ToHost => mover::to_host(&mut device, memory, &mut between),
+                Direction::FromHost => mover::from_host(&mut device, memory, &mut between),
+            }
+        });
+        match copied {
+            Err(stop) if stop.is_over => Err(stop),
+            copied => lock(control).conclude(call, copied.err().as_ref()),
+        }
     }
 
     /// Copies the program's regions back from the checkpoint. Collective.
@@ -401,13 +452,17 @@ impl Session {
     /// There is no checkpoint; a region differs from it, is missing in it, or is not protected.
     pub fn restore(&mut self) -> Result<()> {
         let wrong = self.misfit();
-        self.agree(Call::Restore, wrong)?;
+        let with_devices = self.agree(Call::Restore, wrong)?;
         let memory = self.saved.bytes().remove(0);
-        for (id, yours) in &self.yours {
+        for (id, yours) in self.yours.iter().filter(|(_, yours)| yours.callbacks.is_none()) {
             let copy = &memory[self.table.get(*id).expect("it fits").range()];
             // SAFETY: the program has given this memory, of as many bytes, for the library to write
             // to in this call; `register` refuses memory of the library.
             unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), yours.at, copy.len()) };
+        }
+        if with_devices {
+            let table = self.table.clone();
+            self.copy_devices(Call::Restore, &table, Direction::FromHost)?;
         }
         self.table = self.table.with_yours(std::iter::empty(), self.memory_bytes)?;
         self.is_to_restore = false;
@@ -558,15 +613,20 @@ impl Session {
             }
             Ok(_) => None,
         };
-        self.agree(call, wrong)?;
+        let with_devices = self.agree(call, wrong)?;
+        let progress = self.saved.copy_progress();
         let (table, memory) = (table?, self.saved.bytes().remove(0));
         table.write(memory);
-        for (id, yours) in &self.yours {
+        for (id, yours) in self.yours.iter().filter(|(_, yours)| yours.callbacks.is_none()) {
             let copy = &mut memory[table.get(*id).expect("placed").range()];
             // SAFETY: the program has given this memory, of as many bytes, for the library to read
             // in this call; `register` refuses memory of the library.
             unsafe { std::ptr::copy_nonoverlapping(yours.at, copy.as_mut_ptr(), copy.len()) };
         }
+        if with_devices {
+            self.copy_devices(call, &table, Direction::ToHost)?;
+        }
+        self.saved.note_copied(&progress);
         Ok(())
     }
 
@@ -633,7 +693,7 @@ impl Session {
     pub fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
         let call = if is_done { Call::Done } else { Call::Later };
         let wrong = self.begun.is_some().then(|| under_way(call.name()));
-        self.agree(call, wrong)
+        self.agree(call, wrong).map(drop)
     }
 
     /// Ends the run. If it is done, removes all of it, and returns a text that names the images

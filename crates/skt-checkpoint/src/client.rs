@@ -13,6 +13,7 @@
 //!
 //! docs/extending.md has a whole program.
 
+mod copies;
 mod due;
 
 use std::error::Error;
@@ -189,7 +190,7 @@ fn find<'a, C: Comm>(
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
             let (regions, measured) = (regions.to_vec(), MeasuredTimes::default());
-            let under_way = None;
+            let (under_way, copy_seconds) = (None, 0.0);
             signs.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
             Ok(Next::Compute(Saved {
                 signs: mem::take(signs),
@@ -199,6 +200,7 @@ fn find<'a, C: Comm>(
                 recovered,
                 measured,
                 under_way,
+                copy_seconds,
             }))
         }
         Opened::Finished(run) => Ok(Next::Report(Ended { run, options, signs: mem::take(signs) })),
@@ -230,6 +232,8 @@ pub struct Saved<'a, C: Comm> {
     measured: MeasuredTimes,
     /// The seconds so far of the checkpoint that has begun, if one has.
     under_way: Option<f64>,
+    /// The seconds of copies that the next checkpoint needed.
+    copy_seconds: f64,
     signs: Signs,
 }
 
@@ -330,7 +334,8 @@ impl<'a, C: Comm> Saved<'a, C> {
         self.signs.begins();
         let stats = self.checkpointer.checkpoint(&all, bytemuck::bytes_of(state))?;
         self.signs.complete(stats.epoch);
-        self.measured.note_taken(Instant::now(), start.elapsed().as_secs_f64());
+        let seconds = mem::take(&mut self.copy_seconds) + start.elapsed().as_secs_f64();
+        self.measured.note_taken(Instant::now(), seconds);
         Ok(stats)
     }
 
@@ -362,7 +367,7 @@ impl<'a, C: Comm> Saved<'a, C> {
             // SAFETY: by this function's contract.
             unsafe { self.checkpointer.ready(region, Active::NOTHING) };
         }
-        self.under_way = Some(start.elapsed().as_secs_f64());
+        self.under_way = Some(mem::take(&mut self.copy_seconds) + start.elapsed().as_secs_f64());
         // The others learn that all is ready here, and need not wait for the next poll.
         self.poll().map(drop)
     }

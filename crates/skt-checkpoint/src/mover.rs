@@ -1,5 +1,10 @@
 //! Memory that only calls of its owner can copy, as that of a device.
 
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::checkpoint::hook::{Hook, Wait};
+
 /// The most bytes that one call of a [`Mover`] copies. Between two pieces a rank reports that it is
 /// alive, and learns of the failures of others.
 pub const PIECE_BYTES: usize = 64 << 20;
@@ -18,6 +23,7 @@ pub trait Mover {
     ///
     /// # Errors
     /// The copy failed; these bytes of the memory may have any contents.
+    #[expect(clippy::wrong_self_convention, reason = "the direction, as in `to_host`")]
     fn from_host(&mut self, offset: usize, host: &[u8]) -> Result<(), MoveError>;
 }
 
@@ -38,7 +44,7 @@ pub struct MoveError {
 pub fn to_host<E: From<MoveError>>(
     mover: &mut dyn Mover,
     host: &mut [u8],
-    between: &mut dyn FnMut() -> Result<(), E>,
+    mut between: impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     for (index, piece) in host.chunks_mut(PIECE_BYTES).enumerate() {
         between()?;
@@ -54,11 +60,52 @@ pub fn to_host<E: From<MoveError>>(
 pub fn from_host<E: From<MoveError>>(
     mover: &mut dyn Mover,
     host: &[u8],
-    between: &mut dyn FnMut() -> Result<(), E>,
+    mut between: impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     for (index, piece) in host.chunks(PIECE_BYTES).enumerate() {
         between()?;
         mover.from_host(index * PIECE_BYTES, piece)?;
     }
     Ok(())
+}
+
+/// Copies that take less time are not reported.
+const UNREPORTED_SECONDS: f64 = 0.5;
+
+/// Reports between pieces that a rank which copies is alive. The others may wait for it, and a
+/// supervisor must not take its silence for a hang.
+pub struct CopyProgress {
+    hook: Arc<dyn Hook>,
+    begun: Instant,
+    last_piece: Instant,
+    pieces: u64,
+    longest_seconds: f64,
+}
+
+impl CopyProgress {
+    pub(crate) fn new(hook: Arc<dyn Hook>) -> Self {
+        let now = Instant::now();
+        Self { hook, begun: now, last_piece: now, pieces: 0, longest_seconds: 0.0 }
+    }
+
+    /// Called before each piece.
+    pub fn report(&mut self) {
+        let now = Instant::now();
+        let piece_seconds = (now - self.last_piece).as_secs_f64();
+        self.longest_seconds = self.longest_seconds.max(piece_seconds);
+        (self.last_piece, self.pieces) = (now, self.pieces + 1);
+        if self.seconds() < UNREPORTED_SECONDS {
+            return;
+        }
+        self.hook.waits(&Wait {
+            seconds: self.seconds(),
+            operations: self.pieces,
+            expected_seconds: self.longest_seconds,
+        });
+    }
+
+    /// Seconds since the copies began.
+    pub fn seconds(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
 }

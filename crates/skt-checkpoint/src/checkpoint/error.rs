@@ -34,6 +34,17 @@ pub enum CheckpointError {
         /// The error of the system.
         source: io::Error,
     },
+    /// Memory that only a mover can copy was not copied. All ranks have this error, and the last
+    /// checkpoint is as it was.
+    #[error("rank {rank}: region {region}: {text}")]
+    NotMoved {
+        /// The first rank on which a copy failed.
+        rank: usize,
+        /// The region.
+        region: usize,
+        /// The error of the mover.
+        text: String,
+    },
     /// Levels were given for a method that has no images.
     #[error("levels need method self, double or abft; this is {0}")]
     NoLevels(Method),

@@ -1,5 +1,6 @@
 //! The checkpointer of one rank: the state that all steps of the protocol work on.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::checkpoint::agree::OpeningPlan;
@@ -7,7 +8,7 @@ use crate::checkpoint::config::Config;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
-use crate::checkpoint::hook::{Step, StepName};
+use crate::checkpoint::hook::{Hook, Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::level::{Images, LevelReport, Rotten};
 use crate::checkpoint::memory::Memory;
@@ -61,6 +62,11 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The communicator of all processes, in the order of their ranks in the run.
     pub fn comm(&self) -> &C {
         &self.job
+    }
+
+    /// The hook that is told of steps and waits.
+    pub(crate) fn hook(&self) -> Arc<dyn Hook> {
+        self.segment.hook()
     }
 
     /// The newest epoch; 0 before the first checkpoint.

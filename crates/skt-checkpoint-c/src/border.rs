@@ -77,7 +77,10 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
         Ok(state) => state,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => {
-            say("another thread is in a call of this library: make one call at a time");
+            say(
+                "another thread is in a call of this library, or a callback of this one: make one \
+                 call at a time",
+            );
             return Code::Thread;
         }
     };

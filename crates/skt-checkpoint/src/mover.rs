@@ -7,7 +7,7 @@ use crate::checkpoint::hook::{Hook, Wait};
 
 /// The most bytes that one call of a [`Mover`] copies. Between two pieces a rank reports that it is
 /// alive, and learns of the failures of others.
-pub const PIECE_BYTES: usize = 64 << 20;
+pub const PIECE_BYTES: usize = 32 << 20;
 
 /// Copies between the host and a piece of memory that the host does not access.
 pub trait Mover {

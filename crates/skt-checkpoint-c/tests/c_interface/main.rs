@@ -7,5 +7,6 @@ mod differ;
 mod drills;
 mod header;
 mod identity;
+mod movers;
 mod page;
 mod suspended;

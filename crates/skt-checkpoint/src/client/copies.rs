@@ -87,3 +87,113 @@ impl<C: Comm> Saved<'_, C> {
         Err(CheckpointError::NotMoved { rank, region, text })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::checkpoint::store::Files;
+    use crate::client::{Next, Options, Region, open};
+    use crate::comm::threads;
+    use crate::mover::PIECE_BYTES;
+
+    const RANKS: usize = 4;
+    /// More than a piece, and not a multiple of it.
+    const BYTES: usize = PIECE_BYTES + 1000;
+
+    /// Memory of a device, of which the copy number `failing` fails.
+    struct Device {
+        bytes: Vec<u8>,
+        copies: usize,
+        failing: usize,
+    }
+
+    impl Device {
+        fn new(seed: usize) -> Self {
+            let bytes = (0..BYTES).map(|at| (at * 7 + seed) as u8).collect();
+            Self { bytes, copies: 0, failing: usize::MAX }
+        }
+
+        fn count(&mut self) -> std::result::Result<(), MoveError> {
+            self.copies += 1;
+            let lost = MoveError { code: 9, text: "device lost".to_owned() };
+            if self.copies == self.failing { Err(lost) } else { Ok(()) }
+        }
+    }
+
+    impl Mover for Device {
+        fn to_host(
+            &mut self,
+            offset: usize,
+            host: &mut [u8],
+        ) -> std::result::Result<(), MoveError> {
+            host.copy_from_slice(&self.bytes[offset..offset + host.len()]);
+            self.count()
+        }
+
+        fn from_host(&mut self, offset: usize, host: &[u8]) -> std::result::Result<(), MoveError> {
+            self.bytes[offset..offset + host.len()].copy_from_slice(host);
+            self.count()
+        }
+    }
+
+    fn start<T: Send>(
+        folder: &Path,
+        act: impl Fn(Saved<'_, threads::ThreadComm>) -> Result<T> + Sync,
+    ) -> Vec<T> {
+        let started = threads::run(RANKS, |world| {
+            let store = Box::new(Files::in_folder(folder));
+            let options = Options { store, ..Options::new("copies", "a test") };
+            let regions = [Region::of::<u8>(100), Region::of::<u8>(BYTES)];
+            let Next::Compute(saved) = open(&world, &options, &regions)? else {
+                panic!("the run has not ended")
+            };
+            act(saved)
+        });
+        started.into_iter().map(|rank| rank.expect("a start")).collect()
+    }
+
+    /// Rank 2 has no device. A copy that fails on rank 1 leaves the checkpoint before to the next
+    /// start, in which a copy to the device fails first.
+    #[test]
+    fn memory_of_devices_is_saved_and_restored_or_all_ranks_know_why_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let failed = |error: CheckpointError| match error {
+            CheckpointError::NotMoved { rank: 1, region: 1, text } => {
+                assert_eq!(text, "device lost (code 9)");
+            }
+            other => panic!("{other}"),
+        };
+        start(folder.path(), |mut saved| {
+            let rank = saved.rank();
+            let mut device = Device::new(rank);
+            let copy_in = |device: &mut Device, saved: &mut Saved<'_, _>| {
+                let mut movers: Vec<(usize, &mut dyn Mover)> = vec![(1, device)];
+                if rank == 2 {
+                    movers.clear();
+                }
+                saved.copy_in(&mut movers)
+            };
+            copy_in(&mut device, &mut saved)?;
+            saved.checkpoint(&1u64)?;
+            let mut other = Device::new(rank + 100);
+            other.failing = if rank == 1 { 2 } else { usize::MAX };
+            failed(copy_in(&mut other, &mut saved).expect_err("it fails on rank 1"));
+            Ok(())
+        });
+        let restored = start(folder.path(), |mut saved| {
+            assert_eq!(saved.state::<u64>(), Some(1));
+            let rank = saved.rank();
+            let mut device = Device::new(50);
+            device.failing = if rank == 1 { 1 } else { usize::MAX };
+            failed(saved.copy_out(&mut [(1, &mut device)]).expect_err("it fails on rank 1"));
+            saved.copy_out(&mut [(1, &mut device)])?;
+            Ok(device.bytes)
+        });
+        for (rank, bytes) in restored.into_iter().enumerate() {
+            let want = if rank == 2 { vec![0; BYTES] } else { Device::new(rank).bytes };
+            assert!(bytes == want, "rank {rank}");
+        }
+    }
+}

@@ -7,8 +7,8 @@ use std::io::{Read, Write as _};
 use std::os::fd::IntoRawFd as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -111,11 +111,26 @@ pub fn as_installed(launcher: &mut Command) -> &mut Command {
 /// the desired directory"). A program that is started without mpirun is a job, too.
 pub fn own_session(job: &mut Command) {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
+    static CLEAN: Once = Once::new();
     let number = JOBS.fetch_add(1, Ordering::Relaxed);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sessions");
-    let folder = folder.join(format!("{}-{number}", std::process::id()));
+    let sessions = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sessions");
+    CLEAN.call_once(|| remove_old_sessions(&sessions));
+    let folder = sessions.join(format!("{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the sessions of Open MPI");
     job.env("OMPI_MCA_orte_tmpdir_base", &folder).env("PRTE_MCA_prte_tmpdir_base", &folder);
+}
+
+/// Removes the folders of tests that have ended. A job that was killed leaves megabytes there.
+fn remove_old_sessions(sessions: &Path) {
+    let Ok(folders) = std::fs::read_dir(sessions) else { return };
+    for folder in folders.flatten() {
+        let name = folder.file_name().into_string().unwrap_or_default();
+        let process = name.split('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(process).exists() {
+            // Another test may remove it, too.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
 }
 
 /// Reads a pipe of a job to its end beside the test, so that the job never waits for a reader.

@@ -2,6 +2,7 @@
 # call `needs build` before a build, `needs test` before the tests, `needs mpich` before those with
 # MPICH, `needs launchers` before those with MPICH and Slurm, `needs valgrind` before
 # test-clients-memory, `needs fresh` before test-fresh, and `needs package` before package.
+# `needs device` is for the tests of the memory of devices, which are skipped where it is missing.
 #
 # It tests what is there instead of asking for packages, so that a site's own MPI, BLAS or Rust is
 # left alone. It names what is missing. With SKT_HPL_INSTALL=yes, which is scripts/quickstart's
@@ -259,6 +260,47 @@ launcher_packages() {
     have salloc || echo slurm-client
 }
 
+# The first device of OpenCL that any of its libraries has.
+OPENCL_PROBE='
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+int main(void) {
+    cl_platform_id platforms[16];
+    cl_device_id device;
+    cl_uint count = 0;
+    clGetPlatformIDs(16, platforms, &count);
+    for (cl_uint i = 0; i < count && i < 16; i++)
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, 0) == CL_SUCCESS) return 0;
+    return 1;
+}'
+
+have_opencl() {
+    local folder status=0
+    folder=$(mktemp -d)
+    { cc -x c - -o "$folder/probe" -lOpenCL <<<"$OPENCL_PROBE" && "$folder/probe"; } >/dev/null 2>&1 || status=1
+    rm -r "$folder"
+    return $status
+}
+
+have_hip() {
+    links $'#include <hip/hip_runtime_api.h>\nint main(void) { return hipInit(0); }' cc \
+        -D__HIP_PLATFORM_AMD__ -lamdhip64
+}
+
+# A CUDA that is installed, or else the header and the runtime library of one, in which nothing
+# runs without a driver.
+cuda_wheel=nvidia-cuda-runtime==13.5.37
+cuda_folder=${CARGO_TARGET_DIR:-target}/device-headers
+
+have_cuda() { [ -e "${CUDA_HOME:-$cuda_folder/nvidia/cu13}/include/cuda.h" ]; }
+
+# None of these needs a device: that of OpenCL is the CPU.
+device_packages() {
+    have_opencl || printf '%s\n' pocl-opencl-icd ocl-icd-opencl-dev opencl-headers
+    have_hip || echo libamdhip64-dev
+    have_cuda || python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
+}
+
 fresh_packages() {
     have git || echo git
     have debootstrap || echo debootstrap
@@ -272,6 +314,7 @@ missing_packages() {
     mpich) build_packages && test_packages && mpich_packages ;;
     valgrind) build_packages && test_packages && { have valgrind || echo valgrind; } ;;
     launchers) build_packages && test_packages && launcher_packages ;;
+    device) build_packages && test_packages && device_packages ;;
     fresh) fresh_packages ;;
     package) package_packages ;;
     esac
@@ -333,7 +376,23 @@ install_lints() {
     rustup component add rustfmt clippy
 }
 
-# needs build|test|mpich|launchers|valgrind|fresh|package
+install_cuda() {
+    if [ -n "${CUDA_HOME+set}" ]; then
+        echo "CUDA_HOME=$CUDA_HOME has no include/cuda.h: correct it, or unset it for PyPI's $cuda_wheel" >&2
+        return 1
+    fi
+    if ! may_install; then
+        echo "missing: cuda.h; SKT_HPL_INSTALL=yes takes it from PyPI's $cuda_wheel, or CUDA_HOME names where it is" >&2
+        return 1
+    fi
+    echo "== installs $cuda_wheel of PyPI into $cuda_folder"
+    rm -rf "$cuda_folder"
+    python3 -m venv "$cuda_folder/python" &&
+        "$cuda_folder/python/bin/pip" install -q --no-deps --target "$cuda_folder" "$cuda_wheel" || return
+    have_cuda || { echo "no cuda.h in $cuda_folder, although $cuda_wheel was just installed there" >&2 && return 1; }
+}
+
+# needs build|test|mpich|launchers|valgrind|device|fresh|package
 needs() {
     local packages installed=
     packages=$(missing_packages "$1") || return
@@ -354,6 +413,10 @@ needs() {
         packages=$(missing_packages "$1") || return
     done
     have_rust || install_rust
+    if [ "$1" = device ] && ! have_cuda; then
+        install_cuda || return
+        installed=$cuda_wheel
+    fi
     [ -n "$installed" ] || echo "== nothing to install: all that this needs is here"
     case $1 in test | mpich | launchers) have_lints || install_lints ;; esac
 }

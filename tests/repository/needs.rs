@@ -81,6 +81,19 @@ fn a_blas_that_cannot_be_linked_is_missing() {
 }
 
 #[test]
+fn what_devices_need_is_missing_for_their_tests_alone() {
+    let body =
+        "case \"$*\" in *-lOpenCL* | *-lamdhip64*) exit 1 ;; *) exec /usr/bin/cc \"$@\" ;; esac";
+    let machine = Machine::new().with("cc", body);
+    assert_eq!(machine.says("echo $(missing_packages test)"), "\n");
+    let said = machine.says("echo $(missing_packages device)");
+    assert_eq!(said, "pocl-opencl-icd ocl-icd-opencl-dev opencl-headers libamdhip64-dev\n");
+    let said = machine.says("export CUDA_HOME=/nowhere; install_cuda || echo refused");
+    assert!(said.contains("CUDA_HOME=/nowhere has no include/cuda.h: "), "{said}");
+    assert!(said.ends_with("refused\n"), "{said}");
+}
+
+#[test]
 fn libclang_is_what_bindgen_would_load() {
     let machine = Machine::new().with("only/libclang-20.so", "exit 0");
     let with = |folder: &str, files: &str| {

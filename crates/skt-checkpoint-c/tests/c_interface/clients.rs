@@ -417,7 +417,7 @@ fn victims(dice: &mut Dice) -> Vec<usize> {
     }
 }
 
-fn client(name: &str, as_name: &str) -> PathBuf {
+pub fn client(name: &str, as_name: &str) -> PathBuf {
     compile_c(&checkout().join("examples/c").join(name), as_name, "gcc", &[])
 }
 

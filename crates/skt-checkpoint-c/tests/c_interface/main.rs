@@ -1,8 +1,14 @@
 //! The C and Fortran interface, from outside: installed, compiled against, and killed.
 
+#[path = "../../../../tests/opencl/mod.rs"]
+mod opencl;
+#[path = "../../../../tests/skipped/mod.rs"]
+mod skipped;
+
 mod bad_use;
 mod build;
 mod clients;
+mod device;
 mod differ;
 mod drills;
 mod header;

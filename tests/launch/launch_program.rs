@@ -1,5 +1,5 @@
-//! `skt-hpl launch --program`: examples/c/heat.c, and programs that know nothing of checkpoints, on
-//! the nodes of a cluster in a box.
+//! `skt-hpl launch --program`: examples/c/heat.c, himeno_opencl.c, and programs that know nothing of
+//! checkpoints, on the nodes of a cluster in a box.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::cluster_box::SHARED;
 use crate::dice::{Dice, seed};
 use crate::large_machine;
+use crate::opencl;
 use crate::supervised;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
@@ -122,6 +123,34 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
     }
     let program = ended.account["program"].as_str().expect("a path");
     assert_eq!((program, ended.account["run_id"].as_str()), ("/mnt/bin/heat", Some("heat")));
+    assert_clean(&cluster);
+}
+
+/// All data is on the devices of the ranks, of which that of the lost node goes with it.
+#[test]
+fn a_program_on_devices_survives_the_loss_of_a_node() {
+    if !opencl::is_here() {
+        return;
+    }
+    let Some(mut cluster) = supervised::cluster(Kind::Openmpi, 4, 1) else { return };
+    let sources = ["examples/c/himeno_opencl.c", "tests/large_machine/paced.c"];
+    let own = "crates/skt-checkpoint-c/tests/c_sources/own_mover.h";
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(own).display().to_string();
+    let flags = ["-Wl,--wrap=MPI_Sendrecv", "-lOpenCL", "-include", &own];
+    compile(&sources, &flags, &cluster.shared().join("bin/himeno"));
+    let (flags, steps) = ("--np 4 --program bin/himeno", "800");
+    let undisturbed = undisturbed(&cluster, flags, steps);
+    assert!(undisturbed.report.starts_with("sum of squares "), "{}", undisturbed.report);
+
+    let job = launch(&cluster, true, flags, steps);
+    wait_for_checkpoints(&cluster, 1, 2);
+    cluster.power_off("n2");
+    let ended = job.end(&cluster);
+    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
+    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    ended.replaced(0, "n2", "n5");
+    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(0), "{}", ended.account);
+    assert!(ended.said.contains("continues from step "), "{}", ended.said);
     assert_clean(&cluster);
 }
 

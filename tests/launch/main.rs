@@ -10,6 +10,8 @@ mod executables;
 mod large_machine;
 #[path = "../mpirun/mod.rs"]
 mod mpirun;
+#[path = "../opencl/mod.rs"]
+mod opencl;
 #[path = "../report_schema/mod.rs"]
 mod report_schema;
 #[path = "../skipped/mod.rs"]

@@ -93,6 +93,7 @@ fn program() -> Vec<PathBuf> {
         "crates/skt-terms/src",
         "crates/skt-checkpoint/src",
         "crates/skt-checkpoint-c/src",
+        "crates/skt-device/src",
         "crates/skt-solver/src",
     ] {
         sources(&root.join(folder), &mut found);

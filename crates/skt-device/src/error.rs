@@ -1,0 +1,85 @@
+//! What can fail when memory of a device is copied.
+
+/// Why memory of a device cannot be copied, with the library and the call that failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// The library of the driver is not on this machine, or does not load.
+    #[error("{library} cannot be loaded ({why}): {remedy}")]
+    Library {
+        /// The names of the files that were tried.
+        library: String,
+        /// The errors of the loader.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The library lacks a call, so it is older than all that are supported.
+    #[error("{library} has no {symbol} ({why}): {remedy}")]
+    Symbol {
+        /// The file that was loaded.
+        library: &'static str,
+        /// The missing call.
+        symbol: &'static str,
+        /// The error of the loader.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The library is there, but does not start, in most cases since there is no device.
+    #[error("{call} of {library} returns {code} ({text}): {remedy}")]
+    Start {
+        /// The file that was loaded.
+        library: &'static str,
+        /// The call that failed.
+        call: &'static str,
+        /// The code that it returned.
+        code: i32,
+        /// The library's text for the code.
+        text: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A CUDA context is needed, and this thread has none.
+    #[error(
+        "no CUDA context is current in this thread: call cudaSetDevice or cuCtxSetCurrent first"
+    )]
+    NoContext,
+    /// The default stream of another thread cannot be waited for.
+    #[error(
+        "the stream is the default stream of the thread that made the copier: copy in that thread, \
+         or give the copier another stream"
+    )]
+    OtherThread,
+    /// A call failed: of this copy, or of work that was enqueued before it.
+    #[error("{call} of {library} returns {code} ({text})")]
+    Call {
+        /// The file that was loaded.
+        library: &'static str,
+        /// The call that failed.
+        call: &'static str,
+        /// The code that it returned.
+        code: i32,
+        /// The library's text for the code.
+        text: String,
+    },
+    /// A copy would go beyond the end of the memory.
+    #[error("{bytes} bytes from byte {offset} on go beyond the {size} bytes of the memory")]
+    Range {
+        /// Where the copy would begin, in bytes.
+        offset: usize,
+        /// How much it would copy.
+        bytes: usize,
+        /// The bytes of the memory.
+        size: usize,
+    },
+}
+
+impl DeviceError {
+    /// The code that the library returned, and -1 if the failure is not one of its calls.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Start { code, .. } | Self::Call { code, .. } => *code,
+            _ => -1,
+        }
+    }
+}

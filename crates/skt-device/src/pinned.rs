@@ -1,0 +1,136 @@
+//! Memory of the host that is pinned in place, and what may be.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::error::DeviceError;
+use crate::queue::{Queue, Transfer};
+
+/// The ranges that are registered with the driver. Each is registered once and remembered, since
+/// checkpoints are copied to the same memory again and again.
+pub(crate) struct Pinned {
+    page_bytes: usize,
+    /// Whole pages that stay mapped. Nothing else may be registered.
+    allowed: Range<usize>,
+    /// In order, apart from each other or adjacent.
+    registered: Vec<Range<usize>>,
+    failure: Option<DeviceError>,
+    /// All that has ever been registered, and the time for it.
+    total_bytes: usize,
+    total_seconds: f64,
+}
+
+impl Pinned {
+    pub fn new(page_bytes: usize) -> Self {
+        Self {
+            page_bytes,
+            allowed: 0..0,
+            registered: Vec::new(),
+            failure: None,
+            total_bytes: 0,
+            total_seconds: 0.0,
+        }
+    }
+
+    /// Why nothing is registered any more.
+    pub fn failure(&self) -> Option<&DeviceError> {
+        self.failure.as_ref()
+    }
+
+    /// Bytes that have ever been registered, and the seconds that it took.
+    pub fn total(&self) -> (usize, f64) {
+        (self.total_bytes, self.total_seconds)
+    }
+
+    /// Replaces the memory that may be registered.
+    ///
+    /// # Safety
+    /// Memory in `allowed` stays mapped until `release` has been called, which has been called for
+    /// the range before.
+    pub unsafe fn allow(&mut self, allowed: Range<usize>) {
+        assert!(self.registered.is_empty(), "registered memory has been released");
+        let start = allowed.start.next_multiple_of(self.page_bytes);
+        let end = allowed.end / self.page_bytes * self.page_bytes;
+        self.allowed = start..end.max(start);
+        // Other memory, such as a larger share of what may be locked, may not fail.
+        self.failure = None;
+    }
+
+    /// Whether whole pages of this memory can be tried.
+    pub fn is_possible(&self, host: &Range<usize>) -> bool {
+        self.failure.is_none() && !self.pages(host).is_empty()
+    }
+
+    /// Whether any of this memory is registered.
+    pub fn overlaps(&self, host: &Range<usize>) -> bool {
+        let first = self.registered.partition_point(|range| range.end <= host.start);
+        self.registered.get(first).is_some_and(|range| range.start < host.end)
+    }
+
+    /// The whole pages around this memory that may be registered.
+    fn pages(&self, host: &Range<usize>) -> Range<usize> {
+        let start = host.start / self.page_bytes * self.page_bytes;
+        let end = host.end.next_multiple_of(self.page_bytes);
+        start.max(self.allowed.start)..end.min(self.allowed.end)
+    }
+
+    /// Registers those pages of this memory that are not registered. After a failure nothing is
+    /// registered, now and later.
+    pub fn register(&mut self, queue: &mut dyn Queue, host: &Range<usize>) {
+        let began = Instant::now();
+        let pages = self.pages(host);
+        let mut at = pages.start;
+        while at < pages.end {
+            let next = self.boundary(at, pages.end);
+            if !self.overlaps(&(at..next)) {
+                // SAFETY: these pages are in no registered range, and stay mapped, by `allow`, until
+                // `release` has unregistered them.
+                if let Err(failure) = unsafe { queue.register(at..next) } {
+                    self.release(Some(queue));
+                    self.failure = Some(failure);
+                    return;
+                }
+                let place = self.registered.partition_point(|range| range.end <= at);
+                self.registered.insert(place, at..next);
+                self.total_bytes += next - at;
+            }
+            at = next;
+        }
+        self.total_seconds += began.elapsed().as_secs_f64();
+    }
+
+    /// Unregisters everything, if the queue is there still.
+    pub fn release(&mut self, mut queue: Option<&mut dyn Queue>) {
+        for range in self.registered.drain(..) {
+            if let Some(queue) = &mut queue {
+                // SAFETY: registered with this start; each copy is waited for before the next call
+                // of this.
+                unsafe { queue.unregister(range.start) };
+            }
+        }
+    }
+
+    /// The first address after `at`, up to `end`, where registered memory begins or ends.
+    fn boundary(&self, at: usize, end: usize) -> usize {
+        let first = self.registered.partition_point(|range| range.end <= at);
+        let boundary = self
+            .registered
+            .get(first)
+            .map_or(end, |range| if range.start > at { range.start } else { range.end });
+        boundary.min(end)
+    }
+
+    /// Parts of a transfer whose host memory is one registered range each, or not registered:
+    /// drivers refuse a copy that begins in one and ends elsewhere.
+    pub fn parts(&self, whole: Transfer) -> impl Iterator<Item = Transfer> {
+        let host = whole.host_range();
+        let mut at = host.start;
+        std::iter::from_fn(move || {
+            let begin = at;
+            (begin < host.end).then(|| {
+                at = self.boundary(begin, host.end);
+                whole.part(begin - host.start, at - begin)
+            })
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! What copies need of a device: the calls that CUDA, HIP and OpenCL have in common.
+
+use std::ffi::c_void;
+use std::ops::Range;
+
+use crate::error::DeviceError;
+
+/// Where a copy goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToHost,
+    FromHost,
+}
+
+/// A copy between memory of the device and of the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transfer {
+    pub direction: Direction,
+    /// A device pointer, or the `cl_mem` of a buffer.
+    pub memory: *mut c_void,
+    /// The first byte of `memory` to copy.
+    pub offset: usize,
+    /// Only read if the direction is [`Direction::FromHost`].
+    pub host: *mut u8,
+    pub bytes: usize,
+}
+
+impl Transfer {
+    /// The part of `bytes` bytes that starts at byte `begin` of this transfer.
+    pub fn part(self, begin: usize, bytes: usize) -> Self {
+        debug_assert!(begin + bytes <= self.bytes);
+        Self { offset: self.offset + begin, host: self.host.wrapping_add(begin), bytes, ..self }
+    }
+
+    /// The same copy with other memory of the host.
+    pub fn with_host(self, host: *mut u8) -> Self {
+        Self { host, ..self }
+    }
+
+    /// The addresses of the host's memory.
+    pub fn host_range(self) -> Range<usize> {
+        let start = self.host.addr();
+        start..start + self.bytes
+    }
+}
+
+/// The events of a queue: one for each staging buffer.
+pub(crate) const EVENTS: usize = 2;
+
+/// A stream or a command queue. The calls other than `enter` and `leave` are made between these
+/// two.
+pub(crate) trait Queue: Send {
+    /// Makes the queue's context or device the current one of this thread.
+    fn enter(&mut self) -> Result<(), DeviceError>;
+
+    /// Restores what was current before `enter`.
+    fn leave(&mut self);
+
+    /// Waits for all that was enqueued before, by anyone. Returns the failure of any of that, if
+    /// the library reports it.
+    fn synchronize(&mut self) -> Result<(), DeviceError>;
+
+    /// Enqueues a copy, of which a `wait` for `event` waits for the end.
+    ///
+    /// # Safety
+    /// The device's memory has these bytes. The host's memory stays valid, and is accessed by
+    /// nobody else, until a `wait` for the event or `synchronize` has returned; until then others
+    /// may read what is only read.
+    unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError>;
+
+    /// Waits for the ends of all copies that were enqueued with `event` since it was last waited
+    /// for.
+    fn wait(&mut self, event: usize) -> Result<(), DeviceError>;
+
+    /// Allocates host memory that the device accesses fastest.
+    fn allocate(&mut self, bytes: usize) -> Result<*mut u8, DeviceError>;
+
+    /// Returns memory of `allocate`.
+    ///
+    /// # Safety
+    /// The memory is from `allocate` of this queue, is freed once, and no copy uses it any more.
+    unsafe fn free(&mut self, memory: *mut u8);
+
+    /// Whether there is a call that pins memory of the host where it is.
+    fn can_register(&self) -> bool;
+
+    /// Pins whole pages of the host's memory.
+    ///
+    /// # Safety
+    /// The pages are mapped, are not registered, and stay mapped until `unregister`.
+    unsafe fn register(&mut self, pages: Range<usize>) -> Result<(), DeviceError>;
+
+    /// Releases pages as they were registered.
+    ///
+    /// # Safety
+    /// `register` has pinned a range that starts at `start`, and no copy uses it any more.
+    unsafe fn unregister(&mut self, start: usize);
+}
+
+/// A queue between `enter` and `leave` to which nobody's earlier work is pending. When it is
+/// dropped, no copy that it has enqueued accesses memory of the host any more: after a failure,
+/// too.
+pub(crate) struct Session<'q> {
+    queue: &'q mut dyn Queue,
+    is_in_flight: bool,
+}
+
+impl<'q> Session<'q> {
+    /// Waits for all earlier work of the queue, so that its results are copied, and its time is
+    /// not taken for that of the copies.
+    ///
+    /// # Errors
+    /// The context cannot be made current, or earlier work has failed.
+    pub fn begin(queue: &'q mut dyn Queue) -> Result<Self, DeviceError> {
+        queue.enter()?;
+        let session = Self { queue, is_in_flight: false };
+        session.queue.synchronize()?;
+        Ok(session)
+    }
+
+    /// Calls that do not copy.
+    pub fn queue(&mut self) -> &mut dyn Queue {
+        self.queue
+    }
+
+    /// Enqueues a copy.
+    ///
+    /// # Safety
+    /// As of [`Queue::enqueue`], until a `wait` for the event returns `Ok` or the session ends.
+    pub unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError> {
+        // Before the call, as one that fails may have begun.
+        self.is_in_flight = true;
+        // SAFETY: promised by the caller; `drop` waits, if nobody else does.
+        unsafe { self.queue.enqueue(transfer, event) }
+    }
+
+    /// Waits for the ends of the copies that were enqueued with `event`.
+    pub fn wait(&mut self, event: usize) -> Result<(), DeviceError> {
+        self.queue.wait(event)
+    }
+
+    /// Notes that all copies have been waited for.
+    pub fn finished(&mut self) {
+        self.is_in_flight = false;
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if self.is_in_flight {
+            // The failure that led here is the one to report.
+            let _ = self.queue.synchronize();
+        }
+        self.queue.leave();
+    }
+}

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Sizes};
 use crate::error::DeviceError;
 use crate::opencl::CommandQueue;
 use crate::queue::{Direction, Queue, Transfer};
-use crate::stream::Stream;
+use crate::stream::StreamQueue;
 use crate::trials::Rates;
 
 /// Copies between memory of a device and of the host, in a stream or queue of the caller.
@@ -32,7 +32,7 @@ impl Copier {
     /// The stream and its context live until the copier is dropped.
     pub unsafe fn cuda(stream: *mut c_void) -> Result<Self, DeviceError> {
         // SAFETY: promised by the caller.
-        Ok(Self::new(Box::new(unsafe { Stream::cuda(stream)? })))
+        Ok(Self::new(Box::new(unsafe { StreamQueue::cuda(stream)? })))
     }
 
     /// Copies in a HIP stream, `hipStream_t`, of the device that is current in this thread. Memory
@@ -45,7 +45,7 @@ impl Copier {
     /// The stream lives until the copier is dropped, and is one of the current device.
     pub unsafe fn hip(stream: *mut c_void) -> Result<Self, DeviceError> {
         // SAFETY: promised by the caller.
-        Ok(Self::new(Box::new(unsafe { Stream::hip(stream)? })))
+        Ok(Self::new(Box::new(unsafe { StreamQueue::hip(stream)? })))
     }
 
     /// Copies in an OpenCL queue, `cl_command_queue`, in order or not, which the copier retains.

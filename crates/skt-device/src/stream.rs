@@ -13,7 +13,7 @@ use crate::queue::{Direction, EVENTS, Queue, Transfer};
 /// `CUresult`, `hipError_t`: 0 is success.
 type Status = c_int;
 /// `CUstream`, `hipStream_t`.
-type StreamHandle = *mut c_void;
+type Stream = *mut c_void;
 /// `CUevent`, `hipEvent_t`.
 type Event = *mut c_void;
 /// `CUcontext`.
@@ -29,16 +29,16 @@ symbols! {
         cuCtxGetCurrent: fn(*mut Context) -> Status;
         cuCtxPushCurrent_v2: fn(Context) -> Status;
         cuCtxPopCurrent_v2: fn(*mut Context) -> Status;
-        cuStreamGetCtx: fn(StreamHandle, *mut Context) -> Status;
-        cuStreamSynchronize: fn(StreamHandle) -> Status;
-        cuMemcpyDtoHAsync_v2: fn(*mut c_void, DevicePointer, usize, StreamHandle) -> Status;
-        cuMemcpyHtoDAsync_v2: fn(DevicePointer, *const c_void, usize, StreamHandle) -> Status;
+        cuStreamGetCtx: fn(Stream, *mut Context) -> Status;
+        cuStreamSynchronize: fn(Stream) -> Status;
+        cuMemcpyDtoHAsync_v2: fn(*mut c_void, DevicePointer, usize, Stream) -> Status;
+        cuMemcpyHtoDAsync_v2: fn(DevicePointer, *const c_void, usize, Stream) -> Status;
         cuMemHostAlloc: fn(*mut *mut c_void, usize, c_uint) -> Status;
         cuMemFreeHost: fn(*mut c_void) -> Status;
         cuMemHostRegister_v2: fn(*mut c_void, usize, c_uint) -> Status;
         cuMemHostUnregister: fn(*mut c_void) -> Status;
         cuEventCreate: fn(*mut Event, c_uint) -> Status;
-        cuEventRecord: fn(Event, StreamHandle) -> Status;
+        cuEventRecord: fn(Event, Stream) -> Status;
         cuEventSynchronize: fn(Event) -> Status;
         cuEventDestroy_v2: fn(Event) -> Status;
         cuGetErrorName: fn(Status, *mut *const c_char) -> Status;
@@ -53,15 +53,15 @@ symbols! {
         hipGetDevice: fn(*mut c_int) -> Status;
         hipSetDevice: fn(c_int) -> Status;
         hipGetDeviceCount: fn(*mut c_int) -> Status;
-        hipStreamSynchronize: fn(StreamHandle) -> Status;
-        hipMemcpyDtoHAsync: fn(*mut c_void, DevicePointer, usize, StreamHandle) -> Status;
-        hipMemcpyHtoDAsync: fn(DevicePointer, *const c_void, usize, StreamHandle) -> Status;
+        hipStreamSynchronize: fn(Stream) -> Status;
+        hipMemcpyDtoHAsync: fn(*mut c_void, DevicePointer, usize, Stream) -> Status;
+        hipMemcpyHtoDAsync: fn(DevicePointer, *const c_void, usize, Stream) -> Status;
         hipHostMalloc: fn(*mut *mut c_void, usize, c_uint) -> Status;
         hipHostFree: fn(*mut c_void) -> Status;
         hipHostRegister: fn(*mut c_void, usize, c_uint) -> Status;
         hipHostUnregister: fn(*mut c_void) -> Status;
         hipEventCreateWithFlags: fn(*mut Event, c_uint) -> Status;
-        hipEventRecord: fn(Event, StreamHandle) -> Status;
+        hipEventRecord: fn(Event, Stream) -> Status;
         hipEventSynchronize: fn(Event) -> Status;
         hipEventDestroy: fn(Event) -> Status;
         hipGetErrorName: fn(Status) -> *const c_char;
@@ -89,16 +89,15 @@ const PER_THREAD: usize = 2;
 /// The calls that both libraries have.
 struct Calls {
     library: &'static str,
-    synchronize: Call<unsafe extern "C" fn(StreamHandle) -> Status>,
-    to_host: Call<unsafe extern "C" fn(*mut c_void, DevicePointer, usize, StreamHandle) -> Status>,
-    from_host:
-        Call<unsafe extern "C" fn(DevicePointer, *const c_void, usize, StreamHandle) -> Status>,
+    synchronize: Call<unsafe extern "C" fn(Stream) -> Status>,
+    to_host: Call<unsafe extern "C" fn(*mut c_void, DevicePointer, usize, Stream) -> Status>,
+    from_host: Call<unsafe extern "C" fn(DevicePointer, *const c_void, usize, Stream) -> Status>,
     allocate: Call<unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Status>,
     free: Call<unsafe extern "C" fn(*mut c_void) -> Status>,
     register: Call<unsafe extern "C" fn(*mut c_void, usize, c_uint) -> Status>,
     unregister: Call<unsafe extern "C" fn(*mut c_void) -> Status>,
     create_event: Call<unsafe extern "C" fn(*mut Event, c_uint) -> Status>,
-    record: Call<unsafe extern "C" fn(Event, StreamHandle) -> Status>,
+    record: Call<unsafe extern "C" fn(Event, Stream) -> Status>,
     wait: Call<unsafe extern "C" fn(Event) -> Status>,
     destroy_event: Call<unsafe extern "C" fn(Event) -> Status>,
     places: Places,
@@ -233,9 +232,9 @@ enum Place {
 }
 
 /// A stream with its events.
-pub(crate) struct Stream {
+pub(crate) struct StreamQueue {
     calls: &'static Calls,
-    stream: StreamHandle,
+    stream: Stream,
     place: Place,
     /// The thread whose stream it is, if each has its own.
     thread: Option<ThreadId>,
@@ -244,12 +243,12 @@ pub(crate) struct Stream {
 
 // SAFETY: the handles may be used in any thread where the context or device is current, which
 // `enter` sees to; of the stream that is another one in each thread `synchronize` refuses others.
-unsafe impl Send for Stream {}
+unsafe impl Send for StreamQueue {}
 
-impl Stream {
+impl StreamQueue {
     /// # Safety
     /// As of [`crate::Copier::cuda`].
-    pub unsafe fn cuda(stream: StreamHandle) -> Result<Self, DeviceError> {
+    pub unsafe fn cuda(stream: Stream) -> Result<Self, DeviceError> {
         let calls = Calls::cuda()?;
         let Places::Cuda(cuda) = &calls.places else { unreachable!("loaded as CUDA") };
         // SAFETY: may be called at any time, and again.
@@ -275,7 +274,7 @@ impl Stream {
 
     /// # Safety
     /// As of [`crate::Copier::hip`].
-    pub unsafe fn hip(stream: StreamHandle) -> Result<Self, DeviceError> {
+    pub unsafe fn hip(stream: Stream) -> Result<Self, DeviceError> {
         let calls = Calls::hip()?;
         let Places::Hip(hip) = &calls.places else { unreachable!("loaded as HIP") };
         // SAFETY: may be called at any time, and again.
@@ -294,7 +293,7 @@ impl Stream {
         Self::new(calls, stream, Place::Device { own, before: own })
     }
 
-    fn new(calls: &'static Calls, stream: StreamHandle, place: Place) -> Result<Self, DeviceError> {
+    fn new(calls: &'static Calls, stream: Stream, place: Place) -> Result<Self, DeviceError> {
         let thread = (stream.addr() == PER_THREAD).then(|| thread::current().id());
         let mut made = Self { calls, stream, place, thread, events: [ptr::null_mut(); EVENTS] };
         made.enter()?;
@@ -311,7 +310,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for StreamQueue {
     fn drop(&mut self) {
         if self.enter().is_err() {
             // The context is gone, and its events with it.
@@ -325,7 +324,7 @@ impl Drop for Stream {
     }
 }
 
-impl Queue for Stream {
+impl Queue for StreamQueue {
     fn enter(&mut self) -> Result<(), DeviceError> {
         match (&self.calls.places, &mut self.place) {
             (Places::Cuda(cuda), Place::Context(context)) => {

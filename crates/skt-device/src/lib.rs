@@ -24,6 +24,11 @@ mod staging;
 mod stream;
 mod trials;
 
+#[cfg(test)]
+mod emulated;
+#[cfg(test)]
+mod races;
+
 pub use copier::Copier;
 pub use error::DeviceError;
 pub use memory::DeviceMemory;

@@ -38,5 +38,5 @@ pub use trials::{Measured, Rate, Rates, Way};
 /// compare them with the headers.
 #[doc(hidden)]
 pub fn signatures() -> Vec<(&'static str, &'static str)> {
-    [stream::Cuda::SIGNATURES, stream::Hip::SIGNATURES, opencl::OpenCl::SIGNATURES].concat()
+    [stream::Cuda::signatures(), stream::Hip::signatures(), opencl::OpenCl::signatures()].concat()
 }

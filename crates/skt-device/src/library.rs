@@ -83,9 +83,13 @@ macro_rules! symbols {
         }
 
         impl $table {
-            /// The symbols and their types.
-            pub const SIGNATURES: &[(&str, &str)] =
-                &[$((stringify!($symbol), stringify!(fn($($argument),*) -> $result))),*];
+            /// The symbols and their types, without any alias.
+            pub fn signatures() -> Vec<(&'static str, &'static str)> {
+                vec![$((
+                    stringify!($symbol),
+                    std::any::type_name::<unsafe extern "C" fn($($argument),*) -> $result>(),
+                )),*]
+            }
 
             /// Finds all symbols.
             ///

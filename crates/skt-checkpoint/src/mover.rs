@@ -109,3 +109,41 @@ impl CopyProgress {
         self.begun.elapsed().as_secs_f64()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::checkpoint::hook::Step;
+    use crate::comm;
+
+    #[derive(Default)]
+    struct Waits(Mutex<Vec<Wait>>);
+
+    impl Hook for Waits {
+        fn at(&self, _: &Step) -> comm::Result<()> {
+            Ok(())
+        }
+
+        fn waits(&self, wait: &Wait) {
+            self.0.lock().expect("no panic").push(*wait);
+        }
+    }
+
+    #[test]
+    fn a_long_copy_is_reported_piece_by_piece_and_a_short_one_is_not() {
+        let waits = Arc::new(Waits::default());
+        let mut progress = CopyProgress::new(waits.clone());
+        progress.report();
+        assert!(waits.0.lock().expect("no panic").is_empty());
+        progress.begun -= Duration::from_secs(60);
+        progress.last_piece -= Duration::from_secs(20);
+        progress.report();
+        progress.report();
+        let told = waits.0.lock().expect("no panic").clone();
+        assert_eq!(told.iter().map(|wait| wait.operations).collect::<Vec<_>>(), [2, 3]);
+        assert!(told.iter().all(|wait| wait.seconds >= 60.0 && wait.expected_seconds >= 20.0));
+    }
+}

@@ -40,7 +40,7 @@ module skt
    end type skt_mover
 
    public :: skt_init, skt_comm, skt_found, skt_saved, skt_alloc, skt_protect, skt_unprotect
-   public :: skt_protect_with
+   public :: skt_protect_with, skt_mover_cuda, skt_mover_hip, skt_mover_opencl
    public :: skt_restore, skt_checkpoint, skt_checkpoint_begin, skt_checkpoint_test
    public :: skt_checkpoint_wait, skt_due, skt_time_left, skt_image, skt_images_wait, skt_finalize
    public :: skt_error, skt_message, skt_version
@@ -98,6 +98,27 @@ module skt
          type(skt_mover), intent(in) :: mover
          integer(c_int) :: code
       end function skt_protect_with
+
+      function skt_mover_cuda(stream, mover) bind(c, name='skt_mover_cuda') result(code)
+         import :: c_int, c_ptr, skt_mover
+         type(c_ptr), value :: stream
+         type(skt_mover), intent(out) :: mover
+         integer(c_int) :: code
+      end function skt_mover_cuda
+
+      function skt_mover_hip(stream, mover) bind(c, name='skt_mover_hip') result(code)
+         import :: c_int, c_ptr, skt_mover
+         type(c_ptr), value :: stream
+         type(skt_mover), intent(out) :: mover
+         integer(c_int) :: code
+      end function skt_mover_hip
+
+      function skt_mover_opencl(queue, mover) bind(c, name='skt_mover_opencl') result(code)
+         import :: c_int, c_ptr, skt_mover
+         type(c_ptr), value :: queue
+         type(skt_mover), intent(out) :: mover
+         integer(c_int) :: code
+      end function skt_mover_opencl
 
       function skt_unprotect(id) bind(c, name='skt_unprotect') result(code)
          import :: c_int

@@ -159,6 +159,16 @@ typedef struct skt_mover {
  * mover is copied. */
 int skt_protect_with(int id, void *memory, size_t count, size_t size, const skt_mover *mover);
 
+/* Give a mover for memory of CUDA, by device pointers; of HIP, likewise; of OpenCL, where `memory` is
+ * the cl_mem of a buffer. The copies are made in the stream (NULL: the default one of the current
+ * context or device) or the command queue, after all that was enqueued there before; what other
+ * streams do to a region must be complete. The stream lives until skt_finalize, which ends the
+ * mover; the same mover may serve several regions. The driver's library is loaded in this call:
+ * SKT_ERR_DEVICE says what is missing. Need neither MPI nor a run. */
+int skt_mover_cuda(void *stream, skt_mover *mover);
+int skt_mover_hip(void *stream, skt_mover *mover);
+int skt_mover_opencl(void *queue, skt_mover *mover);
+
 /* Leaves a region of skt_protect or skt_protect_with out of later checkpoints. */
 int skt_unprotect(int id);
 

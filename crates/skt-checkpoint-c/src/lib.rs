@@ -10,6 +10,7 @@
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
 //! | `mover` | callbacks that copy memory of a device |
+//! | `device` | the movers that come with the library |
 //! | `table` | where the regions lie in the protected memory |
 //! | `raw` | calls of MPI on the program's communicator |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -18,6 +19,7 @@
 mod border;
 pub mod code;
 mod control;
+mod device;
 mod identity;
 mod mover;
 mod options;
@@ -32,6 +34,7 @@ use mpi::ffi::MPI_Comm;
 
 use border::{RunState, call};
 use code::{Code, Result, Stop};
+use device::Kind;
 use mover::{Callbacks, SktMover};
 pub use options::NAMES as OPTIONS;
 use options::Options;
@@ -128,7 +131,10 @@ fn begin(
         return Err(Stop::new(Code::Order, text));
     }
     match Session::begin(comm, bytes, options())? {
-        InitOutcome::Run(session) => {
+        InitOutcome::Run(mut session) => {
+            // SAFETY: the session, and with it its memory, ends in `skt_finalize` alone, which calls
+            // `device::close` before.
+            unsafe { device::open(session.memory_addresses()) };
             *state = RunState::Open(session);
             Ok(Code::Success)
         }
@@ -305,6 +311,49 @@ pub unsafe extern "C" fn skt_protect_with(
     })
 }
 
+/// A mover for memory of CUDA. See `skt.h`.
+///
+/// # Safety
+/// `stream` is null or a stream that lives until `skt_finalize`; `mover` is null or a place for a
+/// mover.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_mover_cuda(stream: *mut c_void, mover: *mut SktMover) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { mover_of(Kind::Cuda, stream, mover) }
+}
+
+/// A mover for memory of HIP. See `skt.h`.
+///
+/// # Safety
+/// As [`skt_mover_cuda`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_mover_hip(stream: *mut c_void, mover: *mut SktMover) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { mover_of(Kind::Hip, stream, mover) }
+}
+
+/// A mover for buffers of OpenCL. See `skt.h`.
+///
+/// # Safety
+/// `queue` is null or a command queue; `mover` is null or a place for a mover.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skt_mover_opencl(queue: *mut c_void, mover: *mut SktMover) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { mover_of(Kind::OpenCl, queue, mover) }
+}
+
+/// # Safety
+/// As [`skt_mover_cuda`].
+unsafe fn mover_of(kind: Kind, queue: *mut c_void, mover: *mut SktMover) -> c_int {
+    border::local(|| {
+        // SAFETY: by this function's contract.
+        let place = unsafe { place(mover, kind.call()) }?;
+        // SAFETY: by this function's contract.
+        *place = unsafe { device::mover(kind, queue) }?;
+        Ok(())
+    })
+}
+
 /// Ends the protection of memory of the program. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_unprotect(id: c_int) -> c_int {
@@ -427,6 +476,8 @@ pub extern "C" fn skt_images_wait() -> c_int {
 pub extern "C" fn skt_finalize(done: c_int) -> c_int {
     call(|state| {
         open(state, "skt_finalize")?.agree_on_end(done != 0)?;
+        // Before the memory is unmapped that they have pinned.
+        device::close();
         if let RunState::Open(session) = std::mem::replace(state, RunState::None) {
             border::say(&session.end(done != 0)?);
         }

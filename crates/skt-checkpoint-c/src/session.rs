@@ -295,6 +295,12 @@ impl Session {
         self.comm
     }
 
+    /// The addresses of the library's memory for the regions.
+    pub fn memory_addresses(&mut self) -> std::ops::Range<usize> {
+        let memory = self.saved.bytes().remove(0).as_ptr_range();
+        memory.start.addr()..memory.end.addr()
+    }
+
     /// The number of the checkpoint that this start resumes from; 0 if the run begins.
     pub fn found(&self) -> u64 {
         self.saved.recovered().map_or(0, |recovered| recovered.epoch)

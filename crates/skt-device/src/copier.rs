@@ -110,7 +110,8 @@ impl Copier {
     /// before, which is unregistered. Without it, nothing is pinned but the copier's own buffers.
     ///
     /// # Safety
-    /// The memory stays mapped until this is called again or the copier is dropped.
+    /// The memory stays mapped until this is called again or the copier is dropped. No other copier
+    /// copies to or from it at the same time as this one is used.
     pub unsafe fn set_pinnable(&mut self, range: Option<Range<usize>>) {
         // SAFETY: promised by the caller.
         unsafe { self.engine.set_pinnable(range.unwrap_or(0..0)) };

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -57,6 +57,13 @@ pub enum Fault {
     OtherBuffer,
     /// Copies have the offset of the copy before.
     OffsetBefore,
+}
+
+/// What all queues of the process have registered, which drivers check as one.
+static PINNED: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
+
+fn pinned() -> MutexGuard<'static, Vec<Range<usize>>> {
+    PINNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 enum Work {
@@ -281,7 +288,7 @@ pub struct Emulated(pub Arc<Mutex<Device>>);
 
 impl Emulated {
     fn device(&self) -> MutexGuard<'_, Device> {
-        self.0.lock().expect("no test has failed")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -321,7 +328,7 @@ impl Queue for Emulated {
         let host = transfer.host_range();
         let meets = |range: &&Range<usize>| range.start < host.end && host.start < range.end;
         let is_inside = |range: &Range<usize>| range.start <= host.start && host.end <= range.end;
-        if device.registered.iter().find(meets).is_some_and(|range| !is_inside(range)) {
+        if pinned().iter().find(meets).is_some_and(|range| !is_inside(range)) {
             device.problem("a copy begins in registered memory and ends elsewhere");
         }
         let transfer = device.distort(transfer);
@@ -394,12 +401,15 @@ impl Queue for Emulated {
         let mut device = self.device();
         device.fail(Call::Register)?;
         let page_bytes = system_page_bytes();
-        if pages.is_empty() || pages.start % page_bytes != 0 || pages.end % page_bytes != 0 {
+        if pages.is_empty()
+            || ![pages.start, pages.end].iter().all(|at| at.is_multiple_of(page_bytes))
+        {
             device.problem(format!("registered {pages:?}, which are no whole pages"));
         }
-        if device.registered.iter().any(|one| one.start < pages.end && pages.start < one.end) {
+        if pinned().iter().any(|one| one.start < pages.end && pages.start < one.end) {
             device.problem("registered memory twice");
         }
+        pinned().push(pages.clone());
         device.registered.push(pages);
         Ok(())
     }
@@ -410,6 +420,7 @@ impl Queue for Emulated {
             return device.problem("unregistered memory that is not registered");
         };
         let pages = device.registered.swap_remove(index);
+        pinned().retain(|range| *range != pages);
         if device.is_in_flight(&pages) {
             device.problem("unregistered memory while a copy uses it");
         }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use skt_checkpoint::pages::system_page_bytes;
 
 use crate::error::DeviceError;
-use crate::pinned::Pinned;
+use crate::pinned::{self, Pinned};
 use crate::queue::{Direction, Queue, Session, Transfer};
 use crate::staging::Staging;
 use crate::trials::{ROUNDS, Rates, Trials, Way};
@@ -197,7 +197,7 @@ impl Copying<'_> {
         let part = rest.part(0, rest.bytes.min(end - host.start));
         let host = part.host_range();
         // For the driver, a direct copy of registered memory is no direct one.
-        let is_registered = self.pinned.overlaps(&host);
+        let is_registered = pinned::overlaps(&host);
         let ways = self.possible(&host).filter(|way| *way != Way::Direct || !is_registered);
         let way = self.trials[rest.direction as usize].next(ways)?;
         Some((way, part))
@@ -237,7 +237,7 @@ impl Copying<'_> {
         if way == Way::Registered {
             self.pinned.register(self.session.queue(), &part.host_range());
         }
-        for piece in self.pinned.parts(part) {
+        for piece in pinned::parts(part) {
             // SAFETY: promised by the caller, until the wait below.
             unsafe { self.session.enqueue(piece, 0)? };
         }

@@ -1,19 +1,63 @@
 //! Memory of the host that is pinned in place, and what may be.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::DeviceError;
 use crate::queue::{Queue, Transfer};
 
-/// The ranges that are registered with the driver. Each is registered once and remembered, since
+/// The ranges that copiers of this process have registered: the end of each by its start. They are
+/// apart or adjacent. Several copiers may copy the same memory of the host, one after the other.
+static REGISTERED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+fn registered() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    // Nothing panics while it is locked.
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first registered range that ends after `at`.
+fn first_after(at: usize) -> Option<Range<usize>> {
+    let registered = registered();
+    let around = registered.range(..=at).next_back().filter(|(_, end)| **end > at);
+    around.or_else(|| registered.range(at..).next()).map(|(start, end)| *start..*end)
+}
+
+/// The first address after `at`, up to `end`, where registered memory begins or ends.
+fn boundary(at: usize, end: usize) -> usize {
+    let boundary =
+        first_after(at).map_or(end, |range| if range.start > at { range.start } else { range.end });
+    boundary.min(end)
+}
+
+/// Whether any of this memory is registered.
+pub(crate) fn overlaps(host: &Range<usize>) -> bool {
+    first_after(host.start).is_some_and(|range| range.start < host.end)
+}
+
+/// Parts of a transfer whose host memory is in one registered range each, or is not registered:
+/// drivers refuse a copy that begins in one and ends elsewhere.
+pub(crate) fn parts(whole: Transfer) -> impl Iterator<Item = Transfer> {
+    let host = whole.host_range();
+    let mut at = host.start;
+    std::iter::from_fn(move || {
+        let begin = at;
+        (begin < host.end).then(|| {
+            at = boundary(begin, host.end);
+            whole.part(begin - host.start, at - begin)
+        })
+    })
+}
+
+/// The ranges that a copier has registered with the driver. Each is registered once and remembered, since
 /// checkpoints are copied to the same memory again and again.
 pub(crate) struct Pinned {
     page_bytes: usize,
     /// Whole pages that stay mapped. Nothing else may be registered.
     allowed: Range<usize>,
-    /// In order, apart from each other or adjacent.
-    registered: Vec<Range<usize>>,
+    /// The starts of the ranges that this copier has registered.
+    starts: Vec<usize>,
     failure: Option<DeviceError>,
     /// All that has ever been registered, and the time for it.
     total_bytes: usize,
@@ -25,7 +69,7 @@ impl Pinned {
         Self {
             page_bytes,
             allowed: 0..0,
-            registered: Vec::new(),
+            starts: Vec::new(),
             failure: None,
             total_bytes: 0,
             total_seconds: 0.0,
@@ -48,7 +92,7 @@ impl Pinned {
     /// Memory in `allowed` stays mapped until `release` has been called, which has been called for
     /// the range before.
     pub unsafe fn allow(&mut self, allowed: Range<usize>) {
-        assert!(self.registered.is_empty(), "registered memory has been released");
+        assert!(self.starts.is_empty(), "registered memory has been released");
         let start = allowed.start.next_multiple_of(self.page_bytes);
         let end = allowed.end / self.page_bytes * self.page_bytes;
         self.allowed = start..end.max(start);
@@ -61,16 +105,11 @@ impl Pinned {
         self.failure.is_none() && !self.pages(host).is_empty()
     }
 
-    /// Whether any of this memory is registered.
-    pub fn overlaps(&self, host: &Range<usize>) -> bool {
-        let first = self.registered.partition_point(|range| range.end <= host.start);
-        self.registered.get(first).is_some_and(|range| range.start < host.end)
-    }
-
-    /// The whole pages around this memory that may be registered.
+    /// The whole pages in this memory that may be registered. Other pages may be another copier's,
+    /// too.
     fn pages(&self, host: &Range<usize>) -> Range<usize> {
-        let start = host.start / self.page_bytes * self.page_bytes;
-        let end = host.end.next_multiple_of(self.page_bytes);
+        let start = host.start.next_multiple_of(self.page_bytes);
+        let end = host.end / self.page_bytes * self.page_bytes;
         start.max(self.allowed.start)..end.min(self.allowed.end)
     }
 
@@ -81,8 +120,8 @@ impl Pinned {
         let pages = self.pages(host);
         let mut at = pages.start;
         while at < pages.end {
-            let next = self.boundary(at, pages.end);
-            if !self.overlaps(&(at..next)) {
+            let next = boundary(at, pages.end);
+            if !overlaps(&(at..next)) {
                 // SAFETY: these pages are in no registered range, and stay mapped, by `allow`, until
                 // `release` has unregistered them.
                 if let Err(failure) = unsafe { queue.register(at..next) } {
@@ -90,8 +129,8 @@ impl Pinned {
                     self.failure = Some(failure);
                     return;
                 }
-                let place = self.registered.partition_point(|range| range.end <= at);
-                self.registered.insert(place, at..next);
+                registered().insert(at, next);
+                self.starts.push(at);
                 self.total_bytes += next - at;
             }
             at = next;
@@ -101,36 +140,13 @@ impl Pinned {
 
     /// Unregisters everything, if the queue is there still.
     pub fn release(&mut self, mut queue: Option<&mut dyn Queue>) {
-        for range in self.registered.drain(..) {
+        for start in self.starts.drain(..) {
             if let Some(queue) = &mut queue {
                 // SAFETY: registered with this start; each copy is waited for before the next call
                 // of this.
-                unsafe { queue.unregister(range.start) };
+                unsafe { queue.unregister(start) };
             }
+            registered().remove(&start);
         }
-    }
-
-    /// The first address after `at`, up to `end`, where registered memory begins or ends.
-    fn boundary(&self, at: usize, end: usize) -> usize {
-        let first = self.registered.partition_point(|range| range.end <= at);
-        let boundary = self
-            .registered
-            .get(first)
-            .map_or(end, |range| if range.start > at { range.start } else { range.end });
-        boundary.min(end)
-    }
-
-    /// Parts of a transfer whose host memory is one registered range each, or not registered:
-    /// drivers refuse a copy that begins in one and ends elsewhere.
-    pub fn parts(&self, whole: Transfer) -> impl Iterator<Item = Transfer> {
-        let host = whole.host_range();
-        let mut at = host.start;
-        std::iter::from_fn(move || {
-            let begin = at;
-            (begin < host.end).then(|| {
-                at = self.boundary(begin, host.end);
-                whole.part(begin - host.start, at - begin)
-            })
-        })
     }
 }

@@ -190,7 +190,13 @@ impl Queue for CommandQueue {
     fn synchronize(&mut self) -> Result<(), DeviceError> {
         let call = &self.calls.clFinish;
         // SAFETY: the queue is retained.
-        check(call.symbol, unsafe { (call.function)(self.queue) })
+        check(call.symbol, unsafe { (call.function)(self.queue) })?;
+        // Those of a copy that has failed are not to fail the next one.
+        for event in self.events.iter_mut().flat_map(std::mem::take) {
+            // SAFETY: of a copy, and released once.
+            let _ = unsafe { (self.calls.clReleaseEvent.function)(event) };
+        }
+        Ok(())
     }
 
     unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError> {

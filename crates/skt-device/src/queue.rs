@@ -29,7 +29,8 @@ impl Transfer {
     /// The part of `bytes` bytes that starts at byte `begin` of this transfer.
     pub fn part(self, begin: usize, bytes: usize) -> Self {
         debug_assert!(begin + bytes <= self.bytes);
-        Self { offset: self.offset + begin, host: self.host.wrapping_add(begin), bytes, ..self }
+        let (offset, host) = (self.offset.wrapping_add(begin), self.host.wrapping_add(begin));
+        Self { offset, host, bytes, ..self }
     }
 
     /// The same copy with other memory of the host.

@@ -216,7 +216,9 @@ impl Calls {
         let texts = texts.iter().filter(|text| !text.is_null());
         // SAFETY: constants of the library, with a zero at the end.
         let texts = texts.map(|text| unsafe { CStr::from_ptr(*text) }.to_string_lossy());
-        let texts: Vec<_> = texts.collect();
+        let mut texts: Vec<_> = texts.collect();
+        // ROCm 5 has the name as the text.
+        texts.dedup();
         if texts.is_empty() { "an unknown code".to_owned() } else { texts.join(": ") }
     }
 }
@@ -371,7 +373,7 @@ impl Queue for StreamQueue {
 
     unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError> {
         let Transfer { direction, memory, offset, host, bytes } = transfer;
-        let device = memory.addr() + offset;
+        let device = memory.addr().wrapping_add(offset);
         match direction {
             Direction::ToHost => {
                 let call = &self.calls.to_host;

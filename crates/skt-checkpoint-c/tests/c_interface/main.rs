@@ -4,6 +4,8 @@
 mod opencl;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
+#[path = "../../../skt-device/tests/stand_in/library.rs"]
+mod stand_in_library;
 
 mod bad_use;
 mod build;
@@ -15,4 +17,5 @@ mod header;
 mod identity;
 mod movers;
 mod page;
+mod stand_in;
 mod suspended;

@@ -7,8 +7,9 @@ use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use skt_device::{Copier, Way};
 
-use super::build::{Api, passes};
+use super::build::passes;
 use super::driver::{Driver, Left};
+use super::library::Api;
 
 /// The smallest copy by which a way is measured, in bytes.
 pub const MEASURED_BYTES: usize = 8 << 20;

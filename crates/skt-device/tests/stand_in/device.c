@@ -75,6 +75,7 @@ static struct device_range devices[RANGES];
 static size_t device_count, addresses_used = OBJECTS * 16;
 static struct host_range hosts[RANGES];
 static size_t host_count;
+static size_t registrations;
 
 static struct {
     const char *report, *log;
@@ -297,6 +298,7 @@ int host_register(void *host, size_t bytes) {
         return ALREADY_REGISTERED;
     }
     hosts[host_count++] = (struct host_range){(uintptr_t)host, bytes, false};
+    registrations++;
     return 0;
 }
 
@@ -464,6 +466,9 @@ EXPORT void stand_in_read(void *host, uintptr_t device, size_t bytes) {
 EXPORT void stand_in_write(uintptr_t device, const void *host, size_t bytes) {
     memcpy(content(device, bytes), host, bytes);
 }
+
+/* How often memory was registered. */
+EXPORT size_t stand_in_registrations(void) { return registrations; }
 
 static size_t alive_events(void) {
     size_t count = 0;

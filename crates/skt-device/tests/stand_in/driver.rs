@@ -5,7 +5,8 @@ use std::ptr;
 
 use libloading::{Library, Symbol};
 
-use super::build::{API, Api};
+use super::build::API;
+use super::library::Api;
 
 /// What is left in the stand-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

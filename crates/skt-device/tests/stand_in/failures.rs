@@ -8,9 +8,10 @@ use rand_core::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use skt_device::{Copier, DeviceError};
 
-use super::build::{Api, passes};
+use super::build::passes;
 use super::copies::{MEASURED_BYTES, NOTHING, copier, random_bytes, seed};
 use super::driver::{Driver, Left};
+use super::library::Api;
 
 /// What the failed calls return: a launch that failed, and a number that no library knows.
 const FAILED: c_int = 719;

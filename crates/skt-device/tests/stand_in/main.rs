@@ -9,6 +9,7 @@ mod copies;
 mod driver;
 mod failures;
 mod headers;
+mod library;
 mod refusals;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;

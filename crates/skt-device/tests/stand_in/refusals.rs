@@ -8,10 +8,11 @@ use std::ptr;
 use libloading::Library;
 use skt_device::Copier;
 
-use super::build::{Api, compile, folder, passes, scenario};
+use super::build::{folder, passes, scenario};
 use super::copies::copier;
 use super::driver::Driver;
 use super::headers::cuda_home;
+use super::library::{Api, compile};
 use super::skipped::skipped;
 
 /// Prints why there is no copier.

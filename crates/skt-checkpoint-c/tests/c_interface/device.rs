@@ -22,7 +22,7 @@ fn pressure_on_a_device_that_is_saved_while_it_changes_survives() {
     if !opencl::is_here() {
         return;
     }
-    survives(&device_client("himeno_opencl.c", "himeno_opencl", "gcc"), "himeno-opencl", 300);
+    survives(&device_client("himeno_opencl.c", "himeno_opencl", "gcc"), "himeno-opencl", 600);
 }
 
 #[test]

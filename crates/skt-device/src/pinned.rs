@@ -50,8 +50,8 @@ pub(crate) fn parts(whole: Transfer) -> impl Iterator<Item = Transfer> {
     })
 }
 
-/// The ranges that a copier has registered with the driver. Each is registered once and remembered, since
-/// checkpoints are copied to the same memory again and again.
+/// The ranges that a copier has registered with the driver. Each is registered once and remembered,
+/// since checkpoints are copied to the same memory again and again.
 pub(crate) struct Pinned {
     page_bytes: usize,
     /// Whole pages that stay mapped. Nothing else may be registered.
@@ -122,8 +122,8 @@ impl Pinned {
         while at < pages.end {
             let next = boundary(at, pages.end);
             if !overlaps(&(at..next)) {
-                // SAFETY: these pages are in no registered range, and stay mapped, by `allow`, until
-                // `release` has unregistered them.
+                // SAFETY: these pages are in no registered range, and stay mapped, by `allow`,
+                // until `release` has unregistered them.
                 if let Err(failure) = unsafe { queue.register(at..next) } {
                     self.release(Some(queue));
                     self.failure = Some(failure);

@@ -33,7 +33,7 @@ impl Transfer {
         Self { offset, host, bytes, ..self }
     }
 
-    /// The same copy with other memory of the host.
+    /// This copy with other memory of the host.
     pub fn with_host(self, host: *mut u8) -> Self {
         Self { host, ..self }
     }

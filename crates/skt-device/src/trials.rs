@@ -55,14 +55,14 @@ impl Trials {
         Self(Way::ALL.map(tried))
     }
 
-    /// Of these ways the one to measure next, if any is still to be measured: that with the fewest
-    /// rounds, so that ways take turns.
+    /// Returns the way to measure next of these, if any is still to be measured: that with the
+    /// fewest rounds, so that ways take turns.
     pub fn next(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
         let untried = ways.filter(|way| self.0[*way as usize].rounds < ROUNDS);
         untried.min_by_key(|way| self.0[*way as usize].rounds)
     }
 
-    /// Of these ways the fastest that has been measured.
+    /// Returns the fastest way of these that has been measured.
     pub fn best(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
         let rated = ways.filter_map(|way| Some((way, self.0[way as usize].bytes_per_second?)));
         rated.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)

@@ -1,5 +1,6 @@
 /* The movers of CUDA or (-DSTAND_IN_HIP) HIP on the stand-in of the driver's library, which is
- * crates/skt-device/tests/stand_in. Prints nothing unless something is wrong. Argument: the case. */
+ * in crates/skt-device/tests/stand_in. Prints nothing unless something is wrong.
+ * Argument: the case. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,8 +127,9 @@ static int has_failed(int code, const char *callback) {
     char cause[200];
     if (code == SKT_SUCCESS) return 0;
     check(code == SKT_ERR_DEVICE, "another code");
-    snprintf(cause, sizeof cause, "rank 1: region 1: %s of bytes 0 to %d fails: %s of %s returns %d (",
-             callback, 8 * SMALL, failed(), LIBRARY, LAUNCH_FAILED);
+    snprintf(cause, sizeof cause,
+             "rank 1: region 1: %s of bytes 0 to %d fails: %s of %s returns %d (", callback,
+             8 * SMALL, failed(), LIBRARY, LAUNCH_FAILED);
     check(strstr(skt_message(), cause) != NULL, cause);
     return 1;
 }

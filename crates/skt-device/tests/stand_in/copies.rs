@@ -201,3 +201,48 @@ fn scenario_registered() {
 fn memory_that_a_program_has_registered_itself_is_copied() {
     Api::ALL.into_iter().for_each(|api| passes("copies::scenario_registered", api));
 }
+
+/// Two streams that copy to the same memory of the host, which each may pin, one after the other;
+/// the first one ends before the second.
+#[test]
+#[ignore = "a scenario"]
+fn scenario_two_streams() {
+    let driver = Driver::load();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed());
+    let most = 2 * MEASURED_BYTES;
+    let mut host = vec![0; most];
+    let range = host.as_ptr_range();
+    let range = range.start.addr()..range.end.addr();
+    let streams = [driver.new_stream(), driver.new_stream()];
+    let content = streams.map(|_| random_bytes(&mut random, most));
+    let memory = content.each_ref().map(|content| driver.allocate_with(content));
+    let mut copiers: Vec<_> = streams.map(|stream| copier(&driver, stream).unwrap()).into();
+    for copier in &mut copiers {
+        // SAFETY: the vector outlives the copiers.
+        unsafe { copier.set_pinnable(Some(range.clone())) };
+    }
+    let mut registered = 0;
+    for round in 0..12 {
+        if round == 8 {
+            registered = copiers[0].rates().registered_bytes;
+            copiers.remove(0);
+        }
+        let index = round % copiers.len();
+        let which = index + streams.len() - copiers.len();
+        let bytes = within(&mut random, MEASURED_BYTES..MEASURED_BYTES + 100_000);
+        let place = within(&mut random, 0..most - bytes);
+        let part = place..place + bytes;
+        // SAFETY: the memory has these bytes.
+        unsafe { copiers[index].to_host(memory[which], place, &mut host[part.clone()]) }.unwrap();
+        assert!(host[part.clone()] == content[which][part], "round {round}, stream {which}");
+    }
+    registered += copiers[0].rates().registered_bytes;
+    assert!(registered > 0, "nothing was pinned");
+    drop(copiers);
+    assert_eq!(driver.left(), NOTHING);
+}
+
+#[test]
+fn two_streams_copy_to_one_piece_of_memory_that_both_may_pin() {
+    Api::ALL.into_iter().for_each(|api| passes("copies::scenario_two_streams", api));
+}

@@ -179,7 +179,8 @@ fn scenario_registered() {
         random_bytes(&mut Xoshiro256PlusPlus::seed_from_u64(seed()), 2 * MEASURED_BYTES);
     let memory = driver.allocate_with(&on_device);
     let mut host = vec![0; 2 * MEASURED_BYTES];
-    let start = host.as_ptr().align_offset(4096);
+    // Whole pages, of any size that Linux has.
+    let start = host.as_ptr().align_offset(1 << 16);
     driver.register(&mut host[start..start + MEASURED_BYTES]);
     let range = host.as_ptr_range();
     // SAFETY: the vector outlives the copier.

@@ -11,14 +11,15 @@ use std::process::Command;
 
 use super::skipped::skipped;
 
-/// A header, and the calls that it declares.
+/// A header of a library.
 struct Header {
     include: &'static str,
     flags: Vec<String>,
-    /// How the names of its calls begin.
+    /// How the names of the library's calls begin.
     prefix: &'static str,
 }
 
+/// Where CUDA is installed, or else where scripts/needs.sh has put its headers and runtime.
 pub fn cuda_home() -> PathBuf {
     let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../device-headers/nvidia/cu13");
     std::env::var_os("CUDA_HOME").map_or(installed, PathBuf::from)
@@ -77,7 +78,8 @@ impl Header {
         let preprocessed = self.compile(&["-E", "-P"], "")?;
         let mut program = String::from("#define is_signed(type) ((type)-1 < (type)1)\n");
         for (name, signature) in functions {
-            let (parameters, result) = parse(signature);
+            let signature = signature.replace("core::ffi::", "");
+            let (parameters, result) = parse(&signature);
             let declared = self.parameters(&preprocessed, name)?;
             if parameters.len() != declared.len() {
                 return Err(format!("{name} has {declared:?}, not {parameters:?}"));
@@ -140,12 +142,12 @@ fn assertions(program: &mut String, name: &str, rust: &str, c: &str) {
 /// The bytes of a Rust integer, and whether it has a sign.
 fn integer(rust: &str) -> (usize, bool) {
     match rust {
-        "c_char" | "i8" => (1, true),
+        "i8" => (1, true),
         "u8" => (1, false),
-        "c_int" | "i32" => (4, true),
-        "c_uint" | "u32" => (4, false),
-        "c_long" | "c_longlong" | "isize" | "i64" => (8, true),
-        "c_ulong" | "c_ulonglong" | "usize" | "u64" => (8, false),
+        "i32" => (4, true),
+        "u32" => (4, false),
+        "isize" | "i64" => (8, true),
+        "usize" | "u64" => (8, false),
         _ => panic!("no integer: {rust}"),
     }
 }
@@ -154,15 +156,12 @@ fn integer(rust: &str) -> (usize, bool) {
 /// types fails.
 fn compare(header: &Header, wrong: &[(&str, &str)]) {
     if let Err(why) = header.compile(&["-fsyntax-only"], "") {
+        let why = why.lines().next().unwrap_or_default();
         return skipped(format!("no {} (needs device of scripts/needs.sh): {why}", header.include));
     }
     let mut calls = skt_device::signatures();
     calls.retain(|(name, _)| name.starts_with(header.prefix));
     assert!(calls.len() > 5, "{calls:?}");
-    let plain =
-        |(name, signature): (&'static str, &str)| (name, signature.replace("core::ffi::", ""));
-    let calls: Vec<_> = calls.into_iter().map(plain).collect();
-    let calls: Vec<_> = calls.iter().map(|(name, signature)| (*name, signature.as_str())).collect();
     header.compare(&calls).unwrap_or_else(|why| panic!("{why}"));
     for (name, signature) in wrong {
         let why = header.compare(&[(name, signature)]).expect_err(signature);
@@ -178,7 +177,7 @@ fn the_types_of_cuda_are_those_of_its_header() {
         ("cuMemHostAlloc", "fn(*mut *mut c_void, u32, u32) -> i32"),
         ("cuMemHostAlloc", "fn(*mut *mut c_void, usize, i32) -> i32"),
         ("cuEventCreate", "fn(*mut i32, u32) -> i32"),
-        ("cuGetErrorName", "fn(i32, *mut *const c_char) -> i64"),
+        ("cuGetErrorName", "fn(i32, *mut *const i8) -> i64"),
         // The header replaces this name.
         ("cuCtxPopCurrent", "fn(*mut *mut c_void) -> i32"),
     ];

@@ -10,6 +10,7 @@ mod stand_in_library;
 mod bad_use;
 mod build;
 mod clients;
+mod cuda;
 mod device;
 mod differ;
 mod drills;

@@ -8,10 +8,8 @@ use crate::clients::{LIMIT, Run, client, survives};
 use crate::opencl;
 
 /// A client in `examples/c` that needs OpenCL.
-fn device_client(name: &str, as_name: &str, compiler: &str) -> PathBuf {
-    let own = checkout().join("crates/skt-checkpoint-c/tests/c_sources/own_mover.h");
-    let own = own.display().to_string();
-    let more = ["-lOpenCL", "-lm", "-include", &own];
+fn device_client(name: &str, as_name: &str, compiler: &str, more: &[&str]) -> PathBuf {
+    let more = [&["-lOpenCL", "-lm"], more].concat();
     compile_c(&checkout().join("examples/c").join(name), as_name, compiler, &more)
 }
 
@@ -22,7 +20,7 @@ fn pressure_on_a_device_that_is_saved_while_it_changes_survives() {
     if !opencl::is_here() {
         return;
     }
-    survives(&device_client("himeno_opencl.c", "himeno_opencl", "gcc"), "himeno-opencl", 600);
+    survives(&device_client("himeno_opencl.c", "himeno_opencl", "gcc", &[]), "himeno-opencl", 600);
 }
 
 #[test]
@@ -30,7 +28,7 @@ fn bodies_on_a_device_survive() {
     if !opencl::is_here() {
         return;
     }
-    survives(&device_client("nbody_opencl.c", "nbody_opencl", "gcc"), "nbody-opencl", 400);
+    survives(&device_client("nbody_opencl.c", "nbody_opencl", "gcc", &[]), "nbody-opencl", 400);
 }
 
 /// The operations of both are the same, in the same order, and neither contracts them.
@@ -43,11 +41,11 @@ fn a_device_computes_the_bits_of_the_host() {
     let pairs = [
         (
             client("himeno.c", "himeno-host"),
-            device_client("himeno_opencl.c", "himeno-device", "clang"),
+            device_client("himeno_opencl.c", "himeno-device", "clang", &[]),
         ),
         (
             compile_fortran(&nbody, "nbody-host"),
-            device_client("nbody_opencl.c", "nbody-device", "clang"),
+            device_client("nbody_opencl.c", "nbody-device", "clang", &[]),
         ),
     ];
     for (host, device) in pairs {
@@ -68,7 +66,9 @@ fn a_copy_that_fails_on_one_rank_costs_the_work_since_the_checkpoint_before() {
     if !opencl::is_here() {
         return;
     }
-    let program = device_client("nbody_opencl.c", "nbody-own", "gcc");
+    let own = checkout().join("crates/skt-checkpoint-c/tests/c_sources/own_mover.h");
+    let include = ["-include", own.to_str().expect("UTF-8")];
+    let program = device_client("nbody_opencl.c", "nbody-own", "gcc", &include);
     let undisturbed = Run::new(&program, "own-undisturbed", 100).start(&[], 0, LIMIT);
     let mut run = Run::new(&program, "own", 100);
     // Both regions are copied in one piece each: the second checkpoint fails.

@@ -1,5 +1,5 @@
-//! `skt-hpl launch --program`: examples/c/heat.c, himeno_opencl.c, and programs that know nothing of
-//! checkpoints, on the nodes of a cluster in a box.
+//! `skt-hpl launch --program`: heat.c and himeno_opencl.c of examples/c, and programs that know
+//! nothing of checkpoints, on the nodes of a cluster in a box.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

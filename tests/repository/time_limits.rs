@@ -24,6 +24,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("comm/mod.rs", "NAP"),
     ("doctor/measure.rs", "SECONDS"),
     ("doctor/trial.rs", "SECONDS"),
+    ("mover.rs", "UNREPORTED_SECONDS"),
     ("options.rs", "MTBF_SECONDS"),
     ("pgesv/background.rs", "LONG_PAUSE"),
     ("pgesv/background.rs", "PAUSE"),

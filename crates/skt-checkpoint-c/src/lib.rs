@@ -132,7 +132,7 @@ fn begin(
     }
     match Session::begin(comm, bytes, options())? {
         InitOutcome::Run(mut session) => {
-            // SAFETY: the session, and with it its memory, ends in `skt_finalize` alone, which calls
+            // SAFETY: the session and its memory end in `skt_finalize` alone, which calls
             // `device::close` before.
             unsafe { device::open(session.memory_addresses()) };
             *state = RunState::Open(session);

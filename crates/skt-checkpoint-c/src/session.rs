@@ -58,8 +58,8 @@ impl Yours {
     }
 }
 
-// SAFETY: an address and callbacks, which are used within calls of the library alone: these are made
-// by one thread at a time, and the program keeps the memory alive until it takes it back.
+// SAFETY: an address and callbacks, which are used within calls of the library alone. These are
+// made by one thread at a time, and the program keeps the memory alive until it takes it back.
 unsafe impl Send for Yours {}
 
 /// Where callbacks copy to.
@@ -349,9 +349,10 @@ impl Session {
     }
 
     /// Registers memory of the program as a region, in place of the region's earlier memory. `at`
-    /// is where the memory is, with what copies it, or why the program's arguments are not legal. After an error the
-    /// region is no longer protected, as the program may have freed its old memory. All ranks are
-    /// told in the next collective call, so no checkpoint lacks the region unnoticed.
+    /// is where the memory is, with what copies it, or why the program's arguments are not legal.
+    /// After an error the region is no longer protected, as the program may have freed its old
+    /// memory. All ranks are told in the next collective call, so no checkpoint lacks the region
+    /// unnoticed.
     ///
     /// # Errors
     /// The arguments are not legal; the region is memory of the library; there is no room for all

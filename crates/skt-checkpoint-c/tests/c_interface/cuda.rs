@@ -62,7 +62,7 @@ fn bodies_on_gpus_survive() {
     skipped("compiled, but no NVIDIA GPU is here");
 }
 
-/// Compiles a program without a warning of `nvcc` or of its host's compiler. Newer devices than that
+/// Compiles a program without a warning of `nvcc` or of its host compiler. Devices newer than that
 /// of `-arch` compile it again as they load it.
 fn compile_cuda(nvcc: &Path, source: &Path, program: &Path) {
     let mut command = Command::new(nvcc);

@@ -191,7 +191,7 @@ mod timing {
             // SAFETY: a queue of the device.
             let mut copier = unsafe { Copier::opencl(queue) }.unwrap();
             let (data, mut host) = (random(4, bytes), vec![0; bytes]);
-            // The first writes get pages from the system. These pieces are too short to be measured.
+            // The first writes get pages from the system. These pieces are too short to measure.
             for (index, piece) in data.chunks(MIB).enumerate() {
                 // SAFETY: a buffer of the same context with these bytes.
                 unsafe { copier.from_host(memory, index * MIB, piece) }.unwrap();

@@ -82,7 +82,7 @@ struct End {
     in_flight: usize,
     left: Left,
     calls: u64,
-    /// Those of the copies.
+    /// The calls of the copies.
     copying: Range<u64>,
     failed: Option<String>,
 }
@@ -136,7 +136,7 @@ fn leaves(call: &str) -> bool {
     call.contains("PopCurrent") || call == "hipSetDevice"
 }
 
-/// That an error names the call, the code and its text.
+/// Asserts that an error names the call, the code and its text.
 fn assert_names(error: &DeviceError, call: &str, code: c_int) {
     let text = error.to_string();
     assert!(text.contains(&format!("{call} of ")), "{call}: {text}");

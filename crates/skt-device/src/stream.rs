@@ -64,6 +64,7 @@ symbols! {
         hipEventRecord: fn(Event, Stream) -> Status;
         hipEventSynchronize: fn(Event) -> Status;
         hipEventDestroy: fn(Event) -> Status;
+        hipGetLastError: fn() -> Status;
         hipGetErrorName: fn(Status) -> *const c_char;
         hipGetErrorString: fn(Status) -> *const c_char;
     }
@@ -170,6 +171,12 @@ impl Calls {
     fn check(&self, call: &'static str, status: Status) -> Result<(), DeviceError> {
         if status == 0 {
             return Ok(());
+        }
+        if let Places::Hip(hip) = &self.places {
+            // HIP keeps the status for the program, which would take it for that of its own
+            // calls, also where copies survive it.
+            // SAFETY: has no preconditions.
+            let _ = unsafe { (hip.hipGetLastError.function)() };
         }
         Err(DeviceError::Call {
             library: self.library,
@@ -320,7 +327,8 @@ impl Drop for StreamQueue {
         }
         for event in self.events.iter().filter(|event| !event.is_null()) {
             // SAFETY: made by `new`; each copy has been waited for. A failure leaves an event.
-            let _ = unsafe { (self.calls.destroy_event.function)(*event) };
+            let status = unsafe { (self.calls.destroy_event.function)(*event) };
+            let _ = self.calls.check(self.calls.destroy_event.symbol, status);
         }
         self.leave();
     }
@@ -356,7 +364,8 @@ impl Queue for StreamQueue {
             }
             (Places::Hip(hip), Place::Device { before, .. }) => {
                 // SAFETY: no memory is accessed.
-                let _ = unsafe { (hip.hipSetDevice.function)(*before) };
+                let status = unsafe { (hip.hipSetDevice.function)(*before) };
+                let _ = self.calls.check(hip.hipSetDevice.symbol, status);
             }
             _ => unreachable!("contexts are CUDA's, devices HIP's"),
         }
@@ -411,7 +420,8 @@ impl Queue for StreamQueue {
 
     unsafe fn free(&mut self, memory: *mut u8) {
         // SAFETY: of `allocate`, by the caller. A failure leaves it allocated.
-        let _ = unsafe { (self.calls.free.function)(memory.cast()) };
+        let status = unsafe { (self.calls.free.function)(memory.cast()) };
+        let _ = self.calls.check(self.calls.free.symbol, status);
     }
 
     fn can_register(&self) -> bool {
@@ -428,7 +438,8 @@ impl Queue for StreamQueue {
 
     unsafe fn unregister(&mut self, start: usize) {
         // SAFETY: registered, by the caller. A failure leaves the pages pinned.
-        let _ =
-            unsafe { (self.calls.unregister.function)(ptr::with_exposed_provenance_mut(start)) };
+        let start = ptr::with_exposed_provenance_mut(start);
+        let status = unsafe { (self.calls.unregister.function)(start) };
+        let _ = self.calls.check(self.calls.unregister.symbol, status);
     }
 }

@@ -71,6 +71,18 @@ impl Driver {
         }
     }
 
+    /// What HIP keeps of failures, for the program to ask for; of CUDA there is nothing.
+    pub fn last_error(&self) -> c_int {
+        if self.api == Api::Cuda {
+            return 0;
+        }
+        // SAFETY: the type is that of hip.c.
+        unsafe {
+            let peek: Symbol<unsafe extern "C" fn() -> c_int> = self.get("hipPeekAtLastError");
+            peek()
+        }
+    }
+
     /// Removes contexts from this thread's stack until `current` is this again (CUDA), or makes
     /// this the device (HIP).
     pub fn restore(&self, current: c_int) {

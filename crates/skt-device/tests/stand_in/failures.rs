@@ -125,6 +125,7 @@ fn run(
             }
         }
     }
+    assert_eq!(driver.last_error(), 0, "a failure is left for the program");
     driver.restore(before);
     let left = driver.left();
     let (calls, failed) = driver.stop_failing();

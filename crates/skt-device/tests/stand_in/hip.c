@@ -22,8 +22,11 @@ static int ends(int code) {
         if (code) return ends(code);                                                               \
     } while (0)
 
+/* The handle of the default stream of a thread, which HIP defines. */
+#define PER_THREAD_STREAM ((void *)2)
+
 static const void *stream_of(const void *stream) {
-    if (!stream) return &default_streams[current];
+    if (!stream || stream == PER_THREAD_STREAM) return &default_streams[current];
     object_check(stream, STREAM, "stream");
     if (object_owner(stream) != (uintptr_t)current) violation("the stream is of another device");
     return stream;

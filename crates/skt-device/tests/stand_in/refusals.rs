@@ -97,6 +97,37 @@ fn a_thread_without_a_context_is_refused_the_default_stream() {
     passes("refusals::scenario_no_context", Api::Cuda);
 }
 
+/// The default stream that each thread has for itself stands for another one in another thread.
+#[test]
+#[ignore = "a scenario"]
+fn scenario_per_thread() {
+    let driver = Driver::load();
+    let memory = driver.allocate_with(&[5; 10]);
+    let mut copier = copier(&driver, ptr::without_provenance_mut(2)).unwrap();
+    let mut host = [0; 10];
+    // SAFETY: the memory has these bytes.
+    unsafe { copier.to_host(memory, 0, &mut host) }.unwrap();
+    assert_eq!(host, [5; 10]);
+    let address = memory.addr();
+    std::thread::spawn(move || {
+        // SAFETY: the memory has these bytes.
+        let copied = unsafe { copier.to_host(ptr::without_provenance(address), 0, &mut host) };
+        let why = copied.expect_err("another stream").to_string();
+        assert!(
+            why.starts_with("the stream is the default stream of the thread that made"),
+            "{why}"
+        );
+    })
+    .join()
+    .unwrap();
+    assert_eq!(driver.left().allocated, 0);
+}
+
+#[test]
+fn the_default_stream_of_a_thread_is_refused_in_others() {
+    Api::ALL.into_iter().for_each(|api| passes("refusals::scenario_per_thread", api));
+}
+
 /// NVIDIA's runtime without a driver, in one process with the copier.
 #[test]
 #[ignore = "a scenario"]

@@ -44,6 +44,12 @@ pub enum DeviceError {
         "no CUDA context is current in this thread: call cudaSetDevice or cuCtxSetCurrent first"
     )]
     NoContext,
+    /// The queue is null.
+    #[error(
+        "the OpenCL queue is null: clCreateCommandQueue has failed, or this node has no driver of \
+         OpenCL (`clinfo -l` lists devices)"
+    )]
+    NoQueue,
     /// The default stream of another thread cannot be waited for.
     #[error(
         "the stream is the default stream of the thread that made the copier: copy in that thread, \

@@ -113,7 +113,7 @@ fn check(call: &'static str, status: Status) -> Result<(), DeviceError> {
     if status == 0 {
         return Ok(());
     }
-    let text = name(status).to_owned();
+    let text = format!("{}{}", name(status), hint(status));
     Err(DeviceError::Call { library: FILE, call, code: status, text })
 }
 
@@ -141,6 +141,9 @@ impl CommandQueue {
     /// As of [`crate::Copier::opencl`].
     pub unsafe fn new(queue: QueueHandle) -> Result<Self, DeviceError> {
         let calls = OpenCl::load()?;
+        if queue.is_null() {
+            return Err(DeviceError::NoQueue);
+        }
         let retain = &calls.clRetainCommandQueue;
         // SAFETY: a queue, by the caller, or null, which is refused.
         check(retain.symbol, unsafe { (retain.function)(queue) })?;
@@ -307,6 +310,17 @@ impl Queue for CommandQueue {
     }
 
     unsafe fn unregister(&mut self, _: usize) {}
+}
+
+/// What the caller may have done wrong, where the library returns this.
+fn hint(status: Status) -> &'static str {
+    match status {
+        // What is no buffer is often taken for a part of one.
+        -13 | -34 | -38 => ": is the memory a cl_mem of the queue's context?",
+        -30 => ": is the region larger than its buffer?",
+        -59 => ": was the buffer made without access of the host?",
+        _ => "",
+    }
 }
 
 /// The name of a failure: OpenCL has no call for it.

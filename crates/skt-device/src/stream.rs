@@ -74,6 +74,11 @@ const HIP_FILES: [&str; 3] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip
 const CUDA_REMEDY: &str =
     "install the NVIDIA driver on this node, or run where there is an NVIDIA GPU";
 const HIP_REMEDY: &str = "install ROCm on this node, or run where there is an AMD GPU";
+/// Of a library that loads and does not start.
+const CUDA_START_REMEDY: &str =
+    "run where there is an NVIDIA GPU that this process may use (`nvidia-smi` lists them)";
+const HIP_START_REMEDY: &str =
+    "run where there is an AMD GPU that this process may use (/dev/kfd, `rocminfo`)";
 
 /// `CU_MEMHOSTALLOC_PORTABLE`, `CU_MEMHOSTREGISTER_PORTABLE`, `hipHostMallocPortable` and
 /// `hipHostRegisterPortable`: pinned for all contexts.
@@ -262,7 +267,7 @@ impl StreamQueue {
         let Places::Cuda(cuda) = &calls.places else { unreachable!("loaded as CUDA") };
         // SAFETY: may be called at any time, and again.
         let status = unsafe { (cuda.cuInit.function)(0) };
-        calls.check_start(cuda.cuInit.symbol, status, CUDA_REMEDY)?;
+        calls.check_start(cuda.cuInit.symbol, status, CUDA_START_REMEDY)?;
         let mut context = ptr::null_mut();
         // SAFETY: the stream lives, by the caller; both write to `context`.
         let (call, status) = unsafe {
@@ -288,14 +293,14 @@ impl StreamQueue {
         let Places::Hip(hip) = &calls.places else { unreachable!("loaded as HIP") };
         // SAFETY: may be called at any time, and again.
         let status = unsafe { (hip.hipInit.function)(0) };
-        calls.check_start(hip.hipInit.symbol, status, HIP_REMEDY)?;
+        calls.check_start(hip.hipInit.symbol, status, HIP_START_REMEDY)?;
         let (mut count, mut own) = (0, 0);
         // SAFETY: writes to `count`.
         let mut status = unsafe { (hip.hipGetDeviceCount.function)(&raw mut count) };
         if status == 0 && count == 0 {
             status = NO_DEVICE;
         }
-        calls.check_start(hip.hipGetDeviceCount.symbol, status, HIP_REMEDY)?;
+        calls.check_start(hip.hipGetDeviceCount.symbol, status, HIP_START_REMEDY)?;
         // SAFETY: writes to `own`.
         let status = unsafe { (hip.hipGetDevice.function)(&raw mut own) };
         calls.check(hip.hipGetDevice.symbol, status)?;

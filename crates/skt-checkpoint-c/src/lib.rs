@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`code`] | the codes of errors, with their texts |
+//! | `access` | whether memory of the program is memory of this process |
 //! | `border` | one call at a time; panics become codes |
 //! | `options`, `options_c` | options from a TOML text or a struct of C, and the environment |
 //! | `identity` | what program this is, unless the options say what its data depends on |
@@ -16,6 +17,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+mod access;
 mod border;
 pub mod code;
 mod control;

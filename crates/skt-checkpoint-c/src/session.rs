@@ -13,6 +13,7 @@ use skt_checkpoint::mover;
 use skt_checkpoint::time_limit::now_unix;
 use twox_hash::XxHash3_64;
 
+use crate::access::is_mapped;
 use crate::code::{Code, Result, Stop};
 use crate::control::{Call, Control, lost};
 use crate::identity;
@@ -384,7 +385,15 @@ impl Session {
             return Err(Stop::new(Code::Argument, text));
         }
         self.yours.insert(id, region);
-        self.layout(&self.table).map(drop)
+        self.layout(&self.table)?;
+        if is_host && !is_mapped(region.at, region.count * region.size) {
+            let text = format!(
+                "skt_protect: the memory of region {id} is not accessible to the host: that of a \
+                 device needs skt_protect_with"
+            );
+            return Err(Stop::new(Code::Argument, text));
+        }
+        Ok(())
     }
 
     /// Ends the protection of memory of the program.
@@ -492,13 +501,18 @@ impl Session {
             let entry = self.found.get(id).expect("looked for above");
             let (there, here) = ((entry.count, entry.size), (yours.count, yours.size));
             if there != (here.0 as u64, here.1 as u64) {
-                return missing(differs(id, there, false, here, false));
+                return missing(format!(
+                    "region {id} is {} x {} bytes in the checkpoint, here it is {} x {}: protect \
+                     as many as skt_saved returns, or run with the earlier size",
+                    there.0, there.1, here.0, here.1
+                ));
             }
         }
         let left =
             self.table.entries().find(|e| !e.is_ours() && !self.yours.contains_key(&e.id))?;
         missing(format!(
-            "region {} of the checkpoint is not protected: call skt_protect first",
+            "region {} of the checkpoint is not protected: call skt_protect or skt_protect_with \
+             first",
             left.id
         ))
     }

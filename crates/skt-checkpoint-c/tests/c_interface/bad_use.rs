@@ -277,12 +277,12 @@ fn other_sizes_after_a_restart() {
             (
                 "skt_restore()",
                 Differs,
-                "rank 1: region 1 is 100 x 8 bytes of skt_protect in this run, here it is 101 x 8",
+                "rank 1: region 1 is 100 x 8 bytes in the checkpoint, here it is 101 x 8",
             ),
             (
                 "skt_restore()",
                 Differs,
-                "rank 0: region 2 of the checkpoint is not protected: call skt_protect first",
+                "rank 0: region 2 of the checkpoint is not protected: call skt_protect or skt_protect_with first",
             ),
             ("skt_restore()", Differs, "rank 0: region 3 is not in the checkpoint"),
             (

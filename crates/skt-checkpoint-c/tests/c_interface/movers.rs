@@ -64,6 +64,13 @@ fn wrong_arguments_are_refused_by_name() {
             ),
             ("skt_checkpoint()", Argument, "rank 0: skt_protect_with: the mover of region 2"),
             (
+                "skt_protect(2, address(&of), COUNT, 8)",
+                Argument,
+                "skt_protect: the memory of region 2 is not accessible to the host: that of a \
+                 device needs skt_protect_with",
+            ),
+            ("skt_checkpoint()", Argument, "rank 0: skt_protect: the memory of region 2 is not"),
+            (
                 "skt_protect_with(2, address(&of), COUNT, 8, &mover)",
                 Order,
                 "skt_protect_with: no run is open; call skt_init first",
@@ -145,7 +152,7 @@ fn a_mover_need_not_explain_its_codes() {
 #[test]
 fn another_size_after_a_restart_is_refused() {
     let differs =
-        "rank 1: region 1 is 100 x 8 bytes of skt_protect in this run, here it is 101 x 8";
+        "rank 1: region 1 is 100 x 8 bytes in the checkpoint, here it is 101 x 8: protect";
     case("other-size", &[("skt_restore()", Region, differs)]);
 }
 

@@ -140,6 +140,9 @@ static void arguments(void) {
     SAY(skt_protect_with(2, address(&of), 0, 8, &mover));
     SAY(skt_protect_with(2, address(&of), (size_t)-1, 8, &mover));
     SAY(skt_checkpoint());
+    munmap(address(&of), of.size);
+    SAY(skt_protect(2, address(&of), COUNT, 8));
+    SAY(skt_checkpoint());
     must(skt_checkpoint());
     must(skt_finalize(1));
     SAY(skt_protect_with(2, address(&of), COUNT, 8, &mover));

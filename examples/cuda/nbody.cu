@@ -1,4 +1,4 @@
-/* Gravity between all pairs of bodies on NVIDIA GPUs, that survives the loss of ranks. Positions and
+/* Gravity between all pairs of bodies on NVIDIA GPUs that survives the loss of ranks. Positions and
  * velocities are in device memory, which a mover of the library copies at each checkpoint, in order
  * with the kernels of its stream; the number of the step is in host memory.
  *
@@ -36,7 +36,8 @@ static void need(int code) {
 /* Ends the job where a call of CUDA has failed. */
 static void need_cuda(cudaError_t error) {
     if (error != cudaSuccess) {
-        fprintf(stderr, "nbody: rank %d: CUDA error %d: %s\n", rank, error, cudaGetErrorString(error));
+        fprintf(stderr, "nbody: rank %d: CUDA error %d: %s\n", rank, error,
+                cudaGetErrorString(error));
         MPI_Abort(MPI_COMM_WORLD, REFUSED);
     }
 }

@@ -13,6 +13,7 @@ use skt_hpl::report::measured::read;
 const MODEL: &str = include_str!("../../docs/model.md");
 const PERFORMANCE: &str = include_str!("../../docs/performance.md");
 const NOTEBOOK: &str = include_str!("../../docs/measurements/notebook.md");
+const GPU_PROBE: &str = include_str!("../../docs/measurements/gpu-probe.md");
 const README: &str = include_str!("../../README.md");
 
 /// The rows of the table whose head begins with `head`: cells, trimmed.
@@ -534,6 +535,26 @@ fn ways_to_write_an_image() {
         let gbs = median(of("bytes")) / median(of("seconds")) / 1e9;
         assert_eq!(row[1], format!("{gbs:.2}"), "{}", row[0]);
         assert_eq!(row[2], format!("{:.2}", median(of("cpu_seconds"))), "{}", row[0]);
+    }
+}
+
+#[test]
+fn what_a_gpu_could_reach_follows_from_links_and_the_probe() {
+    let rate = |cell: &str| cell.split(' ').next().unwrap().parse::<f64>().unwrap();
+    let predicted = table(GPU_PROBE, "| NB | panel on |");
+    let rows = table(PERFORMANCE, "| NB | PCIe 5, 46.8 GB/s | PCIe 5, 55.0 GB/s |");
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let nb: f64 = row[0].parse().unwrap();
+        for (cell, gbs) in row[1..4].iter().zip([46.8, 55.0, 300.0]) {
+            assert_eq!(*cell, format!("{:.1}", nb * gbs / 4e3), "NB {nb}, {gbs} GB/s");
+        }
+        for column in [2, 3] {
+            let ways = predicted.iter().filter(|way| way[0] == row[0]).map(|way| way[column]);
+            let best = ways.max_by(|a, b| rate(a).total_cmp(&rate(b)));
+            let best = best.map_or("", |cell| cell.split(',').next().unwrap());
+            assert_eq!(row[column + 2], best, "NB {nb}");
+        }
     }
 }
 

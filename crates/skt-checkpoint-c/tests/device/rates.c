@@ -107,7 +107,9 @@ static double seconds_of(enum way way, void *host, size_t size, int times) {
 static double rate(enum way way, void *host, size_t size) {
     double seconds[BATCHES];
     double once = (seconds_of(way, host, size, 1), seconds_of(way, host, size, 1));
-    int times = once < batch_seconds / 1000 ? 1000 : once < batch_seconds ? (int)(batch_seconds / once) : 1;
+    int times = 1;
+    if (once < batch_seconds / 1000) times = 1000;
+    else if (once < batch_seconds) times = (int)(batch_seconds / once);
     for (int n = 0; n < BATCHES; n++) seconds[n] = seconds_of(way, host, size, times);
     qsort(seconds, BATCHES, sizeof *seconds, compare);
     return (double)size / seconds[BATCHES / 2];
@@ -130,7 +132,9 @@ static void copies_of(const char *kind, void *host) {
         for (enum way way = IN; way <= BOTH; way++) {
             double gbs = rate(way, host, size) * 1e-9;
             printf("  %-10s %10zu KiB, %-12s %8.2f GB/s\n", kind, size / KIB, ways[way], gbs);
-            fprintf(json, "{\"what\": \"copy\", \"memory\": \"%s\", \"bytes\": %zu, \"way\": \"%s\", \"gbs\": %.4g}\n",
+            fprintf(json,
+                    "{\"what\": \"copy\", \"memory\": \"%s\", \"bytes\": %zu, \"way\": \"%s\", "
+                    "\"gbs\": %.4g}\n",
                     kind, size, ways[way], gbs);
         }
     }
@@ -139,7 +143,7 @@ static void copies_of(const char *kind, void *host) {
 static void copies(void) {
     void *host = need_memory(bytes), *pinned;
     memset(host, 1, bytes);
-    printf("copies between host and device (median of %d batches; both at once: their sum)\n", BATCHES);
+    printf("copies between host and device (medians of %d; both at once: their sum)\n", BATCHES);
     copies_of("pageable", host);
     int code = cu.host_register(host, bytes, HOST_REGISTER_MAPPED);
     if (code == 0) {
@@ -147,7 +151,8 @@ static void copies(void) {
         NEED(cu.host_unregister(host));
     } else {
         printf("  registered: the driver refuses it: %s\n", error_of(code));
-        fprintf(json, "{\"what\": \"copy\", \"memory\": \"registered\", \"error\": \"%s\"}\n", error_of(code));
+        fprintf(json, "{\"what\": \"copy\", \"memory\": \"registered\", \"error\": \"%s\"}\n",
+                error_of(code));
     }
     free(host);
     NEED(cu.host_alloc(&pinned, bytes, HOST_ALLOC_MAPPED));
@@ -223,7 +228,8 @@ static const struct kind kinds[] = {
 
 /* Has the device read host memory at `from` and write it to its own: by its copy engine, or by the
  * kernel. Prints the rate, or the refusal. */
-static void read_in_place(const char *by, const char *key, int with_kernel, address from, void *check) {
+static void read_in_place(const char *by, const char *key, int with_kernel, address from,
+                          void *check) {
     address to = device_memory;
     uint64_t words = bytes / 8;
     void *arguments[] = {&to, &from, &words};
@@ -233,8 +239,8 @@ static void read_in_place(const char *by, const char *key, int with_kernel, addr
     /* The first time warms up. */
     for (int n = 0; n < 2 && code == 0; n++) {
         begun = now();
-        code = with_kernel ? cu.launch(copy_words, 1024, 1, 1, 256, 1, 1, 0, stream, arguments, NULL)
-                           : cu.within(to, from, bytes, stream);
+        if (with_kernel) code = cu.launch(copy_words, 1024, 1, 1, 256, 1, 1, 0, stream, arguments, NULL);
+        else code = cu.within(to, from, bytes, stream);
         if (code == 0) code = cu.stream_wait(stream);
     }
     double gbs = (double)bytes / (now() - begun) * 1e-9;
@@ -295,7 +301,8 @@ static void try_kind(const struct kind *kind, int reads_pageable, void *check) {
     }
     /* On other devices a kernel that reads this memory ends the use of the device. */
     if (reads_pageable) {
-        read_in_place("kernel unregistered", "kernel_unregistered", 1, (address)(uintptr_t)memory, check);
+        address same = (address)(uintptr_t)memory;
+        read_in_place("kernel unregistered", "kernel_unregistered", 1, same, check);
     }
     printf("\n");
     fprintf(json, "}\n");
@@ -330,8 +337,8 @@ static int describe(int device) {
            (double)total / GIB, version / 1000, version % 1000 / 10,
            !pageable ? "no" : tables ? "yes, by the host's page tables" : "yes, by page faults");
     fprintf(json,
-            "{\"what\": \"device\", \"name\": \"%s\", \"memory_bytes\": %zu, \"cuda_of_driver\": \"%d.%d\", "
-            "\"pageable_access\": %d, \"host_page_tables\": %d}\n",
+            "{\"what\": \"device\", \"name\": \"%s\", \"memory_bytes\": %zu, "
+            "\"cuda_of_driver\": \"%d.%d\", \"pageable_access\": %d, \"host_page_tables\": %d}\n",
             name, total, version / 1000, version % 1000 / 10, pageable, tables);
     return pageable;
 }

@@ -1,6 +1,6 @@
-/* A client of the checkpoints whose words are in the memory of an NVIDIA GPU, with the driver alone:
- * no toolkit, no kernels. In each step the words move on by one block within the device, and the
- * first block is received from the rank before. All of it is enqueued in one stream, and nothing
+/* A client of the checkpoints whose words are in the memory of an NVIDIA GPU. It needs the driver
+ * alone: no toolkit, no kernels. In each step the words move on by one block within the device, and
+ * the first block is received from the rank before. All of it is enqueued in one stream, and nothing
  * waits for the last copies of a step: a checkpoint has to.
  *
  *     mpirun -np 2 words STEPS EVERY KIB device|host
@@ -70,7 +70,8 @@ static void allocate(void) {
 /* Words that depend on rank and place. */
 static void begin(void) {
     uint64_t *all = on_device ? need_memory(bytes) : host_words;
-    for (size_t n = 0; n < bytes / 8; n++) all[n] = (n + 1) * (uint64_t)(2 * rank + 1) * 0x9e3779b97f4a7c15u;
+    uint64_t factor = (uint64_t)(2 * rank + 1) * 0x9e3779b97f4a7c15u;
+    for (size_t n = 0; n < bytes / 8; n++) all[n] = (n + 1) * factor;
     if (!on_device) return;
     NEED(cu.to_device(words, all, bytes, stream));
     NEED(cu.stream_wait(stream));
@@ -85,9 +86,11 @@ static void exchange(MPI_Comm comm, long step) {
     } else {
         memcpy(outgoing, (char *)host_words + bytes - BLOCK, BLOCK);
     }
-    for (size_t n = 0; n < WORDS; n++) outgoing[n] = outgoing[n] * 6364136223846793005u + (uint64_t)step;
-    MPI_Sendrecv(outgoing, WORDS, MPI_UINT64_T, (rank + 1) % ranks, 1, incoming, WORDS, MPI_UINT64_T,
-                 (rank + ranks - 1) % ranks, 1, comm, MPI_STATUS_IGNORE);
+    for (size_t n = 0; n < WORDS; n++) {
+        outgoing[n] = outgoing[n] * 6364136223846793005u + (uint64_t)step;
+    }
+    MPI_Sendrecv(outgoing, WORDS, MPI_UINT64_T, (rank + 1) % ranks, 1, incoming, WORDS,
+                 MPI_UINT64_T, (rank + ranks - 1) % ranks, 1, comm, MPI_STATUS_IGNORE);
 }
 
 static void iterate(MPI_Comm comm, long step) {
@@ -132,12 +135,13 @@ static void report(MPI_Comm comm, double *seconds, int times) {
         printf("\n");
         if (times > 1) {
             qsort(seconds + 1, (size_t)times - 1, sizeof *seconds, compare);
-            fprintf(stderr, "a checkpoint takes %.6f s, the first one %.6f s\n", seconds[1 + (times - 1) / 2],
-                    seconds[0]);
+            fprintf(stderr, "a checkpoint takes %.6f s, the first one %.6f s\n",
+                    seconds[1 + (times - 1) / 2], seconds[0]);
         }
         fflush(stdout);
     }
     free(each);
+    if (on_device) free(all);
 }
 
 int main(int argc, char **argv) {
@@ -151,7 +155,7 @@ int main(int argc, char **argv) {
         (bytes = (size_t)atol(argv[3]) << 10) < 2 * BLOCK || bytes % BLOCK != 0 ||
         (every = atol(argv[2])) < 1 ||
         (strcmp(argv[4], "device") != 0 && strcmp(argv[4], "host") != 0)) {
-        fprintf(stderr, "usage: words STEPS EVERY KIB device|host; KIB is a multiple of 16, 32 at least\n");
+        fprintf(stderr, "usage: words STEPS EVERY KIB device|host; KIB: 32, 48, 64, ...\n");
         return 2;
     }
     steps = atol(argv[1]);

@@ -226,6 +226,10 @@ static const struct kind kinds[] = {
     {"System V, huge pages", huge_sysv, detach},
 };
 
+static int launch(void **arguments) {
+    return cu.launch(copy_words, 1024, 1, 1, 256, 1, 1, 0, stream, arguments, NULL);
+}
+
 /* Has the device read host memory at `from` and write it to its own: by its copy engine, or by the
  * kernel. Prints the rate, or the refusal. */
 static void read_in_place(const char *by, const char *key, int with_kernel, address from,
@@ -239,8 +243,7 @@ static void read_in_place(const char *by, const char *key, int with_kernel, addr
     /* The first time warms up. */
     for (int n = 0; n < 2 && code == 0; n++) {
         begun = now();
-        if (with_kernel) code = cu.launch(copy_words, 1024, 1, 1, 256, 1, 1, 0, stream, arguments, NULL);
-        else code = cu.within(to, from, bytes, stream);
+        code = with_kernel ? launch(arguments) : cu.within(to, from, bytes, stream);
         if (code == 0) code = cu.stream_wait(stream);
     }
     double gbs = (double)bytes / (now() - begun) * 1e-9;

@@ -1,7 +1,7 @@
 /* A client of the checkpoints whose words are in the memory of an NVIDIA GPU. It needs the driver
  * alone: no toolkit, no kernels. In each step the words move on by one block within the device, and
- * the first block is received from the rank before. All of it is enqueued in one stream, and nothing
- * waits for the last copies of a step: a checkpoint has to.
+ * the first block is received from the rank before. All is enqueued in one stream, and nothing waits
+ * for the last copies of a step: a checkpoint has to.
  *
  *     mpirun -np 2 words STEPS EVERY KIB device|host
  *

@@ -2,6 +2,8 @@
  * velocities are in device memory, which a mover of the library copies at each checkpoint, in order
  * with the kernels of its stream; the number of the step is in host memory.
  *
+ *     nvcc -ccbin mpicxx -std=c++17 -O2 nbody.cu -o nbody \
+ *         $(pkg-config --cflags --libs skt-checkpoint)
  *     mpirun -np 4 nbody 400     kill -9 a rank: the same command continues
  *
  * The result has the same bits as without the kill. Without a driver or a device the program ends

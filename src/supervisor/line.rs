@@ -159,9 +159,20 @@ impl Drop for Line {
 pub struct IdleLines {
     idle: BTreeMap<String, Line>,
     kept: Option<Instant>,
+    /// The arguments of the probes at their far ends.
+    arguments: Vec<String>,
 }
 
 impl IdleLines {
+    /// Drops the lines whose probes were started with other arguments. What a further question does
+    /// not contain, as where the run keeps its data, stays as it was when the line was opened.
+    pub fn use_for(&mut self, arguments: &[String]) {
+        if self.arguments != arguments {
+            self.idle.clear();
+            self.arguments = arguments.to_vec();
+        }
+    }
+
     /// Takes the line to the node `name` out, if there is one.
     pub fn take(&mut self, name: &str) -> Option<Line> {
         self.idle.remove(name)
@@ -256,6 +267,19 @@ mod tests {
             assert!(matches!(heard(&mut line), Heard::Answer(_)));
         }
         assert!(line.opening().is_some());
+    }
+
+    #[test]
+    fn lines_are_kept_for_probes_with_the_same_arguments() {
+        let mut lines = IdleLines::default();
+        let arguments = |store: &str| ["--run=a".to_owned(), format!("--store={store}")];
+        lines.use_for(&arguments("sysv"));
+        lines.keep("n1", line("cat", true));
+        lines.use_for(&arguments("sysv"));
+        let kept = lines.take("n1").expect("the same arguments");
+        lines.keep("n1", kept);
+        lines.use_for(&arguments("posix"));
+        assert!(lines.take("n1").is_none());
     }
 
     #[test]

@@ -389,7 +389,6 @@ impl Shell {
             options.program_file.display().to_string(),
             "probe".into(),
             format!("--run={}", self.decisions.state.run),
-            format!("--purpose={}", inquiry.purpose),
         ];
         if let Some(keeps) = options.keeps.as_ref().or(self.decisions.state.keeps.as_ref()) {
             words.push(format!("--run-id={}", keeps.run_id));
@@ -400,6 +399,8 @@ impl Shell {
         let program = options.program_of_user.as_ref();
         let path = |program: &Program| words::text_of(program.file.as_os_str());
         words.extend(program.map(|program| format!("--program={}", path(program))));
+        self.lines.use_for(&words);
+        words.push(format!("--purpose={}", inquiry.purpose));
         let here = process::this_host();
         let reach = |name: &str| {
             let mut words = words.clone();

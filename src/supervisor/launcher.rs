@@ -132,10 +132,21 @@ fn openmpi(job: &JobSpec) -> LauncherCommand {
     ));
     argv.extend(["--hostfile".into(), job.hostfile.display().to_string()]);
     argv.extend(["-np".into(), job.ranks.to_string(), "-x".into(), heartbeat::ENV.into()]);
+    let env = without_opencl();
+    argv.extend(env.iter().flat_map(|(name, _)| ["-x".to_owned(), name.clone()]));
     argv.extend(cores(Starter::Openmpi, job));
     argv.extend_from_slice(job.extra);
     argv.extend_from_slice(job.command);
-    LauncherCommand { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
+    LauncherCommand { argv, env, hostfile: hosts::openmpi_file(job.hosts) }
+}
+
+/// Keeps hwloc's plugin for OpenCL out of mpirun and the ranks, unless the user's environment says
+/// what hwloc is to load: it loads all drivers of OpenCL, and LLVM, which some contain, takes
+/// SIGUSR1 for itself. Then mpirun does not pass that signal on, and it does not end a rank.
+fn without_opencl() -> Vec<(String, String)> {
+    const HWLOC: &str = "HWLOC_COMPONENTS";
+    let is_set = std::env::var_os(HWLOC).is_some();
+    if is_set { Vec::new() } else { vec![(HWLOC.to_owned(), "-opencl".to_owned())] }
 }
 
 fn mpich(job: &JobSpec) -> LauncherCommand {
@@ -191,7 +202,7 @@ fn filled_in(template: &Template, job: &JobSpec) -> LauncherCommand {
         .replace("{hosts}", &names.join(","))
         .replace("{command}", &command.join(" "));
     let argv = vec!["/bin/sh".into(), "-c".into(), line];
-    LauncherCommand { argv, env: Vec::new(), hostfile: hosts::openmpi_file(job.hosts) }
+    LauncherCommand { argv, env: without_opencl(), hostfile: hosts::openmpi_file(job.hosts) }
 }
 
 /// The shell command for a node: runs `words`, a program and its arguments, in `folder`. A missing
@@ -298,12 +309,12 @@ mod tests {
             plan.argv.join(" "),
             "mpirun --mca plm_rsh_agent /opt/agent --mca oob_tcp_keepalive_time 2 \
              --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
-             --hostfile /run/hosts -np 4 -x SKT_HPL_HEARTBEAT --bind-to none \
+             --hostfile /run/hosts -np 4 -x SKT_HPL_HEARTBEAT -x HWLOC_COMPONENTS --bind-to none \
              /opt/skt-hpl --n 2000 --out my report"
         );
         assert_eq!(plan.argv.last().unwrap(), "my report");
         assert_eq!(plan.hostfile, "n1 slots=2\ns1 slots=2\n");
-        assert_eq!(plan.env, [beat()]);
+        assert_eq!(plan.env, [without_opencl(), vec![beat()]].concat());
     }
 
     #[test]
@@ -335,9 +346,9 @@ mod tests {
             let argv = lines_of(4, &launcher, None, extra).argv.join(" ");
             argv.split(" /opt/skt-hpl").next().unwrap().to_owned()
         };
-        let end = "-x SKT_HPL_HEARTBEAT --bind-to none";
+        let end = "-x HWLOC_COMPONENTS --bind-to none";
         assert!(said(Launcher::Openmpi, &[]).ends_with(end));
-        let end = "-x SKT_HPL_HEARTBEAT --bind-to core";
+        let end = "-x HWLOC_COMPONENTS --bind-to core";
         assert!(said(Launcher::Openmpi, &["--bind-to", "core"]).ends_with(end));
         assert!(said(Launcher::Slurm, &[]).ends_with("--export=ALL --cpus-per-task=4"));
         assert!(said(Launcher::Slurm, &["-c", "8"]).ends_with("--export=ALL -c 8"));

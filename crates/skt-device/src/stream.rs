@@ -74,7 +74,7 @@ const HIP_FILES: [&str; 3] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip
 const CUDA_REMEDY: &str =
     "install the NVIDIA driver on this node, or run where there is an NVIDIA GPU";
 const HIP_REMEDY: &str = "install ROCm on this node, or run where there is an AMD GPU";
-/// Of a library that loads and does not start.
+/// What to do where the library loads and does not start.
 const CUDA_START_REMEDY: &str =
     "run where there is an NVIDIA GPU that this process may use (`nvidia-smi` lists them)";
 const HIP_START_REMEDY: &str =

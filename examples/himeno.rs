@@ -23,8 +23,8 @@ use std::time::Instant;
 use clap::Parser;
 use common::{Block, Client, Drilled, Failure, Flags};
 use skt_checkpoint::client::Region;
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::comm::{Comm as _, CommError, collect};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{Comm as _, CommError, collect};
 
 /// The relaxation factor of the iteration.
 const OMEGA: f32 = 0.8;

@@ -23,8 +23,8 @@ use common::{Block, Client, Drilled, Failure, Flags};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::client::Region;
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::comm::{Comm as _, CommError, Tag, collect};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{Comm as _, CommError, Tag, collect};
 
 const TAG_RING: Tag = 1;
 /// Relative change of the energy above which the steps are too long. The error of the leapfrog is

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use common::{Block, Client, Drilled, Failure, Flags};
 use skt_checkpoint::client::Region;
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::comm::{Comm as _, CommError, collect};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{Comm as _, CommError, collect};
 
 #[derive(Parser)]
 struct Args {

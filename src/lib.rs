@@ -53,6 +53,6 @@ pub mod run;
 pub mod screen;
 pub mod supervisor;
 
-pub use skt_checkpoint::{checkpoint, pages};
+pub use skt_checkpoint::checkpoint;
 pub use skt_model as model;
 pub use skt_solver as hpl;

@@ -1,8 +1,8 @@
 //! Exchanges the edges of blocks of a grid that is cut along its first dimension.
 
 use bytemuck::Pod;
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::comm::{Comm, CommError, Tag};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{Comm, CommError, Tag};
 
 use crate::common::Block;
 

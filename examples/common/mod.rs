@@ -12,8 +12,8 @@ use bytemuck::Pod;
 use clap::Parser;
 use skt_checkpoint::checkpoint::store::SysV;
 use skt_checkpoint::client::{self, Next, Options, Region, Saved};
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::comm::{Comm, CommError, collect};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{Comm, CommError, collect};
 use skt_hpl::run::protect::{FaultInjector, Inject};
 
 /// An error that ends a run without a result.

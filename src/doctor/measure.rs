@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use skt_checkpoint::thread_clock::thread_cpu_seconds;
+use skt_comm::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
 use crate::hpl::blas::library::NoWorkSpace;

@@ -3,7 +3,7 @@
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use skt_checkpoint::wait_clock::WaitClock;
+use skt_comm::wait_clock::WaitClock;
 
 /// Between two looks at the child.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::checkpoint::store::host::stat;
 use crate::hpl::team::affinity::mask_of;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use skt_checkpoint::wait_clock::WaitClock;
+use skt_comm::wait_clock::WaitClock;
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =

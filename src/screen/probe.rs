@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use skt_checkpoint::thread_clock::thread_cpu_seconds;
+use skt_comm::thread_clock::thread_cpu_seconds;
 
 use super::spread::median;
 use crate::hpl::blas::triad;

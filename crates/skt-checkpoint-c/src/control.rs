@@ -30,9 +30,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use skt_checkpoint::comm::mpi::{MpiComm, MpiSend};
-use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _, Tag};
-use skt_checkpoint::wait_clock::WaitClock;
+use skt_comm::mpi::{MpiComm, MpiSend};
+use skt_comm::wait_clock::WaitClock;
+use skt_comm::{Comm as _, CommError, PageBuf, SendRequest as _, Tag};
 
 use crate::code::{Code, Result, Stop};
 use crate::raw;
@@ -609,7 +609,7 @@ mod tests {
     use std::ops::Range;
     use std::process::Command;
 
-    use skt_checkpoint::comm::mpi::MpiWorld;
+    use skt_comm::mpi::MpiWorld;
 
     use super::*;
 

@@ -16,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 use serde_json::json;
-use skt_checkpoint::comm::collect::{all_reduce, broadcast, broadcast_bytes};
-use skt_checkpoint::comm::{self, Comm};
+use skt_comm::Comm;
+use skt_comm::collect::{all_reduce, broadcast, broadcast_bytes};
 use skt_terms::shown::{shell_quoted, shown_message};
 use twox_hash::XxHash3_64;
 
@@ -125,7 +125,7 @@ struct All {
 ///
 /// # Errors
 /// A rank is lost; within, a rank cannot read what it runs.
-pub fn agree<C: Comm>(comm: &C, run_id: &str) -> comm::Result<Result<String>> {
+pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>> {
     let here = Program::of_this_process();
     let mut first = First::zeroed();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
@@ -196,7 +196,7 @@ fn description(here: &Program, first: &First, all: &All, run_id: &str) -> String
 
 #[cfg(test)]
 mod tests {
-    use skt_checkpoint::comm::threads;
+    use skt_comm::threads;
 
     use super::*;
 
@@ -248,7 +248,8 @@ mod tests {
     fn all_ranks_describe_the_program_by_one_text() {
         let agreed = || {
             let job = threads::run(3, |comm| agree(&comm, "run"));
-            let text = |rank: comm::Result<Result<String>>| rank.expect("all live").expect("read");
+            let text =
+                |rank: skt_comm::Result<Result<String>>| rank.expect("all live").expect("read");
             job.into_iter().map(text).collect::<Vec<String>>()
         };
         let texts = agreed();

@@ -15,8 +15,8 @@ use skt_checkpoint::checkpoint::level::{Reach, Writer};
 use skt_checkpoint::checkpoint::parameters::cut_value;
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_checkpoint::client;
-use skt_checkpoint::comm::{self, Comm};
 use skt_checkpoint::time_limit::TimeLimit;
+use skt_comm::Comm;
 
 use crate::code::{Code, Result, Stop};
 use crate::session::seconds_of;
@@ -177,7 +177,7 @@ impl Options {
     ///
     /// # Errors
     /// A rank is lost; within, the first rank with another option than rank 0.
-    pub fn agree<C: Comm>(&self, comm: &C) -> comm::Result<Result<()>> {
+    pub fn agree<C: Comm>(&self, comm: &C) -> skt_comm::Result<Result<()>> {
         let found = compare(comm, &self.settings())?;
         Ok(found.map_or(Ok(()), |Difference { process, name, here, there }| {
             let text = format!(

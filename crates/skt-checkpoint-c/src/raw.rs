@@ -4,8 +4,8 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use mpi::ffi;
-use skt_checkpoint::comm::mpi::MpiComm;
-use skt_checkpoint::wait_clock::WaitClock;
+use skt_comm::mpi::MpiComm;
+use skt_comm::wait_clock::WaitClock;
 
 use crate::code::{Code, Result, Stop};
 

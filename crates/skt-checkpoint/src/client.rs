@@ -42,13 +42,13 @@ pub use crate::checkpoint::recover::Recovered;
 use crate::checkpoint::segments::{RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
-use crate::comm::collect::{broadcast, reduce};
-use crate::comm::mpi::{MpiComm, MpiWorld};
-use crate::comm::{Comm, CommError};
 use crate::sign::{self, Keeps, Signs, Supervised};
 use crate::time_limit::now_unix;
 pub use due::Due;
 use due::{Limits, MeasuredTimes};
+use skt_comm::collect::{broadcast, reduce};
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm, CommError};
 
 /// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;
@@ -544,7 +544,7 @@ mod tests {
     use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
     use crate::checkpoint::methods::Method;
     use crate::checkpoint::store::Files;
-    use crate::comm::threads;
+    use skt_comm::threads;
 
     const RANKS: usize = 4;
     const REGIONS: [usize; 2] = [1000, 3];
@@ -667,7 +667,7 @@ mod tests {
     struct CountsWaits(Arc<AtomicUsize>);
 
     impl Hook for CountsWaits {
-        fn at(&self, _: &Step) -> crate::comm::Result<()> {
+        fn at(&self, _: &Step) -> skt_comm::Result<()> {
             Ok(())
         }
 

@@ -5,12 +5,9 @@
 //! |---|---|
 //! | [`client`] | checkpoints for any code over MPI, in a few calls: begin here |
 //! | [`mover`] | memory that only calls of its owner can copy, as that of a device |
-//! | [`comm`] | what ranks say to each other: MPI, threads; memory of a node |
+//! | [`comm`] | messages between ranks: the crate `skt-comm` |
 //! | [`time_limit`] | the time that a job has |
 //! | [`sign`] | signs of life for `skt-hpl launch` |
-//! | [`pages`] | huge pages for shared memory, copies past the caches |
-//! | [`thread_clock`] | what a thread has used of its core |
-//! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -21,13 +18,12 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// Messages between ranks: the crate `skt-comm`.
+pub use skt_comm as comm;
+
 pub mod checkpoint;
 pub mod client;
-pub mod comm;
 pub mod mover;
-pub mod pages;
 pub mod sign;
-pub mod thread_clock;
 pub mod time_limit;
 pub mod tuning;
-pub mod wait_clock;

@@ -117,13 +117,12 @@ mod tests {
 
     use super::*;
     use crate::checkpoint::hook::Step;
-    use crate::comm;
 
     #[derive(Default)]
     struct Waits(Mutex<Vec<Wait>>);
 
     impl Hook for Waits {
-        fn at(&self, _: &Step) -> comm::Result<()> {
+        fn at(&self, _: &Step) -> skt_comm::Result<()> {
             Ok(())
         }
 

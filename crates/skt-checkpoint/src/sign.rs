@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::protocol::CheckpointError;
 use crate::checkpoint::segments::Process;
-use crate::comm;
 
 /// The environment variable that switches signs on. Under `launch` it holds the name of the run,
 /// the number of the start, and the number of ranks, separated by dots.
@@ -279,7 +278,7 @@ struct SignedWaits {
 }
 
 impl Hook for SignedWaits {
-    fn at(&self, step: &Step) -> comm::Result<()> {
+    fn at(&self, step: &Step) -> skt_comm::Result<()> {
         self.hook.at(step)
     }
 

@@ -14,8 +14,8 @@ use mpirun::mpirun;
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
-use skt_checkpoint::comm::mpi::{MpiComm, WatchedComm};
-use skt_checkpoint::comm::{Comm as _, CommError, PageBuf, SendRequest as _};
+use skt_comm::mpi::{MpiComm, WatchedComm};
+use skt_comm::{Comm as _, CommError, PageBuf, SendRequest as _};
 
 /// What a rank does.
 const ROLE: &str = "SKT_TEST_CLIENT_ROLE";

@@ -9,8 +9,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mpirun::mpirun;
-use skt_checkpoint::comm::Comm;
-use skt_checkpoint::comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
+use skt_comm::Comm;
+use skt_comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
 /// The variable that says what goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use skt_checkpoint::pages::system_page_bytes;
+use skt_comm::pages::system_page_bytes;
 
 use crate::error::DeviceError;
 use crate::queue::{Direction, EVENTS, Queue, Transfer};

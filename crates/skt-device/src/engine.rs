@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use skt_checkpoint::pages::system_page_bytes;
+use skt_comm::pages::system_page_bytes;
 
 use crate::error::DeviceError;
 use crate::pinned::{self, Pinned};

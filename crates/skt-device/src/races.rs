@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use skt_checkpoint::pages::system_page_bytes;
+use skt_comm::pages::system_page_bytes;
 
 use crate::emulated::{Call, Device, Emulated, Fault, Host, Order};
 use crate::engine::{Engine, Sizes};

@@ -1,6 +1,6 @@
 //! Copies through two pinned buffers: while the device copies one, this thread copies the other.
 
-use skt_checkpoint::pages::stream;
+use skt_comm::pages::stream;
 
 use crate::error::DeviceError;
 use crate::queue::{Direction, EVENTS, Queue, Session, Transfer};

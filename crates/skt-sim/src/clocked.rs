@@ -32,8 +32,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
-use skt_checkpoint::comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
+use skt_comm::copied::{Receiving, copy_message, new_group};
+use skt_comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
 
 use crate::SplitArgs;
 
@@ -624,8 +624,8 @@ impl Comm for ClockedComm {
 mod tests {
     use std::cell::Cell;
 
-    use skt_checkpoint::comm::RecvRequest;
-    use skt_checkpoint::comm::collect::{all_gather_bytes, all_sum};
+    use skt_comm::RecvRequest;
+    use skt_comm::collect::{all_gather_bytes, all_sum};
 
     use super::*;
 

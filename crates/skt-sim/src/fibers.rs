@@ -22,8 +22,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use skt_checkpoint::comm::copied::{Receiving, copy_message, new_group};
-use skt_checkpoint::comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_comm::copied::{Receiving, copy_message, new_group};
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 use crate::SplitArgs;
 
@@ -886,7 +886,7 @@ impl Comm for SimComm {
 
 #[cfg(test)]
 mod tests {
-    use skt_checkpoint::comm::collect::{all_gather_bytes, all_sum};
+    use skt_comm::collect::{all_gather_bytes, all_sum};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use skt_checkpoint::comm::PageBuf;
+use skt_comm::PageBuf;
 
 use super::BlasInfo;
 use super::kernel::is_old;

@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 
 use skt_checkpoint::checkpoint::store::{Store as _, SysV};
 use skt_checkpoint::client::{Next, Options, Region, open};
-use skt_checkpoint::comm::threads;
 use skt_checkpoint_c::code::Code::{
     self, Argument, Ended, Mpi, Order, Refused, Region as Differs, Space, Success, System, Thread,
     Timeout,
 };
+use skt_comm::threads;
 
 use crate::build::{checkout, compile_c, under};
 use crate::clients::mpirun::mpirun;

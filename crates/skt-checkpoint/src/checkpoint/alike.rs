@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::parameters::cut_value;
 use crate::checkpoint::codec::checksum;
-use crate::comm::collect::{all_reduce, broadcast_bytes};
-use crate::comm::{Comm, Result};
+use skt_comm::collect::{all_reduce, broadcast_bytes};
+use skt_comm::{Comm, Result};
 
 /// A setting of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,8 +89,8 @@ fn first_difference(process: usize, mine: &[Setting], of_0: &[Setting]) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::CommError;
-    use crate::comm::threads;
+    use skt_comm::CommError;
+    use skt_comm::threads;
 
     const RANKS: usize = 5;
 

@@ -18,9 +18,9 @@ use super::memory::Memory;
 use super::message_cost::MessageCost;
 use super::methods::Method;
 use super::segment::{DamagedCell, OwnSegment};
-use crate::comm::Comm;
-use crate::comm::collect::{all_gather_bytes, all_reduce};
 use crate::tuning::TUNING;
+use skt_comm::Comm;
+use skt_comm::collect::{all_gather_bytes, all_reduce};
 
 /// The active part and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);

@@ -5,7 +5,7 @@ use std::io;
 use super::agree::Refusal;
 use super::header::SegmentId;
 use super::methods::Method;
-use crate::comm::CommError;
+use skt_comm::CommError;
 
 /// Why a checkpoint or a recovery failed.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::comm::Result;
+use skt_comm::Result;
 
 macro_rules! step_names {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {

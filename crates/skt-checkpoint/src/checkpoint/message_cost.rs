@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use super::codec::{self, Codec};
-use crate::comm::collect::all_max;
-use crate::comm::{Comm, PageBuf, Result, Tag};
 use crate::tuning::TUNING;
+use skt_comm::collect::all_max;
+use skt_comm::{Comm, PageBuf, Result, Tag};
 
 const TAG_COST: Tag = 5;
 /// Legal lengths of messages, in bytes.
@@ -117,7 +117,7 @@ pub fn optimal_segment_bytes(
 mod tests {
     use super::*;
     use crate::checkpoint::codec::CodecKind;
-    use crate::comm::threads;
+    use skt_comm::threads;
 
     #[test]
     fn all_members_measure_the_same_and_choose_within_bounds() {

@@ -24,10 +24,8 @@ use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
 use super::vault::Backing;
-use crate::comm::Comm;
-use crate::comm::collect::{
-    all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes,
-};
+use skt_comm::Comm;
+use skt_comm::collect::{all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes};
 use skt_terms::units;
 
 /// More than any identity has: 255 members, and the parameters in words.

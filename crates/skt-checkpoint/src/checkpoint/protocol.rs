@@ -39,12 +39,12 @@ pub use super::opening::FoundRun;
 use super::opening::{Earlier, Opening};
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
-use crate::comm::Comm;
-use crate::comm::collect::{all_reduce, broadcast_bytes};
 pub use checkpointer::Checkpointer;
 use finish::FinishedRun;
 use joining::slots_of_levels;
 use recover::Recovered;
+use skt_comm::Comm;
+use skt_comm::collect::{all_reduce, broadcast_bytes};
 
 /// The run, as [`Checkpointer::open`] found it.
 pub enum Opened<C: Comm, M: Memory> {

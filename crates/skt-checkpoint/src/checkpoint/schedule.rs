@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use super::encode::ring::Rounds;
 use super::layout::{Active, SegmentLayout, Stripes};
-use crate::comm::Comm;
+use skt_comm::Comm;
 
 /// A unit of encoding: `bytes` of the rows of a band.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::opening::Opening;
 use super::record::Record;
 use super::schedule::Stats;
 use super::vault::{Backing, Vault};
-use crate::comm::Result as CommResult;
+use skt_comm::Result as CommResult;
 
 /// This rank's segment.
 pub(super) struct OwnSegment<M: Memory> {

@@ -11,7 +11,7 @@ use super::header::HeaderLayout;
 use super::hook::{Hook, Step, Wait};
 use super::layout::Summed;
 use super::record::Record;
-use crate::comm::Result;
+use skt_comm::Result;
 
 /// The memory of a checkpointer: a segment that outlives the process or, with method `none`,
 /// private memory.

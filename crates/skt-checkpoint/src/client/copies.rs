@@ -1,9 +1,9 @@
 //! Regions whose contents are in memory that only a mover can copy.
 
 use super::{CheckpointError, Result, Saved};
-use crate::comm::Comm;
-use crate::comm::collect::{all_reduce, broadcast_bytes};
 use crate::mover::{self, CopyProgress, MoveError, Mover};
+use skt_comm::Comm;
+use skt_comm::collect::{all_reduce, broadcast_bytes};
 
 /// No rank has failed.
 const NONE: u64 = u64::MAX;
@@ -95,8 +95,8 @@ mod tests {
     use super::*;
     use crate::checkpoint::store::Files;
     use crate::client::{Next, Options, Region, open};
-    use crate::comm::threads;
     use crate::mover::PIECE_BYTES;
+    use skt_comm::threads;
 
     const RANKS: usize = 4;
     /// More than a piece, and not a multiple of it.

@@ -23,7 +23,7 @@ use skt_checkpoint::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
 };
 use skt_checkpoint::checkpoint::record::Record;
-use skt_checkpoint::comm::{Comm, CommError};
+use skt_comm::{Comm, CommError};
 use skt_sim::fibers::{
     Conductor, Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run_conducted,
 };

@@ -20,8 +20,8 @@ use skt_checkpoint::checkpoint::level::{
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
 use skt_checkpoint::checkpoint::recover::Recovered;
-use skt_checkpoint::comm::collect::all_reduce;
-use skt_checkpoint::comm::{Comm, CommError};
+use skt_comm::collect::all_reduce;
+use skt_comm::{Comm, CommError};
 use skt_sim::fibers::{Kill, Point, SimComm, SimOptions, SimOutcome, run};
 use twox_hash::XxHash3_64;
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use skt_checkpoint::pages;
+use skt_comm::pages;
 
 /// How many rows ahead [`MatRef::fetched_rows`] fetches: while one row is read, the next one
 /// arrives.

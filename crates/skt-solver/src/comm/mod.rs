@@ -1,8 +1,8 @@
-//! Communication between ranks: all of [`skt_checkpoint::comm`], recursive doubling, and
+//! Communication between ranks: all of [`skt_comm`], recursive doubling, and
 //! the panel broadcasts of HPL.
 
 pub mod doubling;
 pub mod panel_bcast;
 pub mod threads;
 
-pub use skt_checkpoint::comm::*;
+pub use skt_comm::*;

@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::sync::Once;
 
-pub use skt_checkpoint::comm::threads::ThreadComm;
-use skt_checkpoint::comm::threads::run as run_ranks;
+pub use skt_comm::threads::ThreadComm;
+use skt_comm::threads::run as run_ranks;
 
 use crate::blas::library::use_one_thread;
 
 /// Runs `body` on `size` ranks, each a thread of this process, and returns their results in order
-/// ([`skt_checkpoint::comm::threads::run`]). From the first call on, the BLAS of this process uses
+/// ([`skt_comm::threads::run`]). From the first call on, the BLAS of this process uses
 /// one thread a call.
 ///
 /// # Panics

@@ -32,7 +32,7 @@ use crate::grid::Cyclic;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use node::NodeRows;
-use skt_checkpoint::pages;
+use skt_comm::pages;
 use skt_terms::choice::Swap;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.

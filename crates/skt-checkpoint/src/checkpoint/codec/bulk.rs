@@ -1,7 +1,7 @@
 //! Copies and checksums of large ranges.
 
-use crate::pages;
 use crate::tuning::TUNING;
+use skt_comm::pages;
 
 /// 64-bit checksum (XXH3) of `bytes`, to recognize torn or foreign data. It does not protect
 /// against an attacker.

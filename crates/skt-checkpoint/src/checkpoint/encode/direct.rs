@@ -7,7 +7,7 @@ use super::{Held, RegionView, Sums, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::{Memory, Peer};
-use crate::comm::{Comm, Result};
+use skt_comm::{Comm, Result};
 
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Computes this member's parities of a band from the others' blocks, read in place.

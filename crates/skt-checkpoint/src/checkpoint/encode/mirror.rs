@@ -6,8 +6,8 @@ use super::{RegionView, TAG_PARITY};
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::Memory;
-use crate::comm::{Comm, Result};
 use crate::tuning::TUNING;
+use skt_comm::{Comm, Result};
 
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Whether a parity is just the other member's block, with rows long enough to be sent in

@@ -35,11 +35,11 @@ use super::hook::Step;
 use super::layout::{Area, RegionAreas, Stripes, Summed};
 use super::memory::{Memory, Peer};
 use super::vault::Vault;
-use crate::comm::{Comm, PageBuf, Result, SendRequest, Tag};
 use crate::tuning::TUNING;
 pub use rebuild::CellPosition;
 pub use scratch::Scratch;
 use scratch::{bytes_of, bytes_of_mut};
+use skt_comm::{Comm, PageBuf, Result, SendRequest, Tag};
 use tile::{Tile, tiles};
 
 pub(super) const TAG_RING: Tag = 1;

@@ -9,8 +9,8 @@ use super::{RegionView, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Memory;
-use crate::comm::{Comm, RecvRequest, Result, Tag};
 use crate::tuning::TUNING;
+use skt_comm::{Comm, RecvRequest, Result, Tag};
 
 const TAG_REBUILD: Tag = 4;
 

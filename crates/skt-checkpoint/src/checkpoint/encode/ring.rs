@@ -24,7 +24,7 @@ use super::{RegionView, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
-use crate::comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// A tile on its way round the ring, with one partial sum per parity.
 pub(in super::super) struct Round<C: Comm> {

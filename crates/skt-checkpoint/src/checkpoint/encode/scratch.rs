@@ -1,7 +1,7 @@
 //! Buffers for messages.
 
-use crate::comm::{PageBuf, Result};
 use crate::tuning::TUNING;
+use skt_comm::{PageBuf, Result};
 
 /// Buffers for messages, made at their first use and kept. They are on huge pages if the system
 /// grants them, because a transport that copies between processes is twice as fast there.

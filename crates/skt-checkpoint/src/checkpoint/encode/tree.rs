@@ -7,7 +7,7 @@ use crate::checkpoint::codec;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
-use crate::comm::{Comm, Result, Tag};
+use skt_comm::{Comm, Result, Tag};
 
 const TAG_TREE: Tag = 3;
 

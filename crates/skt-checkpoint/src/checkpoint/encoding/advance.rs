@@ -17,11 +17,11 @@ use crate::checkpoint::schedule::{
     EncodeMode, EncodingSchedule, Polled, ReadyCounts, Stats, Unit, units_of,
 };
 use crate::checkpoint::segment::OwnSegment;
-use crate::comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
 use crate::tuning::TUNING;
+use skt_comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
 
 /// A buffer for a count, one number.
-fn word() -> crate::comm::Result<PageBuf> {
+fn word() -> skt_comm::Result<PageBuf> {
     PageBuf::for_messages(1)
 }
 

@@ -55,7 +55,7 @@ pub(in super::super) fn level_error(
 pub(in super::super) fn remove_images(
     level: &Level,
     files: &[FileId],
-    before: &dyn Fn() -> crate::comm::Result<()>,
+    before: &dyn Fn() -> skt_comm::Result<()>,
 ) -> Result<()> {
     let failed = || level_error("removing images", level);
     for &file in files {

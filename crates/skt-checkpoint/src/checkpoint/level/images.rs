@@ -22,8 +22,8 @@ use super::shelf::{LevelReport, Shelves, Vote};
 use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
 use super::{Level, MOST_LEVELS, WhenBusy};
-use crate::comm::Comm;
-use crate::comm::collect::{all_max, all_reduce};
+use skt_comm::Comm;
+use skt_comm::collect::{all_max, all_reduce};
 
 /// The images of this rank on all levels.
 pub struct Images {

@@ -10,8 +10,8 @@ use super::disk::Slot;
 use super::look::Seen;
 use super::ranks::SpacedRanks;
 use super::{Level, Reach};
-use crate::comm::Comm;
-use crate::comm::collect::all_gather_bytes;
+use skt_comm::Comm;
+use skt_comm::collect::all_gather_bytes;
 
 /// Images that a level needs room for besides those that it keeps: one that is being written, and
 /// one that is sealed here and not known to be sealed everywhere.
@@ -110,7 +110,7 @@ mod tests {
     use super::super::super::codec::CodecKind;
     use super::super::super::config::Config;
     use super::*;
-    use crate::pages::system_page_bytes;
+    use skt_comm::pages::system_page_bytes;
 
     /// The request of a rank on each of these nodes, with an image of this many KiB.
     fn requests(nodes: &[(&str, u64)]) -> Vec<Request> {

@@ -15,8 +15,8 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{Generation, Restorable};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
-use crate::comm::Comm;
-use crate::comm::collect::broadcast_bytes;
+use skt_comm::Comm;
+use skt_comm::collect::broadcast_bytes;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all

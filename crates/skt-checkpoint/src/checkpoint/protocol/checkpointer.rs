@@ -15,8 +15,8 @@ use crate::checkpoint::memory::Memory;
 use crate::checkpoint::opening::FoundRun;
 use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
 use crate::checkpoint::segment::OwnSegment;
-use crate::comm::Comm;
-use crate::comm::collect::all_reduce;
+use skt_comm::Comm;
+use skt_comm::collect::all_reduce;
 
 /// Takes and recovers checkpoints of one rank's regions.
 pub struct Checkpointer<C: Comm, M: Memory> {

@@ -21,8 +21,8 @@ use crate::checkpoint::opening::Opening;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::segment::SegmentParts;
 use crate::checkpoint::vault::{Backing, Vault};
-use crate::comm::Comm;
-use crate::comm::collect::{all_reduce, broadcast_bytes};
+use skt_comm::Comm;
+use skt_comm::collect::{all_reduce, broadcast_bytes};
 
 /// A run that has come to its end, in this start or an earlier one.
 ///

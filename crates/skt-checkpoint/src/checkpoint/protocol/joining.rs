@@ -15,7 +15,7 @@ use crate::checkpoint::level::{ImageLayout, Images, Slot};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::opening::Opening;
 use crate::checkpoint::segment::OwnSegment;
-use crate::comm::Comm;
+use skt_comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the

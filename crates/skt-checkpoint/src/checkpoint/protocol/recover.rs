@@ -9,7 +9,7 @@
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::record::Holds;
-use crate::comm::Comm;
+use skt_comm::Comm;
 
 /// What a recovery did.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::opening::Earlier;
 use crate::checkpoint::segment::SegmentParts;
-use crate::comm::Comm;
+use skt_comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The image that this rank loads, if it loads one.

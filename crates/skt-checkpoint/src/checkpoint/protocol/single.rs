@@ -6,7 +6,7 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
-use crate::comm::Comm;
+use skt_comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Marks the copy as torn, copies and encodes over it, waits at the barrier, and writes COMMIT.

@@ -13,8 +13,8 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::Load;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::segment::{DamagedCell, Findings};
-use crate::comm::Comm;
-use crate::comm::collect::all_gather_bytes;
+use skt_comm::Comm;
+use skt_comm::collect::all_gather_bytes;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the

@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::{Process, mpi_files, run_bytes};
 use crate::checkpoint::store::host::{self, Presence};
 use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
-use crate::pages;
-use crate::wait_clock::WaitClock;
+use skt_comm::pages;
+use skt_comm::wait_clock::WaitClock;
 
 /// How long to wait for a process at work: a launcher may return before all of its ranks are told
 /// to end.

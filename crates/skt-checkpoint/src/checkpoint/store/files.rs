@@ -30,9 +30,9 @@ use super::host::{self, Host, Trap};
 use super::segment::{Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::stub::Stub;
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
-use crate::pages;
 use draft::Draft;
 use own::Own;
+use skt_comm::pages;
 
 /// How often, and how far apart, an operation retries while another process briefly looks at a
 /// segment.

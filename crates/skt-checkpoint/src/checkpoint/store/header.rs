@@ -10,7 +10,7 @@ use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
 use crate::checkpoint::codec::checksum;
 
 /// Bytes before the data: the smallest page of any system.
-pub use crate::pages::PAGE_BYTES;
+pub use skt_comm::pages::PAGE_BYTES;
 
 const MAGIC: [u8; 8] = *b"SKTHPLSG";
 const VERSION: u64 = 1;

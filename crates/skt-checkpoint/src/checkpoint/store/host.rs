@@ -11,7 +11,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::{Result, SegmentName, StoreError};
-use crate::pages::{PAGE_BYTES, system_page_bytes};
+use skt_comm::pages::{PAGE_BYTES, system_page_bytes};
 
 /// Memory that is left free for everything else when segments are reserved.
 const MARGIN_BYTES: u64 = 64 << 20;

@@ -8,7 +8,7 @@ use super::header::{Header, PAGE_BYTES};
 use super::hold::Hold;
 use super::host::Host;
 use super::{Result, SegmentName, StoreError};
-use crate::pages;
+use skt_comm::pages;
 
 /// Memory is reserved in pieces of this many bytes, after a check of the free memory before each:
 /// several ranks of a node may be reserving at once.

@@ -19,7 +19,7 @@ use super::{
     LOOK_PAUSE, LOOKS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
     check_bytes,
 };
-use crate::pages::{self, pool_page_bytes, system_page_bytes};
+use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
 use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
 
 /// The number of keys of a name: as many as segments can exist, unless the system is configured for

@@ -17,7 +17,7 @@ use super::memory::{Journal, Places, RelayMessages};
 use super::rounding::{are_rounding, most_units};
 use crate::blas::kernels;
 use crate::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
-use skt_checkpoint::pages;
+use skt_comm::pages;
 
 const TAG_RELAY: Tag = 0x150;
 

@@ -21,7 +21,7 @@ use super::super::stub::{Flaw, Stub, StubLocation};
 use super::super::{Result, StoreError};
 use super::{SHM_DEST, inspect, location, read_header, within_reach};
 use crate::checkpoint::codec::checksum;
-use crate::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
+use skt_comm::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
 
 /// Mode of a segment that does not say yet whose it is.
 pub const MARK: u32 = 0o611;

@@ -1,4 +1,15 @@
-//! Communication between ranks.
+//! Messages between ranks, and memory that ranks of a node share.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`mpi`], [`threads`] | ranks over MPI, and on threads of one process |
+//! | [`collect`] | collectives of few bytes |
+//! | [`node`] | memory that the ranks of a node share |
+//! | [`buffer`], [`pages`] | buffers, huge pages, copies past the caches |
+//! | [`copied`], [`ibarrier`] | counters of what is sent; a barrier that does not block |
+//! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
+//! | [`thread_clock`] | what a thread has used of its core |
+//! | [`tuning`] | values found by measurement |
 //!
 //! The solver and the checkpoint code are generic over [`Comm`]. In production it is
 //! [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on threads of one process. The
@@ -7,6 +18,8 @@
 //! All data is bytes at this level; [`Comm::send`] and its relatives take slices of any plain type
 //! and treat them as bytes (both ends of a message run the same binary, so byte order and layout
 //! agree).
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
 
 pub mod buffer;
 pub mod collect;
@@ -14,7 +27,11 @@ pub mod copied;
 pub mod ibarrier;
 pub mod mpi;
 pub mod node;
+pub mod pages;
+pub mod thread_clock;
 pub mod threads;
+pub mod tuning;
+pub mod wait_clock;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{Comm, MpiComm, Result, Tag};
-use crate::comm::collect;
+use crate::collect;
 
 /// Bits of a tag below those of the context: the tags of a group are smaller.
 const TAG_BITS: u32 = 15;

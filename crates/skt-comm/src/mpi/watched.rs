@@ -12,7 +12,7 @@ use super::{
     Comm, CommError, MpiComm, MpiRecv, MpiSend, PageBuf, RecvRequest, Requests, Result,
     SendRequest, Tag, ulfm,
 };
-use crate::comm::ibarrier::IBarrier;
+use crate::ibarrier::IBarrier;
 
 /// Looks whether another rank has reported a failure, and returns that report.
 pub type FailureWatch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;

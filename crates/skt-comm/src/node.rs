@@ -387,8 +387,8 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::CommError;
-    use crate::comm::threads::run;
+    use crate::CommError;
+    use crate::threads::run;
 
     #[test]
     fn small_memory_is_kept_and_its_flags_begin_anew() {

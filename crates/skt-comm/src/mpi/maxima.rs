@@ -7,7 +7,7 @@ use std::mem;
 use mpi::ffi;
 
 use super::{MpiComm, check};
-use crate::comm::Result;
+use crate::Result;
 
 /// Numbers of a rank.
 const NUMBERS: usize = 3;

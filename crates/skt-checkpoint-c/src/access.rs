@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 use nix::libc;
-use skt_checkpoint::pages::system_page_bytes;
+use skt_comm::pages::system_page_bytes;
 
 /// Whether the first and the last page of this memory are mapped: those of a device are not. The
 /// memory is not accessed.

@@ -2,6 +2,8 @@
 
 use std::ffi::CStr;
 
+use skt_comm::CommError;
+
 /// What a call returns. The numbers are those of `skt.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -132,6 +134,11 @@ impl Stop {
     pub fn over(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), is_over: true }
     }
+}
+
+/// The error of a failed MPI call: MPI fails when a rank is lost.
+pub fn lost(why: &CommError) -> Stop {
+    Stop::over(Code::Lost, format!("{why}. End this job; the same command continues the run"))
 }
 
 /// The result of a step of a call.

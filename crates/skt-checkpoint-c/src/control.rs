@@ -32,9 +32,9 @@ use std::time::Duration;
 
 use skt_comm::mpi::{MpiComm, MpiSend};
 use skt_comm::wait_clock::WaitClock;
-use skt_comm::{Comm as _, CommError, PageBuf, SendRequest as _, Tag};
+use skt_comm::{Comm as _, PageBuf, SendRequest as _, Tag};
 
-use crate::code::{Code, Result, Stop};
+use crate::code::{Code, Result, Stop, lost};
 use crate::raw;
 
 /// Messages to rank 0.
@@ -597,11 +597,6 @@ fn names(ranks: &[usize]) -> String {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
     format!("{noun} {}{more}", named.join(", "))
-}
-
-/// The error of a failed MPI call: MPI fails when a rank is lost.
-pub fn lost(why: &CommError) -> Stop {
-    Stop::over(Code::Lost, format!("{why}. End this job; the same command continues the run"))
 }
 
 #[cfg(test)]

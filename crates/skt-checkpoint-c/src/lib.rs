@@ -12,6 +12,7 @@
 //! | `session` | a run between `skt_init` and `skt_finalize` |
 //! | `mover` | callbacks that copy memory of a device |
 //! | `device` | the movers that come with the library |
+//! | `state` | what a checkpoint saves besides the regions |
 //! | `table` | where the regions lie in the protected memory |
 //! | `raw` | calls of MPI on the program's communicator |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -28,6 +29,7 @@ mod options;
 mod options_c;
 mod raw;
 mod session;
+mod state;
 mod table;
 
 use std::ffi::{CStr, c_char, c_int, c_void};

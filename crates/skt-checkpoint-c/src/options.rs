@@ -19,7 +19,7 @@ use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::Comm;
 
 use crate::code::{Code, Result, Stop};
-use crate::session::seconds_of;
+use crate::state::seconds_of;
 
 /// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
 pub const NAMES: [&str; 14] = [

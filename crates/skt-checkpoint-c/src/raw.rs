@@ -7,7 +7,7 @@ use mpi::ffi;
 use skt_comm::mpi::MpiComm;
 use skt_comm::wait_clock::WaitClock;
 
-use crate::code::{Code, Result, Stop};
+use crate::code::{Code, Result, Stop, lost};
 
 /// Tests of a message before the rank naps after each test.
 const SPINS: u32 = 2000;
@@ -127,7 +127,7 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
         drop(Box::from_raw(request));
     }
     // SAFETY: a new communicator of ranks, which is handed over here.
-    unsafe { MpiComm::owning(raw) }.map_err(|why| crate::control::lost(&why))
+    unsafe { MpiComm::owning(raw) }.map_err(|why| lost(&why))
 }
 
 /// A communicator of the program's ranks, in the order of `rank`, with the program's own handling

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use bytemuck::{Pod, Zeroable};
 use mpi::ffi;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::mover;
@@ -14,33 +13,14 @@ use skt_comm::{Comm as _, CommError, collect};
 use twox_hash::XxHash3_64;
 
 use crate::access::is_mapped;
-use crate::code::{Code, Result, Stop};
-use crate::control::{Call, Control, lost};
+use crate::code::{Code, Result, Stop, lost};
+use crate::control::{Call, Control};
 use crate::identity;
 use crate::mover::{Callbacks, DeviceRegion};
 use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::raw;
+use crate::state::{SavedState, seconds_of};
 use crate::table::{Table, memory_bytes};
-
-/// The version of what this library writes.
-const VERSION: u64 = 2;
-
-/// The state of a checkpoint.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct SavedState {
-    version: u64,
-    /// Seconds of the run so far, over all starts; they decide when images of a level are due.
-    seconds: f64,
-}
-
-/// The seconds in a state, as the levels read them.
-pub fn seconds_of(state: &[u8]) -> f64 {
-    match bytemuck::try_pod_read_unaligned::<SavedState>(state) {
-        Ok(SavedState { version: VERSION, seconds }) => seconds,
-        _ => 0.0,
-    }
-}
 
 /// The program's memory that is copied at a checkpoint ("yours").
 #[derive(Clone, Copy)]
@@ -654,7 +634,7 @@ impl Session {
     /// The state of a checkpoint that is taken now.
     fn state(&self) -> SavedState {
         let (before_seconds, since) = self.before;
-        SavedState { version: VERSION, seconds: before_seconds + since.elapsed().as_secs_f64() }
+        SavedState::new(before_seconds + since.elapsed().as_secs_f64())
     }
 
     /// Whether it is time for a checkpoint, the same on all ranks: never while one is under way.

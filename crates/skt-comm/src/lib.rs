@@ -6,7 +6,8 @@
 //! | [`collect`] | collectives of few bytes |
 //! | [`node`] | memory that the ranks of a node share |
 //! | [`buffer`], [`pages`] | buffers, huge pages, copies past the caches |
-//! | [`copied`], [`ibarrier`] | counters of what is sent; a barrier that does not block |
+//! | [`copied`] | the common part of transports that copy a message when it is sent |
+//! | [`ibarrier`] | a barrier that does not block |
 //! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
 //! | [`thread_clock`] | what a thread has used of its core |
 //! | [`tuning`] | values found by measurement |

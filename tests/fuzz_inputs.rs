@@ -19,6 +19,7 @@ use flate2::Compression;
 use flate2::read::{GzDecoder, GzEncoder};
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
+use skt_host::counters::oom_kills::OomKills;
 use skt_hpl::checkpoint::header::{HeaderLayout, Identity};
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::record::{Record, StartId};
@@ -28,7 +29,6 @@ use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
 use skt_hpl::hpl::comm::threads;
-use skt_hpl::machine::counters::oom_kills::OomKills;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::report::bundle;
@@ -265,8 +265,9 @@ fn reports() -> Vec<Vec<u8>> {
 }
 
 fn facts() -> skt_hpl::report::RunFacts {
+    use skt_host::{host, memory};
     use skt_hpl::hpl::blas::library;
-    use skt_hpl::machine::environment::{Environment, HostRanks, host, memory};
+    use skt_hpl::machine::environment::{Environment, HostRanks};
     skt_hpl::report::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
         configuration: Some(skt_hpl::config::ConfigText {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use nix::unistd::geteuid;
 use skt_terms::shown::shell_quoted;
 
-use crate::machine::starter::{Ranks, Starter};
+use skt_host::starter::{Ranks, Starter};
 
 /// The launcher that a user of this machine has: the one that `mpirun` in PATH belongs to, else
 /// `srun` if it runs, else Open MPI, which may be installed elsewhere. Also returns whether Open

@@ -15,13 +15,14 @@ use crate::doctor::report::DoctorReport;
 use crate::doctor::{self, rules, trial};
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::counters::Root;
-use crate::machine::environment::{host, kernel};
+use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::{outfile, output};
 use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
 use crate::supervisor::reach;
+use skt_host::counters::Root;
+use skt_host::host;
 
 /// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;

@@ -20,12 +20,12 @@ use crate::config::{
     ValidationRules, ValueSource, param::Param, toml, validate,
 };
 use crate::machine::launcher_rank;
-use crate::machine::starter::Ranks;
 use crate::report::output;
 use crate::run::job::outlook::guessed_rate;
 use crate::run::protect::{
     self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
 };
+use skt_host::starter::Ranks;
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]

@@ -23,10 +23,10 @@ use skt_terms::exit::Exit;
 use crate::config::{ConfigText, RunSpec, TestSpec};
 use crate::hpl::comm::Comm as _;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
-use crate::hpl::team::affinity;
 use crate::report::output;
 use crate::run::job::{self, Finished, JobError};
 use crate::run::protect::{OnLoss, RankInRun, Settings};
+use skt_host::affinity;
 
 /// What rank 0 tells all ranks to run.
 #[derive(Debug, Serialize, Deserialize)]

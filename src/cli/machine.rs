@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::config::ConfigError;
-use crate::hpl::team::affinity::current_mask;
-use crate::machine::environment::memory::meminfo_bytes;
+use skt_host::affinity::current_mask;
+use skt_host::memory::meminfo_bytes;
 
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.

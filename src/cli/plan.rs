@@ -24,7 +24,6 @@ use crate::config::{
 use crate::hpl::blas::library;
 use crate::hpl::team::Team;
 use crate::machine::environment::selftest;
-use crate::machine::starter::Ranks;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::path;
@@ -34,6 +33,7 @@ use crate::report::measured;
 use crate::report::output;
 use crate::report::reader::RunReport;
 use crate::run::protect::Settings;
+use skt_host::starter::Ranks;
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]

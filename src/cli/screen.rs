@@ -16,10 +16,8 @@ use crate::config::ConfigError;
 use crate::hpl::comm::mpi::WatchedComm;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
-use crate::machine::environment::{host, kernel};
+use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
-use crate::machine::program;
-use crate::machine::starter::Starter;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{outfile, output};
 use crate::run::job::JobError;
@@ -32,6 +30,9 @@ use crate::screen::verdict::{TOLERANCE, Verdicts, judge};
 use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
 use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
+use skt_host::host;
+use skt_host::program;
+use skt_host::starter::Starter;
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;

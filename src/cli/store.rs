@@ -13,10 +13,10 @@ use crate::checkpoint::store::{
     Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
 use crate::config::{ConfigError, Setting, ValueSource};
-use crate::machine::environment::host::this_host;
 use crate::machine::launcher_rank;
 use crate::report::output;
 use crate::run::protect::is_mark;
+use skt_host::host::this_host;
 
 mod cleaned;
 mod runs;

@@ -2,7 +2,7 @@
 //! bad input, and that nothing panics.
 
 use proptest::prelude::*;
-use skt_comm::thread_clock::thread_cpu_seconds;
+use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::spec::clean_title;
 use super::*;

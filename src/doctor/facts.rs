@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::trial::Trial;
-use crate::machine::counters::Counters;
-use crate::machine::counters::processor::Processor;
+use skt_host::counters::Counters;
+use skt_host::counters::processor::Processor;
 
 /// A host, with its ranks.
 #[derive(Debug, Clone, PartialEq)]

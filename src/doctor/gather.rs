@@ -10,8 +10,8 @@ use super::names::{self, View};
 use super::trial::{self, Trial};
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::counters::{Counters, Root};
 use crate::machine::environment::affinity::{self, HostCpus};
+use skt_host::counters::{Counters, Root};
 
 /// The most names that each host looks up.
 const MOST_NAMES: usize = 256;

@@ -4,14 +4,14 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use skt_comm::thread_clock::thread_cpu_seconds;
+use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
 use crate::hpl::blas::library::NoWorkSpace;
 use crate::hpl::blas::peak;
 use crate::hpl::team::Team;
-use crate::machine::counters::{Root, load, numa, throttling};
 use crate::machine::environment::selftest;
+use skt_host::counters::{Root, load, numa, throttling};
 
 /// Seconds of DGEMM: several periods of a quota, and long enough for a power limit of the processor
 /// to act.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::each::each;
+use skt_host::each::each;
 
 /// What a host knows of names: their addresses, or why there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
 use crate::hpl::blas::library;
-use crate::machine::counters::power::Found;
+use skt_host::counters::power::Found;
 
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;

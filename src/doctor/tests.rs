@@ -6,8 +6,8 @@ use super::facts::{HostFacts, RankFacts, RankMeasurement};
 use super::finding::{Finding, FindingKind};
 use super::report::DoctorReport;
 use super::trial::{OtherKernel, Trial};
-use crate::machine::counters::root::tests::Tree;
-use crate::machine::counters::{Counters, throttling};
+use skt_host::counters::{Counters, throttling};
+use skt_host::testing::Tree;
 
 const CPU: &str = "sys/devices/system/cpu";
 const XEON: &str = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 85\n\

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::kernel;
 use crate::hpl::blas::library::{self, NoWorkSpace};
-use crate::machine::child;
-use crate::machine::counters::processor::Processor;
 use crate::machine::environment::{BlasInfo, selftest};
+use skt_host::child;
+use skt_host::counters::processor::Processor;
 
 /// The hidden flag that makes `doctor` measure one core and print an [`Answer`].
 pub const FLAG: &str = "--one-trial";

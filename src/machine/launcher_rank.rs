@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::checkpoint::store::host::stat;
-use crate::hpl::team::affinity::mask_of;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use skt_comm::wait_clock::WaitClock;
+use skt_host::affinity::mask_of;
+use skt_host::wait_clock::WaitClock;
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =

@@ -1,13 +1,7 @@
 //! The machine of a rank: its host, its cores and threads, the BLAS, the launcher; and how its
 //! process ends.
 
-pub mod child;
-pub mod counters;
-pub mod each;
 pub mod environment;
 pub mod grace;
 pub mod launcher_rank;
-pub mod power;
-pub mod program;
-pub mod starter;
 pub mod tuning;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::meter_lines::{LineError, MeterLines};
 use super::power::{self, EnergyReading, METER};
-use crate::machine::power::{Curve, PowerPiece};
+use skt_host::power::{Curve, PowerPiece};
 
 /// The longest time between two readings that power is interpolated over, in seconds.
 pub const LONGEST_BETWEEN: f64 = 60.0;

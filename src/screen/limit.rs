@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use skt_comm::wait_clock::WaitClock;
+use skt_host::wait_clock::WaitClock;
 
 use crate::hpl::comm::mpi::FailureWatch;
 

@@ -13,12 +13,13 @@ use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
-use crate::machine::counters::processor::Processor;
-use crate::machine::counters::{Counters, Root, memory_errors, temperature, throttling};
 use crate::machine::environment::affinity::{self, HostCpus};
-use crate::machine::environment::{memory, selftest};
+use crate::machine::environment::selftest;
 use crate::report::record::{Outcome, TestRecord};
 use crate::run::ptest::{self, Silent};
+use skt_host::counters::processor::Processor;
+use skt_host::counters::{Counters, Root, memory_errors, temperature, throttling};
+use skt_host::memory;
 
 /// The blocking factor: near the best one of all processors, and the same for all.
 const NB: usize = 192;
@@ -435,7 +436,7 @@ fn result(record: &TestRecord) -> Solve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::counters::root::tests::Tree;
+    use skt_host::testing::Tree;
 
     /// A rank on a host with `cores` cores, each of which is one CPU.
     fn place(host: &str, cores: usize) -> Place {

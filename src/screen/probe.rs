@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use skt_comm::thread_clock::thread_cpu_seconds;
+use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::spread::median;
 use crate::hpl::blas::triad;
 use crate::hpl::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use crate::hpl::team::Team;
-use crate::machine::counters::{Root, caches};
-use crate::machine::environment::memory;
+use skt_host::counters::{Root, caches};
+use skt_host::memory;
 
 /// The processor time of a thread for which the memory is measured, and the least number of passes:
 /// other programs on the core make some passes longer, but not all.

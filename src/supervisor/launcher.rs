@@ -6,8 +6,8 @@ use std::time::Duration;
 use skt_terms::shown::shell_quoted;
 
 use super::hosts::{self, Host};
-use crate::machine::starter::Starter;
 use crate::report::heartbeat;
+use skt_host::starter::Starter;
 
 /// The program that starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -20,10 +20,10 @@ use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
-use crate::machine::counters::Root;
-use crate::machine::counters::oom_kills::OomKills;
 use crate::report::heartbeat::Keeps;
 use crate::run::protect::{self, NodeStore, StoreRoom};
+use skt_host::counters::Root;
+use skt_host::counters::oom_kills::OomKills;
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";

@@ -18,7 +18,7 @@ use super::links::{LinkState, Partner, connect};
 use crate::doctor::finding::{Finding, FindingKind};
 use crate::doctor::names::{self, View};
 use crate::doctor::rules::names as rules;
-use crate::machine::child;
+use skt_host::child;
 
 /// The agent, unless the user names another: one that never asks for a password.
 pub const AGENT: &str = "ssh -o BatchMode=yes";

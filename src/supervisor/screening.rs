@@ -14,11 +14,11 @@ use super::launcher::{self, JobSpec, Launcher};
 use super::process;
 use super::reach;
 use crate::doctor::finding::{Finding, FindingKind};
-use crate::machine::{child, program};
 use crate::report::heartbeat;
 use crate::report::output;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;
+use skt_host::{child, program};
 
 /// How long a launcher may take to end once it has nothing more to say.
 pub const END_PATIENCE: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use skt_comm::wait_clock::WaitClock;
+use skt_host::wait_clock::WaitClock;
 
 use super::fault;
 use super::hosts::{Health, Host, Pool};

@@ -25,8 +25,7 @@ const ON_OWN_HOST: &str = "hostname n$OMPI_COMM_WORLD_RANK && exec \"$0\" \"$@\"
 /// there are not two cores.
 #[track_caller]
 fn expected() -> Option<HelperCores> {
-    let (cpus, mask) =
-        (HostCpus::online().unwrap(), skt_hpl::hpl::team::affinity::current_mask().unwrap());
+    let (cpus, mask) = (HostCpus::online().unwrap(), skt_host::affinity::current_mask().unwrap());
     let given = helper_cores::plan(&cpus, &[mask], 0, 1, 1);
     given.inspect_err(|why| skipped(why)).ok()
 }

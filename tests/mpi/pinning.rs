@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use skt_hpl::hpl::team::affinity::{current_mask, set_mask};
+use skt_host::affinity::{current_mask, set_mask};
 use skt_hpl::machine::environment::affinity::{HostCpus, cores_in};
 use tempfile::TempDir;
 

@@ -11,11 +11,10 @@ use crate::mpirun::own_session;
 use crate::report_common::{PASSED_NORMS, other_run, record, record_with, small_run};
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
+use skt_host::memory::CgroupLimit;
+use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
 use skt_hpl::config::{ConfigText, Format, RunSpec};
-use skt_hpl::machine::environment::memory::CgroupLimit;
-use skt_hpl::machine::environment::{
-    BlasInfo, DgemmSelfTest, Environment, HostInfo, HostRanks, MemoryInfo, host, memory,
-};
+use skt_hpl::machine::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_hpl::report::record::{Mended, Replacement};
 use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};
 

@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use skt_comm::mpi::{MpiComm, MpiSend};
-use skt_comm::wait_clock::WaitClock;
 use skt_comm::{Comm as _, PageBuf, SendRequest as _, Tag};
+use skt_host::wait_clock::WaitClock;
 
 use crate::code::{Code, Result, Stop, lost};
 use crate::raw;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mpi::ffi;
 use skt_comm::mpi::MpiComm;
-use skt_comm::wait_clock::WaitClock;
+use skt_host::wait_clock::WaitClock;
 
 use crate::code::{Code, Result, Stop, lost};
 

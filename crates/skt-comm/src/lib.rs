@@ -8,8 +8,6 @@
 //! | [`buffer`], [`pages`] | buffers, huge pages, copies past the caches |
 //! | [`copied`] | the common part of transports that copy a message when it is sent |
 //! | [`ibarrier`] | a barrier that does not block |
-//! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
-//! | [`thread_clock`] | what a thread has used of its core |
 //! | [`tuning`] | values found by measurement |
 //!
 //! The solver and the checkpoint code are generic over [`Comm`]. In production it is
@@ -29,10 +27,8 @@ pub mod ibarrier;
 pub mod mpi;
 pub mod node;
 pub mod pages;
-pub mod thread_clock;
 pub mod threads;
 pub mod tuning;
-pub mod wait_clock;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::finding;
-use crate::machine::counters::frequency::CpuClock;
+use skt_host::counters::frequency::CpuClock;
 
 /// Clocks within this share are equal.
 const EQUAL: f64 = 0.95;

@@ -4,7 +4,7 @@ use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::super::kernel::vectors_of;
 use super::finding;
-use crate::machine::counters::processor::Vectors;
+use skt_host::counters::processor::Vectors;
 
 /// The least gain that is worth a finding: trials differ by some percent.
 const LEAST_GAIN: f64 = 1.1;

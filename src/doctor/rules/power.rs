@@ -3,7 +3,7 @@
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind};
 use super::finding;
-use crate::machine::counters::power::Found;
+use skt_host::counters::power::Found;
 
 /// Finds counters that are there and that only root may read. A host without counters has nothing
 /// to mend.

@@ -19,7 +19,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 use super::occupants::Occupant;
 use crate::checkpoint::store::host::{boot_id, is_ending};
-use crate::machine::counters::topology::Cpu;
+use skt_host::counters::topology::Cpu;
 
 /// Namespaces that most containers share with their host; kernels before 5.6 lack the first.
 const FILES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/user"];

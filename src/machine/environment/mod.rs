@@ -3,21 +3,19 @@
 pub mod affinity;
 pub mod claims;
 pub mod helper_cores;
-pub mod host;
 pub mod kernel;
-pub mod memory;
 pub mod occupants;
 pub mod preflight;
 pub mod selftest;
 
 use serde::Serialize;
 
+use skt_host::host::HostInfo;
+use skt_host::memory::MemoryInfo;
 use skt_terms::units;
 
 use crate::hpl::blas::library;
 pub use crate::hpl::blas::library::BlasInfo;
-pub use host::HostInfo;
-pub use memory::MemoryInfo;
 pub use selftest::DgemmSelfTest;
 
 /// A host of the job, with its ranks.
@@ -113,6 +111,7 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skt_host::memory;
     use std::path::PathBuf;
 
     fn environment() -> Environment {

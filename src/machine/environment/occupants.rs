@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use skt_terms::shown::shown;
 
 use crate::checkpoint::store::host::is_at_work;
-use crate::hpl::team::affinity::mask_of;
-use crate::machine::counters::topology::Cpu;
+use skt_host::affinity::mask_of;
+use skt_host::counters::topology::Cpu;
 
 /// Threads of another process that compute on the same CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,7 +192,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
-    use crate::hpl::team::affinity::{current_mask, set_mask};
+    use skt_host::affinity::{current_mask, set_mask};
 
     fn occupant(cpus: &[usize], threads: usize) -> Occupant {
         Occupant { cpus: cpus.to_vec(), threads, pid: Some(1) }

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pinning::HostPlan;
-use crate::machine::counters::load::{self, CpuTicks};
-use crate::machine::counters::topology::Cpu;
-use crate::machine::counters::{Root, cpuset, quota};
 use crate::machine::environment::occupants;
 use crate::machine::launcher_rank;
+use skt_host::counters::load::{self, CpuTicks};
+use skt_host::counters::topology::Cpu;
+use skt_host::counters::{Root, cpuset, quota};
 
 /// The least time during which CPUs are watched: the system counts in ticks of 10 ms.
 const SAMPLE: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use skt_comm::wait_clock::WaitClock;
+use skt_host::wait_clock::WaitClock;
 
 use crate::report::meter_lines::{LineError, MeterLines};
 use crate::report::power::EnergyReading;

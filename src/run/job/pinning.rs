@@ -11,7 +11,7 @@ use crate::machine::environment::affinity::{self, CpuPlacement, HostCpus, WhyNot
 use crate::machine::environment::claims::CoreClaims;
 use crate::machine::environment::helper_cores::{self, HelperCores, NotGiven};
 use crate::machine::environment::occupants;
-use crate::machine::starter::Starter;
+use skt_host::starter::Starter;
 
 /// What a rank wants of its host.
 #[derive(Debug, Clone, Copy)]

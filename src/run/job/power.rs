@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::meter::Meter;
-use crate::machine::counters::Root;
-use crate::machine::counters::power::find;
-use crate::machine::power::Sampler;
 use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::report::power::parts;
 use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
+use skt_host::counters::Root;
+use skt_host::counters::power::find;
+use skt_host::power::Sampler;
 
 /// The counters and the meter that a rank reads during a job.
 #[derive(Debug, Default)]
@@ -117,8 +117,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::machine::counters::power::rapl::tests::zone;
-    use crate::machine::counters::root::tests::Tree;
+    use skt_host::testing::Tree;
+    use skt_host::testing::zone;
 
     /// A package of which a thread reads 3000 J just before the timed part and 3012 J after it.
     #[test]

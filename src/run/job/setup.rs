@@ -19,12 +19,13 @@ use crate::doctor::{self, at_start};
 use crate::hpl::blas::{library, peak};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::team::Team;
-use crate::hpl::team::affinity;
 use crate::machine::environment::preflight::{self, DoesNotFit};
-use crate::machine::environment::{DgemmSelfTest, Environment, host, memory, selftest};
+use crate::machine::environment::{DgemmSelfTest, Environment, selftest};
 use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
 use crate::run::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
+use skt_host::affinity;
+use skt_host::{host, memory};
 
 /// Seconds of the DGEMM self-test, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;

@@ -39,10 +39,10 @@ use crate::hpl::pgesv::final_part::Final;
 use crate::hpl::pgesv::guard::{Background, Guard, Remaining};
 use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::hpl::team::Team;
-use crate::hpl::team::affinity;
 use crate::machine::tuning::TUNING;
 use crate::report::output;
 use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
+use skt_host::affinity;
 
 /// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
 /// only its own format.

@@ -13,8 +13,8 @@ use super::links::LinkWatch;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use crate::hpl::pgesv::{Rates, SolveError};
-use crate::machine::counters::{Root, affinity, processor, throttling, topology};
 use crate::report::slow::{Named, RankRates, Rate, SlowReport};
+use skt_host::counters::{Root, affinity, processor, throttling, topology};
 
 const TAG_RATES: Tag = 0x170;
 /// Smaller tests end before a rank could be said to be slow.

@@ -48,8 +48,8 @@ use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
 use super::watch::HeartbeatWatch;
-use crate::machine::counters::oom_kills::OomKills;
 use crate::report::heartbeat::{CHANGED, DONE};
+use skt_host::counters::oom_kills::OomKills;
 use skt_terms::exit::Exit;
 
 /// What the user wants of a run.

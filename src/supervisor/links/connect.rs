@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::{Link, LinkState, Partner};
-use crate::machine::each::each;
+use skt_host::each::each;
 
 /// The port that is tried. It is above the ports that Linux assigns automatically, so nothing
 /// listens there: the other node's kernel refuses at once, without a process, and that packet shows

@@ -22,7 +22,7 @@ use skt_terms::exit::Exit;
 
 use super::super::{longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
-use crate::wait_clock::MOST_OF_LIMIT;
+use skt_host::wait_clock::MOST_OF_LIMIT;
 
 /// The least number of seconds that ranks wait for each other after a loss. A rank that does not
 /// come hangs in MPI: Open MPI ends a process whose message to the lost rank was in progress, and

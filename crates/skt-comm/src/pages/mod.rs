@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use libc::c_void;
 
-use crate::thread_clock::thread_cpu_seconds;
+use skt_host::thread_clock::thread_cpu_seconds;
 
 pub use stream::{fetch, stream, stream_in_pieces};
 

@@ -21,8 +21,8 @@ use super::SolveError;
 use super::final_part::{Final, Reached, Stretch};
 use super::guard::{Background, Remaining};
 use crate::comm::{Comm, Tag};
-use crate::team::affinity;
 use crate::tuning::TUNING;
+use skt_host::affinity;
 
 /// The pause between two calls while messages of the background are in progress, and the shortest
 /// pause while messages of the solver are.

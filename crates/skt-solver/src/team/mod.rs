@@ -5,7 +5,6 @@
 //! several times a column. `gate` passes jobs to workers; a model check tries all its
 //! interleavings.
 
-pub mod affinity;
 mod gate;
 
 use std::cell::Cell;

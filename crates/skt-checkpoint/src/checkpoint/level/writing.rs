@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::super::vault::Lent;
 use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
-use skt_comm::thread_clock::thread_cpu_seconds;
+use skt_host::thread_clock::thread_cpu_seconds;
 
 /// An image to be written.
 #[derive(Debug)]

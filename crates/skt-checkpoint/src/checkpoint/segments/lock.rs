@@ -12,7 +12,7 @@ use super::{Process, mpi_files, run_bytes};
 use crate::checkpoint::store::host::{self, Presence};
 use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
 use skt_comm::pages;
-use skt_comm::wait_clock::WaitClock;
+use skt_host::wait_clock::WaitClock;
 
 /// How long to wait for a process at work: a launcher may return before all of its ranks are told
 /// to end.

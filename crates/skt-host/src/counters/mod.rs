@@ -1,0 +1,91 @@
+//! What the system counts and tells of a machine, read from the files under a root folder.
+//!
+//! [`Root`] is the only way to these files: `/` in production, a folder with a `proc` and a `sys`
+//! of its own in tests, or a copy of another machine's. A file that is missing is no error: each
+//! reader says `None`, or leaves out what it does not know.
+
+pub mod affinity;
+pub mod caches;
+pub mod cgroup;
+pub mod cpuset;
+pub mod frequency;
+pub mod huge_pages;
+pub mod load;
+pub mod memory_errors;
+pub mod numa;
+pub mod oom_kills;
+pub mod power;
+pub mod processor;
+pub mod quota;
+mod root;
+pub mod temperature;
+pub mod throttling;
+pub mod topology;
+
+use serde::{Deserialize, Serialize};
+
+pub use root::{Root, parse_cpu_list};
+
+use frequency::Frequencies;
+use memory_errors::MemoryErrors;
+use numa::NumaNode;
+use processor::Processor;
+use quota::Quota;
+use throttling::Throttling;
+use topology::Cpu;
+
+/// What a machine says of itself at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// The processor and its instructions.
+    pub processor: Processor,
+    /// All CPUs that are online.
+    pub cpus: Vec<Cpu>,
+    /// The speed of each CPU relative to the fastest, in the order of `cpus`: below 1 where the
+    /// processor has cores of several kinds.
+    pub speeds: Vec<f64>,
+    /// The nodes of the memory; one on a machine that tells of none.
+    pub nodes: Vec<NumaNode>,
+    /// The clocks and who sets them.
+    pub frequencies: Frequencies,
+    /// How often a core was slowed down because it was too hot, or had too little power.
+    pub throttling: Throttling,
+    /// The tightest limit of processor time of the control groups, if any has one.
+    pub quota: Option<Quota>,
+    /// The setting of transparent huge pages for private memory, if the kernel has them.
+    pub huge_pages: Option<String>,
+    /// Errors of the memory since the machine was started.
+    pub memory_errors: MemoryErrors,
+    /// Counters of energy and sensors of power.
+    pub power: power::Found,
+    /// CPUs that the control groups leave to the job, even if its launcher binds ranks to fewer.
+    pub usable_cpus: Vec<usize>,
+    /// CPUs on which this process may run.
+    pub allowed_cpus: Vec<usize>,
+    /// Nodes of which this process may take memory.
+    pub allowed_nodes: Vec<usize>,
+}
+
+impl Counters {
+    /// Reads the counters of the machine under `root`.
+    pub fn read(root: &Root) -> Self {
+        let cpus = topology::online(root).unwrap_or_default();
+        let ids: Vec<usize> = cpus.iter().map(|cpu| cpu.id).collect();
+        let (allowed_cpus, allowed_nodes) = affinity::allowed(root);
+        Self {
+            processor: processor::read(root),
+            speeds: topology::speeds(root, &ids),
+            nodes: numa::nodes(root, &ids),
+            frequencies: frequency::read(root, &ids),
+            throttling: throttling::read(root, &ids),
+            quota: quota::read(root),
+            usable_cpus: cpuset::read(root).unwrap_or_else(|| ids.clone()),
+            huge_pages: huge_pages::read(root),
+            memory_errors: memory_errors::read(root),
+            power: power::find(root),
+            allowed_cpus: if allowed_cpus.is_empty() { ids } else { allowed_cpus },
+            allowed_nodes,
+            cpus,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A machine, and what a process finds and does on it.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`counters`] | what `/proc` and `/sys` say: processor, topology, control groups, power |
+//! | [`host`], [`memory`] | the host in short, and how much memory a process may still use |
+//! | [`affinity`] | the CPUs that a thread may run on |
+//! | [`power`] | power over time |
+//! | [`child`], [`each`] | waits for a child process; work on many items at a time |
+//! | [`program`], [`starter`] | files of programs; the flags of launchers |
+//! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
+//! | [`thread_clock`] | what a thread has used of its core |
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+pub mod affinity;
+pub mod child;
+pub mod counters;
+pub mod each;
+pub mod host;
+pub mod memory;
+pub mod power;
+pub mod program;
+pub mod starter;
+#[doc(hidden)]
+pub mod testing;
+pub mod thread_clock;
+pub mod wait_clock;

@@ -1,0 +1,237 @@
+//! How much more memory this process may use.
+//!
+//! There are two bounds: what the kernel can give without swapping (`MemAvailable`), and what is
+//! left under the limit of every control group above the process, version 1 or 2. A limit of an
+//! outer group binds like one of the process's own group.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::counters::cgroup::{Hierarchy, Version, hierarchies};
+
+/// Version 1 writes "no limit" as the largest multiple of the page size in an i64; any limit from
+/// this number on is none.
+const NO_LIMIT_BYTES: u64 = 1 << 62;
+
+/// Memory of this host, as this process may use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryInfo {
+    /// Installed memory.
+    pub total_bytes: Option<u64>,
+    /// `MemAvailable`: free, or cache that can be dropped.
+    pub available_bytes: Option<u64>,
+    /// The control group that leaves the least, if any has a limit.
+    pub cgroup: Option<CgroupLimit>,
+}
+
+impl MemoryInfo {
+    /// Bytes that this process may still take; `None` where neither bound is known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let left = self.cgroup.as_ref().map(CgroupLimit::left_bytes);
+        self.available_bytes.into_iter().chain(left).min()
+    }
+}
+
+/// A control group's memory limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CgroupLimit {
+    /// The group's folder.
+    pub path: PathBuf,
+    /// The group's limit.
+    pub limit_bytes: u64,
+    /// Bytes that the group uses now, without file cache that can be dropped.
+    pub used_bytes: u64,
+}
+
+impl CgroupLimit {
+    /// Bytes left under the limit.
+    pub fn left_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+}
+
+/// The memory of this process's host, from the system.
+pub fn this_process() -> MemoryInfo {
+    read_under(Path::new("/"))
+}
+
+/// The memory in `/proc` and `/sys` under the folder `root`, for tests.
+fn read_under(root: &Path) -> MemoryInfo {
+    let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let cgroup = hierarchies(&groups, &mounts, "memory")
+        .iter()
+        .flat_map(|hierarchy| limits(root, hierarchy))
+        .min_by_key(CgroupLimit::left_bytes);
+    MemoryInfo {
+        total_bytes: meminfo_bytes(&meminfo, "MemTotal"),
+        available_bytes: meminfo_bytes(&meminfo, "MemAvailable"),
+        cgroup,
+    }
+}
+
+/// A field of `/proc/meminfo`, which is in KiB.
+pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        if key != name {
+            return None;
+        }
+        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    })
+}
+
+/// The limits from the group of the process up to the root of the hierarchy.
+fn limits(root: &Path, hierarchy: &Hierarchy) -> Vec<CgroupLimit> {
+    let folders = hierarchy.folders(root);
+    folders.iter().filter_map(|folder| limit_in(folder, hierarchy.version)).collect()
+}
+
+fn limit_in(folder: &Path, version: Version) -> Option<CgroupLimit> {
+    let (limit, used, cache) = match version {
+        Version::V1 => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        Version::V2 => ("memory.max", "memory.current", "inactive_file"),
+    };
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let limit_bytes = parse_limit(&read(limit)?)?;
+    let used_bytes = read(used)?.trim().parse::<u64>().ok()?;
+    let cache_bytes =
+        read("memory.stat").and_then(|text| stat_bytes(&text, cache)).unwrap_or_default();
+    Some(CgroupLimit {
+        path: folder.to_path_buf(),
+        limit_bytes,
+        used_bytes: used_bytes.saturating_sub(cache_bytes),
+    })
+}
+
+/// Parses a limit; `None` for "no limit": `max`, or a number beyond any machine.
+fn parse_limit(text: &str) -> Option<u64> {
+    text.trim().parse::<u64>().ok().filter(|&bytes| bytes < NO_LIMIT_BYTES)
+}
+
+/// The value of a line `name bytes` of memory.stat.
+fn stat_bytes(stat: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        if key == name { value.trim().parse().ok() } else { None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+    const MEMINFO: &str = "MemTotal:       24684084 kB\nMemFree:        24033672 kB\n\
+                           MemAvailable:   24281720 kB\nHugePages_Total:       3\n";
+    const V2_MOUNT: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+    const V1_MOUNT: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
+";
+
+    /// A folder in place of `/`.
+    struct Root(tempfile::TempDir);
+
+    impl Root {
+        fn new(cgroup: &str, mountinfo: &str) -> Self {
+            let root = Root(tempfile::tempdir().unwrap());
+            root.file("proc/meminfo", MEMINFO);
+            root.file("proc/self/cgroup", cgroup);
+            root.file("proc/self/mountinfo", mountinfo);
+            root
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn group(&self, folder: &str, names: [&str; 2], limit: &str, used: u64, stat: &str) {
+            self.file(&format!("{folder}/{}", names[0]), limit);
+            self.file(&format!("{folder}/{}", names[1]), &format!("{used}\n"));
+            self.file(&format!("{folder}/memory.stat"), stat);
+        }
+
+        fn read(&self) -> MemoryInfo {
+            read_under(self.0.path())
+        }
+    }
+
+    const V2_FILES: [&str; 2] = ["memory.max", "memory.current"];
+    const V1_FILES: [&str; 2] = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+
+    #[test]
+    fn meminfo_is_in_kibibytes() {
+        assert_eq!(meminfo_bytes(MEMINFO, "MemTotal"), Some(24_684_084 * 1024));
+        assert_eq!(meminfo_bytes(MEMINFO, "MemAvailable"), Some(24_281_720 * 1024));
+        assert_eq!(meminfo_bytes(MEMINFO, "HugePages_Total"), None);
+        assert_eq!(meminfo_bytes(MEMINFO, "Mem"), None);
+    }
+
+    #[test]
+    fn without_control_groups_the_free_memory_binds() {
+        let memory = Root::new("", "").read();
+        assert_eq!(memory.cgroup, None);
+        assert_eq!(memory.available_bytes, Some(24_281_720 * 1024));
+    }
+
+    #[test]
+    fn version_2_the_tightest_of_all_outer_groups_binds() {
+        let root = Root::new("0::/system.slice/slurm/job_7/step_0\n", V2_MOUNT);
+        let top = "sys/fs/cgroup/system.slice";
+        root.group(&format!("{top}/slurm/job_7/step_0"), V2_FILES, "max\n", GIB, "");
+        root.group(
+            &format!("{top}/slurm/job_7"),
+            V2_FILES,
+            &(8 * GIB).to_string(),
+            3 * GIB,
+            &format!("anon 5\ninactive_file {GIB}\nactive_file 7\n"),
+        );
+        root.group(top, V2_FILES, &(16 * GIB).to_string(), 4 * GIB, "");
+        let tightest = root.read().cgroup.unwrap();
+        assert!(tightest.path.ends_with("slurm/job_7"), "{tightest:?}");
+        assert_eq!((tightest.limit_bytes, tightest.used_bytes), (8 * GIB, 2 * GIB));
+        assert_eq!(tightest.left_bytes(), 6 * GIB);
+    }
+
+    #[test]
+    fn version_1_in_a_container_counts_from_the_mounts_root() {
+        let root = Root::new(
+            "7:memory:/docker/abc/job\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
+            V1_MOUNT,
+        );
+        let limit = (2 * GIB).to_string();
+        let stat = "inactive_file 1\ntotal_inactive_file 1024\n";
+        root.group("sys/fs/cgroup/memory/job", V1_FILES, &limit, 4096, stat);
+        root.group("sys/fs/cgroup/memory", V1_FILES, "9223372036854771712\n", 5, stat);
+        let tightest = root.read().cgroup.unwrap();
+        assert_eq!((tightest.used_bytes, tightest.left_bytes()), (3072, 2 * GIB - 3072));
+    }
+
+    #[test]
+    fn a_group_over_its_limit_leaves_nothing() {
+        let root = Root::new("0::/\n", V2_MOUNT);
+        root.group("sys/fs/cgroup", V2_FILES, "1000", 2000, "");
+        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 0);
+    }
+
+    #[test]
+    fn of_both_versions_the_tighter_binds() {
+        let root = Root::new("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
+        root.group("sys/fs/cgroup/a", V2_FILES, &(4 * GIB).to_string(), 0, "");
+        root.group("sys/fs/cgroup/memory", V1_FILES, &(3 * GIB).to_string(), 0, "");
+        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 3 * GIB);
+    }
+
+    #[test]
+    fn this_machine_tells() {
+        let memory = this_process();
+        assert!(memory.available_bytes.unwrap() <= memory.total_bytes.unwrap());
+    }
+}

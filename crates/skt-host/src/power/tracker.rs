@@ -1,0 +1,195 @@
+//! From readings of counters and sensors to power over time.
+
+use super::curve::{Curve, PowerPiece};
+use crate::counters::power::{Channel, CounterReading, EnergySource, Quantity};
+
+/// The longest time between two readings of a sensor that power is interpolated over, in seconds.
+const LONGEST_BETWEEN: f64 = 60.0;
+
+/// The readings of a source, one after the other.
+#[derive(Debug, Clone)]
+pub struct Tracker {
+    source: EnergySource,
+    last: Option<(f64, CounterReading)>,
+    curve: Curve,
+}
+
+impl Tracker {
+    /// No reading yet.
+    pub fn new(source: EnergySource) -> Self {
+        Self { source, last: None, curve: Curve::default() }
+    }
+
+    /// Adds a reading at `seconds`, or `None` if the source did not answer. Power since the reading
+    /// before stays unknown where it cannot be told: a counter may have begun again more than once,
+    /// or was reset.
+    pub fn add(&mut self, seconds: f64, reading: Option<CounterReading>) {
+        let Some(reading) = reading else { return };
+        let Some((before, earlier)) = &self.last else {
+            self.last = Some((seconds, reading));
+            return;
+        };
+        let is_old = reading.freshness.is_some() && reading.freshness == earlier.freshness;
+        if is_old || seconds <= *before {
+            return;
+        }
+        let values = earlier.values.iter().zip(&reading.values);
+        let watts: Option<Vec<[f64; 2]>> = (self.source.channels.iter().zip(values))
+            .map(|(channel, (&first, &last))| watts(channel, seconds - before, first, last))
+            .collect();
+        if let Some(watts) = watts {
+            let sum = |end: usize| watts.iter().map(|watts| watts[end]).sum();
+            self.curve.push(PowerPiece { from: *before, to: seconds, watts: [sum(0), sum(1)] });
+        }
+        self.last = Some((seconds, reading));
+    }
+
+    /// Power over time so far.
+    pub fn curve(&self) -> &Curve {
+        &self.curve
+    }
+
+    /// The source that is read.
+    pub fn source(&self) -> &EnergySource {
+        &self.source
+    }
+}
+
+/// Watts at the begin and at the end of `seconds`, between two values of a channel; `None` if they
+/// do not tell.
+fn watts(channel: &Channel, seconds: f64, first: f64, last: f64) -> Option<[f64; 2]> {
+    let watts = match channel.quantity {
+        Quantity::Power => (seconds <= LONGEST_BETWEEN).then_some([first, last])?,
+        Quantity::Energy { range_joules } => {
+            // In that time the counter may go through its range once more, unnoticed.
+            let is_ambiguous = |range: f64| seconds >= range / channel.most_watts;
+            if range_joules.is_some_and(is_ambiguous) {
+                return None;
+            }
+            let joules = match range_joules {
+                Some(range) if last < first => last + range - first,
+                _ => last - first,
+            };
+            [joules / seconds; 2]
+        }
+    };
+    watts.iter().all(|watts| (0.0..=channel.most_watts).contains(watts)).then_some(watts)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::curve::Energy;
+    use super::*;
+
+    /// A counter of `range` joules that takes at most 1000 W.
+    fn counter(range_joules: Option<f64>) -> Channel {
+        let quantity = Quantity::Energy { range_joules };
+        Channel { file: "e".into(), quantity, unit: 1.0, most_watts: 1000.0 }
+    }
+
+    fn tracker(channels: Vec<Channel>) -> Tracker {
+        let (name, covers) = ("test".to_owned(), "all".to_owned());
+        Tracker::new(EnergySource { name, covers, channels, freshness: None })
+    }
+
+    fn reading(values: &[f64]) -> Option<CounterReading> {
+        Some(CounterReading { values: values.to_vec(), freshness: None })
+    }
+
+    fn fresh(value: f64, freshness: &str) -> Option<CounterReading> {
+        Some(CounterReading { values: vec![value], freshness: Some(freshness.to_owned()) })
+    }
+
+    #[test]
+    fn two_packages_that_begin_again_at_different_times() {
+        let mut tracker = tracker(vec![counter(Some(5000.0)), counter(Some(5000.0))]);
+        for second in 0..=100u32 {
+            let joules = f64::from(second) * 200.0;
+            let counts = [(4900.0 + joules) % 5000.0, (1300.0 + 0.5 * joules) % 5000.0];
+            tracker.add(f64::from(second), reading(&counts));
+        }
+        let energy = tracker.curve().over(10.25, 60.75);
+        assert!((energy.joules - 50.5 * 300.0).abs() < 1e-6, "{energy:?}");
+        assert_eq!(energy.seconds, 50.5);
+    }
+
+    #[test]
+    fn a_gap_in_which_a_counter_may_have_begun_again_twice_is_unknown() {
+        let mut tracker = tracker(vec![counter(Some(5000.0))]);
+        for (second, count) in [(0.0, 0.0), (4.0, 400.0), (8.0, 800.0), (13.5, 900.0)] {
+            tracker.add(second, reading(&[count]));
+        }
+        assert_eq!(tracker.curve().over(0.0, 14.0), Energy { joules: 800.0, seconds: 8.0 });
+    }
+
+    #[test]
+    fn a_counter_that_was_reset_or_did_not_answer() {
+        let mut tracker = tracker(vec![counter(None)]);
+        tracker.add(0.0, None);
+        tracker.add(1.0, reading(&[700.0]));
+        tracker.add(2.0, None);
+        tracker.add(3.0, reading(&[900.0]));
+        tracker.add(4.0, reading(&[10.0]));
+        tracker.add(5.0, reading(&[60.0]));
+        tracker.add(5.0, reading(&[60.0]));
+        tracker.add(6.0, reading(&[6000.0]));
+        // Known are 1 to 3 and 4 to 5; power that no node takes does not count.
+        assert_eq!(tracker.curve().over(0.0, 9.0), Energy { joules: 250.0, seconds: 3.0 });
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_has_no_new_energy() {
+        let mut tracker = tracker(vec![counter(None)]);
+        for (second, count, freshness) in
+            [(0.0, 10.0, "1"), (1.0, 110.0, "2"), (2.0, 110.0, "2"), (3.0, 310.0, "3")]
+        {
+            tracker.add(second, fresh(count, freshness));
+        }
+        let energy = tracker.curve().over(0.0, 2.5);
+        assert_eq!(energy, Energy { joules: 250.0, seconds: 2.5 });
+        tracker.add(4.0, fresh(310.0, "3"));
+        assert_eq!(tracker.curve().end(), Some(3.0), "it tells nothing of the last second");
+    }
+
+    #[test]
+    fn a_sensor_is_integrated_by_trapezoids() {
+        let sensor = Channel { quantity: Quantity::Power, ..counter(None) };
+        let mut tracker = tracker(vec![sensor.clone(), sensor]);
+        for (second, watts) in [(0.0, 100.0), (1.0, 300.0), (3.0, 100.0), (100.0, 100.0)] {
+            tracker.add(second, reading(&[watts, 50.0]));
+        }
+        let energy = tracker.curve().over(0.0, 100.0);
+        assert_eq!(energy, Energy { joules: 200.0 + 400.0 + 150.0, seconds: 3.0 });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        /// Irregular readings of a counter that wraps, some of which fail: the energy between the
+        /// first and the last is exact, if no gap is too long.
+        #[test]
+        fn energy_is_that_of_the_counter(
+            steps in prop::collection::vec((0.2f64..1.2, 0f64..1000.0, prop::bool::ANY), 2..200),
+            begin in 0f64..5000.0,
+        ) {
+            let mut tracker = tracker(vec![counter(Some(5000.0))]);
+            tracker.add(0.0, reading(&[begin]));
+            let (mut at, mut joules, mut silent, mut known) = (0.0, 0.0, 0, 0.0);
+            for (seconds, watts, answers) in steps {
+                (at, joules) = (at + seconds, joules + watts * seconds);
+                silent = if answers { 0 } else { silent + 1 };
+                // Two failures in a row at most: 3.6 s, and 5 s would be too long.
+                if silent > 2 || answers {
+                    tracker.add(at, reading(&[(begin + joules) % 5000.0]));
+                    (known, silent) = (joules, 0);
+                } else {
+                    tracker.add(at, None);
+                }
+            }
+            let energy = tracker.curve().over(0.0, at);
+            prop_assert!((energy.joules - known).abs() < 1e-6, "{energy:?} {known}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The program that starts the ranks, and its arguments that give each thread of a rank a core of
+//! its own. All commands that are printed or started come from here.
+//!
+//! Open MPI binds each of one or two ranks to one core, however many threads it has. Its `--map-by
+//! ...:PE=T` gives a rank T cores, but refuses a host that has fewer, as a container may. So ranks
+//! with several threads are not bound: they divide the cores that they may use themselves
+//! (`environment::affinity` of the program), including those that a control group leaves.
+
+use std::env;
+use std::process::Command;
+
+/// A program that starts ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starter {
+    /// `mpirun` of Open MPI.
+    Openmpi,
+    /// Hydra, of MPICH and its derivatives; by default it binds no rank.
+    Mpich,
+    /// `srun` of Slurm.
+    Slurm,
+}
+
+/// The ranks of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks<'a> {
+    /// The number of ranks.
+    pub count: usize,
+    /// The number of nodes, and of ranks on each; `None` for this machine only.
+    pub nodes: Option<(usize, usize)>,
+    /// The file that names the nodes, for launchers that take one.
+    pub hostfile: &'a str,
+    /// Threads of a rank.
+    pub threads: usize,
+    /// Cores of a node that are kept from the solver.
+    pub helper_cores: usize,
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+impl Starter {
+    /// Which launcher `program` is, by its output for `--version`.
+    pub fn of_program(program: &str) -> Option<Self> {
+        let said = Command::new(program).arg("--version").output().ok()?;
+        Self::of_version(&String::from_utf8_lossy(&said.stdout))
+    }
+
+    /// Which launcher prints this version.
+    fn of_version(text: &str) -> Option<Self> {
+        match text {
+            text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Self::Openmpi),
+            text if text.to_ascii_lowercase().contains("hydra") => Some(Self::Mpich),
+            // Its Hydra does not name itself.
+            text if text.contains("Intel(R) MPI") => Some(Self::Mpich),
+            _ => None,
+        }
+    }
+
+    /// The launcher of this process, by the environment `get`: the innermost one, as `srun` may
+    /// have started `mpirun`.
+    fn of_environment(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let is_set = |name: &str| get(name).is_some();
+        if is_set("OMPI_COMM_WORLD_LOCAL_RANK") {
+            Some(Self::Openmpi)
+        } else if is_set("HYDI_CONTROL_FD") || is_set("MPI_LOCALRANKID") {
+            Some(Self::Mpich)
+        } else if is_set("SLURM_PROCID") {
+            Some(Self::Slurm)
+        } else {
+            None
+        }
+    }
+
+    /// The launcher of this process.
+    pub fn of_this_process() -> Option<Self> {
+        Self::of_environment(|name| env::var(name).ok())
+    }
+
+    /// The arguments that give each rank cores for its threads; none if the launcher does so by
+    /// default.
+    pub fn cores(self, threads: usize, helper_cores: usize) -> Vec<String> {
+        match self {
+            Self::Openmpi if threads > 1 || helper_cores > 0 => words("--bind-to none"),
+            // Helper cores belong to no rank: a step with cores for each rank would lack them.
+            Self::Slurm if helper_cores > 0 => words("--cpu-bind=none"),
+            Self::Slurm if threads > 1 => vec![format!("--cpus-per-task={threads}")],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a user's arguments already say where ranks run: a launcher refuses to be told twice.
+    pub fn is_told(self, words: &[String]) -> bool {
+        let flags: &[&str] = match self {
+            Self::Openmpi => {
+                &["bind-to", "bind-to-core", "bind-to-none", "cpu-set", "cpu-list", "rankfile"]
+            }
+            Self::Mpich => &["bind-to"],
+            Self::Slurm => &["cpus-per-task", "cpu-bind"],
+        };
+        words.iter().any(|word| {
+            let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+            let is_short = self == Self::Slurm && word.starts_with("-c");
+            word.starts_with('-') && (flags.contains(&name) || is_short)
+        })
+    }
+
+    /// The command line of the launcher, up to the program that it starts. `is_root` adds the
+    /// argument without which Open MPI refuses root.
+    pub fn command(self, is_root: bool, ranks: &Ranks) -> Vec<String> {
+        let Ranks { count, nodes, hostfile, threads, helper_cores } = *ranks;
+        let cores = self.cores(threads, helper_cores);
+        let of_nodes = |text: &dyn Fn(usize, usize) -> String| {
+            nodes.map_or(Vec::new(), |(nodes, each)| words(&text(nodes, each)))
+        };
+        let parts = match self {
+            Self::Openmpi => [
+                words(if is_root { "mpirun --allow-run-as-root" } else { "mpirun" }),
+                of_nodes(&|_, each| format!("--hostfile {hostfile} --map-by ppr:{each}:node")),
+                cores,
+                words(&format!("-np {count}")),
+            ],
+            Self::Mpich => [
+                words("mpirun"),
+                of_nodes(&|_, each| format!("-f {hostfile} -ppn {each}")),
+                cores,
+                words(&format!("-np {count}")),
+            ],
+            Self::Slurm => [
+                words("srun"),
+                of_nodes(&|nodes, each| format!("--nodes={nodes} --ntasks-per-node={each}")),
+                words(&format!("--ntasks={count}")),
+                cores,
+            ],
+        };
+        parts.concat()
+    }
+
+    /// Says what to do about a rank that has fewer cores than threads.
+    pub fn advice(this: Option<Self>, threads: usize) -> String {
+        let all = [("Open MPI", Self::Openmpi), ("Slurm", Self::Slurm)];
+        let of = |starter: Self| starter.cores(threads.max(2), 0).join(" ");
+        match this {
+            Some(Self::Mpich) => "start mpiexec without -bind-to".to_owned(),
+            Some(Self::Openmpi) => format!("start it with `mpirun {}`", of(Self::Openmpi)),
+            Some(Self::Slurm) => format!("start it with `srun {}`", of(Self::Slurm)),
+            None => {
+                let words = all.map(|(name, starter)| format!("{name}: {}", of(starter)));
+                format!("tell the launcher so ({})", words.join("; "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Starter; 3] = [Starter::Openmpi, Starter::Mpich, Starter::Slurm];
+
+    fn commands(is_root: bool, ranks: &Ranks) -> [String; 3] {
+        ALL.map(|starter| starter.command(is_root, ranks).join(" "))
+    }
+
+    const HERE: Ranks =
+        Ranks { count: 2, nodes: None, hostfile: "hosts", threads: 1, helper_cores: 0 };
+
+    #[test]
+    fn ranks_of_one_thread_are_the_launchers() {
+        assert_eq!(commands(false, &HERE), ["mpirun -np 2", "mpirun -np 2", "srun --ntasks=2"]);
+        let [open, hydra, _] = commands(true, &HERE);
+        assert_eq!([open.as_str(), &hydra], ["mpirun --allow-run-as-root -np 2", "mpirun -np 2"]);
+    }
+
+    #[test]
+    fn threads_get_cores_on_each_node() {
+        let ranks = Ranks { count: 1600, nodes: Some((200, 8)), threads: 16, ..HERE };
+        assert_eq!(
+            commands(false, &ranks),
+            [
+                "mpirun --hostfile hosts --map-by ppr:8:node --bind-to none -np 1600",
+                "mpirun -f hosts -ppn 8 -np 1600",
+                "srun --nodes=200 --ntasks-per-node=8 --ntasks=1600 --cpus-per-task=16",
+            ]
+        );
+    }
+
+    #[test]
+    fn helper_cores_are_cores_of_no_rank() {
+        let ranks = Ranks { helper_cores: 1, threads: 2, ..HERE };
+        assert_eq!(
+            commands(false, &ranks),
+            ["mpirun --bind-to none -np 2", "mpirun -np 2", "srun --ntasks=2 --cpu-bind=none"]
+        );
+    }
+
+    #[test]
+    fn what_a_user_has_said_is_not_said_again() {
+        let told = |starter: Starter, line: &str| starter.is_told(&words(line));
+        assert!(told(Starter::Openmpi, "--report-bindings --bind-to core"));
+        assert!(told(Starter::Openmpi, "-bind-to core") && told(Starter::Openmpi, "--cpu-set 0,1"));
+        assert!(!told(Starter::Openmpi, "--map-by ppr:1:node"));
+        assert!(told(Starter::Slurm, "-c4") && told(Starter::Slurm, "--cpu-bind=cores"));
+        assert!(!told(Starter::Slurm, "--mpi=pmix"));
+    }
+
+    #[test]
+    fn the_innermost_launcher_is_known_by_what_it_sets() {
+        let of = |names: &[&str]| {
+            Starter::of_environment(|name| names.contains(&name).then(|| "0".to_owned()))
+        };
+        assert_eq!(of(&["SLURM_PROCID", "OMPI_COMM_WORLD_LOCAL_RANK"]), Some(Starter::Openmpi));
+        assert_eq!(of(&["MPI_LOCALRANKID", "SLURM_PROCID"]), Some(Starter::Mpich));
+        assert_eq!(of(&["SLURM_PROCID"]), Some(Starter::Slurm));
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn advice_is_for_the_launcher_in_use() {
+        let of = |starter| Starter::advice(starter, 4);
+        assert_eq!(of(Some(Starter::Openmpi)), "start it with `mpirun --bind-to none`");
+        assert_eq!(of(Some(Starter::Slurm)), "start it with `srun --cpus-per-task=4`");
+        assert_eq!(of(Some(Starter::Mpich)), "start mpiexec without -bind-to");
+        assert_eq!(
+            of(None),
+            "tell the launcher so (Open MPI: --bind-to none; Slurm: --cpus-per-task=4)"
+        );
+    }
+
+    #[test]
+    fn launchers_are_known_by_their_versions() {
+        let open = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/";
+        assert_eq!(Starter::of_version(open), Some(Starter::Openmpi));
+        let hydra = "HYDRA build details:\n    Version:                                 4.0.2\n";
+        assert_eq!(Starter::of_version(hydra), Some(Starter::Mpich));
+        let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.19.0 Build 20260929";
+        assert_eq!(Starter::of_version(intel), Some(Starter::Mpich));
+        assert_eq!(Starter::of_version("srun: 1"), None);
+    }
+}

@@ -17,7 +17,7 @@ use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
-use crate::report::{outfile, output};
+use crate::report::{output, streams};
 use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
 use crate::supervisor::reach;
@@ -123,14 +123,14 @@ fn of_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
 }
 
 fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
-    kernel::take_one_that_fits(&outfile::closed());
+    kernel::take_one_that_fits(&streams::closed());
     let listed = of_listed_hosts(args)?;
     let mut codes = run_ranks(1, |world| look(&world, args, false, listed.clone()));
     codes.pop().expect("one rank")
 }
 
 fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
-    kernel::take_one_that_fits(&outfile::closed());
+    kernel::take_one_that_fits(&streams::closed());
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
     let listed =
         if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Listed::default()) };

@@ -17,7 +17,6 @@ use crate::checkpoint::methods::Method;
 use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
-use crate::report::clock::now_unix;
 use crate::report::heartbeat::Keeps;
 use crate::report::output;
 use crate::run::protect::{self, SLURM_END, Settings, read_domains};
@@ -30,6 +29,7 @@ use crate::supervisor::shape;
 use crate::supervisor::watch::Floors;
 use crate::supervisor::words::text_of;
 use crate::supervisor::{self, LaunchOptions, SupervisorError};
+use skt_host::clock::now_unix;
 use skt_host::program;
 use skt_host::starter::Starter;
 

@@ -56,7 +56,7 @@ use xhpl::Xhpl;
 
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
-use crate::report::{heartbeat, outfile, output};
+use crate::report::{heartbeat, output, streams};
 use crate::run::protect::formats;
 
 const LONG_ABOUT: &str = "\
@@ -251,7 +251,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     output::die_quietly_on_closed_pipe();
     if matches!(command, Command::Init(_) | Command::Plan(_)) {
         // These subcommands measure the rate of a core.
-        kernel::take_one_that_fits(&outfile::closed());
+        kernel::take_one_that_fits(&streams::closed());
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
         Command::Run(_)

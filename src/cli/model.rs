@@ -14,7 +14,8 @@ use crate::model::bosilca::{Application, Platform};
 use crate::model::figures;
 use crate::model::plot::Figure;
 use crate::model::{HOUR_SECONDS, YEAR_SECONDS};
-use crate::report::{outfile, output};
+use crate::report::output;
+use skt_host::outfile;
 
 /// Flags of `model`.
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
-use crate::report::{outfile, output, text};
+use crate::report::{output, streams, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
 
@@ -200,7 +200,7 @@ pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
 
 /// Runs the benchmark.
 pub fn execute(args: &RunArgs) -> ExitCode {
-    kernel::take_one_that_fits(&outfile::closed());
+    kernel::take_one_that_fits(&streams::closed());
     let exit = start_mpi().and_then(|world| {
         let exit = match world.ulfm() {
             Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,

@@ -19,7 +19,7 @@ use crate::hpl::comm::{Comm as _, CommError};
 use crate::machine::environment::kernel;
 use crate::machine::launcher_rank;
 use crate::report::progress::{Progress, ProgressMode};
-use crate::report::{outfile, output};
+use crate::report::{output, streams};
 use crate::run::job::JobError;
 use crate::screen::limit::{LONGEST_SECONDS, Limit};
 use crate::screen::node::ScreenError;
@@ -192,7 +192,7 @@ fn request(args: &ScreenArgs) -> Request {
 /// One node, which is compared with itself.
 fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     can_be_shown(args)?;
-    kernel::take_one_that_fits(&outfile::closed());
+    kernel::take_one_that_fits(&streams::closed());
     let mut ended = run_ranks(1, |world| {
         let mut progress = Progress::stderr(args.progress);
         run::run(&world, &request(args), &Limit::default(), &mut progress)
@@ -208,7 +208,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
 }
 
 fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
-    kernel::take_one_that_fits(&outfile::closed());
+    kernel::take_one_that_fits(&streams::closed());
     let mpi = start_mpi()?;
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::config::{ConfigError, Launching};
-use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::supervisor::report;
 use crate::supervisor::state::{StateError, StateFolder, Status, SupervisorState};
+use skt_host::clock::now_unix;
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]

@@ -19,7 +19,7 @@ use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
 use crate::report::progress::ProgressMode;
-use crate::report::{outfile, output};
+use crate::report::{output, streams};
 use crate::run::job::{JobError, JobOptions};
 use crate::run::protect::{OnLoss, Settings, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
@@ -67,7 +67,7 @@ pub struct TuneArgs {
 
 /// Tunes the parameters on all ranks of the job.
 pub fn execute(args: &TuneArgs) -> ExitCode {
-    kernel::take_one_that_fits(&outfile::closed());
+    kernel::take_one_that_fits(&streams::closed());
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
         let mine = tune_on(&world, &comm, args)?;

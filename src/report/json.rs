@@ -13,9 +13,8 @@ use skt_terms::phases::PhaseTable;
 
 use crate::config::{ConfigText, Output, RunSpec, TestSpec};
 use crate::machine::environment::{DgemmSelfTest, Environment};
-use crate::report::outfile;
+use skt_host::outfile;
 
-use super::clock;
 use super::phases;
 use super::power::EnergyReading;
 use super::progress::{fraction, gflop_done};
@@ -23,6 +22,7 @@ use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord}
 use super::slow::links::SlowLink;
 use super::slow::{RankRates, Rate, SlowRank, SlowReport};
 use super::text::{Counts, variant};
+use skt_host::clock;
 
 /// The version of the format, raised when a field changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;

@@ -3,7 +3,6 @@
 
 pub mod bundle;
 pub mod cformat;
-pub mod clock;
 pub mod detailed;
 pub mod heartbeat;
 mod heat_map;
@@ -11,7 +10,6 @@ pub mod html;
 pub mod json;
 pub mod measured;
 pub mod meter_lines;
-pub mod outfile;
 pub mod output;
 pub mod phases;
 pub mod power;
@@ -21,6 +19,7 @@ pub mod reader;
 pub mod record;
 pub mod samples;
 pub mod slow;
+pub(crate) mod streams;
 pub mod text;
 pub mod top500;
 

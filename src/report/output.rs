@@ -11,7 +11,8 @@ use nix::unistd::{AccessFlags, access};
 use skt_terms::shown::printable;
 
 use crate::config::ConfigError;
-use crate::report::outfile;
+use crate::report::streams;
+use skt_host::outfile;
 
 /// Lets a closed pipe end the process, as other text tools do (`| head`). The benchmark must not
 /// call this: there a broken connection must stay an error that the transport can handle.
@@ -90,7 +91,7 @@ pub fn print(text: &str) -> Result<(), ConfigError> {
 
 fn print_bytes(bytes: &[u8]) -> Result<(), ConfigError> {
     let write = || {
-        let mut stdout = outfile::stdout()?.lock();
+        let mut stdout = streams::stdout()?.lock();
         stdout.write_all(bytes)?;
         stdout.flush()
     };

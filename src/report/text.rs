@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
-use crate::report::outfile;
+use crate::report::streams;
+use skt_host::outfile;
 
 use super::cformat::{c_exp, c_fixed};
-use super::clock::ctime;
 use super::detailed;
 use super::output::SafeText;
 use super::phases;
 use super::record::{Norms, Outcome, TestRecord};
+use skt_host::clock::ctime;
 
 /// Relative machine precision with rounding to nearest, 2^-53.
 const EPS: f64 = f64::EPSILON / 2.0;
@@ -68,10 +69,10 @@ pub enum OutputError {
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
     // Without a buffer, a system call for each line would take longer than a small test.
     Ok(match output {
-        Output::Stdout if outfile::was_closed(libc::STDOUT_FILENO) => {
+        Output::Stdout if streams::was_closed(libc::STDOUT_FILENO) => {
             return Err(OutputError::Closed("standard output"));
         }
-        Output::Stderr if outfile::was_closed(libc::STDERR_FILENO) => {
+        Output::Stderr if streams::was_closed(libc::STDERR_FILENO) => {
             return Err(OutputError::Closed("standard error"));
         }
         Output::Stdout => Box::new(SafeText(BufWriter::new(Counted(io::stdout())))),

@@ -13,7 +13,7 @@ use std::process::Stdio;
 
 use super::SupervisorError;
 use super::state::StateFolder;
-use crate::report::outfile;
+use skt_host::outfile;
 
 /// Bytes that are copied at a time.
 const PIECE_BYTES: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use skt_terms::shown::printable;
 
-use crate::report::outfile;
+use crate::report::streams;
 
 /// Standard output and standard error.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Terminal {
     /// The text cannot be written.
     pub fn print(&mut self, text: &[u8]) -> io::Result<()> {
         self.clear_status();
-        let mut out = outfile::stdout()?.lock();
+        let mut out = streams::stdout()?.lock();
         if out.is_terminal() {
             self.is_open = !text.ends_with(b"\n");
         }

@@ -4,8 +4,8 @@
 use crate::report_common::{
     END, PASSED_NORMS, START, default_run, other_run, record, record_with, small_run,
 };
+use skt_host::clock::ctime;
 use skt_hpl::config::{Output, RunSpec};
-use skt_hpl::report::clock::ctime;
 use skt_hpl::report::text::{self, variant};
 use skt_hpl::report::{Counts, Outcome, TestRecord, TextReport};
 

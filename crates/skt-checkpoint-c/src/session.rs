@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use mpi::ffi;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::mover;
-use skt_checkpoint::time_limit::now_unix;
 use skt_comm::mpi::{FailureWatch, WatchedComm};
 use skt_comm::{Comm as _, CommError, collect};
+use skt_host::clock::now_unix;
 use twox_hash::XxHash3_64;
 
 use crate::access::is_mapped;

@@ -43,12 +43,12 @@ use crate::checkpoint::segments::{RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
 use crate::sign::{self, Keeps, Signs, Supervised};
-use crate::time_limit::now_unix;
 pub use due::Due;
 use due::{Limits, MeasuredTimes};
 use skt_comm::collect::{broadcast, reduce};
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm, CommError};
+use skt_host::clock::now_unix;
 
 /// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use skt_host::clock::now_unix;
 use skt_terms::units::{BadQuantity, parse_seconds};
 
 /// Slurm's variable for the end of the allocation, in seconds since 1970, from version 23.02 on.
@@ -106,11 +106,6 @@ impl TimeLimit {
             _ => None,
         }
     }
-}
-
-/// The wall clock, in seconds since 1970; 0 before.
-pub fn now_unix() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

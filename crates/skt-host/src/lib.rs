@@ -8,6 +8,8 @@
 //! | [`power`] | power over time |
 //! | [`child`], [`each`] | waits for a child process; work on many items at a time |
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
+//! | [`outfile`] | files in folders that others may write to |
+//! | [`clock`] | points in time, as numbers and as text |
 //! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
 //! | [`thread_clock`] | what a thread has used of its core |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -15,10 +17,12 @@
 
 pub mod affinity;
 pub mod child;
+pub mod clock;
 pub mod counters;
 pub mod each;
 pub mod host;
 pub mod memory;
+pub mod outfile;
 pub mod power;
 pub mod program;
 pub mod starter;

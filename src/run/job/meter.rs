@@ -198,7 +198,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::report::clock::now_unix;
+    use skt_host::clock::now_unix;
 
     #[test]
     fn a_meter_of_constant_power() {

@@ -35,11 +35,11 @@ use crate::checkpoint::store::StoreKind;
 use crate::config::RunSpec;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
-use crate::report::clock::now_unix_seconds;
 use crate::report::json::RunFacts;
 use crate::report::progress::Progress;
 use crate::report::{heartbeat, output, text};
 use crate::run::protect::{self, Settings};
+use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
 
 /// The result of a job that has ended with all its ranks.

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::meter::Meter;
-use crate::report::clock::now_unix;
 use crate::report::output;
 use crate::report::power::parts;
 use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
+use skt_host::clock::now_unix;
 use skt_host::counters::Root;
 use skt_host::counters::power::find;
 use skt_host::power::Sampler;

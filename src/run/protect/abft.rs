@@ -45,12 +45,12 @@ use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
 use crate::hpl::team::Team;
 use crate::machine::grace;
-use crate::report::clock::now_unix;
 use crate::report::heartbeat;
 use crate::report::record::{
     Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
 };
 use crate::run::ptest::{self, Observer, Phase, RateWatch};
+use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
 /// only its own format.
@@ -705,7 +705,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
         };
         let kept = beginning.unverified.iter().take(Protection::UNVERIFIED_KEPT);
         self.learned.unverified = kept.map(of_row).collect();
-        self.learned.start_unix_seconds = ptest::unix_seconds();
+        self.learned.start_unix_seconds = now_unix_seconds();
         (self.next, self.step_at) = (beginning.panel, Instant::now());
         self.observer.phase(if beginning.is_solved {
             Phase::BackSubstitute

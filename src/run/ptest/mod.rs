@@ -5,7 +5,7 @@ pub mod energy;
 mod links;
 mod rates;
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 pub use rates::RateWatch;
 use skt_terms::phases::{PanelParts, PhaseTable, Phases};
@@ -21,10 +21,10 @@ use crate::hpl::pfact::Variant;
 use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use crate::hpl::team::Team;
-use crate::report::clock::now_unix;
 use crate::report::power::EnergyReading;
 use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
 use crate::report::slow::{Named, SlowReport};
+use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Callbacks about the progress of a test, on every rank.
 pub trait Observer {
@@ -229,7 +229,7 @@ fn solve_in<C: Comm>(
     grid.all.barrier()?;
     let mut next = guard.start();
     let (start, before_seconds) = (grid.all.now(), guard.seconds());
-    *start_unix_seconds = unix_seconds();
+    *start_unix_seconds = now_unix_seconds();
     observer.timed_part_begins(before_seconds);
     loop {
         let to = guard.cut(next, panels)?;
@@ -333,7 +333,7 @@ pub fn conclude<C: Comm>(
     memory: &mut [f64],
     observer: &mut dyn Observer,
 ) -> Result<Option<TestRecord>, SolveError> {
-    record.end_unix_seconds = unix_seconds();
+    record.end_unix_seconds = now_unix_seconds();
     match solved {
         Ok(solution) => {
             record.end_unix_seconds = solution.end_unix as i64;
@@ -442,10 +442,6 @@ fn detailed_timing<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<DetailedTim
     Ok(DetailedTiming { pfact_seconds, mxswp_seconds, update_seconds })
 }
 
-pub(crate) fn unix_seconds() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -458,7 +454,7 @@ mod tests {
 
     impl Observer for GeneratesUntil {
         fn phase(&mut self, phase: Phase) {
-            while matches!(phase, Phase::Generate { .. }) && unix_seconds() < self.0 {
+            while matches!(phase, Phase::Generate { .. }) && now_unix_seconds() < self.0 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
@@ -473,7 +469,7 @@ mod tests {
         let ranks = threads::run(2, |world| {
             let grid = Grid::new(&world, 1, 2, spec.pmap)?.expect("both take part");
             let mut guard = Unguarded::new(shape(&grid, &spec).doubles()).expect("memory");
-            let has_part = unix_seconds() + world.rank() as i64;
+            let has_part = now_unix_seconds() + world.rank() as i64;
             let mut observer = GeneratesUntil(has_part);
             let team = Team::solo();
             let record = run(&grid, &team, &spec, &mut guard, false, &mut observer)?;

@@ -23,8 +23,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 
 use super::{FORMAT_VERSION, SupervisorState};
-use crate::report::clock::now_unix;
-use crate::report::outfile;
+use skt_host::clock::now_unix;
+use skt_host::outfile;
 use skt_terms::shown::shown_message;
 
 /// Bytes reserved for each file that a start writes: some hours of heartbeats.

@@ -11,8 +11,8 @@ pub use folder::{StateError, StateFolder};
 use super::hosts::{Pool, Replacement};
 use super::process::Process;
 use crate::config::Setting;
-use crate::report::clock::now_unix;
 use crate::report::heartbeat::{Beat, Keeps};
+use skt_host::clock::now_unix;
 
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;

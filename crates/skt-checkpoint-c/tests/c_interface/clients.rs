@@ -23,7 +23,7 @@ use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
-use skt_checkpoint::time_limit::now_unix;
+use skt_host::clock::now_unix;
 
 use crate::build::{checkout, compile_c, compile_fortran, under};
 

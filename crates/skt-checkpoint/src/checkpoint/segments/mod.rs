@@ -14,7 +14,7 @@ pub mod role;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
@@ -24,6 +24,7 @@ use super::config::Config;
 use super::header::SegmentId;
 use super::memory::{Memory, Peer};
 use super::store::{Segment, SegmentName, Store, StoreError, View};
+use skt_host::clock::now_unix;
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
 /// computations, one after the other, each with checkpoints of its own.
@@ -63,7 +64,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     /// # Errors
     /// When the store cannot tell which memory it is.
     pub fn identify(&self, config: Config, host: &str) -> io::Result<Config> {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let unix = now_unix();
         let is_own = config.domain.is_empty();
         Ok(Config {
             host: host.to_owned(),

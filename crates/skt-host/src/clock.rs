@@ -2,8 +2,6 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use skt_checkpoint::time_limit::now_unix;
-
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -45,6 +43,11 @@ pub fn rfc3339(unix_seconds: i64) -> String {
         c.minute,
         c.second
     )
+}
+
+/// The wall clock, in seconds since 1970; 0 before.
+pub fn now_unix() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// Whole seconds since 1970 by the wall clock.

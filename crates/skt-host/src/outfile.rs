@@ -13,52 +13,9 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
-
-/// Bit `n` is set if the process was started with its file descriptor `n` closed.
-static CLOSED: AtomicU8 = AtomicU8::new(0);
-
-/// Runs before `main` and before Rust's runtime, which opens /dev/null in place of closed
-/// descriptors: a report would be lost there without an error.
-#[used]
-// SAFETY: the C library calls the functions in this section before `main`, with arguments that the
-// function does not take; `look` needs nothing that is set up later.
-#[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
-
-extern "C" fn look() {
-    for fd in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: asks for a flag, and changes nothing.
-        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Whether the process was started with the descriptor `fd`, of standard output or standard error,
-/// closed.
-pub fn was_closed(fd: i32) -> bool {
-    CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
-}
-
-/// The numbers of those of the two descriptors that were closed.
-pub fn closed() -> Vec<i32> {
-    [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().filter(|&fd| was_closed(fd)).collect()
-}
-
-/// Standard output, unless it was closed.
-///
-/// # Errors
-/// Standard output was closed when the process started.
-pub fn stdout() -> io::Result<io::Stdout> {
-    if was_closed(libc::STDOUT_FILENO) {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    Ok(io::stdout())
-}
 
 /// The largest number of links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -255,7 +212,7 @@ mod tests {
     fn plant(path: &Path) -> bool {
         if !nix::unistd::geteuid().is_root() {
             // Past the capture of a passing test's output, as tests/skipped does it.
-            let why = b"skipped: report::outfile: only root can make files of another user\n";
+            let why = b"skipped: outfile: only root can make files of another user\n";
             let _ = std::io::stderr().write_all(why);
             return false;
         }

@@ -16,13 +16,13 @@ use crate::doctor::{self, rules, trial};
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::kernel;
-use crate::machine::launcher_rank;
 use crate::report::{output, streams};
 use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
 use crate::supervisor::reach;
 use skt_host::counters::Root;
 use skt_host::host;
+use skt_host::launcher_rank;
 
 /// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;

@@ -19,12 +19,12 @@ use crate::config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
     ValidationRules, ValueSource, param::Param, toml, validate,
 };
-use crate::machine::launcher_rank;
 use crate::report::output;
 use crate::run::job::outlook::guessed_rate;
 use crate::run::protect::{
     self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
 };
+use skt_host::launcher_rank;
 use skt_host::starter::Ranks;
 
 /// Flags of `init`.

@@ -55,9 +55,9 @@ use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
 use crate::machine::environment::kernel;
-use crate::machine::launcher_rank;
 use crate::report::{heartbeat, output, streams};
 use crate::run::protect::formats;
+use skt_host::launcher_rank;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \

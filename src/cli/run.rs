@@ -22,12 +22,12 @@ use crate::config::{
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
-use crate::machine::launcher_rank;
 use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
 use crate::report::{output, streams, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
+use skt_host::launcher_rank;
 
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.

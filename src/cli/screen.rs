@@ -17,7 +17,6 @@ use crate::hpl::comm::mpi::WatchedComm;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
 use crate::machine::environment::kernel;
-use crate::machine::launcher_rank;
 use crate::report::progress::{Progress, ProgressMode};
 use crate::report::{output, streams};
 use crate::run::job::JobError;
@@ -31,6 +30,7 @@ use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
 use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
 use skt_host::host;
+use skt_host::launcher_rank;
 use skt_host::program;
 use skt_host::starter::Starter;
 

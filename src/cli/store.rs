@@ -13,10 +13,10 @@ use crate::checkpoint::store::{
     Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
 use crate::config::{ConfigError, Setting, ValueSource};
-use crate::machine::launcher_rank;
 use crate::report::output;
 use crate::run::protect::is_mark;
 use skt_host::host::this_host;
+use skt_host::launcher_rank;
 
 mod cleaned;
 mod runs;

@@ -4,8 +4,8 @@ use super::facts::{HostFacts, RankFacts};
 use super::finding::{Finding, FindingKind};
 use super::report::host_words;
 use super::rules;
-use crate::machine::launcher_rank;
 use skt_host::counters::{Counters, Root};
+use skt_host::launcher_rank;
 
 /// Kinds that a run does not report by itself: its own setup reports ranks that share cores, and
 /// the others cost little or nothing in most runs.

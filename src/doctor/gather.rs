@@ -10,8 +10,8 @@ use super::names::{self, View};
 use super::trial::{self, Trial};
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::environment::affinity::{self, HostCpus};
 use skt_host::counters::{Counters, Root};
+use skt_host::placement::{self, HostCpus};
 
 /// The most names that each host looks up.
 const MOST_NAMES: usize = 256;
@@ -70,7 +70,7 @@ pub fn gather<C: Comm>(
     library::use_one_thread();
     let counters = Counters::read(&Root::of_this_machine());
     let mask = counters.allowed_cpus.clone();
-    let cores = affinity::cores_in(&counters.cpus, &mask).len();
+    let cores = placement::cores_in(&counters.cpus, &mask).len();
     let threads = threads.unwrap_or(cores).max(1);
     let places = places(world, &mask)?;
     let here: Vec<usize> =
@@ -80,7 +80,7 @@ pub fn gather<C: Comm>(
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
     // Others are not avoided: what they take from this machine is to be measured.
     let cpus = HostCpus::of_counters(&counters);
-    let pin = affinity::plan(&cpus, &masks, index, threads).pinner();
+    let pin = placement::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     let team = library::start_team(threads, pin);
     world.barrier()?;
@@ -149,7 +149,7 @@ fn by_host(all: &[Vec<u8>], is_launched: bool) -> Result<Gathered, GatherError> 
 pub fn of_tree(root: &Root, host: &str) -> HostFacts {
     let counters = Counters::read(root);
     let mask = counters.allowed_cpus.clone();
-    let threads = affinity::cores_in(&counters.cpus, &mask).len();
+    let threads = placement::cores_in(&counters.cpus, &mask).len();
     let allowed_nodes = counters.allowed_nodes.clone();
     let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, kernel: None, measured: None };
     let (host, ranks) = (host.to_owned(), vec![rank]);

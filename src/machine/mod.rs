@@ -1,7 +1,6 @@
-//! The machine of a rank: its host, its cores and threads, the BLAS, the launcher; and how its
-//! process ends.
+//! The machine of a rank as far as a run depends on it: its BLAS, whether N fits into its memory,
+//! and how its process ends.
 
 pub mod environment;
 pub mod grace;
-pub mod launcher_rank;
 pub mod tuning;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
 use crate::hpl::work;
-use crate::machine::launcher_rank;
+use skt_host::launcher_rank;
 
 pub use skt_checkpoint::sign::{
     CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP, WAIT,

@@ -6,8 +6,8 @@ use super::heat_map;
 use super::power::{EnergyReading, over_time};
 use super::reader::{RunReport, TestReport};
 use super::record::Event;
-use crate::machine::environment::affinity;
 use crate::model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+use skt_host::placement;
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\
@@ -162,7 +162,7 @@ fn environment(page: &mut String, report: &RunReport) {
         (
             "helper cores",
             (!environment.helper_cpus.is_empty())
-                .then(|| format!("cpu {}", affinity::list(&environment.helper_cpus))),
+                .then(|| format!("cpu {}", placement::list(&environment.helper_cpus))),
         ),
         (
             "DGEMM self-test",

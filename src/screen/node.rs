@@ -13,13 +13,13 @@ use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
-use crate::machine::environment::affinity::{self, HostCpus};
 use crate::machine::environment::selftest;
 use crate::report::record::{Outcome, TestRecord};
 use crate::run::ptest::{self, Silent};
 use skt_host::counters::processor::Processor;
 use skt_host::counters::{Counters, Root, memory_errors, temperature, throttling};
 use skt_host::memory;
+use skt_host::placement::{self, HostCpus};
 
 /// The blocking factor: near the best one of all processors, and the same for all.
 const NB: usize = 192;
@@ -92,7 +92,7 @@ impl<C: Comm> Crew<C> {
         let place = Place {
             host: world.host(),
             mask: counters.allowed_cpus.clone(),
-            cores: affinity::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
+            cores: placement::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
             blas: library::words(&blas.library, version, kernel),
             threads,
@@ -322,7 +322,7 @@ fn start_team(
     let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
     let cpus = HostCpus::of_counters(counters);
-    let pin = affinity::plan(&cpus, &masks, index, threads).pinner();
+    let pin = placement::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     library::start_team(threads, pin)
         .map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))

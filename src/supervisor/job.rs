@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::SupervisorError;
 use super::follow::Follow;
-use super::process::{self, Process};
+use super::process;
 use super::sieve::{Piece, Sieve};
 use super::state::StateFolder;
+use skt_host::process::Process;
 
 /// How often disk space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);

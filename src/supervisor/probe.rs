@@ -24,6 +24,7 @@ use crate::report::heartbeat::Keeps;
 use crate::run::protect::{self, NodeStore, StoreRoom};
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
+use skt_host::process::ending_processes;
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
@@ -139,7 +140,7 @@ pub fn answer(question: &Question) -> Answer {
         _ => (0, 0),
     };
     // Counted first, so that memory which the last of them frees is in the measurement.
-    let ending = host::ending_processes();
+    let ending = ending_processes();
     let (available_bytes, _) = host::Host::this().available_memory();
     let mut answer = Answer {
         question: question.number,

@@ -1,74 +1,17 @@
-//! Processes, each distinguished from a later process with the same id.
+//! The processes of a run on this machine: found by their environment, counted and ended.
 
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
+use nix::sys::signal::Signal;
 
-use crate::checkpoint::store::host::{boot_id, is_at_work, running_since, stat};
+use skt_host::process::{Process, environment_of, is_at_work, is_stopped};
 
-/// A process, identified by its id, its start, and the boot of its machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
-    /// The process id.
-    pub pid: i32,
-    /// When the process started, in clock ticks since the machine's boot.
-    start_ticks: u64,
-    /// The machine's boot id.
-    boot: String,
-    /// The machine's name.
-    host: String,
-}
-
-impl Process {
-    /// The process that has the id `pid` now, if one runs.
-    pub fn of(pid: i32) -> Option<Self> {
-        let start_ticks = running_since(pid as u32)?;
-        Some(Self { pid, start_ticks, boot: boot_id(), host: this_host() })
-    }
-
-    /// Whether the process still runs on this machine. A zombie does not run.
-    pub fn runs(&self) -> bool {
-        self.boot == boot_id() && running_since(self.pid as u32) == Some(self.start_ticks)
-    }
-
-    /// Whether the process was started with the heartbeat `token`; true also where its environment
-    /// cannot be read.
-    pub fn may_have(&self, token: &str) -> bool {
-        let environment = environment_of(self.pid);
-        let wanted = format!("{}={token}", crate::report::heartbeat::ENV);
-        let mut entries = environment.split(|byte| *byte == 0);
-        environment.is_empty() || entries.any(|entry| entry == wanted.as_bytes())
-    }
-
-    /// The name of the machine that the process ran on, if that is not this machine.
-    pub fn elsewhere(&self) -> Option<&str> {
-        (self.host != this_host()).then_some(self.host.as_str())
-    }
-
-    /// Sends a signal to the process if it still runs.
-    pub fn signal(&self, signal: Signal) {
-        if self.runs() {
-            // The process may end in between, and then needs no signal.
-            let _ = kill(Pid::from_raw(self.pid), signal);
-        }
-    }
-
-    /// Kills the process and its process group, of which it must be the leader.
-    pub fn kill_group(&self) {
-        if self.runs() {
-            let _ = killpg(Pid::from_raw(self.pid), Signal::SIGKILL);
-        }
-    }
-}
-
-/// This machine's name.
+/// This machine's name; empty if it has none.
 pub fn this_host() -> String {
-    nix::unistd::gethostname().map_or_else(|_| String::new(), |n| n.to_string_lossy().into_owned())
+    skt_host::host::name().unwrap_or_default()
 }
 
 /// How long a rank may take to end after SIGTERM. Ranks that change data in place end between two
@@ -82,9 +25,6 @@ const KILLED: Duration = Duration::from_secs(2);
 pub const PROGRAM_ENV: &str = "SKT_HPL_PROGRAM";
 /// The name of the process that waits for the user's program.
 pub const RANK_COMM: &CStr = c"skt-hpl-rank";
-
-/// How long a process may take in `exec` before it counts as having no environment.
-const EXEC: Duration = Duration::from_secs(2);
 
 /// Ends the ranks of the run `run` that a launcher left on this machine: processes that have a
 /// heartbeat token of that run, and run this program or the user's. They get SIGTERM, and 1.5
@@ -109,11 +49,7 @@ pub fn count_ranks(run: &str) -> (usize, usize) {
         name.trim_ascii_end() == RANK_COMM.to_bytes()
     };
     let ranks: Vec<i32> = of_run(run).filter(|pid| is_rank(*pid) && !waits(*pid)).collect();
-    let is_stopped = |pid: &&i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
-    };
-    (ranks.len(), ranks.iter().filter(is_stopped).count())
+    (ranks.len(), ranks.iter().filter(|pid| is_stopped(**pid as u32)).count())
 }
 
 /// Whether the process `pid` belongs to a rank, and not to a launcher.
@@ -144,31 +80,6 @@ fn of_run(run: &str) -> impl Iterator<Item = i32> {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let me = std::process::id() as i32;
     pids.filter(move |pid| *pid != me).filter(has_beat)
-}
-
-/// The environment that a process was started with; empty if it may not be read. During `exec` a
-/// process's environment reads as empty although it has one, while its parent already continues:
-/// this function waits for such a process, two seconds at most.
-fn environment_of(pid: i32) -> Vec<u8> {
-    let start = Instant::now();
-    let read = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    loop {
-        let environment = read();
-        if !environment.is_empty() {
-            return environment;
-        }
-        if !takes_on_program(pid) || start.elapsed() > EXEC {
-            // The process may have finished `exec` since.
-            return read();
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// Whether a process is in `exec`: it has memory (field 23 of its stat) but no program in it yet
-/// (field 26), which the kernel sets after the environment. Kernel threads have neither.
-fn takes_on_program(pid: i32) -> bool {
-    stat(pid as u32).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
 }
 
 /// Ends the processes that `look` finds, ranks with SIGTERM and after `grace` with SIGKILL, and
@@ -208,20 +119,6 @@ mod tests {
     use crate::machine::grace;
 
     #[test]
-    fn a_process_is_known_until_it_ends() {
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let process = Process::of(child.id() as i32).unwrap();
-        assert!(process.runs() && process.elsewhere().is_none());
-        let later = Process { start_ticks: process.start_ticks + 1, ..process.clone() };
-        assert!(!later.runs(), "another process with the same number");
-        later.signal(Signal::SIGKILL);
-        assert!(process.runs());
-        process.signal(Signal::SIGKILL);
-        child.wait().unwrap();
-        assert!(!process.runs());
-    }
-
-    #[test]
     fn only_processes_of_the_run_are_swept() {
         let start = |token: &str| {
             let mut command = std::process::Command::new("sleep");
@@ -231,7 +128,10 @@ mod tests {
         let (mut ours, mut other) = (start(&format!("{me}.1")), start(&format!("{me}0.1")));
         assert_eq!(sweep_ranks(&me), (0, 0), "not our program");
         let process = Process::of(ours.id() as i32).unwrap();
-        assert!(process.may_have(&format!("{me}.1")) && !process.may_have(&format!("{me}.2")));
+        assert!(
+            process.may_have(crate::report::heartbeat::ENV, &format!("{me}.1"))
+                && !process.may_have(crate::report::heartbeat::ENV, &format!("{me}.2"))
+        );
         assert_eq!(sweep_launcher(&me), (1, 0));
         ours.wait().unwrap();
         assert_eq!(other.try_wait().unwrap(), None);

@@ -12,8 +12,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::process::{self, PROGRAM_ENV, RANK_COMM};
 use super::program::{ProcessEnd, RankEnd};
-use crate::machine::launcher_rank;
 use crate::report::heartbeat;
+use skt_host::launcher_rank;
 
 /// Whether the launcher, or a probe, has asked this rank to end.
 static ASKED: AtomicBool = AtomicBool::new(false);

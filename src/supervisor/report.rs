@@ -135,8 +135,8 @@ pub fn account(state: &SupervisorState) -> Value {
 #[cfg(test)]
 mod tests {
     use super::super::hosts::Pool;
-    use super::super::process::Process;
     use super::*;
+    use skt_host::process::Process;
 
     #[test]
     fn the_seconds_of_a_run_stop_with_it() {

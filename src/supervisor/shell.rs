@@ -18,7 +18,7 @@ use super::job::{self, Heard, Job};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::IdleLines;
 use super::probe::Purpose;
-use super::process::{self, Process};
+use super::process;
 use super::program::{self, Program};
 use super::sieve::Piece;
 use super::state::{StateError, StateFolder, Status, SupervisorState};
@@ -29,6 +29,7 @@ use super::{LaunchOptions, SupervisorError, report, stop, words};
 use crate::run::protect::TimeLimit;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
+use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
 /// How often the supervisor looks for news.
@@ -313,7 +314,7 @@ impl Shell {
             return Err(SupervisorError::Elsewhere { host: host.to_owned() });
         }
         let runs = launcher.runs();
-        if runs && !launcher.may_have(&state.token()) {
+        if runs && !launcher.may_have(crate::report::heartbeat::ENV, &state.token()) {
             let why = format!("process {} is none of this run", launcher.pid);
             return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
         }

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 use crate::executables::write_script;
 use crate::report_schema::Schema;
 use serde_json::Value;
+use skt_host::process::Process;
 use skt_hpl::supervisor::hosts::{Host, OutOfUse, Pool, Replacement};
-use skt_hpl::supervisor::process::Process;
 use skt_hpl::supervisor::report::account;
 use skt_hpl::supervisor::state::{Failure, Status, SupervisorState};
 

@@ -12,8 +12,8 @@ use std::process::Command;
 use crate::mpi_job::Job;
 use crate::mpirun::mpirun;
 use crate::skipped::skipped;
-use skt_hpl::machine::environment::affinity::HostCpus;
-use skt_hpl::machine::environment::helper_cores::{self, HelperCores};
+use skt_host::helper_cores::{self, HelperCores};
+use skt_host::placement::HostCpus;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 const RANKS: usize = 2;

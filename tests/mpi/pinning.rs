@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use skt_host::affinity::{current_mask, set_mask};
-use skt_hpl::machine::environment::affinity::{HostCpus, cores_in};
+use skt_host::placement::{HostCpus, cores_in};
 use tempfile::TempDir;
 
 use crate::mpirun::{mpirun, own_session};

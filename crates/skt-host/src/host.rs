@@ -32,10 +32,14 @@ pub struct HostInfo {
     pub memory_bytes: Option<u64>,
 }
 
+/// This host's name, if the system has one.
+pub fn name() -> Option<String> {
+    nix::unistd::gethostname().ok().map(|name| name.to_string_lossy().into_owned())
+}
+
 /// Asks the system about this host.
 pub fn this_host() -> HostInfo {
-    let name = nix::unistd::gethostname()
-        .map_or_else(|_| "unknown".to_string(), |name| name.to_string_lossy().into_owned());
+    let name = name().unwrap_or_else(|| "unknown".to_string());
     let (kernel, architecture) = match nix::sys::utsname::uname() {
         Ok(uname) => (
             format!("{} {}", uname.sysname().display(), uname.release().display()),

@@ -5,6 +5,10 @@
 //! | [`counters`] | what `/proc` and `/sys` say: processor, topology, control groups, power |
 //! | [`host`], [`memory`] | the host in short, and how much memory a process may still use |
 //! | [`affinity`] | the CPUs that a thread may run on |
+//! | [`placement`], [`helper_cores`] | which cores the threads of a rank get |
+//! | [`occupants`], [`claims`] | who else computes there; two starts at once |
+//! | [`process`] | processes, each distinguished from a later one with its number |
+//! | [`launcher_rank`] | the rank of this process, before MPI is up |
 //! | [`power`] | power over time |
 //! | [`child`], [`each`] | waits for a child process; work on many items at a time |
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
@@ -17,13 +21,19 @@
 
 pub mod affinity;
 pub mod child;
+pub mod claims;
 pub mod clock;
 pub mod counters;
 pub mod each;
+pub mod helper_cores;
 pub mod host;
+pub mod launcher_rank;
 pub mod memory;
+pub mod occupants;
 pub mod outfile;
+pub mod placement;
 pub mod power;
+pub mod process;
 pub mod program;
 pub mod starter;
 #[doc(hidden)]

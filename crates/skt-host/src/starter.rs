@@ -4,7 +4,7 @@
 //! Open MPI binds each of one or two ranks to one core, however many threads it has. Its `--map-by
 //! ...:PE=T` gives a rank T cores, but refuses a host that has fewer, as a container may. So ranks
 //! with several threads are not bound: they divide the cores that they may use themselves
-//! (`environment::affinity` of the program), including those that a control group leaves.
+//! ([`crate::placement`]), including those that a control group leaves.
 
 use std::env;
 use std::process::Command;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::{finding, list};
-use crate::machine::environment::affinity::SAME_KIND;
+use skt_host::placement::SAME_KIND;
 
 /// The least gain that is worth a finding.
 const LEAST_GAIN: f64 = 1.05;

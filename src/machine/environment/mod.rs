@@ -1,10 +1,6 @@
 //! The machine: its host and processors, its memory, and the speed of its BLAS.
 
-pub mod affinity;
-pub mod claims;
-pub mod helper_cores;
 pub mod kernel;
-pub mod occupants;
 pub mod preflight;
 pub mod selftest;
 
@@ -12,6 +8,7 @@ use serde::Serialize;
 
 use skt_host::host::HostInfo;
 use skt_host::memory::MemoryInfo;
+use skt_host::placement;
 use skt_terms::units;
 
 use crate::hpl::blas::library;
@@ -69,7 +66,7 @@ impl Environment {
             notes.push(format!(
                 "helpers  : cpu {} on the host of rank 0: kept from the solver, for encoding and \
                  writing images",
-                affinity::list(&self.helper_cpus)
+                placement::list(&self.helper_cpus)
             ));
         }
         notes

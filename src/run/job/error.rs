@@ -9,11 +9,11 @@ use crate::hpl::blas::library::NoWorkSpace;
 use crate::hpl::comm::CommError;
 use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::abft::{self, AbftError};
-use crate::machine::launcher_rank::{self, Alone};
 use crate::report::heartbeat;
 use crate::run::protect::Wrong;
 use crate::run::protect::abft::Unsolved;
 use crate::run::protect::ledger::LedgerError;
+use skt_host::launcher_rank::{self, Alone};
 
 /// Why a job could not run.
 #[derive(Debug, thiserror::Error)]

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pinning::HostPlan;
-use crate::machine::environment::occupants;
-use crate::machine::launcher_rank;
 use skt_host::counters::load::{self, CpuTicks};
 use skt_host::counters::topology::Cpu;
 use skt_host::counters::{Root, cpuset, quota};
+use skt_host::launcher_rank;
+use skt_host::occupants;
 
 /// The least time during which CPUs are watched: the system counts in ticks of 10 ms.
 const SAMPLE: Duration = Duration::from_millis(50);

@@ -7,10 +7,10 @@ use crate::config::Pin;
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::team::Team;
-use crate::machine::environment::affinity::{self, CpuPlacement, HostCpus, WhyNot};
-use crate::machine::environment::claims::CoreClaims;
-use crate::machine::environment::helper_cores::{self, HelperCores, NotGiven};
-use crate::machine::environment::occupants;
+use skt_host::claims::CoreClaims;
+use skt_host::helper_cores::{self, HelperCores, NotGiven};
+use skt_host::occupants;
+use skt_host::placement::{self, CpuPlacement, HostCpus, WhyNot};
 use skt_host::starter::Starter;
 
 /// What a rank wants of its host.
@@ -78,7 +78,7 @@ impl RankPlan {
         let solver = match &self.solver {
             Some(CpuPlacement::Pin(pinned)) => pinned.clone(),
             Some(CpuPlacement::Leave(WhyNot::LauncherDid(_) | WhyNot::LauncherTooTight { .. })) => {
-                affinity::cores_in(&cpus.cpus, mask)
+                placement::cores_in(&cpus.cpus, mask)
             }
             _ => Vec::new(),
         };
@@ -91,7 +91,7 @@ fn plans(cpus: &HostCpus, masks: &[Vec<usize>], wanted: &Wanted, host: &str) -> 
     let Wanted { threads, helper_cores, .. } = *wanted;
     let one = |index: usize| {
         if helper_cores == 0 {
-            let solver = affinity::plan(cpus, masks, index, threads);
+            let solver = placement::plan(cpus, masks, index, threads);
             let is_bound = is_bound(&solver);
             let there = occupants::within(&cpus.cpus, &masks[index], &cpus.occupants);
             let shared_with = (is_bound && !there.is_empty()).then(|| occupants::words(there));
@@ -151,7 +151,7 @@ fn choose(
     // A rank that is bound has no other core: what shares its own is named. Others take no core to
     // which something narrower than their mask is pinned.
     let bound: Vec<bool> = (0..all)
-        .map(|index| is_bound(&affinity::plan(&cpus, &masks, index, wanted.threads)))
+        .map(|index| is_bound(&placement::plan(&cpus, &masks, index, wanted.threads)))
         .collect();
     cpus.occupants = occupants::find(&own, |pinned| {
         masks.iter().zip(&bound).any(|(mask, is_bound)| {
@@ -262,7 +262,7 @@ impl Pinning {
         match &self.plan.solver {
             None => "not pinned: the system does not report which processors there are".into(),
             Some(CpuPlacement::Pin(cpus)) => {
-                let list = affinity::list(cpus);
+                let list = placement::list(cpus);
                 format!("each thread to a core of its own; rank 0 to cpu {list}")
             }
             Some(CpuPlacement::Leave(why)) => why.to_string(),

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::store::StoreId;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::HostRanks;
-use crate::machine::environment::claims;
 use crate::machine::environment::preflight::HostShare;
+use skt_host::claims;
 use skt_host::memory;
 
 /// A rank's host, and what it has there.

@@ -11,7 +11,6 @@ use super::pinning::{Pinning, Wanted};
 use super::places::{self, RankLocation};
 use super::traps;
 use crate::checkpoint::layout::Geometry;
-use crate::checkpoint::store::host::ending_processes;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::config::{RunSpec, TestSpec};
 use crate::doctor::finding::{Finding, FindingKind};
@@ -25,6 +24,7 @@ use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
 use crate::run::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_host::affinity;
+use skt_host::process::ending_processes;
 use skt_host::{host, memory};
 
 /// Seconds of the DGEMM self-test, where tests take longer.

@@ -12,8 +12,8 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::store::host::boot_id;
 use crate::hpl::comm::{Comm, CommError, collect};
+use skt_host::process::boot_id;
 
 /// The number of nodes whose uptime a checkpoint keeps, in the header of each segment.
 const UPTIMES_KEPT: usize = 16;

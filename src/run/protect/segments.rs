@@ -11,8 +11,8 @@ use crate::checkpoint::segments::role::parse_role;
 use crate::checkpoint::segments::{Process, RunSegments};
 use crate::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
 use crate::hpl::team::Team;
-use crate::machine::launcher_rank;
 use crate::report::{heartbeat, output};
+use skt_host::launcher_rank;
 
 /// The most bytes that a thread touches between two signs of life.
 const TOUCHED_BYTES: usize = 256 << 20;

@@ -9,10 +9,10 @@ use crate::supervisor::SupervisorError;
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::Partner;
 use crate::supervisor::probe::Purpose;
-use crate::supervisor::process::Process;
 use crate::supervisor::program::RankEnd;
 use crate::supervisor::state::StateError;
 use crate::supervisor::survey::Survey;
+use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
 /// What has happened.

@@ -43,13 +43,13 @@ use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
 use super::hosts::{Health, Host, Pool, Replacement, SparesSpent, UNLISTED};
 use super::links::addresses::Networks;
 use super::probe::Purpose;
-use super::process::Process;
 use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
 use super::watch::HeartbeatWatch;
 use crate::report::heartbeat::{CHANGED, DONE};
 use skt_host::counters::oom_kills::OomKills;
+use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
 /// What the user wants of a run.

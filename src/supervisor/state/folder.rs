@@ -286,7 +286,7 @@ mod tests {
 
     use super::*;
     use crate::supervisor::hosts::{Host, Pool};
-    use crate::supervisor::process::Process;
+    use skt_host::process::Process;
 
     fn state() -> SupervisorState {
         let me = Process::of(std::process::id() as i32).unwrap();

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
-use super::process::Process;
 use crate::config::Setting;
 use crate::report::heartbeat::{Beat, Keeps};
 use skt_host::clock::now_unix;
+use skt_host::process::Process;
 
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;

@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use super::{Process, mpi_files, run_bytes};
-use crate::checkpoint::store::host::{self, Presence};
 use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
 use skt_comm::pages;
+use skt_host::process::{self, Presence};
 use skt_host::wait_clock::WaitClock;
 
 /// How long to wait for a process at work: a launcher may return before all of its ranks are told
@@ -82,7 +82,7 @@ impl Holder {
     /// What this process writes into its hold.
     fn this(process: &dyn Process) -> [u8; HOLDER_BYTES] {
         let run = process.supervisor().unwrap_or_default();
-        let words = format!("{} {run}", host::this_process());
+        let words = format!("{} {run}", process::this_process());
         let mut bytes = [0; HOLDER_BYTES];
         // A run name that is too long is cut, and then belongs to no supervisor.
         let len = words.len().min(WORDS_BYTES);
@@ -99,7 +99,7 @@ impl Holder {
         let words = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
         let (process, run) = words.split_once(' ').unwrap_or((words, ""));
         let is_own = !run.is_empty() && this.supervisor().as_deref() == Some(run);
-        Self { presence: host::presence(process), is_own }
+        Self { presence: process::presence(process), is_own }
     }
 
     fn of(store: &dyn Store, name: &SegmentName, this: &dyn Process) -> Self {

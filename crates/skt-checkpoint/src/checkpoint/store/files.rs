@@ -26,13 +26,14 @@ use nix::unistd::ftruncate;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, is_at, unlink, unlink_locked};
-use super::host::{self, Host, Trap};
+use super::host::{Host, Trap};
 use super::segment::{Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::stub::Stub;
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
 use draft::Draft;
 use own::Own;
 use skt_comm::pages;
+use skt_host::process;
 
 /// How often, and how far apart, an operation retries while another process briefly looks at a
 /// segment.
@@ -239,7 +240,7 @@ impl Files {
 
 impl Store for Files {
     fn id(&self) -> Result<StoreId> {
-        let kernel = host::kernel();
+        let kernel = process::kernel();
         let looking = |error: io::Error| refused("looking at", &self.folder, error);
         let stat = statfs(&self.folder).map_err(|error| looking(error.into()))?;
         let memory = if is_of_one_kernel(stat.filesystem_type()) {

@@ -5,9 +5,9 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::host::ProcessId;
 use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
 use crate::checkpoint::codec::checksum;
+use skt_host::process::ProcessId;
 
 /// Bytes before the data: the smallest page of any system.
 pub use skt_comm::pages::PAGE_BYTES;

@@ -1,17 +1,16 @@
-//! The machine: its memory, its limits, what on it may remove segments, and which processes run.
+//! The machine: its memory, its limits, and what on it may remove segments.
 
 use std::fs;
 use std::num::NonZeroU64;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytemuck::{Pod, Zeroable};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::{Result, SegmentName, StoreError};
 use skt_comm::pages::{PAGE_BYTES, system_page_bytes};
+use skt_host::clock;
+use skt_host::process::{inode_in, user_id};
 
 /// Memory that is left free for everything else when segments are reserved.
 const MARGIN_BYTES: u64 = 64 << 20;
@@ -20,238 +19,9 @@ const FIRST_IPC_NAMESPACE: u64 = 0xefff_ffff;
 /// Users up to this id belong to the system; systemd does not remove their segments.
 const SYSTEM_USER_MAX: u32 = 999;
 
-/// The effective id of this user.
-pub(super) fn user_id() -> u32 {
-    // SAFETY: cannot fail, touches no memory.
-    unsafe { libc::geteuid() }
-}
-
 /// Seconds since 1970, by the system's clock.
 pub fn now_unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Whether a process still runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Liveness {
-    /// The process runs.
-    Alive,
-    /// The process has ended, or the machine was rebooted since.
-    Dead,
-    /// The process belongs to another PID namespace (a container) and cannot be seen.
-    Unknown,
-}
-
-/// A process, distinguishable from a later one with the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct ProcessId {
-    pid: u64,
-    /// When the process started, in clock ticks after boot.
-    start_ticks: u64,
-    /// The inode of its PID namespace.
-    pid_namespace: u64,
-    /// The boot id, padded with zeros.
-    boot_id: [u8; 64],
-}
-
-impl ProcessId {
-    /// The calling process.
-    pub fn this() -> Self {
-        let pid = std::process::id();
-        Self {
-            pid: pid.into(),
-            start_ticks: running_since(pid).unwrap_or(0),
-            pid_namespace: namespace("pid"),
-            boot_id: padded_boot_id(),
-        }
-    }
-
-    /// The text that [`ProcessId::parse`] reads.
-    pub fn text(&self) -> String {
-        let end = self.boot_id.iter().position(|&b| b == 0).unwrap_or(self.boot_id.len());
-        let boot_id = String::from_utf8_lossy(&self.boot_id[..end]);
-        format!("{}.{}.{}.{boot_id}", self.pid, self.start_ticks, self.pid_namespace)
-    }
-
-    /// Reads the text of [`ProcessId::text`].
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.splitn(4, '.');
-        let mut number = || fields.next()?.parse().ok();
-        let (pid, start_ticks, pid_namespace) = (number()?, number()?, number()?);
-        let mut boot_id = [0; 64];
-        let text = fields.next()?.as_bytes();
-        boot_id.get_mut(..text.len())?.copy_from_slice(text);
-        Some(Self { pid, start_ticks, pid_namespace, boot_id })
-    }
-
-    /// Whether it was a process of this boot; false if the system has no boot id.
-    pub fn is_of_this_boot(&self) -> bool {
-        self.boot_id[0] != 0 && self.boot_id == padded_boot_id()
-    }
-
-    /// The process id.
-    pub fn pid(&self) -> u32 {
-        self.pid as u32
-    }
-
-    /// Whether it still runs.
-    pub fn liveness(&self) -> Liveness {
-        if self.boot_id != padded_boot_id() {
-            Liveness::Dead
-        } else if self.pid_namespace != namespace("pid") {
-            Liveness::Unknown
-        } else if running_since(self.pid()) == Some(self.start_ticks) {
-            Liveness::Alive
-        } else {
-            Liveness::Dead
-        }
-    }
-}
-
-/// Whether the process `pid` that did something at that time still runs. A process that clearly
-/// started later is another one with the same number.
-pub(super) fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
-    /// The largest difference of the clocks of the two times.
-    const DOUBT_SECONDS: u64 = 5;
-    let Some(ticks) = running_since(pid) else { return Liveness::Dead };
-    match unix_start(ticks) {
-        Some(start) if start > unix_seconds + DOUBT_SECONDS => Liveness::Dead,
-        _ => Liveness::Alive,
-    }
-}
-
-/// Seconds from 1970 to `ticks` clock ticks after boot.
-fn unix_start(ticks: u64) -> Option<u64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    // SAFETY: cannot fail, touches no memory.
-    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Some(boot.trim().parse::<u64>().ok()? + ticks / u64::try_from(ticks_a_second).ok()?)
-}
-
-/// The start of a process, in clock ticks after boot; `None` if it does not exist, or if all of its
-/// threads have ended.
-pub fn running_since(pid: u32) -> Option<u64> {
-    stat(pid)?(22)
-}
-
-/// Reads the numbers in a process's stat by their position in proc(5), from 4 on, that is, after
-/// its name (which may contain anything) and its state. `None` if there is no such process, or if
-/// all of its threads have ended, which releases its memory and its locks. A process is a zombie
-/// (state Z) as soon as its first thread has ended.
-pub fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<String> =
-        stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
-    let is_zombie = matches!(fields.first()?.as_str(), "Z" | "X");
-    let field = move |place: usize| fields.get(place - 3)?.parse().ok();
-    (!is_zombie || field(20)? > 1).then_some(field)
-}
-
-/// Whether a process that holds something is running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// The process runs, and has not been killed.
-    Alive,
-    /// The process was killed or has ended: what it still holds is released without further action.
-    Ending,
-    /// The process cannot be seen from here.
-    Unknown,
-}
-
-/// A description of this process, for [`presence`].
-pub fn this_process() -> String {
-    ProcessId::this().text()
-}
-
-/// The presence of the process that [`this_process`] has described.
-pub fn presence(process: &str) -> Presence {
-    let Some(process) = ProcessId::parse(process) else { return Presence::Unknown };
-    match process.liveness() {
-        Liveness::Unknown => Presence::Unknown,
-        Liveness::Alive if is_at_work(process.pid()) => Presence::Alive,
-        Liveness::Alive | Liveness::Dead => Presence::Ending,
-    }
-}
-
-/// Whether process `pid` is ending: the system is releasing its memory, or is about to. Its first
-/// thread may have ended already. False for a process that has ended, or cannot be seen.
-pub fn is_ending(pid: u32) -> bool {
-    stat(pid).is_some_and(|field| is_exiting(&field) || is_killed(pid))
-}
-
-/// Whether process `pid` runs and is not ending.
-pub fn is_at_work(pid: u32) -> bool {
-    // The stat is read last: a process that ends after the first look has none any more.
-    !is_killed(pid) && stat(pid).is_some_and(|field| !is_exiting(&field))
-}
-
-/// Whether the process with this [`stat`] has begun to end.
-fn is_exiting(field: &impl Fn(usize) -> Option<u64>) -> bool {
-    /// PF_EXITING of the kernel, a bit in field 9 of a process's stat.
-    const EXITING: u64 = 0x4;
-    field(9).is_some_and(|flags| flags & EXITING != 0)
-}
-
-/// Whether a SIGKILL is pending for a process.
-fn is_killed(pid: u32) -> bool {
-    const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let pending = status.lines().filter_map(|line| {
-        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
-        u64::from_str_radix(mask.trim(), 16).ok()
-    });
-    { pending }.any(|mask| mask & KILL != 0)
-}
-
-/// The number of processes of this user that are ending on this machine: their memory will soon be
-/// free.
-pub fn ending_processes() -> usize {
-    let is_own = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.uid() == user_id());
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        is_own(&entry).then_some(pid)
-    });
-    pids.filter(|pid| is_ending(*pid)).count()
-}
-
-/// The id of the running kernel's boot, which no other boot of any machine has; empty if the system
-/// has none.
-pub fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
-}
-
-/// The boot id, padded with zeros.
-fn padded_boot_id() -> [u8; 64] {
-    let mut id = [0; 64];
-    for (to, from) in id.iter_mut().zip(boot_id().bytes()) {
-        *to = from;
-    }
-    id
-}
-
-/// Identifies the running kernel until the next boot: the boot id or, if the system has none, the
-/// name of the host.
-pub(super) fn kernel() -> String {
-    match boot_id().as_str() {
-        "" => nix::unistd::gethostname()
-            .map_or_else(|_| "unknown".into(), |name| name.to_string_lossy().into_owned()),
-        id => id.to_owned(),
-    }
-}
-
-/// The inode of this thread's namespace of that kind; 0 if it cannot be read.
-pub(super) fn namespace(kind: &str) -> u64 {
-    let link = fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap_or_default();
-    inode_in(&link).unwrap_or(0)
-}
-
-/// The number 17 in `ipc:[17]`.
-fn inode_in(link: &Path) -> Option<u64> {
-    link.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok()
+    u64::try_from(clock::now_unix_seconds()).unwrap_or(0)
 }
 
 /// A property of this machine that may cost a run its segments.

@@ -31,8 +31,9 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 pub use files::Files;
-pub use host::{Host, Liveness, SysvLimits, Trap};
+pub use host::{Host, SysvLimits, Trap};
 pub use segment::{NewSegment, Segment, View};
+pub use skt_host::process::Liveness;
 pub use stub::{Flaw, Stub};
 pub use sysv::SysV;
 

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::host::Liveness;
+use skt_host::process::Liveness;
 
 /// Memory that no run can use.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, remove_id};
-use super::host::{self, Host, Trap};
+use super::host::{Host, Trap};
 use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Stub, StubLocation};
 use super::{
@@ -20,6 +20,7 @@ use super::{
     check_bytes,
 };
 use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
+use skt_host::process;
 use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
 
 /// The number of keys of a name: as many as segments can exist, unless the system is configured for
@@ -180,8 +181,8 @@ struct Fresh {
 
 impl Store for SysV {
     fn id(&self) -> Result<StoreId> {
-        let kernel = host::kernel();
-        Ok(StoreId { memory: format!("sysv {} {kernel}", host::namespace("ipc")), kernel })
+        let kernel = process::kernel();
+        Ok(StoreId { memory: format!("sysv {} {kernel}", process::namespace("ipc")), kernel })
     }
 
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
@@ -336,7 +337,7 @@ impl Store for SysV {
             created_unix_seconds: found.identity.created_unix_seconds,
             name: found.identity.name,
         };
-        let user = host::user_id();
+        let user = process::user_id();
         let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
         let found = rows.filter_map(|row| inspect(row.shmid).transpose());
         let mut list: Vec<SegmentInfo> =
@@ -382,7 +383,7 @@ fn location(shmid: i32, key: i32) -> String {
 
 /// This user's segments at the keys of a name, in the order of the keys.
 fn own_rows(name: &SegmentName) -> Result<Vec<Row>> {
-    let user = host::user_id();
+    let user = process::user_id();
     let mut rows: Vec<(u32, Row)> = stub::table()?
         .into_iter()
         .filter(|row| row.is_own(user))
@@ -405,7 +406,7 @@ fn unmark(shmid: i32) -> Result<()> {
 
 /// The first key of a name; different for different users.
 fn first_key(name: &SegmentName) -> i32 {
-    let text = format!("{name} of {}", host::user_id());
+    let text = format!("{name} of {}", process::user_id());
     crate::checkpoint::codec::checksum(text.as_bytes()) as i32
 }
 
@@ -462,7 +463,7 @@ fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>>
 /// Whether it is a segment that this user has made, that nobody else may attach, and that nobody
 /// has removed. A creator of another user would keep its access for good.
 fn is_segment(stat: &libc::shmid_ds) -> bool {
-    let (user, perm) = (host::user_id(), &stat.shm_perm);
+    let (user, perm) = (process::user_id(), &stat.shm_perm);
     (perm.uid, perm.cuid) == (user, user)
         && u32::from(perm.mode) & (SHM_DEST | 0o777) == MODE
         && stat.shm_segsz >= PAGE_BYTES
@@ -665,7 +666,7 @@ mod tests {
             "segment {} (key {:#010x}) of user {}",
             few[0],
             keys(&name).next().unwrap(),
-            host::user_id()
+            process::user_id()
         );
         assert!(refused.contains(&holder) && refused.contains("ipcrm -m"), "{refused}");
     }

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, FlockArg};
 
-use super::super::host::{self, ProcessId};
 use super::super::stub::{Flaw, Stub, StubLocation};
 use super::lock;
 use crate::checkpoint::codec::checksum;
+use skt_host::process::{self, ProcessId};
 
 const PREFIX: &str = "skt-hpl-new.";
 
@@ -95,7 +95,7 @@ pub fn stub(path: &Path) -> Option<Stub> {
     let creator = creator(path.file_name()?.to_str()?)?;
     let file = options().custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file() || meta.uid() != host::user_id() {
+    if !meta.is_file() || meta.uid() != process::user_id() {
         return None;
     }
     Some(Stub {

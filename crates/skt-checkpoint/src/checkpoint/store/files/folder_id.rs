@@ -6,9 +6,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::super::{Result, StoreError, host};
+use super::super::{Result, StoreError};
 use super::draft::Draft;
 use super::{random, refused};
+use skt_host::process;
 
 /// The number of names to try, since files of other users may have some.
 const NAMES: usize = 16;
@@ -20,7 +21,7 @@ const NAMES: usize = 16;
 pub fn of(folder: &Path) -> Result<String> {
     let mut last = (String::new(), String::new());
     for number in 0..NAMES {
-        let name = format!("skt-hpl.store.{}.{number}", host::user_id());
+        let name = format!("skt-hpl.store.{}.{number}", process::user_id());
         let path = folder.join(&name);
         // The file is whole from the start: it gets its name after it has been written.
         match make(folder, &path) {
@@ -50,7 +51,7 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
 fn read(path: &Path) -> io::Result<String> {
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let (meta, user) = (file.metadata()?, host::user_id());
+    let (meta, user) = (file.metadata()?, process::user_id());
     let mut text = String::new();
     file.take(64).read_to_string(&mut text)?;
     if !meta.is_file() || meta.uid() != user || meta.mode() & 0o7777 != 0o600 {
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn what_is_no_id_is_passed_by_and_left() {
         let folder = tempfile::tempdir().unwrap();
-        let name = |number| format!("skt-hpl.store.{}.{number}", host::user_id());
+        let name = |number| format!("skt-hpl.store.{}.{number}", process::user_id());
         fs::write(folder.path().join(name(0)), "short").unwrap();
         std::os::unix::fs::symlink("/etc/hostname", folder.path().join(name(1))).unwrap();
         let id = of(folder.path()).unwrap();

@@ -11,10 +11,10 @@ use nix::fcntl::FlockArg;
 
 use super::super::header::{Header, Identity};
 use super::super::hold::{unlink, unlink_locked};
-use super::super::host::{self, Liveness};
 use super::super::stub::{Flaw, Stub, StubLocation};
 use super::super::{Result, SegmentName};
 use super::{ELSEWHERE, lock, refused};
+use skt_host::process::{self, Liveness};
 
 /// A regular file of this user.
 pub struct Own {
@@ -41,7 +41,7 @@ impl Own {
             opened => opened?,
         };
         let meta = handle.metadata()?;
-        if !meta.is_file() || meta.uid() != host::user_id() {
+        if !meta.is_file() || meta.uid() != process::user_id() {
             return Ok(None);
         }
         let flaw = match (meta.mode() & 0o7777, meta.nlink()) {

@@ -1,66 +1,8 @@
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
 use tempfile::TempDir;
 
 use super::*;
-
-/// A process that has exited and not been waited for, and one that is killed.
-#[test]
-fn a_process_that_was_killed_is_not_at_work() {
-    assert_eq!(presence(&this_process()), Presence::Alive);
-    assert_eq!(presence("no process"), Presence::Unknown);
-    let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
-    let start_ticks = running_since(child.id()).expect("it runs");
-    let process = ProcessId { pid: child.id().into(), start_ticks, ..ProcessId::this() };
-    assert_eq!(presence(&process.text()), Presence::Alive);
-    let elsewhere = ProcessId { pid_namespace: 1, ..process };
-    assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
-    child.kill().expect("ours");
-    assert_eq!(presence(&process.text()), Presence::Ending);
-    child.wait().expect("ours");
-    assert_eq!(presence(&process.text()), Presence::Ending);
-}
-
-/// A process may end between two looks at its files.
-#[test]
-fn a_process_that_was_killed_never_seems_to_be_at_work_again() {
-    for round in 0..300 {
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
-        let start_ticks = running_since(child.id()).expect("it runs");
-        let process = ProcessId { pid: child.id().into(), start_ticks, ..ProcessId::this() };
-        child.kill().expect("ours");
-        while process.liveness() == Liveness::Alive {
-            assert_eq!(presence(&process.text()), Presence::Ending, "round {round}");
-        }
-        child.wait().expect("ours");
-    }
-}
-
-/// A process whose first thread has ended still holds its memory and its locks.
-#[test]
-fn a_process_lives_as_long_as_one_of_its_threads() {
-    // SAFETY: the child uses nothing of the other threads of this process but the allocator, which
-    // glibc makes usable after a fork.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(1000)));
-        // SAFETY: ends the calling thread alone.
-        unsafe { libc::syscall(libc::SYS_exit, 0) };
-    }
-    let state = || fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is not waited for");
-    while !state().contains(") Z") {
-        std::thread::yield_now();
-    }
-    let start_ticks = running_since(pid as u32).expect("its second thread runs");
-    let process = ProcessId { pid: pid as u64, start_ticks, ..ProcessId::this() };
-    assert_eq!(process.liveness(), Liveness::Alive);
-    assert!(is_ending(pid as u32));
-    // SAFETY: the child of this test.
-    let ended = unsafe { libc::kill(pid, libc::SIGKILL) | libc::waitpid(pid, &mut 0, 0) };
-    assert_eq!(ended, pid);
-    assert_eq!(process.liveness(), Liveness::Dead);
-}
 
 /// A machine that consists of these files.
 fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
@@ -72,52 +14,6 @@ fn machine(files: &[(&str, &str)]) -> (TempDir, Host) {
     }
     let host = Host::under(root.path(), 1000);
     (root, host)
-}
-
-#[test]
-fn a_process_comes_back_from_its_text() {
-    let this = ProcessId::this();
-    assert_eq!(ProcessId::parse(&this.text()), Some(this));
-    for text in ["", "1.2.3", "1.2.x.b", &format!("1.2.3.{}", "b".repeat(65))] {
-        assert_eq!(ProcessId::parse(text), None, "{text}");
-    }
-}
-
-#[test]
-fn a_process_younger_than_the_deed_did_not_do_it() {
-    let (pid, now) = (std::process::id(), now_unix_seconds());
-    assert_eq!(liveness_at(pid, now), Liveness::Alive);
-    assert_eq!(liveness_at(pid, now - 86_400), Liveness::Dead, "tests do not take a day");
-    let mut child = Command::new("sleep").arg("0").spawn().unwrap();
-    child.wait().unwrap();
-    assert_eq!(liveness_at(child.id(), now), Liveness::Dead);
-}
-
-#[test]
-fn this_process_lives_and_a_finished_one_does_not() {
-    let this = ProcessId::this();
-    assert_eq!(this.liveness(), Liveness::Alive);
-    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    // It may have started in the same tick as this process.
-    let start_ticks = running_since(child.id()).unwrap();
-    let started = ProcessId { pid: child.id().into(), start_ticks, ..this };
-    let other = ProcessId { start_ticks: start_ticks + 1, ..started };
-    assert_eq!(other.liveness(), Liveness::Dead, "same number, other start");
-    assert_eq!(started.liveness(), Liveness::Alive);
-    child.kill().unwrap();
-    while running_since(child.id()).is_some() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    assert_eq!(started.liveness(), Liveness::Dead, "a zombie");
-    child.wait().unwrap();
-    assert_eq!(started.liveness(), Liveness::Dead, "gone");
-}
-
-#[test]
-fn another_boot_is_death_and_another_namespace_unknown() {
-    let this = ProcessId::this();
-    assert_eq!(ProcessId { boot_id: [7; 64], ..this }.liveness(), Liveness::Dead);
-    assert_eq!(ProcessId { pid_namespace: 7, ..this }.liveness(), Liveness::Unknown);
 }
 
 #[test]

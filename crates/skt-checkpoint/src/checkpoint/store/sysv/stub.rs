@@ -16,12 +16,12 @@
 //! nothing, is doubtful: one in 4096 segments of other programs has it, too.
 
 use super::super::header::PAGE_BYTES;
-use super::super::host::{self, Liveness};
 use super::super::stub::{Flaw, Stub, StubLocation};
 use super::super::{Result, StoreError};
 use super::{SHM_DEST, inspect, location, read_header, within_reach};
 use crate::checkpoint::codec::checksum;
 use skt_comm::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
+use skt_host::process::{self, Liveness};
 
 /// Mode of a segment that does not say yet whose it is.
 pub const MARK: u32 = 0o611;
@@ -135,7 +135,7 @@ impl Row {
 
     /// Why it is no segment, if it is found where one would be.
     fn flaw(&self) -> Option<Flaw> {
-        let (user, mode) = (host::user_id(), self.mode & 0o777);
+        let (user, mode) = (process::user_id(), self.mode & 0o777);
         let is_removed = self.mode & SHM_DEST != 0;
         if is_removed || self.user != user || self.key == libc::IPC_PRIVATE {
             return None;
@@ -177,7 +177,7 @@ impl Row {
             creator: match self.creator_pid {
                 // A process of another PID namespace.
                 0 => Liveness::Unknown,
-                pid => host::liveness_at(pid, self.changed_unix_seconds),
+                pid => process::liveness_at(pid, self.changed_unix_seconds),
             },
             created_unix_seconds: self.changed_unix_seconds,
             place: StubLocation::SysV(self.shmid),

@@ -1,7 +1,7 @@
 //! Cores of a host that are kept from the solver, for other threads: the one that writes images,
 //! and the one that encodes while the solver computes.
 
-use super::affinity::{HostCpus, cores_in, divide, share};
+use crate::placement::{HostCpus, cores_in, divide, share};
 
 /// The placement of a rank's threads on a host with helper cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,9 +112,9 @@ pub fn plan(
 
 #[cfg(test)]
 mod tests {
-    use super::super::affinity::Cpu;
-    use super::super::affinity::tests::{all, host, machine};
     use super::*;
+    use crate::placement::Cpu;
+    use crate::placement::tests::{all, host, machine};
 
     fn plan(
         cpus: &[Cpu],

@@ -10,9 +10,9 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::occupants::{self, Occupant};
-use skt_host::affinity::pin_as_planned;
-pub use skt_host::counters::topology::Cpu;
-use skt_host::counters::{Counters, Root, topology};
+use crate::affinity::pin_as_planned;
+pub use crate::counters::topology::Cpu;
+use crate::counters::{Counters, Root, topology};
 
 /// The processors of a machine, and who uses them.
 #[derive(Debug, Clone)]
@@ -237,7 +237,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use skt_host::affinity::current_mask;
+    use crate::affinity::current_mask;
 
     /// Sockets of `cores` cores with two CPUs each, numbered as by Linux on x86: all cores first,
     /// then their siblings.

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use skt_terms::shown::shown;
 
-use crate::checkpoint::store::host::is_at_work;
-use skt_host::affinity::mask_of;
-use skt_host::counters::topology::Cpu;
+use crate::affinity::mask_of;
+use crate::counters::topology::Cpu;
+use crate::process::is_at_work;
 
 /// Threads of another process that compute on the same CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,7 +192,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
-    use skt_host::affinity::{current_mask, set_mask};
+    use crate::affinity::{current_mask, set_mask};
 
     fn occupant(cpus: &[usize], threads: usize) -> Occupant {
         Occupant { cpus: cpus.to_vec(), threads, pid: Some(1) }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::checkpoint::store::host::stat;
+use crate::affinity::mask_of;
+use crate::process::stat;
+use crate::wait_clock::WaitClock;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use skt_host::affinity::mask_of;
-use skt_host::wait_clock::WaitClock;
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =

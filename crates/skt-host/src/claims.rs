@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, fcntl};
 
 use super::occupants::Occupant;
-use crate::checkpoint::store::host::{boot_id, is_ending};
-use skt_host::counters::topology::Cpu;
+use crate::counters::topology::Cpu;
+use crate::process::{boot_id, is_ending};
 
 /// Namespaces that most containers share with their host; kernels before 5.6 lack the first.
 const FILES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/user"];

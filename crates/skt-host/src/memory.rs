@@ -57,20 +57,25 @@ pub fn this_process() -> MemoryInfo {
     read_under(Path::new("/"))
 }
 
-/// The memory in `/proc` and `/sys` under the folder `root`, for tests.
+/// The memory in `/proc` and `/sys` under the folder `root`.
 fn read_under(root: &Path) -> MemoryInfo {
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let cgroup = hierarchies(&groups, &mounts, "memory")
-        .iter()
-        .flat_map(|hierarchy| limits(root, hierarchy))
-        .min_by_key(CgroupLimit::left_bytes);
     MemoryInfo {
         total_bytes: meminfo_bytes(&meminfo, "MemTotal"),
         available_bytes: meminfo_bytes(&meminfo, "MemAvailable"),
-        cgroup,
+        cgroup: tightest_under(root).map(|(limit, _)| limit),
     }
+}
+
+/// The control group that leaves the process of `/proc/self` under `root` the least, and the file
+/// with its limit; `None` if no group has a limit.
+pub fn tightest_under(root: &Path) -> Option<(CgroupLimit, PathBuf)> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
+    hierarchies(&groups, &mounts, "memory")
+        .iter()
+        .flat_map(|hierarchy| limits(root, hierarchy))
+        .min_by_key(|(limit, _)| limit.left_bytes())
 }
 
 /// A field of `/proc/meminfo`, which is in KiB.
@@ -85,12 +90,12 @@ pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
 }
 
 /// The limits from the group of the process up to the root of the hierarchy.
-fn limits(root: &Path, hierarchy: &Hierarchy) -> Vec<CgroupLimit> {
+fn limits(root: &Path, hierarchy: &Hierarchy) -> Vec<(CgroupLimit, PathBuf)> {
     let folders = hierarchy.folders(root);
     folders.iter().filter_map(|folder| limit_in(folder, hierarchy.version)).collect()
 }
 
-fn limit_in(folder: &Path, version: Version) -> Option<CgroupLimit> {
+fn limit_in(folder: &Path, version: Version) -> Option<(CgroupLimit, PathBuf)> {
     let (limit, used, cache) = match version {
         Version::V1 => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         Version::V2 => ("memory.max", "memory.current", "inactive_file"),
@@ -100,11 +105,9 @@ fn limit_in(folder: &Path, version: Version) -> Option<CgroupLimit> {
     let used_bytes = read(used)?.trim().parse::<u64>().ok()?;
     let cache_bytes =
         read("memory.stat").and_then(|text| stat_bytes(&text, cache)).unwrap_or_default();
-    Some(CgroupLimit {
-        path: folder.to_path_buf(),
-        limit_bytes,
-        used_bytes: used_bytes.saturating_sub(cache_bytes),
-    })
+    let used_bytes = used_bytes.saturating_sub(cache_bytes);
+    let path = folder.to_path_buf();
+    Some((CgroupLimit { path, limit_bytes, used_bytes }, folder.join(limit)))
 }
 
 /// Parses a limit; `None` for "no limit": `max`, or a number beyond any machine.
@@ -212,6 +215,13 @@ mod tests {
         root.group("sys/fs/cgroup/memory", V1_FILES, "9223372036854771712\n", 5, stat);
         let tightest = root.read().cgroup.unwrap();
         assert_eq!((tightest.used_bytes, tightest.left_bytes()), (3072, 2 * GIB - 3072));
+    }
+
+    #[test]
+    fn a_group_out_of_sight_has_the_limits_of_the_mount() {
+        let root = Root::new("0::/not/visible\n", V2_MOUNT);
+        root.group("sys/fs/cgroup", V2_FILES, "5000\n", 0, "");
+        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 5000);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Result, SegmentName, StoreError};
 use skt_comm::pages::{PAGE_BYTES, system_page_bytes};
 use skt_host::clock;
+use skt_host::memory::{meminfo_bytes, tightest_under};
 use skt_host::process::{inode_in, user_id};
 
 /// Memory that is left free for everything else when segments are reserved.
@@ -187,45 +188,13 @@ impl Host {
     /// can be read.
     pub fn available_memory(&self) -> (u64, String) {
         let meminfo = self.read("proc/meminfo").unwrap_or_default();
-        let machine = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix("MemAvailable:"))
-            .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
-            .map(|kib| (kib * 1024, "MemAvailable of /proc/meminfo".to_owned()));
-        let groups = self.cgroup_memory();
-        machine.into_iter().chain(groups).min().unwrap_or((u64::MAX, "no limit known".to_owned()))
-    }
-
-    /// The available memory under the limit of each control group around this process.
-    fn cgroup_memory(&self) -> Vec<(u64, String)> {
-        let mut bounds = Vec::new();
-        for line in self.read("proc/self/cgroup").unwrap_or_default().lines() {
-            // HIERARCHY:CONTROLLERS:PATH; no controllers means version 2.
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-            let (mount, limit, usage, cache) = match controllers {
-                "" => ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
-                list if list.split(',').any(|c| c == "memory") => (
-                    "sys/fs/cgroup/memory",
-                    "memory.limit_in_bytes",
-                    "memory.usage_in_bytes",
-                    "total_inactive_file ",
-                ),
-                _ => continue,
-            };
-            for folder in Path::new(path.trim_start_matches('/')).ancestors() {
-                let at = |file: &str| format!("{}/{file}", Path::new(mount).join(folder).display());
-                let Some(limit_bytes) = self.read_number(&at(limit)) else { continue };
-                let stat = self.read(&at("memory.stat")).unwrap_or_default();
-                let reclaimable = stat
-                    .lines()
-                    .find_map(|line| line.strip_prefix(cache)?.trim().parse().ok())
-                    .unwrap_or(0);
-                let used = self.read_number(&at(usage)).unwrap_or(0).saturating_sub(reclaimable);
-                bounds.push((limit_bytes.saturating_sub(used), format!("/{}", at(limit))));
-            }
-        }
-        bounds
+        let machine = meminfo_bytes(&meminfo, "MemAvailable")
+            .map(|bytes| (bytes, "MemAvailable of /proc/meminfo".to_owned()));
+        let group = tightest_under(&self.root).map(|(limit, file)| {
+            let file = file.strip_prefix(&self.root).unwrap_or(&file);
+            (limit.left_bytes(), format!("/{}", file.display()))
+        });
+        machine.into_iter().chain(group).min().unwrap_or((u64::MAX, "no limit known".to_owned()))
     }
 
     /// Refuses unless the next `next_bytes` can be taken and some memory stays free.

@@ -25,6 +25,7 @@ fn memory_is_the_least_of_machine_and_control_groups() {
     let v2 = [
         meminfo,
         ("proc/self/cgroup", "0::/job/step\n"),
+        ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
         ("sys/fs/cgroup/job/step/memory.max", "max\n"),
         ("sys/fs/cgroup/job/memory.max", "600000\n"),
         ("sys/fs/cgroup/job/memory.current", "150000\n"),
@@ -37,6 +38,10 @@ fn memory_is_the_least_of_machine_and_control_groups() {
     let v1 = [
         meminfo,
         ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n"),
+        (
+            "proc/self/mountinfo",
+            "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+        ),
         ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9000\n"),
         ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "2000\n"),
     ];
@@ -44,6 +49,35 @@ fn memory_is_the_least_of_machine_and_control_groups() {
     assert_eq!(host.available_memory().0, 7000);
     let traps = host.common_traps(100);
     assert!(matches!(traps[..], [Trap::LowMemory { available_bytes: 7000, .. }]), "{traps:?}");
+}
+
+/// In a container the path of a group begins at the host's root, the mount at the container's.
+#[test]
+fn a_memory_limit_within_a_container_is_seen() {
+    let mount = "/docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
+    let (_root, host) = machine(&[
+        ("proc/meminfo", "MemAvailable:    1000 kB\n"),
+        ("proc/self/cgroup", "4:memory:/docker/abc/job\n"),
+        ("proc/self/mountinfo", &format!("35 31 0:32 {mount}\n")),
+        ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9000\n"),
+        ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "2000\n"),
+    ]);
+    let limit = "/sys/fs/cgroup/memory/job/memory.limit_in_bytes".to_owned();
+    assert_eq!(host.available_memory(), (7000, limit));
+}
+
+/// Beside version 1 systemd mounts version 2 in a folder of its own.
+#[test]
+fn a_memory_limit_is_seen_where_its_hierarchy_is_mounted() {
+    let (_root, host) = machine(&[
+        ("proc/meminfo", "MemAvailable:    1000 kB\n"),
+        ("proc/self/cgroup", "0::/job\n"),
+        ("proc/self/mountinfo", "41 32 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"),
+        ("sys/fs/cgroup/unified/job/memory.max", "9000\n"),
+        ("sys/fs/cgroup/unified/job/memory.current", "2000\n"),
+    ]);
+    let limit = "/sys/fs/cgroup/unified/job/memory.max".to_owned();
+    assert_eq!(host.available_memory(), (7000, limit));
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub mod machine;
 pub mod report;
 pub mod run;
 pub mod screen;
+pub mod slow;
 pub mod supervisor;
 
 pub use skt_checkpoint::checkpoint;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::html::escape;
 use super::reader::{RankPart, SlowPart};
-use super::slow::{SlowRank, upper_median};
+use crate::slow::{SlowRank, upper_median};
 
 /// Most rows; with more ranks a row shows the slowest of several.
 const MOST_ROWS: usize = 256;

@@ -19,9 +19,9 @@ use super::phases;
 use super::power::EnergyReading;
 use super::progress::{fraction, gflop_done};
 use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
-use super::slow::links::SlowLink;
-use super::slow::{RankRates, Rate, SlowRank, SlowReport};
 use super::text::{Counts, variant};
+use crate::slow::links::SlowLink;
+use crate::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::clock;
 
 /// The version of the format, raised when a field changes its meaning or is removed.

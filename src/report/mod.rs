@@ -18,7 +18,7 @@ pub mod progress;
 pub mod reader;
 pub mod record;
 pub mod samples;
-pub mod slow;
+mod slow;
 pub(crate) mod streams;
 pub mod text;
 pub mod top500;

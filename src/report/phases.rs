@@ -9,7 +9,7 @@ use super::power;
 use super::record::{
     Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
 };
-use super::slow::SlowReport;
+use super::slow;
 use crate::checkpoint::methods::Method;
 use crate::config::{TestSpec, Transport};
 
@@ -42,7 +42,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         ));
         lines.extend(power::lines(record));
     }
-    lines.extend(record.slow.iter().flat_map(SlowReport::lines));
+    lines.extend(record.slow.iter().flat_map(slow::lines));
     lines.extend(messages_line(record));
     if let Some(protection) = &record.protection {
         lines.extend(protection_lines(protection));

@@ -15,9 +15,9 @@ use skt_terms::shown::{shown, shown_message};
 use super::bundle::{self, BundleError};
 use super::power::EnergyReading;
 use super::record::Event;
-use super::slow::SlowRank;
-use super::slow::links::SlowLink;
 use crate::config::ConfigText;
+use crate::slow::SlowRank;
+use crate::slow::links::SlowLink;
 
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use skt_terms::phases::{ChecksumCosts, PhaseTable};
 
 use super::power::EnergyReading;
-use super::slow::SlowReport;
 use crate::config::TestSpec;
+use crate::slow::SlowReport;
 
 /// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
 /// messages while the other half was multiplied.

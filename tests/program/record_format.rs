@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use skt_hpl::report::heartbeat::{Beat, Charge};
 use skt_hpl::report::record::{LevelFacts, Mended, Protection, Replacement, Restart, Unverified};
-use skt_hpl::report::slow::SlowRank;
-use skt_hpl::report::slow::links::SlowLink;
 use skt_hpl::report::{Outcome, TestRecord};
 use skt_hpl::run::protect::result;
+use skt_hpl::slow::SlowRank;
+use skt_hpl::slow::links::SlowLink;
 use skt_terms::phases::ChecksumCosts;
 
 use crate::report_common::{PASSED_NORMS, record, record_with, small_run};

@@ -11,10 +11,10 @@ use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::record::Restart;
 use crate::report::samples::Samples;
-use crate::report::slow::{Named, SlowReport};
 use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
+use crate::slow::{Named, SlowReport};
 
 /// The order below which a test is small: it takes next to no time, and hundreds may follow.
 const SMALL_N: usize = 2000;

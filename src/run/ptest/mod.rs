@@ -23,7 +23,7 @@ use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace
 use crate::hpl::team::Team;
 use crate::report::power::EnergyReading;
 use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
-use crate::report::slow::{Named, SlowReport};
+use crate::slow::{Named, SlowReport};
 use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Callbacks about the progress of a test, on every rank.

@@ -13,7 +13,7 @@ use super::links::LinkWatch;
 use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use crate::hpl::pgesv::{Rates, SolveError};
-use crate::report::slow::{Named, RankRates, Rate, SlowReport};
+use crate::slow::{Named, RankRates, Rate, SlowReport};
 use skt_host::counters::{Root, affinity, processor, throttling, topology};
 
 const TAG_RATES: Tag = 0x170;

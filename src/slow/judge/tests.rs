@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use skt_model::sim::random::Stream;
 
 use super::*;
-use crate::report::slow::Windows;
+use crate::slow::Windows;
 
 const N: usize = 100_000;
 const RATE: f64 = 50.0;

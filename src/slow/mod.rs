@@ -9,8 +9,6 @@ pub mod blame;
 mod judge;
 pub mod links;
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 pub use crate::hpl::pgesv::Rate;
@@ -18,8 +16,6 @@ pub use crate::hpl::pgesv::windows::{MOST, Windows};
 pub use judge::{judge, upper_median};
 use links::SlowLink;
 
-/// Most slow ranks, and most slow links, that are told one by one.
-const MOST_TOLD: usize = 16;
 /// Most ranks whose windows are kept for the JSON report.
 const MOST_KEPT: usize = 4096;
 
@@ -118,37 +114,6 @@ impl SlowReport {
         }
         Self { named, columns, ranks }
     }
-
-    /// The lines of the text report.
-    pub fn lines(&self) -> Vec<String> {
-        let Named { ranks, links } = &self.named;
-        let mut lines: Vec<String> = ranks.iter().take(MOST_TOLD).map(line).collect();
-        let rest = ranks.get(MOST_TOLD..).unwrap_or_default();
-        if !rest.is_empty() {
-            let hosts: BTreeSet<&str> = rest.iter().map(|slow| slow.host.as_str()).collect();
-            lines.push(format!("# slow: {} more ranks, on {} host(s)", rest.len(), hosts.len()));
-        }
-        let links = links.as_deref().unwrap_or_default();
-        let told = links.iter().take(MOST_TOLD);
-        lines.extend(told.map(|link| format!("# slow link: {}", link.words())));
-        if links.len() > MOST_TOLD {
-            lines.push(format!("# slow link: {} more", links.len() - MOST_TOLD));
-        }
-        lines
-    }
-}
-
-/// The line of a slow rank.
-fn line(slow: &SlowRank) -> String {
-    let SlowRank { host, rank, percent_behind, since_column, throttled, .. } = slow;
-    let throttled = match throttled {
-        0 => String::new(),
-        times => format!(" (throttled {times} times)"),
-    };
-    format!(
-        "# slow: {host} rank {rank}: {percent_behind:.0} % behind the median since column \
-         {since_column}{throttled}"
-    )
 }
 
 /// The first of these, and how many more there are; `None` if there are none.
@@ -165,49 +130,27 @@ fn brief(what: &str, mut of_each: impl ExactSizeIterator<Item = String>) -> Opti
 mod tests {
     use super::*;
 
-    fn slow(rank: usize, throttled: u64) -> SlowRank {
-        SlowRank {
+    #[test]
+    fn few_words_name_the_slowest_and_count_the_others() {
+        let slow = |rank: usize| SlowRank {
             host: format!("n{}", rank / 4),
             rank,
             percent_behind: 37.6,
             since_column: 4096,
             spreads: 9.0,
-            throttled,
-        }
-    }
-
-    #[test]
-    fn lines_name_host_rank_and_column() {
+            throttled: 0,
+        };
         let link =
             SlowLink { host: "n1".into(), other: Some("n2".into()), times: 4.0, times_before: 1.0 };
-        let named = Named { ranks: vec![slow(12, 12), slow(13, 0)], links: Some(vec![link]) };
-        let report = SlowReport { named, ..Default::default() };
+        let mut named = Named { ranks: vec![slow(12), slow(13)], links: Some(vec![link]) };
         assert_eq!(
-            report.lines(),
-            [
-                "# slow: n3 rank 12: 38 % behind the median since column 4096 (throttled 12 times)",
-                "# slow: n3 rank 13: 38 % behind the median since column 4096",
-                "# slow link: n1 to n2: 4.0 times the median's time, 1.0 before the run",
-            ]
-        );
-        let brief = |named: &Named| named.brief();
-        let mut named = report.named;
-        assert_eq!(
-            brief(&named).unwrap(),
+            named.brief().unwrap(),
             "slow: n3 rank 12 -38 % and 1 more; slow link: n1 to n2 4.0x"
         );
         named.links = None;
         named.ranks.pop();
-        assert_eq!(brief(&named).unwrap(), "slow: n3 rank 12 -38 %");
+        assert_eq!(named.brief().unwrap(), "slow: n3 rank 12 -38 %");
         named.ranks.clear();
-        assert_eq!(brief(&named), None);
-    }
-
-    #[test]
-    fn very_many_are_counted() {
-        let named = (0..100).map(|rank| slow(rank, 0)).collect();
-        let named = Named { ranks: named, links: None };
-        let lines = SlowReport { named, ..Default::default() }.lines();
-        assert_eq!((lines.len(), lines[16].as_str()), (17, "# slow: 84 more ranks, on 21 host(s)"));
+        assert_eq!(named.brief(), None);
     }
 }

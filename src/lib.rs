@@ -47,6 +47,7 @@
 pub mod cli;
 pub mod config;
 pub mod doctor;
+pub mod heartbeat;
 pub mod machine;
 pub mod report;
 pub mod run;

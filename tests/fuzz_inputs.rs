@@ -29,11 +29,11 @@ use skt_hpl::cli::path::{self, PathArgs};
 use skt_hpl::config::{
     Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
 };
+use skt_hpl::heartbeat::Beat;
 use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::report::bundle;
-use skt_hpl::report::heartbeat::Beat;
 use skt_hpl::report::html::{self, NamedRun};
 use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};

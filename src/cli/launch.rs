@@ -17,7 +17,7 @@ use crate::checkpoint::methods::Method;
 use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
-use crate::report::heartbeat::Keeps;
+use crate::heartbeat::Keeps;
 use crate::report::output;
 use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};

@@ -54,8 +54,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
+use crate::heartbeat;
 use crate::machine::environment::kernel;
-use crate::report::{heartbeat, output, streams};
+use crate::report::{output, streams};
 use crate::run::protect::formats;
 use skt_host::launcher_rank;
 

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::config::ConfigError;
-use crate::report::heartbeat::Keeps;
+use crate::heartbeat::Keeps;
 use crate::report::output;
 use crate::supervisor::line;
 use crate::supervisor::links::Partner;

@@ -19,10 +19,10 @@ use crate::config::{
     Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
     read_bytes, read_draft, validate,
 };
+use crate::heartbeat;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::machine::environment::kernel;
-use crate::report::heartbeat;
 use crate::report::progress::ProgressMode;
 use crate::report::{output, streams, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};

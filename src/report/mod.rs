@@ -1,10 +1,9 @@
-//! The output of a run: the reference's text, JSON, progress, heartbeats, and the files that they
-//! are written to.
+//! The output of a run: the reference's text, JSON, progress, and the files that they are written
+//! to.
 
 pub mod bundle;
 pub mod cformat;
 pub mod detailed;
-pub mod heartbeat;
 mod heat_map;
 pub mod html;
 pub mod json;

@@ -45,7 +45,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::report::heartbeat::Keeps;
+use crate::heartbeat::Keeps;
 use hosts::Pool;
 use launcher::Launcher;
 use links::addresses::Networks;

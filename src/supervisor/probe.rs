@@ -20,7 +20,7 @@ use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
-use crate::report::heartbeat::Keeps;
+use crate::heartbeat::Keeps;
 use crate::run::protect::{self, NodeStore, StoreRoom};
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;

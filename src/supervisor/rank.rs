@@ -12,7 +12,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::process::{self, PROGRAM_ENV, RANK_COMM};
 use super::program::{ProcessEnd, RankEnd};
-use crate::report::heartbeat;
+use crate::heartbeat;
 use skt_host::launcher_rank;
 
 /// Whether the launcher, or a probe, has asked this rank to end.

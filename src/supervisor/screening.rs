@@ -14,7 +14,7 @@ use super::launcher::{self, JobSpec, Launcher};
 use super::process;
 use super::reach;
 use crate::doctor::finding::{Finding, FindingKind};
-use crate::report::heartbeat;
+use crate::heartbeat;
 use crate::report::output;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;

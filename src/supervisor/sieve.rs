@@ -7,7 +7,7 @@
 use std::mem;
 
 use super::program::{self, RankEnd};
-use crate::report::heartbeat::{self, Beat};
+use crate::heartbeat::{self, Beat};
 
 /// The most bytes of a record, and of a line that is kept for a look at it.
 const LINE_BYTES_MAX: usize = 1 << 20;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::report::heartbeat::{Beat, CHECKPOINT, COMPUTE, FACTOR, WAIT};
+use crate::heartbeat::{Beat, CHECKPOINT, COMPUTE, FACTOR, WAIT};
 
 /// A pause, or a phase without columns, is a hang if it takes longer than this many times the
 /// longest so far and what the job expects.

@@ -4,7 +4,7 @@
 use bytemuck::bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use skt_hpl::report::heartbeat::{Beat, Charge};
+use skt_hpl::heartbeat::{Beat, Charge};
 use skt_hpl::report::record::{LevelFacts, Mended, Protection, Replacement, Restart, Unverified};
 use skt_hpl::report::{Outcome, TestRecord};
 use skt_hpl::run::protect::result;

@@ -25,7 +25,7 @@
 //! - 101, which has no [`Exit`]. From `comm::mpi` for a panic, which is a bug of this program. The
 //!   user reports it. `launch` acts as after 75.
 //!
-//! `launch` acts on the last code that the job itself has reported (`report::heartbeat::done`), not
+//! `launch` acts on the last code that the job itself has reported (`heartbeat::done`), not
 //! on its launcher's code. An error of a single rank ends the job by `Comm::abort`, which reports
 //! no code; nor is one reported after a panic, a signal or the loss of a node. `launch` then acts
 //! as after 75.

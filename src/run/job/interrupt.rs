@@ -8,8 +8,8 @@ use skt_terms::units;
 
 use crate::checkpoint::methods::Method;
 use crate::config::RunSpec;
+use crate::heartbeat;
 use crate::machine::grace;
-use crate::report::heartbeat;
 use crate::run::protect::{self, Settings};
 
 /// Installs handlers for SIGINT and SIGTERM. On rank 0 (`is_first`) they print what the run leaves

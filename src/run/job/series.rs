@@ -21,12 +21,13 @@ use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::CLEANERS;
 use crate::config::{Pmap, RunSpec, TestSpec};
+use crate::heartbeat;
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
+use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::TestRecord;
 use crate::report::samples::Samples;
-use crate::report::{heartbeat, output};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,

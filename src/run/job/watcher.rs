@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::power::TestPower;
 use crate::config::TestSpec;
+use crate::heartbeat;
 use crate::hpl::comm;
 use crate::report::detailed::ColumnLines;
-use crate::report::heartbeat;
 use crate::report::progress::{Progress, generating_line};
 use crate::report::record::Restart;
 use crate::report::samples::Samples;

@@ -34,6 +34,7 @@ use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use crate::checkpoint::recover::Recovered;
 use crate::config::TestSpec;
+use crate::heartbeat;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::matgen::{self, Entries};
@@ -45,7 +46,6 @@ use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
 use crate::hpl::team::Team;
 use crate::machine::grace;
-use crate::report::heartbeat;
 use crate::report::record::{
     Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
 };

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::{Hook, Step, StepPattern, Wait};
 use crate::checkpoint::store::{SegmentName, Store};
+use crate::heartbeat;
 use crate::hpl::comm::{self, Result};
-use crate::report::{heartbeat, output};
+use crate::report::output;
 
 /// A fault that a user asks for. `[RANK@]WHAT` kills a rank, with WHAT a step of the protocol,
 /// `column:J`, `time:SECONDS`, or `back` (in the back substitution). `flip:RANK@column:J` flips a

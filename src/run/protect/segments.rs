@@ -10,8 +10,9 @@ use skt_terms::units;
 use crate::checkpoint::segments::role::parse_role;
 use crate::checkpoint::segments::{Process, RunSegments};
 use crate::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
+use crate::heartbeat;
 use crate::hpl::team::Team;
-use crate::report::{heartbeat, output};
+use crate::report::output;
 use skt_host::launcher_rank;
 
 /// The most bytes that a thread touches between two signs of life.

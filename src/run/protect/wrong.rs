@@ -4,9 +4,9 @@ use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
 use super::settings::Settings;
+use crate::heartbeat::{self, Charge};
 use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
 use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
-use crate::report::heartbeat::{self, Charge};
 use crate::report::record::{Mended, Protection};
 
 /// Wrong numbers that end a run, with what to do about them.

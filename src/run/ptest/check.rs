@@ -4,10 +4,10 @@
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)      eps = 2^-53
 //! ```
 
+use crate::heartbeat;
 use crate::hpl::blas::MatRef;
 use crate::hpl::comm::{Comm, Result, collect};
 use crate::hpl::grid::Grid;
-use crate::report::heartbeat;
 use crate::report::record::Norms;
 
 /// The relative machine precision of the reference: half of the distance from 1 to the next double.

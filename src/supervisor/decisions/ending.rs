@@ -1,7 +1,7 @@
 //! How a run ends: done, declined, stopped or given up.
 
 use super::{Action, Decisions, Phase, Then};
-use crate::report::heartbeat::DONE;
+use crate::heartbeat::DONE;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::state::Status;
 use crate::supervisor::survey::Survey;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
-use crate::report::heartbeat::Beat;
+use crate::heartbeat::Beat;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::Partner;

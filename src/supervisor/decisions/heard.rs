@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Decisions};
-use crate::report::heartbeat::{Beat, CHANGED, COMPUTE, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
+use crate::heartbeat::{Beat, CHANGED, COMPUTE, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
 use crate::supervisor::refused;
 use skt_terms::exit::Exit;
 

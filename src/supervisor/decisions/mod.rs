@@ -47,7 +47,7 @@ use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
 use super::watch::HeartbeatWatch;
-use crate::report::heartbeat::{CHANGED, DONE};
+use crate::heartbeat::{CHANGED, DONE};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;

@@ -3,9 +3,7 @@
 
 use super::running::END_PATIENCE_SECONDS;
 use super::{Decisions, Then};
-use crate::report::heartbeat::{
-    Beat, CHANGED, CHECKPOINT, COMPUTE, Keeps, OPEN, REPORTED, TIME_UP,
-};
+use crate::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, Keeps, OPEN, REPORTED, TIME_UP};
 use crate::supervisor::hosts::Health;
 use crate::supervisor::program::{JobEnd, ProgramVerdict};
 use skt_terms::exit::Exit;

@@ -2,7 +2,7 @@
 
 use super::heard::LineReader;
 use super::{Action, Decisions};
-use crate::report::heartbeat::DONE;
+use crate::heartbeat::DONE;
 use crate::supervisor::hosts::{Health, Host};
 use crate::supervisor::probe::{Answer, Purpose};
 use crate::supervisor::program::Ends;

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::report::heartbeat::{Beat, Charge, Keeps};
+use crate::heartbeat::{Beat, Charge, Keeps};
 use crate::supervisor::hosts::Host;
 use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;

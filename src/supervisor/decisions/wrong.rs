@@ -8,7 +8,7 @@
 //! images.
 
 use super::Decisions;
-use crate::report::heartbeat::{Beat, Charge};
+use crate::heartbeat::{Beat, Charge};
 use crate::supervisor::hosts::Health;
 
 /// Number of checks that must name a node to make it suspect.

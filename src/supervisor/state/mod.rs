@@ -10,7 +10,7 @@ pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
 use crate::config::Setting;
-use crate::report::heartbeat::{Beat, Keeps};
+use crate::heartbeat::{Beat, Keeps};
 use skt_host::clock::now_unix;
 use skt_host::process::Process;
 
@@ -241,7 +241,7 @@ impl SupervisorState {
         self
     }
 
-    /// The heartbeat token of the present start, see [`heartbeat::ENV`](crate::report::heartbeat).
+    /// The heartbeat token of the present start, see [`heartbeat::ENV`](crate::heartbeat).
     pub fn token(&self) -> String {
         format!("{}.{}.{}", self.run, self.start, self.ranks)
     }

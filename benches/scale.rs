@@ -22,7 +22,7 @@ use skt_hpl::hpl::team::Team;
 use skt_hpl::hpl::work::{self, Work};
 use skt_hpl::model::path::work as units;
 use skt_hpl::model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
-use skt_hpl::report::record::{Outcome, ROWS_IN_HALVES, TestRecord};
+use skt_hpl::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_hpl::run::ptest::{self, Observer, Phase};
 use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_terms::phases::Phases;

@@ -11,7 +11,7 @@
 //! use skt_hpl::hpl::grid::Grid;
 //! use skt_hpl::hpl::pgesv::guard::Unguarded;
 //! use skt_hpl::run::ptest::{self, Silent};
-//! use skt_hpl::report::Outcome;
+//! use skt_hpl::record::Outcome;
 //! use skt_hpl::hpl::team::Team;
 //!
 //! // A run as a TOML file would describe it; it has one test.
@@ -49,6 +49,7 @@ pub mod config;
 pub mod doctor;
 pub mod heartbeat;
 pub mod machine;
+pub mod record;
 pub mod report;
 pub mod run;
 pub mod screen;

@@ -33,11 +33,12 @@ use skt_hpl::heartbeat::Beat;
 use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_hpl::model::sim::trace::Trace;
+use skt_hpl::record::Outcome;
 use skt_hpl::report::bundle;
 use skt_hpl::report::html::{self, NamedRun};
 use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};
-use skt_hpl::report::{self, JsonReport, Outcome};
+use skt_hpl::report::{self, JsonReport};
 use skt_hpl::run::protect::ledger::{Ledger, LedgerError};
 use skt_hpl::run::protect::{Settings, StoreRoom, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
@@ -434,7 +435,7 @@ fn results() {
         if let Some(read) = result::try_read(input) {
             let again = result::read(&result::write_plain(&read));
             // Compared as text, because a residual may not be a number.
-            let essence = |r: &skt_hpl::report::TestRecord| {
+            let essence = |r: &skt_hpl::record::TestRecord| {
                 format!("{:?} {:?} {:?}", r.spec, r.outcome, r.time_seconds)
             };
             assert_eq!(essence(&again), essence(&read));

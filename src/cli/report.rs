@@ -9,11 +9,11 @@ use skt_terms::shown::printable;
 
 use super::ranges::{above_zero, finite};
 use super::study_error::StudyError;
+use crate::record::energy::LEAST_SECONDS;
+use crate::record::power_log::LogFile;
 use crate::report::bundle;
 use crate::report::html::{self, NamedRun};
 use crate::report::output;
-use crate::report::power::LEAST_SECONDS;
-use crate::report::power_log::LogFile;
 use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::heat_map;
-use super::power::{EnergyReading, over_time};
 use super::reader::{RunReport, TestReport};
-use super::record::Event;
 use crate::model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+use crate::record::Event;
+use crate::record::energy::{EnergyReading, over_time};
 use skt_host::placement;
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\

@@ -13,15 +13,15 @@ use skt_terms::phases::PhaseTable;
 
 use crate::config::{ConfigText, Output, RunSpec, TestSpec};
 use crate::machine::environment::{DgemmSelfTest, Environment};
+use crate::record::energy::EnergyReading;
+use crate::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
+use crate::slow::links::SlowLink;
+use crate::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::outfile;
 
 use super::phases;
-use super::power::EnergyReading;
 use super::progress::{fraction, gflop_done};
-use super::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
 use super::text::{Counts, variant};
-use crate::slow::links::SlowLink;
-use crate::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::clock;
 
 /// The version of the format, raised when a field changes its meaning or is removed.

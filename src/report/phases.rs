@@ -5,13 +5,14 @@
 use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
+use super::levels::level_words;
 use super::power;
-use super::record::{
-    Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
-};
 use super::slow;
 use crate::checkpoint::methods::Method;
 use crate::config::{TestSpec, Transport};
+use crate::record::{
+    Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
+};
 
 /// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
 /// (gflops_per_core * ranks * threads)`.
@@ -46,7 +47,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     lines.extend(messages_line(record));
     if let Some(protection) = &record.protection {
         lines.extend(protection_lines(protection));
-        let clocks = protection.restarts.iter().filter_map(Restart::clock_note);
+        let clocks = protection.restarts.iter().filter_map(clock_note);
         lines.extend(clocks.map(|note| format!("# clock: {note}")));
         let is_wrong = matches!(record.outcome, Outcome::Failed { .. } | Outcome::Broke { .. });
         if is_wrong && !record.outcome.failed_by_rounding() {
@@ -172,7 +173,7 @@ fn memory_line(protection: &Protection) -> String {
 
 /// Describes what each level of images has done.
 fn images_lines(protection: &Protection) -> impl Iterator<Item = String> {
-    protection.levels.iter().map(|level| format!("# images: {level}"))
+    protection.levels.iter().map(|level| format!("# images: {}", level_words(level)))
 }
 
 /// Describes the protection where the elimination carries checksums and nothing is saved in memory.
@@ -287,6 +288,31 @@ fn mended_words(restart: &Restart) -> String {
     format!("; in the same job, {seconds:.2} s after the loss was noticed; {undone}")
 }
 
+/// A note on the clocks of a restart, if one is due.
+pub fn clock_note(restart: &Restart) -> Option<String> {
+    let Restart { is_by_wall_clock, wall_clock_step_seconds: step, epoch, .. } = *restart;
+    let since = match epoch {
+        0 => "between the loss and the restart".to_owned(),
+        _ => format!("between checkpoint {epoch} and the restart"),
+    };
+    match (is_by_wall_clock, step) {
+        (false, 0.0) => None,
+        (false, _) => Some(format!(
+            "the wall clock was set by {step:+.0} s {since}, or differs by that much from \
+             another node's; the time is measured by the uptime of a node that stayed up"
+        )),
+        (true, 0.0) => {
+            Some(format!("no node stayed up {since}: this part of the time is by the wall clock"))
+        }
+        (true, _) => Some(format!(
+            "no node stayed up {since}, and the wall clock went back by {:.0} s at least: this \
+             part of the time is not known and not counted, Time is too short and Gflops are \
+             too high",
+            -step
+        )),
+    }
+}
+
 fn phase_lines(record: &TestRecord) -> Vec<String> {
     let time = record.time_seconds;
     let mut lines = vec!["# where the time went    mean s       %       max s       %".to_string()];
@@ -374,7 +400,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap};
-    use crate::report::record::{Norms, Outcome};
+    use crate::record::{Norms, Outcome};
 
     fn record() -> TestRecord {
         let spec = TestSpec {

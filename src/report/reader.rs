@@ -13,9 +13,9 @@ use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
 use super::bundle::{self, BundleError};
-use super::power::EnergyReading;
-use super::record::Event;
 use crate::config::ConfigText;
+use crate::record::Event;
+use crate::record::energy::EnergyReading;
 use crate::slow::SlowRank;
 use crate::slow::links::SlowLink;
 

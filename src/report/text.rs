@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use crate::record::{Norms, Outcome, TestRecord};
 use crate::report::streams;
 use skt_host::outfile;
 
@@ -17,7 +18,6 @@ use super::cformat::{c_exp, c_fixed};
 use super::detailed;
 use super::output::SafeText;
 use super::phases;
-use super::record::{Norms, Outcome, TestRecord};
 use skt_host::clock::ctime;
 
 /// Relative machine precision with rounding to nearest, 2^-53.

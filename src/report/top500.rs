@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 use super::html::NamedRun;
-use super::power::EnergyReading;
 use super::reader::{EnvironmentPart, RunReport, TestReport};
 use crate::hpl::blas::library;
 use crate::model::tang::efficiency::Efficiency;
+use crate::record::energy::EnergyReading;
 
 /// What only the site knows, as far as it was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -14,7 +14,7 @@ use crate::hpl::pgesv::SolveError;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
 use crate::machine::environment::selftest;
-use crate::report::record::{Outcome, TestRecord};
+use crate::record::{Outcome, TestRecord};
 use crate::run::ptest::{self, Silent};
 use skt_host::counters::processor::Processor;
 use skt_host::counters::{Counters, Root, memory_errors, temperature, throttling};

@@ -15,8 +15,9 @@ use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
 use skt_hpl::config::{ConfigText, Format, RunSpec};
 use skt_hpl::machine::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
-use skt_hpl::report::record::{Mended, Replacement};
-use skt_hpl::report::{JsonReport, Outcome, RunFacts, TestRecord};
+use skt_hpl::record::{Mended, Replacement};
+use skt_hpl::record::{Outcome, TestRecord};
+use skt_hpl::report::{JsonReport, RunFacts};
 
 fn published() -> Schema {
     Schema::new(include_str!("../../docs/report.schema.json"))

@@ -13,7 +13,7 @@ use skt_hpl::hpl::pgesv::SolveError;
 use skt_hpl::hpl::pgesv::guard::Unguarded;
 use skt_hpl::hpl::team::Team;
 use skt_hpl::hpl::work::{self, Work};
-use skt_hpl::report::record::{Outcome, TestRecord};
+use skt_hpl::record::{Outcome, TestRecord};
 use skt_hpl::run::ptest::{self, Silent};
 use skt_sim::clocked::{self, Network};
 

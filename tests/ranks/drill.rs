@@ -28,7 +28,7 @@ use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::SolveError;
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::team::Team;
-use skt_hpl::report::record::Protection;
+use skt_hpl::record::Protection;
 use skt_hpl::run::protect::{
     self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
     Surroundings, TestSegments,

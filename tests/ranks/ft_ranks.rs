@@ -14,6 +14,7 @@ use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::config::{Fact, Pmap, TestSpec};
+use skt_hpl::report::phases::clock_note;
 use skt_hpl::run::protect::{ClockReading, Every, Overlap, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
@@ -540,7 +541,7 @@ fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
         assert!(work.first_told_seconds < work.seconds && work.seconds < real_seconds);
         assert!(!restart.is_by_wall_clock);
         assert!((restart.wall_clock_step_seconds - off).abs() < HOUR, "{off}: {restart:?}");
-        assert_eq!(restart.clock_note().is_some(), off != 0.0);
+        assert_eq!(clock_note(restart).is_some(), off != 0.0);
     }
 }
 
@@ -553,7 +554,7 @@ fn where_no_node_stayed_up_the_wall_clock_adds_and_never_takes_away() {
     });
     let restart = &work.protection.restarts[0];
     assert!(restart.is_by_wall_clock && restart.lost_seconds > DAY, "{restart:?}");
-    assert!(restart.clock_note().unwrap().ends_with("this part of the time is by the wall clock"));
+    assert!(clock_note(restart).unwrap().ends_with("this part of the time is by the wall clock"));
     let (work, real_seconds) = restarted(|now| ClockReading {
         boot: 1,
         uptime_seconds: 1.0,
@@ -564,5 +565,5 @@ fn where_no_node_stayed_up_the_wall_clock_adds_and_never_takes_away() {
     // At least what the first start took, plus this start itself.
     let first = restart.start_seconds - restart.lost_seconds;
     assert!(first > 0.0 && work.seconds > first && work.seconds < real_seconds, "{restart:?}");
-    assert!(restart.clock_note().unwrap().contains("went back by"));
+    assert!(clock_note(restart).unwrap().contains("went back by"));
 }

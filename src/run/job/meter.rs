@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use skt_host::wait_clock::WaitClock;
 
 use crate::heartbeat;
-use crate::report::meter_lines::{LineError, MeterLines};
+use crate::record::energy::EnergyReading;
+use crate::record::meter_lines::{LineError, MeterLines};
+use crate::record::power_log::{LONGEST_BETWEEN, PowerLog};
 use crate::report::output;
-use crate::report::power::EnergyReading;
-use crate::report::power_log::{LONGEST_BETWEEN, PowerLog};
 
 /// How long the first reading is waited for: readings that are further apart are of no use.
 const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);

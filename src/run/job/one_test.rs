@@ -10,8 +10,8 @@ use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
 use crate::machine::environment::preflight::DoesNotFit;
+use crate::record::TestRecord;
 use crate::report::output;
-use crate::report::record::TestRecord;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, Surroundings};
 use crate::run::ptest;
 

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::meter::Meter;
+use crate::record::energy::parts;
 use crate::report::output;
-use crate::report::power::parts;
 use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
 use skt_host::clock::now_unix;
 use skt_host::counters::Root;

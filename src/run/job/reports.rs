@@ -9,10 +9,10 @@ use super::setup;
 use crate::config::{Output, RunSpec, TestSpec};
 use crate::machine::environment::Environment;
 use crate::machine::tuning::TUNING;
+use crate::record::TestRecord;
 use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport, RunFacts};
 use crate::report::output;
-use crate::report::record::TestRecord;
 use crate::report::text::{self, Counts, TextReport};
 
 /// The reports of a run, on rank 0.

@@ -24,10 +24,10 @@ use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::heartbeat;
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
+use crate::record::Samples;
+use crate::record::TestRecord;
 use crate::report::output;
 use crate::report::progress::Progress;
-use crate::report::record::TestRecord;
-use crate::report::samples::Samples;
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,

@@ -16,7 +16,7 @@ use crate::checkpoint::store::Store;
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, collect};
 use crate::machine::environment::preflight::DoesNotFit;
-use crate::report::record::TestRecord;
+use crate::record::TestRecord;
 use crate::run::protect::{self, Outlook, Settings};
 
 /// The ranks of a job of trials.

@@ -46,9 +46,7 @@ use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
 use crate::hpl::team::Team;
 use crate::machine::grace;
-use crate::report::record::{
-    Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified,
-};
+use crate::record::{Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified};
 use crate::run::ptest::{self, Observer, Phase, RateWatch};
 use skt_host::clock::{now_unix, now_unix_seconds};
 

@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::StoreError;
 use crate::config::TestSpec;
-use crate::report::record::Restart;
+use crate::record::Restart;
 
 /// What a start has noted; the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

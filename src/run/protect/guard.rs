@@ -40,8 +40,8 @@ use crate::hpl::pgesv::guard::{Background, Guard, Remaining};
 use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::hpl::team::Team;
 use crate::machine::tuning::TUNING;
+use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
 use crate::report::output;
-use crate::report::record::{Protection, Restart, Sample, Stall, TestRecord};
 use skt_host::affinity;
 
 /// Increased when the form of [`TestState`] or of the result of a test changes: a program reads

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::record::{Event, Restart, Sample};
+use crate::record::{Event, Restart, Sample};
 
 /// The number of checkpoints that a history lists, the latest ones. They are in the header of each
 /// segment.

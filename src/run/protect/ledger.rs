@@ -16,7 +16,7 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::report::record::TestRecord;
+use crate::record::TestRecord;
 
 const ROLE: &str = "results.a";
 /// No run writes this number of segments of a kind: one with such a number is not ours.

@@ -1,7 +1,7 @@
 //! What a report tells of the levels of images.
 
 use crate::checkpoint::level::LevelReport;
-use crate::report::record::LevelFacts;
+use crate::record::LevelFacts;
 
 /// The longest reason of a failure: it goes into results of bounded size.
 const REASON_CHARS_MAX: usize = 200;

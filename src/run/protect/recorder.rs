@@ -14,7 +14,7 @@ use super::settings::Settings;
 use crate::checkpoint::protocol::CheckpointError;
 use crate::hpl::comm::{Comm, CommError};
 use crate::hpl::pgesv::SolveError;
-use crate::report::record::{LevelFacts, Protection, Restart, Sample, TestRecord};
+use crate::record::{LevelFacts, Protection, Restart, Sample, TestRecord};
 
 /// What checkpoints keep of a run's clock; the same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

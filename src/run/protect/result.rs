@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::history::{History, Taken};
-use crate::report::record::{Norms, Outcome, Restart, Sample, TestRecord};
+use crate::record::{Norms, Outcome, Restart, Sample, TestRecord};
 
 /// The report of a test, without what follows from the rest.
 #[derive(Serialize, Deserialize)]
@@ -125,11 +125,9 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-    use crate::report::power::{EnergyReading, MOST_PARTS, NodeWatts, Nodes};
-    use crate::report::record::{
-        DetailedTiming, MemorySplit, Mended, Protection, Stall, Unverified,
-    };
-    use crate::report::samples::Samples;
+    use crate::record::Samples;
+    use crate::record::energy::{EnergyReading, MOST_PARTS, NodeWatts, Nodes};
+    use crate::record::{DetailedTiming, MemorySplit, Mended, Protection, Stall, Unverified};
 
     /// A number with as many digits as possible.
     const LONG: f64 = 1_234_567_890.123_456_7;

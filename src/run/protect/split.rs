@@ -11,7 +11,7 @@ use crate::config::{Pmap, TestSpec};
 use crate::hpl::grid::Cyclic;
 use crate::hpl::pgesv::abft;
 use crate::hpl::pgesv::{LocalShape, Params};
-use crate::report::record::MemorySplit;
+use crate::record::MemorySplit;
 use crate::run::ptest;
 
 /// Bytes of the page for the seconds so far, before the solver's memory.

@@ -7,7 +7,7 @@ use super::settings::Settings;
 use crate::heartbeat::{self, Charge};
 use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
 use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
-use crate::report::record::{Mended, Protection};
+use crate::record::{Mended, Protection};
 
 /// Wrong numbers that end a run, with what to do about them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

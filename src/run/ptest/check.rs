@@ -8,7 +8,7 @@ use crate::heartbeat;
 use crate::hpl::blas::MatRef;
 use crate::hpl::comm::{Comm, Result, collect};
 use crate::hpl::grid::Grid;
-use crate::report::record::Norms;
+use crate::record::Norms;
 
 /// The relative machine precision of the reference: half of the distance from 1 to the next double.
 const EPSILON: f64 = f64::EPSILON / 2.0;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use skt_terms::median::median;
 
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::report::power::{self, EnergyReading, LEAST_SECONDS, NodeWatts, Nodes};
+use crate::record::energy::{self, EnergyReading, LEAST_SECONDS, NodeWatts, Nodes};
 
 /// What the counters of a node say of the timed part of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<EnergyReading> {
         mean_watts: measured.iter().map(|node| watts(node)).sum(),
         measured_seconds: measured.iter().map(seconds_of).fold(seconds, f64::min),
         gflops_per_watt: None,
-        watts: power::tidy(&sum(&measured, power::parts(seconds))),
+        watts: energy::tidy(&sum(&measured, energy::parts(seconds))),
         nodes: Some(Nodes {
             all: nodes.len(),
             measured: measured.len(),

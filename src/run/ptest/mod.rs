@@ -21,8 +21,8 @@ use crate::hpl::pfact::Variant;
 use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use crate::hpl::team::Team;
-use crate::report::power::EnergyReading;
-use crate::report::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
+use crate::record::energy::EnergyReading;
+use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
 use crate::slow::{Named, SlowReport};
 use skt_host::clock::{now_unix, now_unix_seconds};
 

@@ -11,8 +11,8 @@ use super::search::Bench;
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
 use crate::machine::environment::preflight::DoesNotFit;
+use crate::record::{Outcome, TestRecord};
 use crate::report::progress::Progress;
-use crate::report::record::{Outcome, TestRecord};
 use crate::run::job::{JobError, Trials};
 
 /// Trials on all ranks, which rank 0 leads.
@@ -143,7 +143,7 @@ fn flags(test: &TestSpec) -> String {
 mod tests {
     use super::*;
     use crate::config::{Format, parse};
-    use crate::report::record::Norms;
+    use crate::record::Norms;
 
     fn record(outcome: Outcome) -> TestRecord {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";

@@ -20,8 +20,8 @@ use super::protect::Settings;
 use crate::checkpoint::store::StoreKind;
 use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
+use crate::record::MAX_ROUNDING_RESIDUAL;
 use crate::report::progress::Progress;
-use crate::report::record::MAX_ROUNDING_RESIDUAL;
 
 /// The task of a tuning.
 #[derive(Debug, Clone)]

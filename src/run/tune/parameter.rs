@@ -3,7 +3,7 @@
 use skt_terms::named;
 
 use crate::config::{Bcast, Fact, RunSpec, Swap, TestSpec};
-use crate::report::record::ROWS_IN_HALVES;
+use crate::record::ROWS_IN_HALVES;
 use crate::run::protect::MOST_MEMBERS;
 
 /// A parameter that is tuned.

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::energy::{self, EnergyReading, METER};
 use super::meter_lines::{LineError, MeterLines};
-use super::power::{self, EnergyReading, METER};
 use skt_host::power::{Curve, PowerPiece};
 
 /// The longest time between two readings that power is interpolated over, in seconds.
@@ -130,14 +130,14 @@ impl PowerLog {
     pub fn over(&self, end: f64, seconds: f64, covers: &str) -> Option<EnergyReading> {
         let begin = end - seconds;
         let energy = self.curve.over(begin, end);
-        let watts = self.curve.watts(begin, end, power::parts(seconds));
+        let watts = self.curve.watts(begin, end, energy::parts(seconds));
         (energy.seconds > 0.0).then(|| EnergyReading {
             source: METER.to_owned(),
             covers: covers.to_owned(),
             joules: energy.joules,
             mean_watts: energy.joules / energy.seconds,
             measured_seconds: energy.seconds.min(seconds),
-            watts: power::tidy(&watts),
+            watts: energy::tidy(&watts),
             ..EnergyReading::default()
         })
     }

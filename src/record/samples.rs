@@ -1,6 +1,15 @@
 //! A bounded number of samples of the progress of a test.
 
-use super::record::Sample;
+use serde::{Deserialize, Serialize};
+
+/// The progress of a test at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the first start of the timed part.
+    pub elapsed_seconds: f64,
+    /// Number of columns that are factored.
+    pub column: usize,
+}
 
 /// Largest number of samples: enough for a line across a page.
 const MOST: usize = 128;

@@ -1,0 +1,128 @@
+//! What is known about a test after it has run: plain data, which checkpoints keep, the run fills
+//! in, and reports print.
+
+pub mod energy;
+mod event;
+mod level;
+mod memory_split;
+pub mod meter_lines;
+mod outcome;
+pub mod power_log;
+mod protection;
+mod restart;
+mod samples;
+mod stall;
+
+use serde::{Deserialize, Serialize};
+use skt_terms::phases::PhaseTable;
+
+use crate::config::TestSpec;
+use crate::slow::SlowReport;
+use energy::EnergyReading;
+
+pub use event::Event;
+pub use level::LevelFacts;
+pub use memory_split::MemorySplit;
+pub use outcome::{MAX_ROUNDING_RESIDUAL, Norms, Outcome};
+pub use protection::{Mended, Protection, Unverified};
+pub use restart::{Replacement, Restart};
+pub use samples::{Sample, Samples};
+pub use stall::Stall;
+
+/// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
+/// messages while the other half was multiplied.
+pub const ROWS_IN_HALVES: &str = "rows in halves";
+
+/// Seconds of the reference's detailed timing that are no phase of ours, each the longest of any
+/// rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct DetailedTiming {
+    /// The factorization of up to NBMIN columns at once, without recursion.
+    pub pfact_seconds: f64,
+    /// The part of that for pivots: their choice among ranks, and the exchange of their rows.
+    pub mxswp_seconds: f64,
+    /// The trailing update with its row exchange: the phases `swap` and `update` together.
+    pub update_seconds: f64,
+}
+
+/// One test, as known on rank 0 after it has run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestRecord {
+    /// The parameters of the test.
+    pub spec: TestSpec,
+    /// Seconds from the barrier before the factorization to the end of the back substitution, the
+    /// maximum over ranks.
+    pub time_seconds: f64,
+    /// `N^2 (2N/3 + 3/2) / (time_seconds 1e9)`.
+    pub gflops: f64,
+    /// Start of the factorization, in seconds since 1970.
+    pub start_unix_seconds: i64,
+    /// End of the back substitution, in seconds since 1970.
+    pub end_unix_seconds: i64,
+    /// Seconds to generate the matrix, which are not part of the timed part.
+    pub generate_seconds: f64,
+    /// Seconds to check the result, which are not part of the timed part.
+    pub check_seconds: f64,
+    /// Seconds by phase.
+    pub phases: PhaseTable,
+    /// Seconds that only the reference's detailed timing has; `None` if there was no place for them
+    /// where the result was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detailed: Option<DetailedTiming>,
+    /// Bytes of the largest rank: matrix, panels, work space.
+    pub rank_bytes: u64,
+    /// The memory of the largest rank by purpose.
+    pub memory: MemorySplit,
+    /// Points of the progress, few enough to be drawn.
+    pub progress: Vec<Sample>,
+    /// The events, in the order of time.
+    pub events: Vec<Event>,
+    /// A fingerprint of x, which differs if any bit of x does; 0 if there is no x.
+    pub x_fingerprint: u64,
+    /// What was sent between ranks by messages: `panels`, `rows` or [`ROWS_IN_HALVES`]. Everything
+    /// else was read in memory that ranks of a node share.
+    pub by_messages: Vec<String>,
+    /// How the test was protected, and what that cost; `None` without protection.
+    pub protection: Option<Protection>,
+    /// End of the back substitution on rank 0, in seconds since 1970 with their fraction; `None` if
+    /// it is not known.
+    #[serde(default)]
+    pub end_unix: Option<f64>,
+    /// The energy of the timed part, by each source that measured it.
+    #[serde(default)]
+    pub power: Vec<EnergyReading>,
+    /// The rates of all ranks in the last start, and the ranks that are slow; `None` where they
+    /// were not compared. Not stored for later starts.
+    #[serde(skip)]
+    pub slow: Option<SlowReport>,
+    /// How the test ended.
+    pub outcome: Outcome,
+}
+
+impl TestRecord {
+    /// The record of a test that has not been run.
+    pub fn not_run(spec: TestSpec) -> Self {
+        Self {
+            spec,
+            time_seconds: 0.0,
+            gflops: 0.0,
+            start_unix_seconds: 0,
+            end_unix_seconds: 0,
+            generate_seconds: 0.0,
+            check_seconds: 0.0,
+            phases: PhaseTable::default(),
+            detailed: None,
+            rank_bytes: 0,
+            memory: MemorySplit::default(),
+            progress: Vec::new(),
+            events: Vec::new(),
+            x_fingerprint: 0,
+            by_messages: Vec::new(),
+            protection: None,
+            end_unix: None,
+            power: Vec::new(),
+            slow: None,
+            outcome: Outcome::NotChecked,
+        }
+    }
+}

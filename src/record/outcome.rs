@@ -1,0 +1,73 @@
+//! How a test ended.
+
+use serde::{Deserialize, Serialize};
+
+/// Norms of the problem and its solution.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Norms {
+    /// `max |Ax-b|`
+    pub residual_oo: f64,
+    /// ||A||_oo
+    pub a_oo: f64,
+    /// ||A||_1
+    pub a_1: f64,
+    /// ||x||_oo
+    pub x_oo: f64,
+    /// ||x||_1
+    pub x_1: f64,
+    /// ||b||_oo
+    pub b_oo: f64,
+}
+
+/// How a test ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "status")]
+pub enum Outcome {
+    /// The scaled residual is below the threshold.
+    Passed {
+        /// `||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)`
+        scaled_residual: f64,
+        /// The norms that the residual follows from.
+        norms: Norms,
+    },
+    /// The scaled residual is not below the threshold.
+    Failed {
+        /// `||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)`
+        scaled_residual: f64,
+        /// The norms that the residual follows from.
+        norms: Norms,
+    },
+    /// The threshold asks for no check; this counts as passed, as in the reference.
+    NotChecked,
+    /// The factorization stopped at a pivot that is zero or not finite.
+    Broke {
+        /// The pivot's global column, from 0.
+        column: usize,
+        /// The pivot: `0`, `NaN` or `inf`.
+        pivot: String,
+    },
+    /// The test could not be run, for instance for lack of memory.
+    Skipped {
+        /// Why the test was not run.
+        reason: String,
+    },
+}
+
+/// The largest scaled residual that rounding alone leaves. It measures the backward error in units
+/// of N eps: LU with partial pivoting stays below one unit on random matrices, usually between 1e-4
+/// and 1e-1.
+pub const MAX_ROUNDING_RESIDUAL: f64 = 1.0;
+
+impl Outcome {
+    /// Whether a test failed although its residual is that of a correct solution: the threshold is
+    /// below what rounding leaves.
+    pub fn failed_by_rounding(&self) -> bool {
+        matches!(self, Outcome::Failed { scaled_residual, .. }
+            if *scaled_residual <= MAX_ROUNDING_RESIDUAL)
+    }
+
+    /// Whether the system was solved, so that the rate has a meaning.
+    pub fn ran_to_end(&self) -> bool {
+        !matches!(self, Outcome::Broke { .. } | Outcome::Skipped { .. })
+    }
+}

@@ -265,11 +265,11 @@ fn reports() -> Vec<Vec<u8>> {
     reports
 }
 
-fn facts() -> skt_hpl::report::RunFacts {
+fn facts() -> skt_hpl::record::RunFacts {
     use skt_host::{host, memory};
     use skt_hpl::hpl::blas::library;
     use skt_hpl::machine::environment::{Environment, HostRanks};
-    skt_hpl::report::RunFacts {
+    skt_hpl::record::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
         configuration: Some(skt_hpl::config::ConfigText {
             file: "HPL.dat".into(),

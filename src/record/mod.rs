@@ -1,6 +1,7 @@
 //! What is known about a test after it has run: plain data, which checkpoints keep, the run fills
 //! in, and reports print.
 
+mod counts;
 pub mod energy;
 mod event;
 mod level;
@@ -10,6 +11,7 @@ mod outcome;
 pub mod power_log;
 mod protection;
 mod restart;
+mod run_facts;
 mod samples;
 mod stall;
 
@@ -20,12 +22,14 @@ use crate::config::TestSpec;
 use crate::slow::SlowReport;
 use energy::EnergyReading;
 
+pub use counts::Counts;
 pub use event::Event;
 pub use level::LevelFacts;
 pub use memory_split::MemorySplit;
 pub use outcome::{MAX_ROUNDING_RESIDUAL, Norms, Outcome};
 pub use protection::{Mended, Protection, Unverified};
 pub use restart::{Replacement, Restart};
+pub use run_facts::RunFacts;
 pub use samples::{Sample, Samples};
 pub use stall::Stall;
 

@@ -14,14 +14,16 @@ use skt_terms::phases::PhaseTable;
 use crate::config::{ConfigText, Output, RunSpec, TestSpec};
 use crate::machine::environment::{DgemmSelfTest, Environment};
 use crate::record::energy::EnergyReading;
-use crate::record::{Event, MemorySplit, Outcome, Protection, Sample, TestRecord};
+use crate::record::{
+    Counts, Event, MemorySplit, Outcome, Protection, RunFacts, Sample, TestRecord,
+};
 use crate::slow::links::SlowLink;
 use crate::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::outfile;
 
 use super::phases;
 use super::progress::{fraction, gflop_done};
-use super::text::{Counts, variant};
+use super::text::variant;
 use skt_host::clock;
 
 /// The version of the format, raised when a field changes its meaning or is removed.
@@ -47,21 +49,6 @@ pub struct JsonReport {
     path: PathBuf,
     document: Document,
     synced: Option<Instant>,
-}
-
-/// What is known about a run before its first test.
-#[derive(Debug, Clone)]
-pub struct RunFacts {
-    /// The command line, program first.
-    pub command_line: Vec<String>,
-    /// The text of the configuration; `None` if flags alone describe the run.
-    pub configuration: Option<ConfigText>,
-    /// The machine and the libraries that the job runs on.
-    pub environment: Environment,
-    /// The result of the DGEMM self-test, if it was run.
-    pub dgemm_self_test: Option<DgemmSelfTest>,
-    /// The start of the run, in seconds since 1970.
-    pub start_unix_seconds: i64,
 }
 
 impl JsonReport {

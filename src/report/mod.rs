@@ -19,6 +19,6 @@ pub(crate) mod streams;
 pub mod text;
 pub mod top500;
 
-pub use json::{JsonError, JsonReport, RunFacts};
+pub use json::{JsonError, JsonReport};
 pub use progress::{Progress, ProgressMode};
-pub use text::{Counts, OutputError, TextReport};
+pub use text::{OutputError, TextReport};

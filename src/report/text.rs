@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
-use crate::record::{Norms, Outcome, TestRecord};
+use crate::record::{Counts, Norms, Outcome, TestRecord};
 use crate::report::streams;
 use skt_host::outfile;
 
@@ -107,33 +107,6 @@ impl Write for Counted {
 
 fn create(path: &Path) -> Result<File, OutputError> {
     outfile::create(path).map_err(|source| OutputError::File { path: path.to_path_buf(), source })
-}
-
-/// Number of tests by result.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    /// The residual was below the threshold, or no check was asked for.
-    pub passed: usize,
-    /// The residual was not below the threshold, or there is no solution.
-    pub failed: usize,
-    /// The test was not run.
-    pub skipped: usize,
-}
-
-impl Counts {
-    /// Counts a test.
-    pub fn add(&mut self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Passed { .. } | Outcome::NotChecked => self.passed += 1,
-            Outcome::Failed { .. } | Outcome::Broke { .. } => self.failed += 1,
-            Outcome::Skipped { .. } => self.skipped += 1,
-        }
-    }
-
-    /// Number of all tests.
-    pub fn total(&self) -> usize {
-        self.passed + self.failed + self.skipped
-    }
 }
 
 /// Writes the report, test by test. Each call ends with a flush, so that a run that is killed

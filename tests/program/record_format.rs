@@ -5,8 +5,9 @@ use bytemuck::bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use skt_hpl::heartbeat::{Beat, Charge};
-use skt_hpl::record::{LevelFacts, Mended, Protection, Replacement, Restart, Unverified};
-use skt_hpl::record::{Outcome, TestRecord};
+use skt_hpl::record::{
+    LevelFacts, Mended, Outcome, Protection, Replacement, Restart, TestRecord, Unverified,
+};
 use skt_hpl::run::protect::result;
 use skt_hpl::slow::SlowRank;
 use skt_hpl::slow::links::SlowLink;

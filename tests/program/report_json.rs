@@ -15,9 +15,8 @@ use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
 use skt_hpl::config::{ConfigText, Format, RunSpec};
 use skt_hpl::machine::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
-use skt_hpl::record::{Mended, Replacement};
-use skt_hpl::record::{Outcome, TestRecord};
-use skt_hpl::report::{JsonReport, RunFacts};
+use skt_hpl::record::{Mended, Outcome, Replacement, RunFacts, TestRecord};
+use skt_hpl::report::JsonReport;
 
 fn published() -> Schema {
     Schema::new(include_str!("../../docs/report.schema.json"))

@@ -6,9 +6,9 @@ use crate::report_common::{
 };
 use skt_host::clock::ctime;
 use skt_hpl::config::{Output, RunSpec};
-use skt_hpl::record::{Outcome, TestRecord};
+use skt_hpl::record::{Counts, Outcome, TestRecord};
+use skt_hpl::report::TextReport;
 use skt_hpl::report::text::{self, variant};
-use skt_hpl::report::{Counts, TextReport};
 
 fn write(
     spec: &RunSpec,

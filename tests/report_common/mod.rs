@@ -7,8 +7,10 @@ use skt_hpl::config::{
     Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
 };
 use skt_hpl::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
-use skt_hpl::record::{DetailedTiming, Event, MemorySplit, Protection, Restart, Sample, Stall};
-use skt_hpl::record::{Norms, Outcome, TestRecord};
+use skt_hpl::record::{
+    DetailedTiming, Event, MemorySplit, Norms, Outcome, Protection, Restart, Sample, Stall,
+    TestRecord,
+};
 use skt_terms::phases::{PhaseTable, Phases};
 
 /// The HPL.dat that comes with HPL 2.3.

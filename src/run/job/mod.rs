@@ -36,7 +36,7 @@ use crate::config::RunSpec;
 use crate::heartbeat;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
-use crate::report::json::RunFacts;
+use crate::record::RunFacts;
 use crate::report::progress::Progress;
 use crate::report::{output, text};
 use crate::run::protect::{self, Settings};

@@ -9,11 +9,11 @@ use super::setup;
 use crate::config::{Output, RunSpec, TestSpec};
 use crate::machine::environment::Environment;
 use crate::machine::tuning::TUNING;
-use crate::record::TestRecord;
+use crate::record::{Counts, RunFacts, TestRecord};
 use crate::report::detailed::ColumnLines;
-use crate::report::json::{JsonError, JsonReport, RunFacts};
+use crate::report::json::{JsonError, JsonReport};
 use crate::report::output;
-use crate::report::text::{self, Counts, TextReport};
+use crate::report::text::{self, TextReport};
 
 /// The reports of a run, on rank 0.
 pub(super) struct Reports {

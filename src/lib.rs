@@ -38,7 +38,8 @@
 //! | the layout of data | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
 //! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
 //! | input and output | [`config`], [`report`], [`cli`] |
-//! | why a machine is slow | [`doctor`], [`skt_host::counters`] |
+//! | what is known of a test | [`record`] |
+//! | why a machine is slow | [`doctor`], [`slow`], [`skt_host::counters`] |
 //! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
 //! | checkpoints in memory | [`checkpoint`], [`run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]

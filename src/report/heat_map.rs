@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::html::escape;
+use super::escape::escape;
 use super::reader::{RankPart, SlowPart};
 use crate::slow::{SlowRank, upper_median};
 

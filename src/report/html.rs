@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::escape::escape;
 use super::heat_map;
 use super::reader::{RunReport, TestReport};
 use crate::model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
@@ -611,10 +612,6 @@ fn percent_encoded(text: &str) -> String {
 
 fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

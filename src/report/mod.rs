@@ -4,6 +4,7 @@
 pub mod bundle;
 pub mod cformat;
 pub mod detailed;
+mod escape;
 mod heat_map;
 pub mod html;
 pub mod json;

@@ -6,7 +6,7 @@ use crate::record::TestRecord;
 use crate::record::energy::{EnergyReading, Nodes, WHOLE};
 
 /// The lines about a test's energy, without newlines.
-pub fn lines(record: &TestRecord) -> Vec<String> {
+pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     let lines = |reading: &EnergyReading| {
         let mut lines = vec![total_line(reading)];
         lines.extend(reading.nodes.as_ref().and_then(nodes_line));

@@ -8,7 +8,7 @@ use crate::slow::{Named, SlowRank, SlowReport};
 const MOST_LINES: usize = 16;
 
 /// The lines of the text report, without newlines.
-pub fn lines(report: &SlowReport) -> Vec<String> {
+pub(super) fn lines(report: &SlowReport) -> Vec<String> {
     let Named { ranks, links } = &report.named;
     let mut lines: Vec<String> = ranks.iter().take(MOST_LINES).map(line).collect();
     let rest = ranks.get(MOST_LINES..).unwrap_or_default();

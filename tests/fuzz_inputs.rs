@@ -50,7 +50,7 @@ use skt_hpl::supervisor::program::{Ends, JobEnd, ProcessEnd, ProgramVerdict, Ran
 use skt_hpl::supervisor::report as account;
 use skt_hpl::supervisor::state::{Failure, StateFolder, SupervisorState};
 use skt_hpl::supervisor::survey::{self, Limits};
-use skt_hpl::supervisor::watch::{Floors, HeartbeatWatch};
+use skt_hpl::supervisor::watch::{HeartbeatWatch, MinTimeouts};
 
 /// A run with the other value of every choice, and few tests, because they are listed for each
 /// input.
@@ -559,7 +559,7 @@ fn beat() -> Beat {
 fn signs_of_life() {
     let done = Beat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
-    let mut watch = HeartbeatWatch::new(Floors::from_columns(5.0));
+    let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(5.0));
     let mut now_seconds = 0.0;
     campaign("signs_of_life", &corpus, &JSON, 5000, |input| {
         for line in String::from_utf8_lossy(input).lines() {

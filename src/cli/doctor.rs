@@ -92,13 +92,13 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
         _ => alone(args),
     };
     let code = done.unwrap_or_else(|error| {
-        if !matches!(&error, DoctorError::Job(why) if !why.is_said_here()) {
+        if !matches!(&error, DoctorError::Job(why) if !why.needs_printing()) {
             output::say(format_args!("error: {error}"));
         }
         Exit::BadInput.code()
     });
     if code != 0 {
-        launcher_rank::let_the_first_speak(code);
+        launcher_rank::defer_to_rank0(code);
     }
     code.into()
 }

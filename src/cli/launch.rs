@@ -17,7 +17,7 @@ use crate::checkpoint::methods::Method;
 use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
-use crate::heartbeat::Keeps;
+use crate::heartbeat::DataLocation;
 use crate::report::output;
 use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
@@ -26,7 +26,7 @@ use crate::supervisor::links::addresses::Networks;
 use crate::supervisor::probe;
 use crate::supervisor::program::Program;
 use crate::supervisor::shape;
-use crate::supervisor::watch::Floors;
+use crate::supervisor::watch::MinTimeouts;
 use crate::supervisor::words::text_of;
 use crate::supervisor::{self, LaunchOptions, SupervisorError};
 use skt_host::clock::now_unix;
@@ -89,9 +89,9 @@ fn parse_ranks(text: &str) -> Result<usize, String> {
 }
 
 /// The settings of `launch`: those of the flags, else those of the file, else the defaults.
-struct Wanted(LaunchDraft);
+struct LaunchSettings(LaunchDraft);
 
-impl Wanted {
+impl LaunchSettings {
     fn first(&self, setting: Launching) -> Option<&Value> {
         self.0.get(&setting)?.first()
     }
@@ -281,7 +281,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     let pool = &options.pool;
     let rows = checksum_rows(&checked.spec, ranks);
     say_what_is_survived(pool, ranks, &settings, rows.clone());
-    let keeps = Keeps {
+    let keeps = DataLocation {
         run_id: settings.run_id.clone(),
         store: settings.store.clone(),
         images: settings.levels.folders(),
@@ -356,7 +356,7 @@ impl Nodes {
 }
 
 /// The nodes that are listed; `None` if there is no list.
-fn nodes(wanted: &Wanted, env: Env) -> Result<Option<Nodes>, LaunchError> {
+fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError> {
     let found = find_hosts(wanted, env)?;
     Ok(found.map(|(file, listed)| Nodes { listed, file, is_local: false }))
 }
@@ -365,7 +365,7 @@ fn nodes(wanted: &Wanted, env: Env) -> Result<Option<Nodes>, LaunchError> {
 /// as for a program of which nothing is known.
 fn options_of_nodes(
     args: &LaunchArgs,
-    wanted: &Wanted,
+    wanted: &LaunchSettings,
     nodes: Nodes,
     ranks: usize,
     env: Env,
@@ -418,7 +418,7 @@ fn options_of_nodes(
         parities: 1,
         says_resume: false,
         state: wanted.path(Launching::State).expect("it has a default"),
-        floors: Floors::from_columns(hang_after),
+        min_timeouts: MinTimeouts::from_columns(hang_after),
         // ssh, which gets this limit, too, counts the seconds in an `int`.
         probe_limit: Duration::from_secs_f64(probe_limit.min(i32::MAX.into())),
         restarts_max: wanted.valued(Launching::MaxRestarts, str::parse)?,
@@ -491,7 +491,10 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
 }
 
 /// The flags, with the table `[launch]` of the configuration for what they do not say.
-fn with_file(flags: &Flags<Launching>, mut file: LaunchDraft) -> Result<Wanted, ConfigError> {
+fn with_file(
+    flags: &Flags<Launching>,
+    mut file: LaunchDraft,
+) -> Result<LaunchSettings, ConfigError> {
     use Launching::{Launcher, LauncherArg, LauncherProgram, LauncherTemplate};
     // If the command line names a launcher, the file's launcher settings do not apply.
     if [Launcher, LauncherTemplate].iter().any(|setting| flags.0.contains_key(setting)) {
@@ -514,7 +517,7 @@ fn with_file(flags: &Flags<Launching>, mut file: LaunchDraft) -> Result<Wanted, 
             ),
         });
     }
-    Ok(Wanted(file))
+    Ok(LaunchSettings(file))
 }
 
 /// Divides the nodes: those that the ranks need come first, the others are spares.
@@ -546,7 +549,10 @@ fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
 }
 
 /// The list of nodes and its name; `None` if there is no list.
-fn find_hosts(wanted: &Wanted, env: Env) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
+fn find_hosts(
+    wanted: &LaunchSettings,
+    env: Env,
+) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
     if let Some(path) = wanted.path(Launching::Hosts) {
         return Ok(Some((path.display().to_string(), read_hosts(&path)?)));
     }
@@ -568,7 +574,7 @@ fn find_hosts(wanted: &Wanted, env: Env) -> Result<Option<(String, Vec<Host>)>, 
     Ok(None)
 }
 
-fn launcher(wanted: &Wanted, env: Env) -> Result<Launcher, LaunchError> {
+fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> {
     if let Some(text) = wanted.text(Launching::LauncherTemplate) {
         return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
     }
@@ -792,12 +798,12 @@ mod tests {
             (Launcher::Mpich, "-iface ib0".into())
         );
         assert_eq!(names(&options.pool.active), "n1:1 n2:1");
-        assert_eq!((options.floors.columns_seconds, options.restarts_max), (120.0, 3));
+        assert_eq!((options.min_timeouts.columns_seconds, options.restarts_max), (120.0, 3));
         assert_eq!((options.probe_limit.as_secs(), options.start_over), (7, true));
         assert_eq!((options.state, options.agent), ("s".into(), Some("rsh".into())));
         let options = read("--launcher slurm --hang-after 5s --state t --max-restarts 9").unwrap();
         assert_eq!((options.launcher, options.extra.len()), (Launcher::Slurm, 0));
-        assert_eq!((options.floors.columns_seconds, options.restarts_max), (5.0, 9));
+        assert_eq!((options.min_timeouts.columns_seconds, options.restarts_max), (5.0, 9));
         assert_eq!(options.state, Path::new("t"));
         let said = |table: &str| {
             toml(table);

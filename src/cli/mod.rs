@@ -222,7 +222,7 @@ fn refuse(
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => code(Exit::Passed),
         _ => {
-            launcher_rank::let_the_first_speak(code(Exit::BadInput));
+            launcher_rank::defer_to_rank0(code(Exit::BadInput));
             code(Exit::BadInput)
         }
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::config::ConfigError;
-use crate::heartbeat::Keeps;
+use crate::heartbeat::DataLocation;
 use crate::report::output;
 use crate::supervisor::line;
 use crate::supervisor::links::Partner;
@@ -53,7 +53,8 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");
     let started_at = probe::whereabouts();
     let data = args.run_id.clone().zip(args.store.clone());
-    let keeps = data.map(|(run_id, store)| Keeps { run_id, store, images: args.images.clone() });
+    let keeps =
+        data.map(|(run_id, store)| DataLocation { run_id, store, images: args.images.clone() });
     let first = std::iter::once((0, args.purpose, args.partners.clone()));
     for (number, purpose, partners) in first.chain(line::further_questions()) {
         if probe::whereabouts() != started_at {

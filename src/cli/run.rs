@@ -217,14 +217,14 @@ pub fn execute(args: &RunArgs) -> ExitCode {
 /// unless all have the same.
 pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> ExitCode {
     let exit = exit.unwrap_or_else(|error| {
-        if error.is_said_here() {
+        if error.needs_printing() {
             output::say(format_args!("error: {error}"));
         }
         Exit::BadInput
     });
     // The last message of rank 0 may still be on its way through the launcher.
     if exit != Exit::Passed {
-        launcher_rank::let_the_first_speak(code(exit));
+        launcher_rank::defer_to_rank0(code(exit));
     }
     code(exit).into()
 }
@@ -313,7 +313,7 @@ fn run_on(
         Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
         // The others wait for this rank, or for one that is gone: all must end, and the data in
         // shared memory lets the same command continue.
-        Err(error) if error.is_known_here_alone() => {
+        Err(error) if error.is_local() => {
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let is_watched = heartbeat::run().is_some();
             let can_go_on = settings.is_on() && !error.is_permanent(is_watched);

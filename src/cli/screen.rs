@@ -142,10 +142,10 @@ enum ScreenCommandError {
 }
 
 impl ScreenCommandError {
-    /// Whether this process prints the error, see [`JobError::is_said_here`].
-    fn is_said_here(&self) -> bool {
+    /// Whether this process prints the error, see [`JobError::needs_printing`].
+    fn needs_printing(&self) -> bool {
         match self {
-            Self::Job(why) => why.is_said_here(),
+            Self::Job(why) => why.needs_printing(),
             // Only this rank may have met this error.
             Self::Comm(_) | Self::Screen(_) => true,
             // All ranks have the same flags.
@@ -168,13 +168,13 @@ pub fn execute(args: &ScreenArgs) -> ExitCode {
         None => alone(args),
     };
     let code = done.unwrap_or_else(|error| {
-        if error.is_said_here() {
+        if error.needs_printing() {
             output::say(format_args!("error: {error}"));
         }
         Exit::BadInput.code()
     });
     if code != 0 {
-        launcher_rank::let_the_first_speak(code);
+        launcher_rank::defer_to_rank0(code);
     }
     code.into()
 }
@@ -244,7 +244,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     });
     if is_any_silent {
         // A rank that does not answer would keep the others from ending.
-        launcher_rank::let_the_first_speak(code);
+        launcher_rank::defer_to_rank0(code);
         mpi.comm()?.abort("a rank does not answer", code.into());
     }
     mpi.comm()?.barrier()?;

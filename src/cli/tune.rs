@@ -125,7 +125,7 @@ fn tell(comm: &MpiComm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settin
 /// Reports why there is no result, and ends the job if the other ranks do not know of it.
 fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
     match error {
-        TuneError::Job(error) if error.is_known_here_alone() => {
+        TuneError::Job(error) if error.is_local() => {
             output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let code = i32::from(Exit::BadInput.code());
             Err(comm.abort(&error.to_string(), code).into())

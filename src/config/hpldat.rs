@@ -320,10 +320,10 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     line(&mut out, u8::from(!spec.u_transposed), &format!("U  {form}"));
     line(&mut out, u8::from(spec.equilibration), "Equilibration (0=no,1=yes)");
     line(&mut out, spec.align_doubles, "memory alignment in double (> 0)");
-    Ok((out, unsayable(spec)))
+    Ok((out, not_representable(spec)))
 }
 
-fn unsayable(spec: &RunSpec) -> Vec<String> {
+fn not_representable(spec: &RunSpec) -> Vec<String> {
     let mut lost = Vec::new();
     if spec.generator != Generator::Hpl {
         let name = spec.generator.name();

@@ -379,7 +379,7 @@ pub fn write(spec: &RunSpec) -> String {
                    # spread-roll above swap_threshold local columns.";
     field(&mut out, comment, "swap", quoted(spec.swap.name()));
     let _ = writeln!(out, "swap_threshold = {}", spec.swap_threshold);
-    write_moot(&mut out, spec);
+    write_ignored(&mut out, spec);
     out.push_str("\n# What HPL.dat cannot say.\n");
     let comment = "The random matrix: hpl (the reference's, bit for bit), xoshiro.";
     field(&mut out, comment, "generator", quoted(spec.generator.name()));
@@ -436,7 +436,7 @@ fn write_table<'a, S: Copy>(
     out
 }
 
-fn write_moot(out: &mut String, spec: &RunSpec) {
+fn write_ignored(out: &mut String, spec: &RunSpec) {
     out.push_str("\n# Accepted and reported, but without effect on this program's storage.\n");
     let form = |transposed| quoted(if transposed { "transposed" } else { "no-transposed" });
     let _ = writeln!(out, "l1 = {}", form(spec.l1_transposed));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use skt_checkpoint::sign::{INTERVAL_SECONDS, find_marked, marked_line};
 
 pub use skt_checkpoint::sign::{
-    CHANGED, CHECKPOINT, COMPUTE, ENV, Keeps, MARK, OPEN, REPORTED, TIME_UP, WAIT,
+    CHANGED, CHECKPOINT, COMPUTE, DataLocation, ENV, MARK, OPEN, REPORTED, TIME_UP, WAIT,
 };
 
 /// The phase in which columns advance.
@@ -55,15 +55,15 @@ pub struct Beat {
     pub report_lines: Option<u64>,
     /// The wrong numbers of this start that certainly come from a rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub charges: Vec<Charge>,
+    pub charges: Vec<CorruptionReport>,
     /// Where a program of the user keeps its data, when it begins a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<DataLocation>,
 }
 
 /// Wrong numbers in the matrix that certainly come from a rank, in all checks of a start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Charge {
+pub struct CorruptionReport {
     /// The rank's host.
     pub host: String,
     /// The rank's number in the run.
@@ -118,9 +118,9 @@ impl Beat {
     }
 
     /// Adds a charge to those of the same rank.
-    pub(super) fn charge(&mut self, new: Charge) {
+    pub(super) fn charge(&mut self, new: CorruptionReport) {
         let is_full = self.charges.len() == MOST_CHARGED;
-        let is_same = |old: &&mut Charge| (&old.host, old.rank) == (&new.host, new.rank);
+        let is_same = |old: &&mut CorruptionReport| (&old.host, old.rank) == (&new.host, new.rank);
         match self.charges.iter_mut().find(is_same) {
             Some(old) => {
                 old.checks += new.checks;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn charges_against_a_rank_are_summed_up_and_ranks_are_bounded() {
-        let charge = |rank, rows| Charge {
+        let charge = |rank, rows| CorruptionReport {
             host: "n".into(),
             rank,
             checks: 1,
@@ -191,9 +191,9 @@ mod tests {
         };
         let mut beat = beat();
         (0..100).for_each(|rank| beat.charge(charge(rank, 2)));
-        beat.charge(Charge { first_column: 64, ends_job: true, ..charge(3, 5) });
+        beat.charge(CorruptionReport { first_column: 64, ends_job: true, ..charge(3, 5) });
         assert_eq!(beat.charges.len(), MOST_CHARGED);
-        assert_eq!(beat.charges[3], Charge { checks: 2, ends_job: true, ..charge(3, 7) });
+        assert_eq!(beat.charges[3], CorruptionReport { checks: 2, ends_job: true, ..charge(3, 7) });
     }
 
     #[test]

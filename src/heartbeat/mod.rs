@@ -17,12 +17,12 @@ use skt_terms::exit::Exit;
 
 use crate::hpl::work;
 pub use beat::{
-    Beat, CHANGED, CHECKPOINT, COMPUTE, Charge, DONE, ENV, FACTOR, Keeps, MARK, OPEN, REFUSED,
-    REPORTED, TIME_UP, WAIT,
+    Beat, CHANGED, CHECKPOINT, COMPUTE, CorruptionReport, DONE, DataLocation, ENV, FACTOR, MARK,
+    OPEN, REFUSED, REPORTED, TIME_UP, WAIT,
 };
 use skt_host::launcher_rank;
 
-struct Heart {
+struct HeartbeatWriter {
     token: String,
     start: Instant,
     /// Whether this process writes the job's heartbeats.
@@ -32,13 +32,13 @@ struct Heart {
 }
 
 /// The heartbeat of this process, if it is the one that writes.
-fn heart() -> Option<&'static Heart> {
-    any_heart().filter(|heart| heart.speaks.load(Ordering::Relaxed))
+fn writer() -> Option<&'static HeartbeatWriter> {
+    any_writer().filter(|writer| writer.speaks.load(Ordering::Relaxed))
 }
 
-fn any_heart() -> Option<&'static Heart> {
-    static HEART: OnceLock<Option<Heart>> = OnceLock::new();
-    HEART
+fn any_writer() -> Option<&'static HeartbeatWriter> {
+    static WRITER: OnceLock<Option<HeartbeatWriter>> = OnceLock::new();
+    WRITER
         .get_or_init(|| {
             let token = std::env::var(ENV).ok()?;
             work::on_pieces(piece);
@@ -61,12 +61,12 @@ fn any_heart() -> Option<&'static Heart> {
             };
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
-            Some(Heart { token, start, speaks, last, wait })
+            Some(HeartbeatWriter { token, start, speaks, last, wait })
         })
         .as_ref()
 }
 
-impl Heart {
+impl HeartbeatWriter {
     /// Changes the record, and writes it if `change` says so or the interval is over.
     fn beat(&self, change: impl FnOnce(&mut Beat) -> bool) {
         let mut last = self.last.lock().expect("never held over a panic");
@@ -85,12 +85,12 @@ fn write(beat: &Beat) {
 
 /// The run whose supervisor started this job, if there is one.
 pub fn run() -> Option<String> {
-    run_in(&any_heart()?.token).map(str::to_owned)
+    run_in(&any_writer()?.token).map(str::to_owned)
 }
 
 /// The number of ranks that the supervisor has started, if there is one.
 pub fn ranks() -> Option<usize> {
-    ranks_in(&any_heart()?.token)
+    ranks_in(&any_writer()?.token)
 }
 
 fn ranks_in(token: &str) -> Option<usize> {
@@ -100,16 +100,16 @@ fn ranks_in(token: &str) -> Option<usize> {
 /// Sets whether this process is the first of those that work on the job, which then writes the
 /// heartbeats. Until this is known, the launcher's rank 0 writes them.
 pub fn speak(is_first: bool) {
-    if let Some(heart) = any_heart() {
-        heart.speaks.store(is_first, Ordering::Relaxed);
+    if let Some(writer) = any_writer() {
+        writer.speaks.store(is_first, Ordering::Relaxed);
     }
 }
 
 /// Reports that the job begins the phase `name`, on a matrix of order `n`, with `column` columns
 /// eliminated; its first step is expected to take `expected_seconds`. Rank 0 writes at once.
 pub fn begin_phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
-    if let Some(heart) = heart() {
-        heart.beat(|beat| {
+    if let Some(writer) = writer() {
+        writer.beat(|beat| {
             beat.set_phase(name);
             (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
             beat.slow = None;
@@ -122,8 +122,8 @@ pub fn begin_phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
 /// `expected_seconds`. Rank 0 writes at most once per second, and at once if the phase was another
 /// one before.
 pub fn columns(column: usize, n: usize, expected_seconds: f64) {
-    if let Some(heart) = heart() {
-        heart.beat(|beat| {
+    if let Some(writer) = writer() {
+        writer.beat(|beat| {
             let is_other = beat.set_phase(FACTOR);
             (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
             is_other
@@ -133,16 +133,16 @@ pub fn columns(column: usize, n: usize, expected_seconds: f64) {
 
 /// Sets the words about slow ranks in the next records; `None` if no rank is slow.
 pub fn slow(words: Option<&str>) {
-    if let Some(heart) = heart() {
-        heart.last.lock().expect("never held over a panic").slow = words.map(str::to_owned);
+    if let Some(writer) = writer() {
+        writer.last.lock().expect("never held over a panic").slow = words.map(str::to_owned);
     }
 }
 
 /// Reports that a piece of a step is done, by any thread: some rows of a product or of the matrix.
 /// Rank 0 writes at most once per second.
 pub fn piece() {
-    if let Some(heart) = heart() {
-        heart.beat(|beat| {
+    if let Some(writer) = writer() {
+        writer.beat(|beat| {
             beat.pieces += 1;
             false
         });
@@ -154,19 +154,19 @@ pub fn piece() {
 /// expected to take `expected_seconds`. Any rank writes this, because rank 0 may stand still for
 /// the same reason; the more ranks there are, the less often each writes.
 pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
-    let Some(heart) = any_heart() else { return };
-    let rank = if heart.speaks.load(Ordering::Relaxed) {
+    let Some(writer) = any_writer() else { return };
+    let rank = if writer.speaks.load(Ordering::Relaxed) {
         0
     } else {
         launcher_rank::rank().unwrap_or(0).max(1)
     };
     let place = (rank, launcher_rank::size().unwrap_or(rank + 1));
-    let mut signs = heart.wait.lock().expect("never held over a panic");
+    let mut signs = writer.wait.lock().expect("never held over a panic");
     if signs.is_due(waited_seconds, operations, place) {
-        let mut beat = heart.last.lock().expect("never held over a panic").clone();
+        let mut beat = writer.last.lock().expect("never held over a panic").clone();
         beat.set_phase(WAIT);
         (beat.steps, beat.expected_seconds, beat.exit) = (operations, expected_seconds, None);
-        beat.elapsed_seconds = heart.start.elapsed().as_secs_f64();
+        beat.elapsed_seconds = writer.start.elapsed().as_secs_f64();
         write(&beat);
     }
 }
@@ -175,16 +175,16 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
 /// done a step of it if it is there already. Rank 0 writes at most once per second, and at once if
 /// the phase is another one than before; the column stays.
 pub fn enter_phase(name: &str) {
-    if let Some(heart) = heart() {
-        heart.beat(|beat| beat.enter_phase(name));
+    if let Some(writer) = writer() {
+        writer.beat(|beat| beat.enter_phase(name));
     }
 }
 
 /// Reports wrong numbers that a check has traced to a rank; all later records repeat them. Rank 0
 /// writes at once.
-pub fn charge(new: Charge) {
-    if let Some(heart) = heart() {
-        heart.beat(|beat| {
+pub fn charge(new: CorruptionReport) {
+    if let Some(writer) = writer() {
+        writer.beat(|beat| {
             beat.charge(new);
             true
         });
@@ -194,8 +194,8 @@ pub fn charge(new: Charge) {
 /// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
 /// later records say so, too, and that standard output has `report_lines` lines of the report.
 pub fn reported(exit: Exit, report_lines: u64) {
-    if let Some(heart) = heart() {
-        heart.last.lock().expect("never held over a panic").report_lines = Some(report_lines);
+    if let Some(writer) = writer() {
+        writer.last.lock().expect("never held over a panic").report_lines = Some(report_lines);
     }
     ends(REPORTED, exit);
 }
@@ -206,8 +206,8 @@ pub fn done(exit: Exit) {
 }
 
 fn ends(name: &str, exit: Exit) {
-    if let Some(heart) = heart() {
-        heart.beat(|beat| {
+    if let Some(writer) = writer() {
+        writer.beat(|beat| {
             beat.set_phase(name);
             beat.exit = Some(exit.code());
             true

@@ -7,6 +7,7 @@
 //! the verdicts.
 
 pub mod limit;
+pub mod messages;
 pub mod node;
 pub mod probe;
 pub mod report;
@@ -14,7 +15,6 @@ pub mod results;
 pub mod run;
 pub mod schedule;
 pub mod spread;
-pub mod told;
 pub mod verdict;
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::messages::NodeReport;
 use super::probe::{self, LinkRate};
 use super::results::{Events, Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve};
 use super::schedule::{self, Stage};
-use super::told::Told;
 use crate::config::{Format, TestSpec, parse};
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -147,7 +147,7 @@ impl<C: Comm> Crew<C> {
     ///
     /// # Errors
     /// When a rank of the node is lost, or the BLAS has no memory.
-    pub fn ready(&self) -> Result<Told, ScreenError> {
+    pub fn ready(&self) -> Result<NodeReport, ScreenError> {
         self.comm.barrier()?;
         let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
         let dgemm = dgemm.map_err(|why| ScreenError::Host(why.to_string()))?;
@@ -158,7 +158,7 @@ impl<C: Comm> Crew<C> {
         collect::all_sum(&self.comm, &mut rates)?;
         let free_bytes = memory::this_process().free_bytes();
         let number = |rate: f64| Some(rate).filter(|rate| rate.is_finite());
-        Ok(Told::Ready {
+        Ok(NodeReport::Ready {
             dgemm_gflops: number(rates[0]),
             memory_gigabytes_a_second: number(rates[1]),
             free_bytes: free_bytes.map(|bytes| bytes / self.nodes_here),
@@ -175,8 +175,8 @@ impl<C: Comm> Crew<C> {
 
     /// Takes part in stage `stage` with systems of order `n`, for about `seconds` at most. The
     /// nodes `lost` take no part. Returns what this rank's node has to tell.
-    pub fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> Told {
-        let nothing = Told::Joined { link: None, solve: None, lost: None };
+    pub fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> NodeReport {
+        let nothing = NodeReport::Joined { link: None, solve: None, lost: None };
         let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
         let (Some(team), Some(comm)) = (team, &self.teams[stage]) else { return nothing };
         if team.iter().any(|node| lost.contains(node)) {
@@ -190,7 +190,7 @@ impl<C: Comm> Crew<C> {
             Err(why) => (None, Some(why.to_string())),
         };
         let link = link.map(|link| (Some(link.gigabytes_a_second), Some(link.microseconds)));
-        Told::Joined { link: link.filter(|_| is_told), solve, lost }
+        NodeReport::Joined { link: link.filter(|_| is_told), solve, lost }
     }
 
     fn join_team(
@@ -232,10 +232,10 @@ impl<C: Comm> Crew<C> {
     }
 
     /// Adds what the nodes of a stage told, by node, to the results.
-    pub fn add_stage(&self, stage: usize, told: &[Option<Told>], results: &mut Results) {
+    pub fn add_stage(&self, stage: usize, told: &[Option<NodeReport>], results: &mut Results) {
         for team in &self.stages[stage] {
             let joined = |node: &usize| match &told[*node] {
-                Some(Told::Joined { link, solve, lost }) => {
+                Some(NodeReport::Joined { link, solve, lost }) => {
                     Some((*link, solve.clone(), lost.clone()))
                 }
                 _ => None,

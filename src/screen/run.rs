@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use skt_terms::units;
 
 use super::limit::Limit;
+use super::messages::{self, Instruction, NodeReport};
 use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
-use super::told::{self, Instruction, Told};
 use crate::hpl::comm::Comm;
 use crate::machine::environment::preflight::{self, HostShare};
 use crate::report::progress::Progress;
@@ -110,7 +110,7 @@ pub fn run<C: Comm>(
 pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), ScreenError> {
     limit.set(GRACE_SECONDS);
     for rank in 1..world.size() {
-        told::instruct(world, &Instruction::End(code), rank)?;
+        messages::instruct(world, &Instruction::End(code), rank)?;
     }
     Ok(())
 }
@@ -122,17 +122,17 @@ fn follow<C: Comm>(
     limit: &Limit,
     start_seconds: f64,
 ) -> Result<u8, ScreenError> {
-    let tell = |told: Result<Told, ScreenError>| {
+    let tell = |told: Result<NodeReport, ScreenError>| {
         // The limit of the part may have passed.
         limit.set(GRACE_SECONDS);
-        let told = told.unwrap_or_else(|why| Told::Failed(why.to_string()));
-        if crew.is_first { told::tell(world, &told) } else { Ok(()) }
+        let told = told.unwrap_or_else(|why| NodeReport::Failed(why.to_string()));
+        if crew.is_first { messages::tell(world, &told) } else { Ok(()) }
     };
     tell(crew.ready())?;
     let (mut longest, mut order_of, mut stage) = (start_seconds, 0, 0);
     loop {
         limit.set(longest + 3.0 * GRACE_SECONDS);
-        let instruction = told::await_instruction(world).map_err(|why| {
+        let instruction = messages::await_instruction(world).map_err(|why| {
             ScreenError::Host(format!("the host {} does not answer: {why}", crew.nodes[0].0))
         })?;
         match instruction {
@@ -144,7 +144,9 @@ fn follow<C: Comm>(
                     limit.set(limit.seconds_to(until));
                     let solved = crew.solve_alone(n);
                     let has_failed = solved.is_err();
-                    if let Some(told) = solved.map(|solve| solve.map(Told::Solved)).transpose() {
+                    if let Some(told) =
+                        solved.map(|solve| solve.map(NodeReport::Solved)).transpose()
+                    {
                         tell(told)?;
                     }
                     if has_failed {
@@ -161,7 +163,7 @@ fn follow<C: Comm>(
             }
             Instruction::Count => {
                 longest = FLOOR_SECONDS;
-                tell(Ok(Told::Done(crew.events())))?;
+                tell(Ok(NodeReport::Done(crew.events())))?;
             }
             Instruction::End(code) => return Ok(code),
         }
@@ -229,7 +231,7 @@ impl<C: Comm> Lead<'_, C> {
     fn instruct(&self, instruction: &Instruction) {
         self.limit.set(GRACE_SECONDS);
         for rank in 1..self.world.size() {
-            let _ = told::instruct(self.world, instruction, rank);
+            let _ = messages::instruct(self.world, instruction, rank);
         }
     }
 
@@ -252,7 +254,7 @@ impl<C: Comm> Lead<'_, C> {
         &mut self,
         until: Duration,
         doing: &str,
-        mut take: impl FnMut(&mut Results, usize, Told) -> bool,
+        mut take: impl FnMut(&mut Results, usize, NodeReport) -> bool,
     ) -> Result<(), ScreenError> {
         let (world, awaited) = (self.world, self.awaited());
         let limit = self.limit;
@@ -262,12 +264,12 @@ impl<C: Comm> Lead<'_, C> {
         let node_of = |rank: usize| {
             crew.ranks.iter().position(|ranks| ranks[0] == rank).expect("a first rank")
         };
-        let silent = told::collect(
+        let silent = messages::collect(
             world,
             || limit.now() > until,
             awaited,
             |rank, told| match told {
-                Told::Failed(why) => {
+                NodeReport::Failed(why) => {
                     results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
                     // Another rank of the node may be the reason.
                     *is_any_silent = true;
@@ -305,7 +307,8 @@ impl<C: Comm> Lead<'_, C> {
         };
         let mut shares: Vec<HostShare> = self.crew.nodes.iter().map(share).collect();
         let mut take = |results: &mut Results, index: usize, told| {
-            if let Told::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } = told {
+            if let NodeReport::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } = told
+            {
                 let node = &mut results.nodes[index];
                 node.dgemm_gflops = dgemm_gflops;
                 node.memory_gigabytes_a_second = memory_gigabytes_a_second;
@@ -352,7 +355,7 @@ impl<C: Comm> Lead<'_, C> {
         }
         self.collect(until, "solving alone", |results, node, told| {
             let solves = &mut results.nodes[node].solves;
-            if let Told::Solved(solve) = told {
+            if let NodeReport::Solved(solve) = told {
                 solves.push(solve);
             }
             solves.len() < rounds
@@ -374,7 +377,7 @@ impl<C: Comm> Lead<'_, C> {
         }
         self.instruct(&Instruction::Join { lost: lost.clone(), seconds });
         self.limit.set(seconds);
-        let mut all: Vec<Option<Told>> = vec![None; self.crew.nodes.len()];
+        let mut all: Vec<Option<NodeReport>> = vec![None; self.crew.nodes.len()];
         all[self.crew.node] = Some(self.crew.join(stage, n, &lost, seconds));
         self.collect(until, "solving in a team", |_, node, told| {
             all[node] = Some(told);
@@ -391,7 +394,7 @@ impl<C: Comm> Lead<'_, C> {
         self.results.nodes[node].events = Some(self.crew.events());
         let until = self.limit.after(FLOOR_SECONDS);
         self.collect(until, "counting", |results, node, told| {
-            if let Told::Done(events) = told {
+            if let NodeReport::Done(events) = told {
                 results.nodes[node].events = Some(events);
             }
             false

@@ -45,14 +45,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::heartbeat::Keeps;
+use crate::heartbeat::DataLocation;
 use hosts::Pool;
 use launcher::Launcher;
 use links::addresses::Networks;
 use program::Program;
 use skt_terms::exit::Exit;
 use state::StateError;
-use watch::Floors;
+use watch::MinTimeouts;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ pub struct LaunchOptions {
     /// The name of the run; for the benchmark, also its name in the store.
     pub run_id: String,
     /// Where the benchmark keeps its data. A program that uses the library reports this itself.
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<DataLocation>,
     /// Bytes of the segments of one rank.
     pub rank_bytes: u64,
     /// Number of lost ranks per group that the code can rebuild.
@@ -98,7 +98,7 @@ pub struct LaunchOptions {
     /// The folder that keeps the state.
     pub state: PathBuf,
     /// Lower bounds for the limits on the job's silence.
-    pub floors: Floors,
+    pub min_timeouts: MinTimeouts,
     /// The longest time that a node may take to answer.
     pub probe_limit: Duration,
     /// Number of restarts after which the next failure ends the run.

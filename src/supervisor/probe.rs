@@ -20,7 +20,7 @@ use super::process;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
-use crate::heartbeat::Keeps;
+use crate::heartbeat::DataLocation;
 use crate::run::protect::{self, NodeStore, StoreRoom};
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
@@ -94,7 +94,7 @@ pub struct Question {
     /// Identifies the run, as in the heartbeat's token.
     pub run: String,
     /// Where the run keeps its data, if that is known.
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<DataLocation>,
     /// The program that the ranks run, if it is not this one.
     pub program: Option<PathBuf>,
     /// What the node is to do.
@@ -176,7 +176,7 @@ pub fn answer(question: &Question) -> Answer {
 }
 
 /// Reports the data of a run on this node, and removes it if that is the purpose.
-fn look_at_data(answer: &mut Answer, keeps: &Keeps, purpose: Purpose) {
+fn look_at_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
     let (run_id, immortal) = (&keeps.run_id, answer.immortal);
     if purpose == Purpose::Clean && immortal == 0 {
         answer.images_stay = remove_images(&keeps.images, run_id);
@@ -326,7 +326,7 @@ pub(super) mod tests {
     /// A question about run `r`.
     fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
         let (run, run_id) = ("r".to_owned(), "r".to_owned());
-        let keeps = Some(Keeps { run_id, store, images: image_folders });
+        let keeps = Some(DataLocation { run_id, store, images: image_folders });
         Question { run, keeps, program: None, purpose, partners: vec![], number: 0 }
     }
 
@@ -364,7 +364,7 @@ pub(super) mod tests {
         let question = question(store, Vec::new(), Purpose::Look);
         let free = answer_of(&question).store_room.map(|room| room.free_bytes);
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
-        let keeps = question.keeps.map(|keeps| Keeps { store: "sysv".into(), ..keeps });
+        let keeps = question.keeps.map(|keeps| DataLocation { store: "sysv".into(), ..keeps });
         assert_eq!(answer_of(&Question { keeps, ..question }).store_room, None);
     }
 }

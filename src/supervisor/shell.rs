@@ -58,7 +58,7 @@ pub struct Shell {
     /// What the user's program reads.
     input: Input,
     saved: Instant,
-    attention: Attention,
+    stall_clock: StallClock,
     /// The result of the supervisor, once it ends.
     end: Option<Result<Exit>>,
 }
@@ -81,18 +81,18 @@ impl Clock {
 }
 
 /// For how long the supervisor was held up, by a signal, a file system or the reader of its output.
-struct Attention {
+struct StallClock {
     since: Instant,
     held_up: Duration,
 }
 
-impl Attention {
+impl StallClock {
     fn new() -> Self {
         Self { since: Instant::now(), held_up: Duration::ZERO }
     }
 
     /// Notes that the supervisor is at work.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let since = std::mem::replace(&mut self.since, Instant::now());
         let gap = since.elapsed();
         if gap > HELD_UP {
@@ -100,8 +100,8 @@ impl Attention {
         }
     }
 
-    /// Does not count the time since the last look: nodes were asked, while the job was watched.
-    fn has_asked(&mut self) {
+    /// Excludes the time spent probing nodes, while the job was watched.
+    fn restart(&mut self) {
         self.since = Instant::now();
     }
 }
@@ -167,8 +167,8 @@ impl Shell {
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };
         let watch = match options.program_of_user {
-            None => HeartbeatWatch::new(options.floors),
-            Some(_) => HeartbeatWatch::of_program(options.floors),
+            None => HeartbeatWatch::new(options.min_timeouts),
+            Some(_) => HeartbeatWatch::of_program(options.min_timeouts),
         };
         let decisions = Decisions::new(rules, state, watch);
         let mut shell = Self {
@@ -182,7 +182,7 @@ impl Shell {
             job: None,
             input,
             saved: Instant::now(),
-            attention: Attention::new(),
+            stall_clock: StallClock::new(),
             end: None,
         };
         note.into_iter().for_each(|note| shell.tell(&note));
@@ -222,8 +222,8 @@ impl Shell {
     /// If the supervisor was held up, that time is no silence, and no part of a pace. Reads what
     /// the job has written meanwhile, before the job is judged to be silent.
     fn catch_up(&mut self) {
-        self.attention.look();
-        let held_up = std::mem::take(&mut self.attention.held_up);
+        self.stall_clock.poll();
+        let held_up = std::mem::take(&mut self.stall_clock.held_up);
         if !held_up.is_zero() {
             self.feed(Event::Unwatched { seconds: held_up.as_secs_f64() });
             self.hear();
@@ -433,9 +433,9 @@ impl Shell {
             |job: &mut Option<Job>| job.as_mut().is_some_and(|job| job.ended().is_some());
         let job = &mut self.job;
         let mut is_over = || has_ended(job);
-        self.attention.look();
+        self.stall_clock.poll();
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
-        self.attention.has_asked();
+        self.stall_clock.restart();
         // What the job has said meanwhile counts beside the answers. A launcher that ended
         // meanwhile makes them needless.
         let (start, has_job) = (self.decisions.state.start, self.job.is_some());

@@ -127,7 +127,7 @@ pub fn survey(
     limits: Limits,
     is_over: &mut dyn FnMut() -> bool,
 ) -> Survey {
-    Asking::new(lines, pool, reach, limits).run(is_over)
+    ProbeRound::new(lines, pool, reach, limits).run(is_over)
 }
 
 /// Whether an agent cannot be started because this machine has no room for one more, which passes
@@ -149,7 +149,7 @@ enum ProbeOutcome {
 }
 
 /// A survey in progress.
-struct Asking<'a> {
+struct ProbeRound<'a> {
     outcomes: BTreeMap<String, ProbeOutcome>,
     agent_fault: Option<(String, io::Error)>,
     /// Bytes of a rank's segments on the nodes that have some.
@@ -188,7 +188,7 @@ struct Asking<'a> {
     from_here: Option<FromHere>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> ProbeRound<'a> {
     fn new(
         lines: &'a mut IdleLines,
         pool: &'a Pool,
@@ -633,7 +633,7 @@ mod tests {
         patience: Duration,
     ) -> Survey {
         let limits = Limits { purpose: Purpose::Look, each: LONG, ..LIMITS };
-        let mut asking = Asking::new(lines, pool, reach, limits);
+        let mut asking = ProbeRound::new(lines, pool, reach, limits);
         asking.patience_of_look = (0, patience);
         asking.run(&mut || false)
     }
@@ -715,7 +715,7 @@ mod tests {
                 _ => Line::open(argv, is_kept),
             }
         };
-        let mut asking = Asking::new(&mut lines, &pool, &reach, limits);
+        let mut asking = ProbeRound::new(&mut lines, &pool, &reach, limits);
         asking.open = &open;
         let found = asking.run(&mut || false);
         assert!(found.agent_fault.is_none(), "{:?}", found.agent_fault);
@@ -725,7 +725,7 @@ mod tests {
         // Where there is never room for one, that is said.
         let open = |_: &[String], _| Err(Errno::EMFILE.into());
         let mut asking =
-            Asking::new(&mut lines, &pool, &reach, Limits { each: Duration::ZERO, ..limits });
+            ProbeRound::new(&mut lines, &pool, &reach, Limits { each: Duration::ZERO, ..limits });
         asking.open = &open;
         assert!(asking.run(&mut || false).agent_fault.is_some());
     }
@@ -735,7 +735,7 @@ mod tests {
     fn a_node_that_was_not_asked_yet_is_not_silent() {
         let (pool, mut lines) = (pool(&["n1", "n2", "n3"], &[]), IdleLines::default());
         let reach = |_: &str| unreachable!("nobody is asked");
-        let mut asking = Asking::new(&mut lines, &pool, &reach, LIMITS);
+        let mut asking = ProbeRound::new(&mut lines, &pool, &reach, LIMITS);
         asking.begun = Instant::now() - Duration::from_secs(100);
         asking.outcomes.insert("n1".to_owned(), ProbeOutcome::Answer(Box::new(answer())));
         asking.try_silent();
@@ -759,7 +759,7 @@ mod tests {
         let mut all_are_well = |names: &[&str], purpose, renew_after| {
             let limits = Limits { purpose, each: LONG, ..LIMITS };
             let pool = pool(names, &[]);
-            let mut asking = Asking::new(&mut lines, &pool, &reach, limits);
+            let mut asking = ProbeRound::new(&mut lines, &pool, &reach, limits);
             asking.renew_after = renew_after;
             let found = asking.run(&mut || false);
             for name in names {
@@ -805,7 +805,7 @@ mod tests {
     /// `waited_seconds` ago.
     fn is_enough(pool: &Pool, well: &[&str], limits: Limits, waited_seconds: u64) -> bool {
         let mut lines = IdleLines::default();
-        let mut asking = Asking::new(&mut lines, pool, &|_| unreachable!(), limits);
+        let mut asking = ProbeRound::new(&mut lines, pool, &|_| unreachable!(), limits);
         asking.begun = Instant::now() - Duration::from_secs(waited_seconds);
         asking.slowest = Duration::from_secs(100);
         asking.slowest_opening = Duration::from_secs(200);

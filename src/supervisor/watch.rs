@@ -15,14 +15,14 @@ const LOOK_LEAST_SECONDS: f64 = 2.0;
 
 /// Lower bounds of the limits, in seconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Floors {
+pub struct MinTimeouts {
     /// The bound between two advances of the column.
     pub columns_seconds: f64,
     /// The bound for phases that have no columns and have not been measured yet, and for the start.
     pub phase_seconds: f64,
 }
 
-impl Floors {
+impl MinTimeouts {
     /// The bounds that follow from the one for columns, which the user gives. Phases without
     /// columns, such as starting thousands of ranks or filling the memory, have no pace and get ten
     /// times as much until they have been measured.
@@ -35,7 +35,7 @@ impl Floors {
 /// not go back.
 #[derive(Debug)]
 pub struct HeartbeatWatch {
-    floors: Floors,
+    min_timeouts: MinTimeouts,
     /// The last heartbeat of this start that was not of a wait.
     last: Option<Beat>,
     /// When a heartbeat last brought something new.
@@ -169,9 +169,9 @@ impl StartPace {
 
 impl HeartbeatWatch {
     /// A watch that has seen nothing yet.
-    pub fn new(floors: Floors) -> Self {
+    pub fn new(min_timeouts: MinTimeouts) -> Self {
         Self {
-            floors,
+            min_timeouts,
             last: None,
             alive_at_seconds: 0.0,
             column_at_seconds: 0.0,
@@ -192,8 +192,8 @@ impl HeartbeatWatch {
     }
 
     /// A watch of a program of the user.
-    pub fn of_program(floors: Floors) -> Self {
-        Self { program: Some(ProgramPace::default()), ..Self::new(floors) }
+    pub fn of_program(min_timeouts: MinTimeouts) -> Self {
+        Self { program: Some(ProgramPace::default()), ..Self::new(min_timeouts) }
     }
 
     /// Notes how long the agent took to reach the slowest node, its handshake included. A launcher
@@ -242,7 +242,7 @@ impl HeartbeatWatch {
     /// as well, so this is no silence. Short times count, or a supervisor that is often held up for
     /// a moment would never find that a job hangs.
     pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
-        if seconds > self.floors.columns_seconds / 3.0 {
+        if seconds > self.min_timeouts.columns_seconds / 3.0 {
             self.stood_still(seconds, now_seconds);
         }
     }
@@ -335,16 +335,16 @@ impl HeartbeatWatch {
 
     /// How long the job may be silent now, in seconds.
     pub fn limit_seconds(&self) -> f64 {
-        let floor = self.floors.columns_seconds;
+        let floor = self.min_timeouts.columns_seconds;
         if let Some(expected) = self.wait_expected_seconds {
             let pause = self.longest_wait_pause_seconds.max(expected);
-            let limit = self.floors.phase_seconds.max(PACE_FACTOR * pause);
+            let limit = self.min_timeouts.phase_seconds.max(PACE_FACTOR * pause);
             // A program need not tell that a wait is over, and may do what it likes after it.
             let after = self.program.as_ref().zip(self.last.as_ref());
             return after.map_or(limit, |(pace, last)| limit.max(pace.limit_seconds(floor, last)));
         }
         let Some(last) = &self.last else {
-            return self.start.limit_seconds(floor, self.floors.phase_seconds);
+            return self.start.limit_seconds(floor, self.min_timeouts.phase_seconds);
         };
         if let Some(pace) = &self.program {
             return pace.limit_seconds(floor, last);
@@ -355,14 +355,14 @@ impl HeartbeatWatch {
         }
         match self.before_seconds() {
             Some(before) => floor.max(PACE_FACTOR * before.max(expected)),
-            None => self.floors.phase_seconds.max(PACE_FACTOR * expected),
+            None => self.min_timeouts.phase_seconds.max(PACE_FACTOR * expected),
         }
     }
 
     /// A message if the job expects a step that takes longer than the lower bound of its limit;
     /// once, and again if a later step takes twice as long.
     pub fn longer_than_asked(&mut self) -> Option<String> {
-        let (step, floor) = (self.expected_step_seconds, self.floors.columns_seconds);
+        let (step, floor) = (self.expected_step_seconds, self.min_timeouts.columns_seconds);
         if step <= floor.max(2.0 * self.told_seconds) {
             return None;
         }
@@ -394,7 +394,7 @@ impl HeartbeatWatch {
     /// After how many seconds of silence the nodes are probed: soon where the pace is known,
     /// because not every launcher notices a node that vanishes.
     pub fn look_after_seconds(&self) -> f64 {
-        let latest = self.floors.columns_seconds / 3.0;
+        let latest = self.min_timeouts.columns_seconds / 3.0;
         let of_program = self.program.as_ref().map(|pace| pace.longest_pause_seconds);
         let pace_seconds = match self.last.as_ref().map(|beat| beat.phase.as_str()) {
             None => self.start.seconds(),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     fn watch() -> HeartbeatWatch {
-        HeartbeatWatch::new(Floors { columns_seconds: 5.0, phase_seconds: 60.0 })
+        HeartbeatWatch::new(MinTimeouts { columns_seconds: 5.0, phase_seconds: 60.0 })
     }
 
     #[test]
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn nodes_are_looked_for_soon_where_the_pace_is_known() {
-        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
         watch.beat(&beat("factor", 0), 1.0);
@@ -511,7 +511,7 @@ mod tests {
         watch.beat(&beat("encode", 150), 10.0);
         assert_eq!(watch.look_after_seconds(), 10.0);
         // A phase that was measured before is probed as soon.
-        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         watch.beat(&beat("factor", 0), 1.0);
         watch.beat(&beat("encode", 100), 3.0);
@@ -523,11 +523,11 @@ mod tests {
 
     #[test]
     fn a_start_without_a_sign_of_life_has_a_limit_that_is_learned() {
-        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
         // A thousand nodes, the slowest of which took five seconds: eleven levels.
-        let mut watch = HeartbeatWatch::new(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.reached(5.0, 1000);
         watch.start(0.0);
         assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (550.0, 10.0));
@@ -537,7 +537,7 @@ mod tests {
         watch.beat(&beat("start", 0), 670.0);
         watch.start(800.0);
         assert_eq!(watch.limit_seconds(), 700.0);
-        let mut quick = HeartbeatWatch::new(Floors::from_columns(30.0));
+        let mut quick = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         quick.reached(0.1, 5);
         quick.start(0.0);
         assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (300.0, 2.0));
@@ -601,7 +601,7 @@ mod tests {
 
     #[test]
     fn a_program_has_the_limit_that_its_own_checkpoints_give_it() {
-        let mut watch = HeartbeatWatch::of_program(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "a launcher that starts nothing hangs");
         watch.beat(&beat("start", 0), 1.0);
@@ -633,7 +633,7 @@ mod tests {
 
     #[test]
     fn a_program_that_waits_for_an_image_has_the_limit_of_waits_or_its_own() {
-        let mut watch = HeartbeatWatch::of_program(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         let wait = |steps, expected_seconds| Beat { steps, expected_seconds, ..beat(WAIT, 0) };
         watch.beat(&beat("open", 0), 1.0);
@@ -654,7 +654,7 @@ mod tests {
 
     #[test]
     fn quick_checkpoints_leave_the_asked_patience() {
-        let mut watch = HeartbeatWatch::of_program(Floors::from_columns(30.0));
+        let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         for number in 0..9 {
             watch.beat(&beat("compute", number), 1.0 + 0.5 * number as f64);

@@ -4,7 +4,7 @@
 use bytemuck::bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use skt_hpl::heartbeat::{Beat, Charge};
+use skt_hpl::heartbeat::{Beat, CorruptionReport};
 use skt_hpl::record::{
     LevelFacts, Mended, Outcome, Protection, Replacement, Restart, TestRecord, Unverified,
 };
@@ -63,8 +63,14 @@ fn whole() -> TestRecord {
 }
 
 fn beat() -> Beat {
-    let charge =
-        Charge { host: "n1".into(), rank: 3, checks: 1, rows: 2, first_column: 8, ends_job: true };
+    let charge = CorruptionReport {
+        host: "n1".into(),
+        rank: 3,
+        checks: 1,
+        rows: 2,
+        first_column: 8,
+        ends_job: true,
+    };
     Beat {
         token: "t1".into(),
         rank: 0,

@@ -957,7 +957,7 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The flip is reported, and without checks the residual fails.
-    Told,
+    NodeReport,
     /// The flip is reported, though without checks the residual passes.
     ToldInVain,
     Mended,
@@ -1011,7 +1011,7 @@ fn a_flipped_bit_is_told_or_mended() {
         let fails = |fate| !matches!(fate, Fate::Solved(residual, _) if residual < 16.0);
         let what = || format!("{}, {rank}, {flip:?}: {unchecked:?}, {checked:?}", job.name());
         let outcome = match checked {
-            Fate::Alarm if fails(unchecked) => Outcome::Told,
+            Fate::Alarm if fails(unchecked) => Outcome::NodeReport,
             Fate::Alarm => Outcome::ToldInVain,
             Fate::Solved(residual, mended) => {
                 assert!(residual < 16.0, "a wrong answer: {}", what());
@@ -1028,7 +1028,7 @@ fn a_flipped_bit_is_told_or_mended() {
         outcomes[m - 1][bits][outcome as usize] += 1;
     }
     print_outcomes(&outcomes);
-    for outcome in [Outcome::Told, Outcome::Mended, Outcome::Harmless] {
+    for outcome in [Outcome::NodeReport, Outcome::Mended, Outcome::Harmless] {
         let count: usize = outcomes.iter().flatten().map(|counts| counts[outcome as usize]).sum();
         assert!(count > flips / 50, "{outcome:?}: {outcomes:?}");
     }

@@ -516,7 +516,7 @@ enum End {
     Right,
     Mended,
     /// A check reported the flip before the loss.
-    Told,
+    NodeReport,
     /// The flip was reported by process row and rank, after the loss.
     Refused,
     /// A column had no pivot, because a check came too late.
@@ -693,7 +693,7 @@ impl Pair {
             Fate::Solved { .. } if !is_right(fate) => End::Hidden,
             Fate::Solved { .. } if self.mended_rows > 0 => End::Mended,
             Fate::Solved { .. } => End::Right,
-            Fate::Wrong { .. } | Fate::Refused if is_before => End::Told,
+            Fate::Wrong { .. } | Fate::Refused if is_before => End::NodeReport,
             Fate::Wrong { .. } | Fate::Refused => End::Refused,
             Fate::NoPivot => End::NoPivot,
             Fate::Died => panic!("nobody dies in the end"),

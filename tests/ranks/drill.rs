@@ -31,7 +31,7 @@ use skt_hpl::hpl::team::Team;
 use skt_hpl::record::Protection;
 use skt_hpl::run::protect::{
     self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
-    Surroundings, TestSegments,
+    TestContext, TestSegments,
 };
 use skt_hpl::run::ptest::{self, Observer, Phase, check};
 use tempfile::TempDir;
@@ -285,9 +285,9 @@ impl Cluster {
         store: &'a (dyn Store + Send + Sync),
         team: &'a Team,
         hook: Arc<dyn Hook>,
-    ) -> Surroundings<'a> {
+    ) -> TestContext<'a> {
         let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
-        Surroundings {
+        TestContext {
             nothing_hidden: false,
             memory: TestSegments::new(store, &run, 0, RankProcess(team)),
             host: self.host(comm.rank()),

@@ -54,7 +54,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("screen/node.rs", "DGEMM_SECONDS"),
     ("screen/probe.rs", "LINK_SECONDS"),
     ("screen/probe.rs", "MEMORY_SECONDS"),
-    ("screen/told.rs", "LOOK_PAUSE"),
+    ("screen/messages.rs", "LOOK_PAUSE"),
     ("slow/judge.rs", "LEAST_SECONDS"),
     ("supervisor/after_ending.rs", "BACKOFF_MAX_SECONDS"),
     ("sign.rs", "CHECKPOINT_INTERVAL_SECONDS"),

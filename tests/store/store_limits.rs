@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::mpirun::mpirun;
 use crate::skipped::skipped;
-use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, SysV, Trap};
+use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
 
 /// Runs `test` of this binary in new namespaces after `setup`, a line of shell in which `$DIR` is
 /// an empty folder. Returns the folder if this process is the one that runs inside.
@@ -53,12 +53,12 @@ fn a_full_tmpfs_is_an_error_at_creation() {
     let test = "a_full_tmpfs_is_an_error_at_creation";
     let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
     let store = Files::in_folder(&folder);
-    let free = |store: &Files| store.traps(512 << 10, 512 << 10);
-    assert!(!free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
+    let free = |store: &Files| store.hazards(512 << 10, 512 << 10);
+    assert!(!free(&store).iter().any(|trap| matches!(trap, StoreHazard::SmallFolder { .. })));
     let first = store.create(&name(0), 700 << 10).unwrap();
     let refused = store.create(&name(1), 700 << 10).unwrap_err();
     assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
-    assert!(free(&store).iter().any(|trap| matches!(trap, Trap::SmallFolder { .. })));
+    assert!(free(&store).iter().any(|trap| matches!(trap, StoreHazard::SmallFolder { .. })));
     assert!(!folder.join(name(1).to_string()).exists(), "nothing is left of it");
     // Every byte of the first segment is there; otherwise this would be a SIGBUS.
     let mut first = first;
@@ -78,10 +78,10 @@ fn the_largest_segment_is_named_as_the_limit() {
     let text = refused.to_string();
     assert!(text.contains("sysctl -w kernel.shmmax=73728"), "{text}");
     assert!(SysV::new(false).create(&name(0), 65536 - 8192).is_ok());
-    let traps = SysV::new(false).traps(65536, 65536);
-    assert!(traps.contains(&Trap::OwnIpcNamespace), "{traps:?}");
-    let low = Trap::LowLimit { limit: "kernel.shmmax", value: 65536, enough: 73728 };
-    assert!(traps.contains(&low), "{traps:?}");
+    let hazards = SysV::new(false).hazards(65536, 65536);
+    assert!(hazards.contains(&StoreHazard::OwnIpcNamespace), "{hazards:?}");
+    let low = StoreHazard::LowLimit { limit: "kernel.shmmax", value: 65536, enough: 73728 };
+    assert!(hazards.contains(&low), "{hazards:?}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn all_segments_together_are_named_as_the_limit() {
         matches!(refused, StoreError::Limit { limit: "kernel.shmall", value: 10, enough: 12, .. }),
         "{refused}"
     );
-    assert_eq!(store.traps(5 << 12, 8).len(), store.traps(6 << 12, 8).len() - 1);
+    assert_eq!(store.hazards(5 << 12, 8).len(), store.hazards(6 << 12, 8).len() - 1);
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub use crate::checkpoint::recover::Recovered;
 use crate::checkpoint::segments::{RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
-use crate::sign::{self, Keeps, Signs, Supervised};
+use crate::sign::{self, DataLocation, Signs, Supervised};
 pub use due::Due;
 use due::{Limits, MeasuredTimes};
 use skt_comm::collect::{broadcast, reduce};
@@ -117,9 +117,9 @@ impl Options {
         ]
     }
 
-    fn keeps(&self) -> Keeps {
+    fn keeps(&self) -> DataLocation {
         let (run_id, store) = (self.config.run_id.clone(), self.store_kind.to_string());
-        Keeps { run_id, store, images: self.levels.folders() }
+        DataLocation { run_id, store, images: self.levels.folders() }
     }
 }
 

@@ -75,7 +75,7 @@ impl Process for Supervised {
 /// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
 /// it is over.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keeps {
+pub struct DataLocation {
     /// The name of the run in the store.
     pub run_id: String,
     /// The store, as flags name it.
@@ -101,7 +101,7 @@ struct Sign {
     n: usize,
     elapsed_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    keeps: Option<Keeps>,
+    keeps: Option<DataLocation>,
 }
 
 /// The signs of a job, which its first process writes; by default none.
@@ -141,7 +141,7 @@ impl Signs {
     }
 
     /// Tells that a run is looked for, and where its data is kept.
-    pub fn open(&mut self, keeps: impl FnOnce() -> Keeps) {
+    pub fn open(&mut self, keeps: impl FnOnce() -> DataLocation) {
         self.tell(0.0, |sign| (sign.phase, sign.keeps) = (OPEN, Some(keeps())));
     }
 
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn what_is_told_is_what_has_come_so_far_and_not_too_often() {
         let mut signs = Signs::new(Some("r.1.4".to_owned()));
-        let keeps = Keeps { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
+        let keeps = DataLocation { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
         let open = signs.due(0.0, 0.0, |sign| sign.keeps = Some(keeps.clone())).expect("at once");
         let json = open.strip_prefix(MARK).expect("a mark").trim_end();
         let json: serde_json::Value = serde_json::from_str(json).expect("JSON");

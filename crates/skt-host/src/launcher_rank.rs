@@ -155,7 +155,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// `srun --kill-on-bad-exit` ends the other ranks by SIGTERM meanwhile, and returns the largest
 /// code of all: so these end with `code`, too, and not by the signal.
-pub fn let_the_first_speak(code: u8) {
+pub fn defer_to_rank0(code: u8) {
     if rank().is_some() {
         end_by_sigterm_with(code);
     }

@@ -100,7 +100,7 @@ impl From<Unsolved> for JobError {
 
 impl JobError {
     /// Whether this process prints the error: where all have the same, rank 0 alone does.
-    pub fn is_said_here(&self) -> bool {
+    pub fn needs_printing(&self) -> bool {
         !matches!(self, Self::Alone(_)) || launcher_rank::is_first()
     }
 
@@ -134,7 +134,7 @@ impl JobError {
 
     /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are
     /// agreed upon: all ranks of the grid return them, and those beyond it must be told.
-    pub fn is_known_here_alone(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         let is_agreed = match self {
             Self::Checkpoint(CheckpointError::Refused(_))
             | Self::Abft(_)

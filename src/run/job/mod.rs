@@ -111,7 +111,7 @@ pub fn run<C: Comm>(
     let host = setup.is_first_on_host.then(|| world.host());
     tests.power = JobPower::start(Root::of_this_machine(), host, meter);
     let ran = match tests.run(world) {
-        Err(why) if !why.is_known_here_alone() => {
+        Err(why) if !why.is_local() => {
             // Rank 0 itself prints what happens to the memory.
             interrupt::keep(false);
             // A problem after a loss need not be one for the next start.

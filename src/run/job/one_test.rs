@@ -12,7 +12,7 @@ use crate::hpl::team::Team;
 use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::TestRecord;
 use crate::report::output;
-use crate::run::protect::{self, Done, Opened, Protected, Settings, Surroundings};
+use crate::run::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::run::ptest;
 
 /// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an
@@ -21,11 +21,11 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
     ranks: &C,
     test: &TestSpec,
     settings: &Settings,
-    surroundings: Surroundings<'a>,
+    context: TestContext<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.process().0;
-    match protect::open(ranks, test, settings, surroundings)? {
+    let team = context.memory.process().0;
+    match protect::open(ranks, test, settings, context)? {
         Opened::Ready(guard, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
             for line in opening_lines(&guard, &found) {
@@ -43,11 +43,11 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
     ranks: &C,
     test: &TestSpec,
     settings: &Settings,
-    surroundings: Surroundings<'a>,
+    context: TestContext<'a>,
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = surroundings.memory.process().0;
-    match protect::abft::open(ranks, test, settings, surroundings)? {
+    let team = context.memory.process().0;
+    match protect::abft::open(ranks, test, settings, context)? {
         Opened::Ready(abft, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
             if let Some(load) = &found.load {

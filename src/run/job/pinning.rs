@@ -15,7 +15,7 @@ use skt_host::starter::Starter;
 
 /// What a rank wants of its host.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct PinningRequest {
     /// Threads of each rank.
     pub threads: usize,
     /// Cores of each host that are kept from the solver.
@@ -87,8 +87,13 @@ impl RankPlan {
 }
 
 /// Plans the cores of all ranks of a host with these `masks`.
-fn plans(cpus: &HostCpus, masks: &[Vec<usize>], wanted: &Wanted, host: &str) -> Vec<RankPlan> {
-    let Wanted { threads, helper_cores, .. } = *wanted;
+fn plans(
+    cpus: &HostCpus,
+    masks: &[Vec<usize>],
+    wanted: &PinningRequest,
+    host: &str,
+) -> Vec<RankPlan> {
+    let PinningRequest { threads, helper_cores, .. } = *wanted;
     let one = |index: usize| {
         if helper_cores == 0 {
             let solver = placement::plan(cpus, masks, index, threads);
@@ -127,7 +132,7 @@ fn is_bound(placement: &CpuPlacement) -> bool {
 fn choose(
     places: &[RankLocation],
     here: &[usize],
-    wanted: &Wanted,
+    wanted: &PinningRequest,
 ) -> (Option<HostPlan>, Vec<RankPlan>) {
     let (first, all) = (&places[here[0]].host, here.len());
     let masks: Vec<_> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
@@ -185,7 +190,7 @@ impl Pinning {
     pub fn new<C: Comm>(
         world: &C,
         places: &[RankLocation],
-        wanted: &Wanted,
+        wanted: &PinningRequest,
     ) -> Result<Self, CommError> {
         let (here, index) = places::sharers_of_cores(places, world.rank());
         let machine = world.split(Some(here[0] as u32), world.rank() as u32)?;

@@ -30,7 +30,7 @@ use crate::report::progress::Progress;
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
-    Surroundings, TestSegments,
+    TestContext, TestSegments,
 };
 
 /// The time between additions of unprotected tests to the ledger: a loss costs the results of at
@@ -214,7 +214,7 @@ impl<'a> Tests<'a> {
                         (is_written, done) = (reported.is_written, reported.done);
                         self.unkept.insert(index, reported.result);
                     }
-                    Err(why) if !why.is_known_here_alone() => ended = Some(why),
+                    Err(why) if !why.is_local() => ended = Some(why),
                     Err(why) => return Err(why),
                 }
             } else {
@@ -553,7 +553,7 @@ impl<'a> Tests<'a> {
         }
         let ranks = ranks.comm.as_ref().expect("a rank of the grid");
         let settings = Settings { resume, ..self.settings.clone() };
-        let surroundings = Surroundings {
+        let context = TestContext {
             memory: TestSegments::new(setup.store, &settings.run_id, index, RankProcess(team))
                 .under(setup.lock.clone()),
             nothing_hidden,
@@ -570,8 +570,8 @@ impl<'a> Tests<'a> {
         interrupt::keep(true);
         watcher.say("looking for data of an earlier start, and reserving memory");
         let (done, is_found) = match settings.method {
-            Method::Abft => run_with_checksums(ranks, test, &settings, surroundings, &mut watcher)?,
-            _ => run_with_checkpoints(ranks, test, &settings, surroundings, &mut watcher)?,
+            Method::Abft => run_with_checksums(ranks, test, &settings, context, &mut watcher)?,
+            _ => run_with_checkpoints(ranks, test, &settings, context, &mut watcher)?,
         };
         let number = index + 1;
         let words = "was done by an earlier start, which ended before it removed the result";

@@ -7,7 +7,7 @@ use super::error::JobError;
 use super::idle::IdleWatch;
 use super::options::JobOptions;
 use super::outlook;
-use super::pinning::{Pinning, Wanted};
+use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
 use super::traps;
 use crate::checkpoint::layout::Geometry;
@@ -300,7 +300,7 @@ impl<'a> Setup<'a> {
         let mut places = all_places(world, settings, options, store)?;
         watch.end_part("ranks and stores");
         let (threads, pin) = (spec.threads, spec.pin);
-        let wanted = Wanted { threads, helper_cores: settings.helper_cores, pin };
+        let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin };
         let pinning = Pinning::new(world, &places, &wanted)?;
         let team = pinning.start_team(spec.threads);
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;

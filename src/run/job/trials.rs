@@ -89,7 +89,7 @@ impl<'a, C: Comm> Trials<'a, C> {
             let Some(test) = test else { return self.clear() };
             match self.run(&test) {
                 // All ranks of the grid have refused it alike: rank 0 ends the job on all ranks.
-                Err(why) if !why.is_known_here_alone() => {}
+                Err(why) if !why.is_local() => {}
                 ran => drop(ran?),
             }
         }

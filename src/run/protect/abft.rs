@@ -20,7 +20,7 @@ use skt_terms::phases::{ChecksumCosts, Phases};
 use super::app::NodeCheckpointer;
 use super::clock::ClockReading;
 use super::deadline::{self, Ahead};
-use super::guard::{Done, Opened, Surroundings, config, guessed_schedule, solve_error};
+use super::guard::{Done, Opened, TestContext, config, guessed_schedule, solve_error};
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
@@ -110,13 +110,13 @@ pub fn open<'a, C: Comm>(
     comm: &C,
     spec: &TestSpec,
     settings: &Settings,
-    surroundings: Surroundings<'a>,
+    context: TestContext<'a>,
 ) -> Result<Opened<'a, C, AbftTest<'a, C>>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
-        surroundings;
-    let schedule = guessed_schedule(spec, settings, surroundings.guessed_rate);
-    let end_unix = surroundings.end_unix;
+    let TestContext { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
+        context;
+    let schedule = guessed_schedule(spec, settings, context.guessed_rate);
+    let end_unix = context.end_unix;
     let is_short = comm.size() < spec.ranks();
     let config = Config {
         members: spec.q + spec.checksums,

@@ -145,7 +145,7 @@ pub enum Opened<'a, C: Comm, T> {
 pub type RankInRun = Rc<Cell<Option<usize>>>;
 
 /// The arguments of `open` besides the test.
-pub struct Surroundings<'a> {
+pub struct TestContext<'a> {
     /// The segments of this test on this node.
     pub memory: TestSegments<'a>,
     /// Whether no image of this test existed when the job began ([`Config::nothing_hidden`]).
@@ -184,12 +184,12 @@ pub fn open<'a, C: Comm>(
     comm: &C,
     spec: &TestSpec,
     settings: &Settings,
-    surroundings: Surroundings<'a>,
+    context: TestContext<'a>,
 ) -> Result<Opened<'a, C, Protected<'a, C>>, CheckpointError> {
     let started = Instant::now();
-    let Surroundings { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
-        surroundings;
-    let schedule = guessed_schedule(spec, settings, surroundings.guessed_rate);
+    let TestContext { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
+        context;
+    let schedule = guessed_schedule(spec, settings, context.guessed_rate);
     let shape = region_shape(spec, settings);
     let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
     let config = Config {

@@ -37,7 +37,7 @@ pub use app::NodeCheckpointer;
 pub use beginning::Beginning;
 pub use clock::{Clock, ClockReading};
 pub use every::Every;
-pub use guard::{Done, Opened, Protected, RankInRun, Surroundings, guessed_schedule, open};
+pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
 pub use history::History;
 pub use inject::{FaultInjector, Inject, What};
 pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};

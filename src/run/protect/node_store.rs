@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::store::{Store, StoreKind, SysvLimits, Trap, host};
+use crate::checkpoint::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
 use crate::machine::environment::preflight::amount;
 
 /// Segments of each rank: its data, and its hold on the run.
@@ -76,14 +76,14 @@ impl NodeStore {
     pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
         // Asking for all bytes there are makes the store tell how many are free.
-        let room = store.traps(u64::MAX, 0).iter().find_map(|trap| match trap {
-            Trap::SmallFolder { folder, free_bytes, .. } => {
+        let room = store.hazards(u64::MAX, 0).iter().find_map(|trap| match trap {
+            StoreHazard::SmallFolder { folder, free_bytes, .. } => {
                 Some(StoreRoom::of(folder, *free_bytes))
             }
             _ => None,
         });
-        let (void, warnings): (Vec<Trap>, Vec<Trap>) =
-            store.traps(0, 0).into_iter().partition(Trap::voids_store);
+        let (void, warnings): (Vec<StoreHazard>, Vec<StoreHazard>) =
+            store.hazards(0, 0).into_iter().partition(StoreHazard::voids_store);
         Self {
             run_bytes: super::run_bytes(store, run_id).unwrap_or(0),
             room,
@@ -124,7 +124,7 @@ impl NodeStore {
     }
 
     /// The limit of System V segments that the ranks would exceed, if any.
-    fn low_limit(&self, ranks: u64, rank_bytes: u64) -> Option<Trap> {
+    fn low_limit(&self, ranks: u64, rank_bytes: u64) -> Option<StoreHazard> {
         let limits = self.sysv?;
         let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
         let pages = limits.pages_of(rank_bytes).saturating_mul(ranks);

@@ -4,7 +4,7 @@ use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
 use super::settings::Settings;
-use crate::heartbeat::{self, Charge};
+use crate::heartbeat::{self, CorruptionReport};
 use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
 use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
 use crate::record::{Mended, Protection};
@@ -139,7 +139,7 @@ pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[MendedRank], hosts: &
 /// Tells a supervisor of the ranks that certainly gave the wrong numbers of a check.
 pub(super) fn charge_origins(ranks: &[MendedRank], hosts: &[String]) {
     for rank in ranks.iter().filter(|rank| rank.is_origin) {
-        heartbeat::charge(Charge {
+        heartbeat::charge(CorruptionReport {
             host: hosts[rank.rank].clone(),
             rank: rank.rank,
             checks: 1,
@@ -155,7 +155,7 @@ pub(super) fn charge_suspect(wrong: &WrongNumbers, hosts: &[String]) {
     if let [rank] = wrong.suspects[..]
         && wrong.process_column.is_some()
     {
-        heartbeat::charge(Charge {
+        heartbeat::charge(CorruptionReport {
             host: hosts[rank].clone(),
             rank,
             checks: 1,

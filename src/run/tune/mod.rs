@@ -156,7 +156,7 @@ pub fn tune<C: Comm>(
         .and_then(|default| race_all(&mut search, task, default, world.size()));
     match done {
         // The other ranks wait for this rank, or for one that is lost.
-        Err(TuneError::Job(error)) if error.is_known_here_alone() => Err(error.into()),
+        Err(TuneError::Job(error)) if error.is_local() => Err(error.into()),
         done => {
             search.bench.end()?;
             Ok(Some(done?))

@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use super::tests::{beat, hosts, rules, survey};
 use super::*;
 use crate::supervisor::links::{Link, LinkState, Partner};
-use crate::supervisor::watch::Floors;
+use crate::supervisor::watch::MinTimeouts;
 
 /// A run of a simulated cluster.
 struct Drill {
@@ -50,7 +50,7 @@ impl Drill {
             listed: nodes.iter().chain(&spares).cloned().collect(),
             ..rules()
         };
-        let watch = HeartbeatWatch::new(Floors::from_columns(30.0));
+        let watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         Self {
             decisions: Decisions::new(rules, state, watch),
             now: 1000.0,

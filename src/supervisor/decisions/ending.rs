@@ -1,6 +1,6 @@
 //! How a run ends: done, declined, stopped or given up.
 
-use super::{Action, Decisions, Phase, Then};
+use super::{Action, AfterProbe, Decisions, Phase};
 use crate::heartbeat::DONE;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::state::Status;
@@ -22,7 +22,7 @@ impl Decisions {
             let text = "the job was lost after its report was whole; its segments are removed now";
             self.say("reported", text);
         }
-        self.ask_then(Then::Finish(exit));
+        self.ask_then(AfterProbe::Finish(exit));
     }
 
     pub(super) fn cleaned(&mut self, exit: Exit, survey: &Survey) {
@@ -55,7 +55,7 @@ impl Decisions {
             && survey.answers.values().all(|answer| answer.is_clean())
         {
             // No node has a segment left that the marks would be needed for.
-            return self.ask_then(Then::Forget(exit));
+            return self.ask_then(AfterProbe::Forget(exit));
         }
         self.finish(exit);
     }

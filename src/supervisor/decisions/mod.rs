@@ -100,7 +100,7 @@ enum Phase {
     /// A job of an earlier supervisor may be there.
     Finding,
     /// Nodes are asked while no launcher runs.
-    Asking(Then),
+    ProbeRound(AfterProbe),
     /// The nodes are well; the start is at this time.
     Pausing {
         until_unix: f64,
@@ -112,7 +112,7 @@ enum Phase {
 
 /// What comes after the nodes' answers.
 #[derive(Debug, Clone, Copy)]
-enum Then {
+enum AfterProbe {
     Start,
     Stop,
     Finish(Exit),
@@ -152,7 +152,7 @@ pub struct Decisions {
     /// The code with which the user's program has refused, with a text, until it is known whether a
     /// lost node explains it.
     word: Option<(u8, String)>,
-    told: AlreadyTold,
+    told: Printed,
     /// Whether the run is over: its files are removed as soon as the saved state says so.
     tidies: bool,
     /// What the present event leads to.
@@ -161,7 +161,7 @@ pub struct Decisions {
 
 /// What the user was told, and is not to be told again.
 #[derive(Debug, Default)]
-struct AlreadyTold {
+struct Printed {
     /// Warnings, each with a node that has it.
     warnings: BTreeSet<(String, String)>,
     /// The start whose report was printed last.
@@ -191,7 +191,7 @@ impl Decisions {
             ended_trials: None,
             oom_kills: BTreeMap::new(),
             word: None,
-            told: AlreadyTold::default(),
+            told: Printed::default(),
             tidies: false,
             actions: Vec::new(),
         }
@@ -342,7 +342,7 @@ impl Decisions {
             self.act(Action::CloseLines);
         }
         self.take_back_trial();
-        self.ask_then(Then::Start);
+        self.ask_then(AfterProbe::Start);
     }
 
     /// The failures that count.
@@ -356,12 +356,12 @@ impl Decisions {
         self.state.failures.iter().skip(self.state.pardoned).map(past).collect()
     }
 
-    fn ask_then(&mut self, then: Then) {
-        self.phase = Phase::Asking(then);
+    fn ask_then(&mut self, then: AfterProbe) {
+        self.phase = Phase::ProbeRound(then);
         self.ask(match then {
-            Then::Start | Then::Stop => Purpose::Start,
-            Then::Finish(_) => Purpose::Clean,
-            Then::Forget(_) => Purpose::Forget,
+            AfterProbe::Start | AfterProbe::Stop => Purpose::Start,
+            AfterProbe::Finish(_) => Purpose::Clean,
+            AfterProbe::Forget(_) => Purpose::Forget,
         });
     }
 
@@ -401,15 +401,15 @@ impl Decisions {
                 self.linked_in_silence(now_unix, &survey);
             }
             Phase::Running => self.looked(now_unix, &survey),
-            Phase::Asking(Then::Start) if self.asked == Purpose::Links => {
+            Phase::ProbeRound(AfterProbe::Start) if self.asked == Purpose::Links => {
                 self.note_links(&survey);
                 self.health.extend(survey.health);
                 self.replace_lost(now_unix);
             }
-            Phase::Asking(Then::Start) => self.probed(now_unix, survey),
-            Phase::Asking(Then::Stop) => self.stopped(),
-            Phase::Asking(Then::Finish(exit)) => self.cleaned(*exit, &survey),
-            Phase::Asking(Then::Forget(exit)) => self.finish(*exit),
+            Phase::ProbeRound(AfterProbe::Start) => self.probed(now_unix, survey),
+            Phase::ProbeRound(AfterProbe::Stop) => self.stopped(),
+            Phase::ProbeRound(AfterProbe::Finish(exit)) => self.cleaned(*exit, &survey),
+            Phase::ProbeRound(AfterProbe::Forget(exit)) => self.finish(*exit),
             phase => unreachable!("nobody was asked: {phase:?}"),
         }
     }
@@ -451,7 +451,7 @@ impl Decisions {
         let is_lost = |name: &&String| {
             self.links.dead.contains_key(*name)
                 || self.leaving.contains(*name)
-                || self.condemned(name).is_some()
+                || self.to_replace(name).is_some()
                 || !self.rules.listed.contains(*name)
         };
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
@@ -459,7 +459,7 @@ impl Decisions {
 
     /// What the checks of the matrix, the links and the probe tell of a node.
     fn health_of(&self, name: &str) -> Health {
-        match self.condemned(name).or_else(|| self.links.dead.get(name).cloned()) {
+        match self.to_replace(name).or_else(|| self.links.dead.get(name).cloned()) {
             Some(why) => Health::Ill(why),
             None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
         }
@@ -476,7 +476,7 @@ impl Decisions {
         if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
             return None;
         }
-        if replaced.is_err() && self.acquit() {
+        if replaced.is_err() && self.clear_suspects() {
             pool = self.state.pool.clone();
             replaced = pool.replace(|name| self.health_of(name));
         }
@@ -500,7 +500,7 @@ impl Decisions {
             return;
         }
         match self.replace_ill() {
-            None => return self.ask_then(Then::Start),
+            None => return self.ask_then(AfterProbe::Start),
             Some(Ok(replaced)) if replaced.is_empty() => {}
             Some(Ok(replaced)) => {
                 self.note_replaced(replaced);
@@ -515,7 +515,7 @@ impl Decisions {
         if self.running.is_unreached || self.cut_off_in_use().is_some() {
             match self.exclude(self.running.is_unreached) {
                 Exclusion::Of(left_out) => self.note_replaced(left_out),
-                Exclusion::NeedsSpares => return self.ask_then(Then::Start),
+                Exclusion::NeedsSpares => return self.ask_then(AfterProbe::Start),
                 Exclusion::GivenUp => return,
             }
         }
@@ -697,7 +697,7 @@ impl Decisions {
                 }
                 self.clean(exit);
             }
-            AfterEnding::Stopped => self.ask_then(Then::Stop),
+            AfterEnding::Stopped => self.ask_then(AfterProbe::Stop),
             AfterEnding::Restart => {
                 self.note_failure(now_unix, how);
                 self.restart();

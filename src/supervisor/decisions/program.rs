@@ -2,8 +2,8 @@
 //! end mean.
 
 use super::running::END_PATIENCE_SECONDS;
-use super::{Decisions, Then};
-use crate::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, Keeps, OPEN, REPORTED, TIME_UP};
+use super::{AfterProbe, Decisions};
+use crate::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, DataLocation, OPEN, REPORTED, TIME_UP};
 use crate::supervisor::hosts::Health;
 use crate::supervisor::program::{JobEnd, ProgramVerdict};
 use skt_terms::exit::Exit;
@@ -14,7 +14,7 @@ impl Decisions {
     pub(super) fn note_sign(&mut self, beat: &Beat) {
         let state = &mut self.state;
         if let Some(keeps) = &beat.keeps {
-            let is_other = |before: &Keeps| before.run_id != keeps.run_id;
+            let is_other = |before: &DataLocation| before.run_id != keeps.run_id;
             state.has_several_runs |= state.keeps.as_ref().is_some_and(is_other);
             state.run_id.clone_from(&keeps.run_id);
             state.keeps = Some(keeps.clone());
@@ -72,7 +72,7 @@ impl Decisions {
                 self.clean(exit);
             }
             _ if is_stopped && (verdict != ProgramVerdict::Done || is_open) => {
-                self.ask_then(Then::Stop)
+                self.ask_then(AfterProbe::Stop)
             }
             ProgramVerdict::Done if is_open => {
                 let text = format!(
@@ -94,7 +94,7 @@ impl Decisions {
                 self.note_failure(now_unix, format!("{words}; {how}"));
                 // Ranks whose messages fail may end with any code: the nodes are asked first.
                 self.word = Some((code, words));
-                self.ask_then(Then::Start);
+                self.ask_then(AfterProbe::Start);
             }
         }
     }

@@ -4,13 +4,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::heartbeat::{Beat, Charge, Keeps};
+use crate::heartbeat::{Beat, CorruptionReport, DataLocation};
 use crate::supervisor::hosts::Host;
 use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;
 use crate::supervisor::program::{ProcessEnd, RankEnd};
 use crate::supervisor::state::Status;
-use crate::supervisor::watch::Floors;
+use crate::supervisor::watch::MinTimeouts;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -124,11 +124,11 @@ struct Play {
 
 impl Play {
     fn new(rules: RunRules, state: SupervisorState) -> Self {
-        let floors = Floors::from_columns(30.0);
+        let min_timeouts = MinTimeouts::from_columns(30.0);
         let watch = if rules.is_of_program {
-            HeartbeatWatch::of_program(floors)
+            HeartbeatWatch::of_program(min_timeouts)
         } else {
-            HeartbeatWatch::new(floors)
+            HeartbeatWatch::new(min_timeouts)
         };
         let decisions = Decisions::new(rules, state, watch);
         Self { decisions, now: 1000.0, is_full: false, asked: None }
@@ -528,7 +528,8 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
 fn charging(host: &str, checks: u64, rows: u64) -> Event {
     let Event::Beat(beat) = beat("factor", 640, None) else { unreachable!("a heartbeat") };
     let host = host.to_owned();
-    let charge = Charge { host, rank: 1, checks, rows, first_column: 320, ends_job: false };
+    let charge =
+        CorruptionReport { host, rank: 1, checks, rows, first_column: 320, ends_job: false };
     Event::Beat(Beat { charges: vec![charge], ..beat })
 }
 
@@ -672,7 +673,7 @@ fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
 fn segments_that_are_gone_between_two_starts_are_missed() {
     let gone = |is_of_program: bool, phases: &[(&str, usize)], bytes: [u64; 3]| {
         let mut play = Play::running(RunRules { is_of_program, ..rules() }, &[]);
-        let keeps = Keeps { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
+        let keeps = DataLocation { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
         play.decisions.state.keeps = Some(keeps);
         play.beats(phases);
         play.ended("the launcher ended with code 137");
@@ -1156,7 +1157,7 @@ impl World {
             decisions: Decisions::new(
                 rules,
                 state,
-                HeartbeatWatch::new(Floors::from_columns(30.0)),
+                HeartbeatWatch::new(MinTimeouts::from_columns(30.0)),
             ),
             now: 1000.0,
             stops: 0,
@@ -1809,7 +1810,7 @@ impl Play {
 
     /// The program opens a run of the checkpoint library.
     fn opens(&mut self, run: &str) {
-        let keeps = Keeps { run_id: run.into(), store: "posix".into(), images: vec![] };
+        let keeps = DataLocation { run_id: run.into(), store: "posix".into(), images: vec![] };
         let Event::Beat(open) = beat("open", 0, None) else { unreachable!() };
         self.on(Event::Beat(Beat { keeps: Some(keeps), ..open }));
     }
@@ -2005,8 +2006,8 @@ fn a_program_whose_time_is_up_is_left_to_the_next_command() {
 
 #[test]
 fn a_program_that_ends_with_0_since_it_is_told_to_stop_keeps_its_data() {
-    let keeps = Keeps { run_id: "plate".into(), store: "posix".into(), images: vec![] };
-    let told = |keeps: Option<&Keeps>, last: &str, is_stop: bool| {
+    let keeps = DataLocation { run_id: "plate".into(), store: "posix".into(), images: vec![] };
+    let told = |keeps: Option<&DataLocation>, last: &str, is_stop: bool| {
         let mut play = Play::of_program(&["s1"]);
         play.decisions.state.keeps = keeps.cloned();
         play.beats(&[(last, 5)]);
@@ -2067,7 +2068,7 @@ fn a_program_without_signs_of_life_is_never_taken_for_hung() {
 fn where_a_program_keeps_its_data_is_what_it_says() {
     let mut play = Play::running(rules_of_program(), &[]);
     assert_eq!(play.decisions.state.keeps, None);
-    let keeps = Keeps { run_id: "plate".into(), store: "posix".into(), images: vec![] };
+    let keeps = DataLocation { run_id: "plate".into(), store: "posix".into(), images: vec![] };
     play.opens("plate");
     play.beats(&[("compute", 0)]);
     assert_eq!(

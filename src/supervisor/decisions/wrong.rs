@@ -8,7 +8,7 @@
 //! images.
 
 use super::Decisions;
-use crate::heartbeat::{Beat, Charge};
+use crate::heartbeat::{Beat, CorruptionReport};
 use crate::supervisor::hosts::Health;
 
 /// Number of checks that must name a node to make it suspect.
@@ -23,7 +23,7 @@ impl Decisions {
         let known = last.map_or(Vec::new(), |(last, _)| last.charges.clone());
         let new = std::mem::replace(&mut beat.charges, known.clone());
         for charge in &new {
-            let Charge { host, rank, checks, rows, first_column, ends_job } = charge;
+            let CorruptionReport { host, rank, checks, rows, first_column, ends_job } = charge;
             let before = known.iter().find(|known| known.host == *host && known.rank == *rank);
             let (old_checks, old_rows) = before.map_or((0, 0), |known| (known.checks, known.rows));
             if *checks <= old_checks {
@@ -74,16 +74,16 @@ impl Decisions {
     }
 
     /// What is wrong with a node that is to be replaced because it computes wrong.
-    pub(super) fn condemned(&self, name: &str) -> Option<String> {
+    pub(super) fn to_replace(&self, name: &str) -> Option<String> {
         let charged = self.state.charged.get(name).filter(|charged| charged.is_condemned)?;
         Some(format!("computes wrong: {} check(s) have named it", charged.checks))
     }
 
     /// Lets the nodes that compute wrong stay; returns whether there were any. Without spares that
     /// is better than to end the run, because what they compute is checked.
-    pub(super) fn acquit(&mut self) -> bool {
-        let condemned = self.state.charged.iter_mut().filter(|(_, charged)| charged.is_condemned);
-        let names: Vec<String> = condemned
+    pub(super) fn clear_suspects(&mut self) -> bool {
+        let to_replace = self.state.charged.iter_mut().filter(|(_, charged)| charged.is_condemned);
+        let names: Vec<String> = to_replace
             .map(|(name, charged)| {
                 charged.is_condemned = false;
                 name.clone()

@@ -10,7 +10,7 @@ pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
 use crate::config::Setting;
-use crate::heartbeat::{Beat, Keeps};
+use crate::heartbeat::{Beat, DataLocation};
 use skt_host::clock::now_unix;
 use skt_host::process::Process;
 
@@ -118,7 +118,7 @@ pub struct SupervisorState {
     pub program_checksum: Option<u64>,
     /// Where that program has said that it keeps its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<DataLocation>,
     /// Whether that program has opened several runs: when it reports one, that is not all.
     #[serde(default)]
     pub has_several_runs: bool,

@@ -18,7 +18,7 @@ use super::error::{CheckpointError, Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::level::failed::remove_images;
-use super::level::look::{Seen, Wanted};
+use super::level::look::{ImageQuery, Seen};
 use super::level::{FileId, ImageId, Level, Load, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
@@ -240,7 +240,7 @@ impl<M: Memory> Opening<M> {
     /// (`is_short`) resumes from memory or not at all, and manages no images.
     fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) {
         let (header, fingerprint) = (&self.header, self.fingerprint);
-        let wanted = Wanted { header, fingerprint, parameters: &self.parameters };
+        let wanted = ImageQuery { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
             let is_ours =
                 |rank: usize| !is_short && level.is_looked_after(rank, comm.rank(), comm.size());

@@ -241,7 +241,7 @@ impl BackgroundWork<'_> {
     ///
     /// # Panics
     /// When the second thread panicked.
-    pub fn run_beside<C: Comm, R>(
+    pub fn run_overlapped_with<C: Comm, R>(
         &mut self,
         reached: Reached,
         messages: Option<&C>,
@@ -250,7 +250,7 @@ impl BackgroundWork<'_> {
         self.run_beside_by(thread::Builder::new(), reached, messages, body)
     }
 
-    /// Does what [`Self::run_beside`] does; `starter` starts the second thread.
+    /// Does what [`Self::run_overlapped_with`] does; `starter` starts the second thread.
     fn run_beside_by<C: Comm, R>(
         &mut self,
         starter: thread::Builder,

@@ -324,7 +324,7 @@ impl<C: Comm> Workspace<C> {
                 )
             };
             let clock = ProductClock::start(local.grid.all.now(), phases);
-            let computed = product.compute_beside(local.team, || {
+            let computed = product.compute_overlapped_with(local.team, || {
                 look_ahead.advance(local, advance_beside, panel, token, phases)?;
                 token.messages_are_sent();
                 let progress = |token: &Token| {
@@ -374,9 +374,9 @@ impl<'m, C: Comm> Solver<'m, C> {
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
     /// `on_progress` after each panel, and tells `background` which part of the matrix will not
     /// change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
-    /// `Product::compute_beside`; `Product::compute_between_messages` on the thread with the token,
-    /// `Product::compute` on others; `Product::multiply_rows`, `product::multiply_part`,
-    /// [`crate::update::multiply`], [`crate::blas::gemm`].
+    /// `Product::compute_overlapped_with`; `Product::compute_between_messages` on the thread with
+    /// the token, `Product::compute` on others; `Product::multiply_rows`,
+    /// `product::multiply_part`, [`crate::update::multiply`], [`crate::blas::gemm`].
     ///
     /// # Errors
     /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
@@ -398,7 +398,7 @@ impl<'m, C: Comm> Solver<'m, C> {
             let is_helped =
                 work.has_helper && local.grid.all.needs_calls() && work.has_messages(local);
             let transport = is_helped.then_some(&local.grid.all);
-            background.run_beside(Reached::Applying { k }, transport, |token| {
+            background.run_overlapped_with(Reached::Applying { k }, transport, |token| {
                 work.apply(local, &panel, newest, k + 1 == end, token)
             })?;
             work.look_ahead.give_back(panel)?;

@@ -251,7 +251,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     ///
     /// # Errors
     /// The errors of `meanwhile` and of the listener; no piece begins after one.
-    pub fn compute_beside(
+    pub fn compute_overlapped_with(
         &self,
         team: &Team,
         meanwhile: impl FnOnce() -> Result<(), SolveError>,

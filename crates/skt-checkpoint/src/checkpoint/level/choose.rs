@@ -30,20 +30,20 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
         Restorable {
             generations: all.iter().map(|(generation, _)| *generation).collect(),
             is_lacking: all.first().is_some_and(|(_, lost)| !lost.is_empty()),
-            firmest: firmest(&all),
+            most_redundant: most_redundant(&all),
         }
     };
     (0..rules.levels.len()).map(of_level).collect()
 }
 
-/// Finds [`Restorable::firmest`]. `all` has the generations that can be restored, newest first,
-/// each with the ranks whose images it lacks.
+/// Finds [`Restorable::most_redundant`]. `all` has the generations that can be restored, newest
+/// first, each with the ranks whose images it lacks.
 ///
 /// A newer generation may lack images that were never sealed. So the search goes back from the
 /// newest, and takes each older one that has an image which the last taken one lacks. It ends at
 /// the last complete generation, or at a newer one that lacks only images on lost disks: older ones
 /// were on the same disks, so they have lost at least the same images.
-fn firmest(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
+fn most_redundant(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
     let (mut taken, mut lacks) = all.first().map(|(newest, lost)| (*newest, lost))?;
     for (older, lost) in all {
         if lacks.iter().any(|rank| !lost.contains(rank)) {
@@ -195,7 +195,7 @@ mod tests {
         let of_epoch =
             |(lost, epoch): (&&[usize], u64)| (Generation { start, epoch }, lost.to_vec());
         let all: Vec<_> = all.iter().zip((1..=9).rev()).map(of_epoch).collect();
-        firmest(&all).map(|generation| generation.epoch)
+        most_redundant(&all).map(|generation| generation.epoch)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::format::{Said, read_seal};
 use super::source::FoundImage;
 
 /// The properties that a segment or an image must have to be usable.
-pub struct Wanted<'a> {
+pub struct ImageQuery<'a> {
     pub header: &'a HeaderLayout,
     pub fingerprint: u64,
     pub parameters: &'a Parameters,
@@ -32,7 +32,7 @@ pub struct Seen {
     pub failure: Option<String>,
 }
 
-impl Wanted<'_> {
+impl ImageQuery<'_> {
     /// What this process sees of a level, as far as the disk answers. It manages the images of the
     /// ranks for which `is_ours` holds.
     pub fn look_at(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {

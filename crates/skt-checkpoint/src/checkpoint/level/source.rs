@@ -50,14 +50,15 @@ pub struct Restorable {
     pub is_lacking: bool,
     /// A generation that survives every loss that the last complete one survives: that one, or a
     /// newer one that lacks no image which older ones have.
-    pub firmest: Option<Generation>,
+    pub most_redundant: Option<Generation>,
 }
 
 impl Restorable {
     /// The generations that stay: the newest `keep`, and the firmest.
     pub fn kept(&self, keep: usize) -> Vec<Generation> {
-        let is_kept =
-            |&(i, generation): &(usize, &Generation)| i < keep || Some(*generation) == self.firmest;
+        let is_kept = |&(i, generation): &(usize, &Generation)| {
+            i < keep || Some(*generation) == self.most_redundant
+        };
         self.generations.iter().enumerate().filter(is_kept).map(|(_, kept)| *kept).collect()
     }
 }

@@ -26,7 +26,7 @@ use nix::unistd::ftruncate;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, is_at, unlink, unlink_locked};
-use super::host::{Host, Trap};
+use super::host::{Host, StoreHazard};
 use super::segment::{Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::stub::Stub;
 use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
@@ -371,11 +371,11 @@ impl Store for Files {
         own::remove_stub(stub)
     }
 
-    fn traps(&self, bytes_on_host: u64, _bytes_largest: u64) -> Vec<Trap> {
+    fn hazards(&self, bytes_on_host: u64, _bytes_largest: u64) -> Vec<StoreHazard> {
         let host = Host::this();
-        let mut traps = host.common_traps(bytes_on_host);
-        traps.extend(host.folder_traps(&self.folder, bytes_on_host));
-        traps
+        let mut hazards = host.common_hazards(bytes_on_host);
+        hazards.extend(host.folder_hazards(&self.folder, bytes_on_host));
+        hazards
     }
 }
 

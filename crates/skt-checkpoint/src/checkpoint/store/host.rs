@@ -27,7 +27,7 @@ pub fn now_unix_seconds() -> u64 {
 
 /// A property of this machine that may cost a run its segments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trap {
+pub enum StoreHazard {
     /// systemd removes the user's segments when the last session ends.
     #[error(
         "systemd-logind removes System V and POSIX segments of user {user} when the last session \
@@ -107,7 +107,7 @@ pub enum Trap {
     },
 }
 
-impl Trap {
+impl StoreHazard {
     /// Whether no segment outlives its processes, so that a run could never be resumed.
     pub fn voids_store(&self) -> bool {
         matches!(self, Self::ForcedRemoval)
@@ -146,7 +146,7 @@ impl SysvLimits {
 
     /// The limits that are too low for `segments` more segments of `pages` together, the largest
     /// with `largest_bytes` of data.
-    pub fn too_low(&self, segments: u64, pages: u64, largest_bytes: u64) -> Vec<Trap> {
+    pub fn too_low(&self, segments: u64, pages: u64, largest_bytes: u64) -> Vec<StoreHazard> {
         let largest = largest_bytes.saturating_add(2 * PAGE_BYTES as u64);
         let limits = [
             ("kernel.shmmax", self.shmmax_bytes, largest),
@@ -154,7 +154,7 @@ impl SysvLimits {
             ("kernel.shmmni", self.shmmni, self.segments.saturating_add(segments)),
         ];
         let low = limits.into_iter().filter(|(_, value, enough)| enough > value);
-        low.map(|(limit, value, enough)| Trap::LowLimit { limit, value, enough }).collect()
+        low.map(|(limit, value, enough)| StoreHazard::LowLimit { limit, value, enough }).collect()
     }
 }
 
@@ -238,47 +238,47 @@ impl Host {
     }
 
     /// What threatens the segments of any store on this machine.
-    pub fn common_traps(&self, wanted_bytes: u64) -> Vec<Trap> {
+    pub fn common_hazards(&self, wanted_bytes: u64) -> Vec<StoreHazard> {
         let (available_bytes, limit) = self.available_memory();
         let memory = (wanted_bytes.saturating_add(MARGIN_BYTES) > available_bytes)
-            .then_some(Trap::LowMemory { available_bytes, wanted_bytes, limit });
+            .then_some(StoreHazard::LowMemory { available_bytes, wanted_bytes, limit });
         memory.into_iter().chain(self.remove_ipc()).collect()
     }
 
     /// What threatens System V segments.
-    pub fn sysv_traps(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<Trap> {
+    pub fn sysv_hazards(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<StoreHazard> {
         let limits = self.sysv_limits();
         let low = limits.too_low(0, wanted_bytes.div_ceil(limits.page_bytes.get()), largest_bytes);
         let is_forced = self.read_number("proc/sys/kernel/shm_rmid_forced") == Some(1);
-        let forced = is_forced.then_some(Trap::ForcedRemoval);
+        let forced = is_forced.then_some(StoreHazard::ForcedRemoval);
         low.into_iter().chain(self.own_ipc_namespace()).chain(forced).collect()
     }
 
     /// What threatens segments that are files in `folder`.
-    pub fn folder_traps(&self, folder: &Path, wanted_bytes: u64) -> Vec<Trap> {
+    pub fn folder_hazards(&self, folder: &Path, wanted_bytes: u64) -> Vec<StoreHazard> {
         let stat = match statfs(folder) {
             Ok(stat) => stat,
             Err(error) => {
                 let reason = error.desc().to_owned();
-                return vec![Trap::NoFolder { folder: folder.to_owned(), reason }];
+                return vec![StoreHazard::NoFolder { folder: folder.to_owned(), reason }];
             }
         };
         let free_bytes = stat.blocks_available() as u64 * stat.block_size() as u64;
         let folder = folder.to_owned();
-        let mut traps = Vec::new();
+        let mut hazards = Vec::new();
         if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() {
-            traps.push(Trap::PrivateFolder(folder.clone()));
+            hazards.push(StoreHazard::PrivateFolder(folder.clone()));
         }
         // A file system without blocks has no bound: hugetlbfs mounted without a size.
         if stat.blocks() > 0 && free_bytes < wanted_bytes {
-            traps.push(Trap::SmallFolder { folder, free_bytes, wanted_bytes });
+            hazards.push(StoreHazard::SmallFolder { folder, free_bytes, wanted_bytes });
         }
-        traps
+        hazards
     }
 
-    fn own_ipc_namespace(&self) -> Option<Trap> {
+    fn own_ipc_namespace(&self) -> Option<StoreHazard> {
         let link = fs::read_link(self.root.join("proc/self/ns/ipc")).ok()?;
-        (inode_in(&link)? != FIRST_IPC_NAMESPACE).then_some(Trap::OwnIpcNamespace)
+        (inode_in(&link)? != FIRST_IPC_NAMESPACE).then_some(StoreHazard::OwnIpcNamespace)
     }
 
     /// Whether init sees other mounts than this process; `false` if that cannot be read (it takes
@@ -291,7 +291,7 @@ impl Host {
 
     /// systemd's RemoveIPC, which is on unless set otherwise and does not apply to users of the
     /// system.
-    fn remove_ipc(&self) -> Option<Trap> {
+    fn remove_ipc(&self) -> Option<StoreHazard> {
         let is_systemd = self.root.join("run/systemd/system").is_dir();
         if !is_systemd || self.user <= SYSTEM_USER_MAX {
             return None;
@@ -302,7 +302,7 @@ impl Host {
             return None;
         }
         let (source_file, is_on) = self.logind_setting("RemoveIPC");
-        is_on.then_some(Trap::RemoveIpc { user: self.user, source_file })
+        is_on.then_some(StoreHazard::RemoveIpc { user: self.user, source_file })
     }
 
     fn is_own_name(&self, name: &std::ffi::OsStr) -> bool {

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 pub use files::Files;
-pub use host::{Host, SysvLimits, Trap};
+pub use host::{Host, StoreHazard, SysvLimits};
 pub use segment::{NewSegment, Segment, View};
 pub use skt_host::process::Liveness;
 pub use stub::{Flaw, Stub};
@@ -304,7 +304,7 @@ pub trait Store {
 
     /// What on this machine may remove the segments, or prevent their creation, if this job needs
     /// `bytes_on_host` here in segments of at most `bytes_largest`.
-    fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap>;
+    fn hazards(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<StoreHazard>;
 }
 
 /// The kinds of stores, as a user names them.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, remove_id};
-use super::host::{Host, Trap};
+use super::host::{Host, StoreHazard};
 use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Stub, StubLocation};
 use super::{
@@ -369,11 +369,11 @@ impl Store for SysV {
         }
     }
 
-    fn traps(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<Trap> {
+    fn hazards(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<StoreHazard> {
         let host = Host::this();
-        let mut traps = host.common_traps(bytes_on_host);
-        traps.extend(host.sysv_traps(bytes_on_host, bytes_largest));
-        traps
+        let mut hazards = host.common_hazards(bytes_on_host);
+        hazards.extend(host.sysv_hazards(bytes_on_host, bytes_largest));
+        hazards
     }
 }
 

@@ -103,7 +103,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
 
     /// Calls [`Self::factor`], and completes the messages of sums. Wrong numbers that a rank has
     /// noticed take precedence over a column without a pivot, which they may have caused.
-    pub fn factor_or_tell(
+    pub fn factor_and_report(
         &mut self,
         from: usize,
         watcher: &mut dyn Watcher,
@@ -367,7 +367,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         if goes_first {
             advance(look_ahead, phases)?;
         }
-        let computed = product.compute_beside(local.team, || {
+        let computed = product.compute_overlapped_with(local.team, || {
             if !goes_first {
                 advance(look_ahead, phases)?;
             }

@@ -194,7 +194,7 @@ impl<'s, C: Comm> System<'s, C> {
             let mut run = Elimination::new(&local, &places, words, relay, checks, from)?;
             // All memory is allocated: the clock may start.
             watcher.begins(&beginning)?;
-            let factored = run.factor_or_tell(from, watcher);
+            let factored = run.factor_and_report(from, watcher);
             note_wrong(&journal, factored)?;
             let mut phases = run.phases;
             watcher.back_substitutes();

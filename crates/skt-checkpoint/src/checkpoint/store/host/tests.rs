@@ -47,8 +47,11 @@ fn memory_is_the_least_of_machine_and_control_groups() {
     ];
     let (_root, host) = machine(&v1);
     assert_eq!(host.available_memory().0, 7000);
-    let traps = host.common_traps(100);
-    assert!(matches!(traps[..], [Trap::LowMemory { available_bytes: 7000, .. }]), "{traps:?}");
+    let hazards = host.common_hazards(100);
+    assert!(
+        matches!(hazards[..], [StoreHazard::LowMemory { available_bytes: 7000, .. }]),
+        "{hazards:?}"
+    );
 }
 
 /// In a container the path of a group begins at the host's root, the mount at the container's.
@@ -90,15 +93,16 @@ fn low_sysv_limits_are_named() {
         ("proc/sys/kernel/shmall", "100\n"),
         ("proc/sysvipc/shm", &table),
     ]);
-    assert_eq!(host.sysv_traps(97 * page, 900_000), []);
-    let shmall = Trap::LowLimit { limit: "kernel.shmall", value: 100, enough: 101 };
-    assert_eq!(host.sysv_traps(98 * page, 900_000), [shmall]);
-    let shmmax = Trap::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_008_192 };
+    assert_eq!(host.sysv_hazards(97 * page, 900_000), []);
+    let shmall = StoreHazard::LowLimit { limit: "kernel.shmall", value: 100, enough: 101 };
+    assert_eq!(host.sysv_hazards(98 * page, 900_000), [shmall]);
+    let shmmax =
+        StoreHazard::LowLimit { limit: "kernel.shmmax", value: 1_000_000, enough: 1_008_192 };
     assert!(shmmax.to_string().contains("sysctl -w kernel.shmmax=1008192"), "{shmmax}");
-    assert_eq!(host.sysv_traps(page, 1_000_000), [shmmax]);
+    assert_eq!(host.sysv_hazards(page, 1_000_000), [shmmax]);
     let limits = SysvLimits { shmmni: 9, ..host.sysv_limits() };
     assert_eq!(limits.too_low(7, 0, 0), []);
-    let shmmni = Trap::LowLimit { limit: "kernel.shmmni", value: 9, enough: 10 };
+    let shmmni = StoreHazard::LowLimit { limit: "kernel.shmmni", value: 9, enough: 10 };
     assert_eq!(limits.too_low(8, 0, 0), [shmmni]);
 }
 
@@ -107,19 +111,21 @@ fn an_ipc_namespace_of_ones_own_is_seen() {
     let (root, host) = machine(&[("proc/self/ns/x", "")]);
     let link = root.path().join("proc/self/ns/ipc");
     symlink("ipc:[4026531839]", &link).unwrap();
-    assert_eq!(host.sysv_traps(0, 0), []);
+    assert_eq!(host.sysv_hazards(0, 0), []);
     fs::remove_file(&link).unwrap();
     symlink("ipc:[4026532999]", &link).unwrap();
-    assert_eq!(host.sysv_traps(0, 0), [Trap::OwnIpcNamespace]);
+    assert_eq!(host.sysv_hazards(0, 0), [StoreHazard::OwnIpcNamespace]);
 }
 
 #[test]
 fn a_kernel_that_removes_segments_with_their_processes_is_seen() {
     let at = "proc/sys/kernel/shm_rmid_forced";
-    assert_eq!(machine(&[(at, "0\n")]).1.sysv_traps(0, 0), []);
+    assert_eq!(machine(&[(at, "0\n")]).1.sysv_hazards(0, 0), []);
     let (_root, host) = machine(&[(at, "1\n")]);
-    assert_eq!(host.sysv_traps(0, 0), [Trap::ForcedRemoval]);
-    assert!(Trap::ForcedRemoval.voids_store() && !Trap::OwnIpcNamespace.voids_store());
+    assert_eq!(host.sysv_hazards(0, 0), [StoreHazard::ForcedRemoval]);
+    assert!(
+        StoreHazard::ForcedRemoval.voids_store() && !StoreHazard::OwnIpcNamespace.voids_store()
+    );
 }
 
 #[test]
@@ -128,30 +134,33 @@ fn a_private_or_small_folder_is_seen() {
     let (root, host) = machine(&[("proc/self/ns/x", ""), ("proc/1/ns/x", "")]);
     symlink("mnt:[1]", root.path().join("proc/self/ns/mnt")).unwrap();
     symlink("mnt:[1]", root.path().join("proc/1/ns/mnt")).unwrap();
-    assert_eq!(host.folder_traps(shm, 0), []);
-    let traps = host.folder_traps(shm, u64::MAX);
-    assert!(matches!(traps[..], [Trap::SmallFolder { wanted_bytes: u64::MAX, .. }]), "{traps:?}");
+    assert_eq!(host.folder_hazards(shm, 0), []);
+    let hazards = host.folder_hazards(shm, u64::MAX);
+    assert!(
+        matches!(hazards[..], [StoreHazard::SmallFolder { wanted_bytes: u64::MAX, .. }]),
+        "{hazards:?}"
+    );
     fs::remove_file(root.path().join("proc/1/ns/mnt")).unwrap();
     symlink("mnt:[2]", root.path().join("proc/1/ns/mnt")).unwrap();
-    assert_eq!(host.folder_traps(shm, 0), [Trap::PrivateFolder(shm.into())]);
-    let nowhere = host.folder_traps(Path::new("/nowhere/at/all"), 0);
-    assert!(matches!(nowhere[..], [Trap::NoFolder { .. }]), "{nowhere:?}");
+    assert_eq!(host.folder_hazards(shm, 0), [StoreHazard::PrivateFolder(shm.into())]);
+    let nowhere = host.folder_hazards(Path::new("/nowhere/at/all"), 0);
+    assert!(matches!(nowhere[..], [StoreHazard::NoFolder { .. }]), "{nowhere:?}");
 }
 
 #[test]
 fn systemd_that_removes_segments_is_seen() {
     let systemd = ("run/systemd/system/x", "");
     let users = ("etc/passwd", "root:x:0:0::\nann:x:1000:1000::\nbob:x:10001:1::\n");
-    let on_by = |host: &Host| match &host.common_traps(0)[..] {
+    let on_by = |host: &Host| match &host.common_hazards(0)[..] {
         [] => None,
-        [Trap::RemoveIpc { user: 1000, source_file }] => Some(source_file.clone()),
+        [StoreHazard::RemoveIpc { user: 1000, source_file }] => Some(source_file.clone()),
         other => panic!("{other:?}"),
     };
     let main = ("etc/systemd/logind.conf", "[Login]\n#RemoveIPC=no\n");
     assert_eq!(on_by(&machine(&[main]).1), None, "no systemd");
     let (root, host) = machine(&[systemd, main]);
     assert_eq!(on_by(&host), Some("systemd's default".into()));
-    assert_eq!(Host::under(root.path(), 999).common_traps(0), [], "a user of the system");
+    assert_eq!(Host::under(root.path(), 999).common_hazards(0), [], "a user of the system");
     let off = ("etc/systemd/logind.conf", "[Login]\nRemoveIPC = no\n");
     assert_eq!(on_by(&machine(&[systemd, off]).1), None);
     let drop_in = ("usr/lib/systemd/logind.conf.d/50-x.conf", "RemoveIPC=yes\n");

@@ -18,7 +18,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// News of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Told {
+pub enum NodeReport {
     /// The node is ready, and has these rates.
     Ready {
         /// DGEMM on all threads.
@@ -107,7 +107,7 @@ fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Re
 ///
 /// # Errors
 /// When rank 0 cannot be reached.
-pub fn tell<C: Comm>(world: &C, told: &Told) -> Result<(), CommError> {
+pub fn tell<C: Comm>(world: &C, told: &NodeReport) -> Result<(), CommError> {
     send(world, told, 0, TAG_TOLD)
 }
 
@@ -136,7 +136,7 @@ pub fn collect<C: Comm>(
     world: &C,
     is_over: impl Fn() -> bool,
     mut awaited: Vec<usize>,
-    mut take: impl FnMut(usize, Told) -> bool,
+    mut take: impl FnMut(usize, NodeReport) -> bool,
 ) -> Result<Vec<usize>, CommError> {
     while !awaited.is_empty() {
         let (mut still, mut is_idle) = (Vec::new(), true);
@@ -172,7 +172,7 @@ mod tests {
         let silent = run_ranks(4, |world| {
             if world.rank() > 0 {
                 if world.rank() < 3 {
-                    tell(&world, &Told::Failed(format!("of {}", world.rank()))).unwrap();
+                    tell(&world, &NodeReport::Failed(format!("of {}", world.rank()))).unwrap();
                 }
                 world.barrier().unwrap();
                 assert_eq!(await_instruction(&world).unwrap(), Instruction::End(1));
@@ -189,7 +189,7 @@ mod tests {
             };
             let silent = collect(&world, is_over, vec![1, 2, 3], take).unwrap();
             said.sort_by_key(|(rank, _)| *rank);
-            let words = |rank| (rank, Told::Failed(format!("of {rank}")));
+            let words = |rank| (rank, NodeReport::Failed(format!("of {rank}")));
             assert_eq!(said, [words(1), words(2)]);
             (1..4).for_each(|rank| instruct(&world, &Instruction::End(1), rank).unwrap());
             Ok(silent)

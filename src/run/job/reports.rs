@@ -87,7 +87,8 @@ impl Reports {
         notes.extend(of_setup);
         if options.verbose {
             let solver = crate::hpl::tuning::TUNING.lines();
-            let lines = [TUNING.lines(), solver, skt_checkpoint::tuning::TUNING.lines()];
+            let (comm, checkpoint) = (skt_comm::tuning::TUNING, skt_checkpoint::tuning::TUNING);
+            let lines = [TUNING.lines(), solver, comm.lines(), checkpoint.lines()];
             notes.extend(lines.iter().flatten().map(|line| format!("tuning   : {line}")));
         }
         let json = match &options.json {

@@ -295,11 +295,10 @@ impl Control {
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         match self.comm.rank() {
-            _ if is_right(said) => return Ok(said[0] > 0),
-            0 => self.lead(mine, entered, meanwhile)?,
-            _ => self.follow(&mine, meanwhile)?,
+            _ if is_right(said) => Ok(said[0] > 0),
+            0 => Err(self.lead(mine, entered, meanwhile)?),
+            _ => Err(self.follow(&mine, meanwhile)?),
         }
-        unreachable!("both return what is wrong")
     }
 
     /// Returns the maxima of what all ranks say, when all have come; with `roll`, within its limit,
@@ -395,13 +394,14 @@ impl Control {
         })
     }
 
-    /// All ranks are in a call, and something is wrong: rank 0 says what.
+    /// All ranks are in a call, and something is wrong: rank 0 tells the others what, and returns
+    /// it.
     fn lead(
         &self,
         mine: Word,
         mut entered: BTreeMap<usize, Word>,
         meanwhile: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Stop> {
         let mut all = vec![mine];
         for rank in self.others() {
             let word = match entered.remove(&rank) {
@@ -410,23 +410,24 @@ impl Control {
             };
             // The rank had given up before it saw that all had come.
             if word.kind == WordKind::GaveUp {
-                return Err(self.was_late(&all[0], &[rank])?);
+                return self.was_late(&all[0], &[rank]);
             }
             all.push(word);
         }
         let stop = fault(&all).expect("a rank has said so");
         let word = Word { kind: WordKind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
         self.send_all(&word, TAG_DOWN)?;
-        Err(stop)
+        Ok(stop)
     }
 
-    fn follow(&self, mine: &Word, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    /// Returns what is wrong, as rank 0 reports it.
+    fn follow(&self, mine: &Word, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<Stop> {
         self.send(mine, 0, TAG_UP)?;
         loop {
             // A `Roll` that came when it was not needed any more has nothing to tell.
             let told = self.receive(0, TAG_DOWN, mine.number, meanwhile)?;
             if let Some(stop) = told.stop {
-                return Err(stop);
+                return Ok(stop);
             }
         }
     }

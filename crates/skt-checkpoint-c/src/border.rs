@@ -121,11 +121,16 @@ fn bug() -> Stop {
     Stop::over(Code::Internal, format!("a bug of this library: {at}"))
 }
 
+/// A text for C, without zeros within.
+pub fn c_text(text: &str) -> CString {
+    let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
+    CString::new(text).expect("no zero is left")
+}
+
 /// Sets the message of this thread. A thread that is ending, as in a function of `atexit`, has no
 /// message any more: its calls only return codes.
 pub fn say(text: &str) {
-    let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
-    let text = CString::new(text).expect("no zero is left");
+    let text = c_text(text);
     let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skt_device::{Copier, DeviceError};
 
+use crate::border::c_text;
 use crate::code::{Code, Result, Stop};
 use crate::mover::SktMover;
 
@@ -142,8 +143,7 @@ fn copy(
     match act(&mut copies.copier) {
         Ok(()) => 0,
         Err(why) => {
-            let text: Vec<u8> = why.to_string().bytes().filter(|&byte| byte != 0).collect();
-            copies.error = CString::new(text).expect("no zero is left");
+            copies.error = c_text(&why.to_string());
             // 0 would be success.
             if why.code() == 0 { FAILED } else { why.code() }
         }

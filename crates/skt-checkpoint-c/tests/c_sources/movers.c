@@ -10,6 +10,8 @@
 #include <mpi.h>
 #include <skt.h>
 
+#include "say.h"
+
 enum { COUNT = 100, LARGE = 5000000 };
 
 /* A device, with one piece of memory. */
@@ -23,25 +25,6 @@ typedef struct device {
     /* Whether a copy takes as long as this, and calls the library. */
     int slow_seconds, calls_library;
 } device;
-
-static int rank, size;
-
-static int say(const char *call, int code) {
-    char text[2000];
-    snprintf(text, sizeof text, "%d %s %d %s\n", rank, call, code, skt_message());
-    fputs(text, stdout);
-    fflush(stdout);
-    return code;
-}
-#define SAY(call) say(#call, call)
-
-static void must(int code) {
-    if (code != SKT_SUCCESS) {
-        printf("%d unexpected %d %s: %s\n", rank, code, skt_error(code), skt_message());
-        fflush(stdout);
-        MPI_Abort(MPI_COMM_WORLD, 3);
-    }
-}
 
 static void check(int is_right, const char *what) {
     if (!is_right) {

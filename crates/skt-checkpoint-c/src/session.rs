@@ -615,7 +615,7 @@ impl Session {
             Ok(_) => None,
         };
         let with_devices = self.agree(call, wrong)?;
-        let progress = self.saved.copy_progress();
+        let begun = Instant::now();
         let (table, memory) = (table?, self.saved.bytes().remove(0));
         table.write(memory);
         for (id, yours) in self.yours.iter().filter(|(_, yours)| yours.callbacks.is_none()) {
@@ -627,7 +627,7 @@ impl Session {
         if with_devices {
             self.copy_devices(call, &table, Direction::ToHost)?;
         }
-        self.saved.note_copied(&progress);
+        self.saved.note_copied(begun.elapsed().as_secs_f64());
         Ok(())
     }
 

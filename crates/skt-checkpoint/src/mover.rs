@@ -105,7 +105,7 @@ impl CopyProgress {
     }
 
     /// Seconds since the copies began.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
 }

@@ -31,7 +31,7 @@ impl<C: Comm> Saved<'_, C> {
             .map_err(|error: MoveError| (*region, error))
         });
         self.agree_on_copies(copied.err())?;
-        self.note_copied(&progress);
+        self.note_copied(progress.seconds());
         Ok(())
     }
 
@@ -62,10 +62,10 @@ impl<C: Comm> Saved<'_, C> {
         CopyProgress::new(self.checkpointer.hook())
     }
 
-    /// Counts copies that the next checkpoint needed among its time, from which [`Saved::due`]
-    /// follows.
-    pub fn note_copied(&mut self, progress: &CopyProgress) {
-        self.copy_seconds = progress.seconds();
+    /// Counts the seconds of copies that the next checkpoint needed among its time, from which
+    /// [`Saved::due`] follows.
+    pub fn note_copied(&mut self, seconds: f64) {
+        self.copy_seconds = seconds;
     }
 
     /// Returns when all ranks have copied. Collective.

@@ -99,10 +99,11 @@ pub fn over_time(reading: &EnergyReading, seconds: f64) -> Vec<(f64, f64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn reading() -> EnergyReading {
+    /// 5000 J in 50 s.
+    pub(crate) fn reading() -> EnergyReading {
         EnergyReading {
             source: "RAPL".into(),
             covers: "1 processor package(s)".into(),

@@ -57,17 +57,7 @@ fn lack_line(reading: &EnergyReading, time_seconds: f64) -> Option<String> {
 mod tests {
     use super::*;
     use crate::record::energy::NodeWatts;
-
-    fn reading() -> EnergyReading {
-        EnergyReading {
-            source: "RAPL".into(),
-            covers: "1 processor package(s)".into(),
-            joules: 5000.4,
-            mean_watts: 100.0,
-            measured_seconds: 50.0,
-            ..EnergyReading::default()
-        }
-    }
+    use crate::record::energy::tests::reading;
 
     #[test]
     fn what_was_not_measured_is_said() {

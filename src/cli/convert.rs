@@ -10,6 +10,7 @@ use crate::config::{
 };
 use crate::report::output;
 use crate::run::protect::Settings;
+use skt_host::messages;
 
 /// The forms of a configuration, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,7 +61,7 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
         validate(&draft, &ValidationRules { lenient: args.lenient, ranks: None, source: &file })?;
     Settings::read(&checked.checkpoint, &checked.spec)?;
     for warning in warnings.iter().chain(&checked.warnings) {
-        output::say(format_args!("warning: {warning}"));
+        messages::print(format_args!("warning: {warning}"));
     }
     let named = args.output.as_deref().and_then(Format::named_by);
     let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
@@ -77,7 +78,7 @@ pub(super) fn whole_text(checked: &Checked, format: Format) -> Result<String, Co
     let mut text = text(&checked.spec, &checked.checkpoint, format)?;
     match format {
         Format::Toml if !checked.launch.is_empty() => text += &toml::write_launch(&checked.launch),
-        Format::Dat if !checked.launch.is_empty() => output::say(format_args!(
+        Format::Dat if !checked.launch.is_empty() => messages::print(format_args!(
             "warning: launch: HPL.dat cannot hold settings of the launcher; give them to `skt-hpl \
              launch` as flags"
         )),
@@ -98,11 +99,11 @@ pub(super) fn text(
         Format::Dat => {
             let (text, lost) = hpldat::write(spec)?;
             for what in lost {
-                output::say(format_args!("warning: {what}"));
+                messages::print(format_args!("warning: {what}"));
             }
             let flags = checkpoint::flags(protection);
             if !flags.is_empty() {
-                output::say(format_args!(
+                messages::print(format_args!(
                     "warning: checkpoint: HPL.dat cannot hold settings of checkpoints; add \
                      {flags}"
                 ));

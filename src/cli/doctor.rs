@@ -23,6 +23,7 @@ use crate::supervisor::reach;
 use skt_host::counters::Root;
 use skt_host::host;
 use skt_host::launcher_rank;
+use skt_host::messages;
 
 /// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;
@@ -93,7 +94,7 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
     };
     let code = done.unwrap_or_else(|error| {
         if !matches!(&error, DoctorError::Job(why) if !why.needs_printing()) {
-            output::say(format_args!("error: {error}"));
+            messages::print(format_args!("error: {error}"));
         }
         Exit::BadInput.code()
     });

@@ -25,6 +25,7 @@ use crate::run::protect::{
     self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
 };
 use skt_host::launcher_rank;
+use skt_host::messages;
 use skt_host::starter::Ranks;
 
 /// Flags of `init`.
@@ -124,7 +125,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
         "abft" => "with checksums (abft)".to_owned(),
         method => format!("with {method} checkpoints"),
     };
-    output::say(format_args!(
+    messages::print(format_args!(
         "{}: {} on {}, {with}; run it with\n  {command}\n\
          or, for a first look,\n  {command} --n {}",
         path.display(),
@@ -134,10 +135,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     ));
     if let Some(limit_seconds) = args.time {
         let time = time_line(spec, *memory_n, limit_seconds, &machine.pace);
-        output::say(format_args!("{time}"));
+        messages::print(format_args!("{time}"));
     }
     if ranks > 1 {
-        output::say(format_args!("{}", methods(args, method, machine)));
+        messages::print(format_args!("{}", methods(args, method, machine)));
     }
     if args.memory_gib.is_none() {
         warn_of_too_few_cores(args, ranks)?;
@@ -240,7 +241,7 @@ fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
 
 /// Runs the shell command `command`, which tunes the file that was written.
 fn tune(command: &str) -> Result<(), ConfigError> {
-    output::say(format_args!("tuning for a minute: {command}"));
+    messages::print(format_args!("tuning for a minute: {command}"));
     let ended = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).status();
     let why = match ended {
         Ok(status) if status.success() => return Ok(()),
@@ -284,7 +285,7 @@ fn time_line(spec: &RunSpec, memory_n: usize, limit_seconds: f64, pace: &Pace) -
 fn warn_of_too_few_cores(args: &InitArgs, ranks: usize) -> Result<(), ConfigError> {
     let (needed, cores) = (ranks * args.threads + args.helper_cores, machine::cores()?);
     if needed > cores {
-        output::say(format_args!(
+        messages::print(format_args!(
             "warning: {} of {} thread(s) need {needed} cores, and this machine has {cores}: they \
              share them and are slow, and Open MPI starts no more ranks than cores",
             count(ranks),
@@ -301,7 +302,7 @@ fn say_what_is_left() -> Result<(), ConfigError> {
         let left = protect::left_by_others(&*kind.open(), name, None);
         let left = left.map_err(|why| ConfigError::Machine { what: why.to_string() })?;
         if let Some(left) = left {
-            output::say(format_args!("note: {left}"));
+            messages::print(format_args!("note: {left}"));
         }
     }
     Ok(())

@@ -18,7 +18,6 @@ use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use crate::config::value::{Row, Value};
 use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
 use crate::heartbeat::DataLocation;
-use crate::report::output;
 use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::launcher::{Launcher, Template};
@@ -30,6 +29,7 @@ use crate::supervisor::watch::MinTimeouts;
 use crate::supervisor::words::text_of;
 use crate::supervisor::{self, LaunchOptions, SupervisorError};
 use skt_host::clock::now_unix;
+use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
 
@@ -266,7 +266,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
         nodes = Nodes::here(ranks);
     }
     for warning in &checked.warnings {
-        output::say(format_args!("warning: {warning}"));
+        messages::print(format_args!("warning: {warning}"));
     }
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
@@ -275,7 +275,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     if settings.method_for(ranks) != Method::None
         && let Some(why) = settings.time_limit.unknown_end(env)
     {
-        output::say(format_args!("warning: {why}"));
+        messages::print(format_args!("warning: {why}"));
     }
     let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
     let pool = &options.pool;
@@ -447,10 +447,10 @@ fn say_what_is_survived(
 ) {
     let shape = shape::judge(pool, ranks, settings, rows);
     if !shape.summary.is_empty() {
-        output::say(format_args!("{}", shape.summary));
+        messages::print(format_args!("{}", shape.summary));
     }
     for warning in &shape.warnings {
-        output::say(format_args!("warning: {warning}"));
+        messages::print(format_args!("warning: {warning}"));
     }
 }
 
@@ -540,7 +540,7 @@ fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
     let file = path.display().to_string();
     let hosts = hosts::parse(&text, &file)?;
     for Host { name, slots } in hosts::repeated(&text, &hosts) {
-        output::say(format_args!(
+        messages::print(format_args!(
             "warning: {file}: several lines name {name}: it gets the {slots} ranks that they add \
              up to; name it once, with slots=COUNT"
         ));

@@ -23,10 +23,10 @@ use skt_terms::exit::Exit;
 use crate::config::{ConfigText, RunSpec, TestSpec};
 use crate::hpl::comm::Comm as _;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
-use crate::report::output;
 use crate::run::job::{self, Finished, JobError};
 use crate::run::protect::{OnLoss, RankInRun, Settings};
 use skt_host::affinity;
+use skt_host::messages;
 
 /// What rank 0 tells all ranks to run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,7 +124,7 @@ pub fn outlive(
         let comm = ulfm.survivors();
         if comm.size() == ranks {
             // All ranks are there, so all of them see this.
-            output::say(format_args!("error: MPI has failed, and no rank is lost"));
+            messages::print(format_args!("error: MPI has failed, and no rank is lost"));
             return Ok(Exit::Interrupted);
         }
         ranks = comm.size();
@@ -166,7 +166,7 @@ pub fn has_ranks(
 ) -> Result<(), Exit> {
     let say = |text: String| {
         if comm.rank() == 0 {
-            output::say(format_args!("{text}"));
+            messages::print(format_args!("{text}"));
         }
     };
     if settings.on_loss == OnLoss::Restart {

@@ -59,6 +59,7 @@ use crate::machine::environment::kernel;
 use crate::report::{output, streams};
 use crate::run::protect::formats;
 use skt_host::launcher_rank;
+use skt_host::messages;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \
@@ -185,7 +186,7 @@ pub enum Command {
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     if xhpl::is_named(&args) {
-        output::mark_messages();
+        messages::mark();
         return match xhpl::parse(&args) {
             Ok(run) => run::execute(&run),
             Err(error) => refuse(error, &Xhpl::command(), &args, Exit::reference_code).into(),
@@ -213,7 +214,7 @@ fn refuse(
         output::die_quietly_on_closed_pipe();
         mistakes::explain(&mut error, cli, args);
         if error.use_stderr() {
-            output::say(format_args!("{}", error.render()));
+            messages::print(format_args!("{}", error.render()));
         } else {
             // If even this cannot be written, there is no way to report it.
             let _ = error.print();
@@ -279,7 +280,7 @@ fn dispatch(cli: Cli) -> ExitCode {
 }
 
 fn failed(error: &dyn std::error::Error) -> ExitCode {
-    output::say(format_args!("error: {error}"));
+    messages::print(format_args!("error: {error}"));
     Exit::BadInput.into()
 }
 

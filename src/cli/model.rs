@@ -15,6 +15,7 @@ use crate::model::figures;
 use crate::model::plot::Figure;
 use crate::model::{HOUR_SECONDS, YEAR_SECONDS};
 use crate::report::output;
+use skt_host::messages;
 use skt_host::outfile;
 
 /// Flags of `model`.
@@ -109,7 +110,7 @@ fn write_all(folder: &Path) -> Result<(), StudyError> {
     bar.end();
     let index = folder.join("index.html");
     write(&index, &figures::index_page(&made))?;
-    output::say(format_args!("{} figures; open {}", made.len(), index.display()));
+    messages::print(format_args!("{} figures; open {}", made.len(), index.display()));
     Ok(())
 }
 

@@ -20,6 +20,7 @@ use crate::model::path::{
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::output;
 use crate::report::{self, reader};
+use skt_host::messages;
 
 /// Flags of `model path`.
 #[derive(Debug, Args)]
@@ -169,7 +170,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     runs.retain(|measured| measured.run.n >= args.fit_from);
     let fit = fit::fit(&runs, &read_machine(args.machine.as_deref())?)?;
     for unit in &fit.unseen {
-        output::say(format_args!(
+        messages::print(format_args!(
             "note: the reports say nothing of {unit:?}, or its cost is negligible against the others"
         ));
     }
@@ -199,7 +200,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, StudyError> {
             )));
         }
         if shared > 0 {
-            output::say(format_args!(
+            messages::print(format_args!(
                 "note: '{}' has {shared} tests where ranks read panels or rows in each other's \
                  memory; they are left out, the model is one of messages",
                 path.display()

@@ -33,6 +33,7 @@ use crate::report::measured;
 use crate::report::output;
 use crate::report::reader::RunReport;
 use crate::run::protect::Settings;
+use skt_host::messages;
 use skt_host::starter::Ranks;
 
 /// Flags of `plan`.
@@ -146,12 +147,12 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
     let table = protection_table(&machine, &plan, level);
     let config = configuration(args, &machine, &plan, &table, format)?;
     if to_stdout {
-        output::say(format_args!("{words}"));
+        messages::print(format_args!("{words}"));
         return Ok(output::print(&config)?);
     }
     output::print(&words)?;
     output::write_file(path, &config, args.force)?;
-    output::say(format_args!(
+    messages::print(format_args!(
         "configuration written to {}; run it with\n{}",
         path.display(),
         how_to_run(&machine, plan.choice(), &table, args, format)

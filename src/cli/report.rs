@@ -16,6 +16,7 @@ use crate::report::html::{self, NamedRun};
 use crate::report::output;
 use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
+use skt_host::messages;
 
 /// Flags of `report`.
 #[derive(Debug, Args)]
@@ -84,7 +85,7 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default_out));
     output::write_file(&out, &text, args.force)?;
     if !output::is_stdout(&out) {
-        output::say(format_args!("{} written", out.display()));
+        messages::print(format_args!("{} written", out.display()));
     }
     Ok(())
 }
@@ -114,9 +115,9 @@ fn pack(
     let packed = packed.map_err(|why| usage(format!("'{from}': {why}")))?;
     output::write_bytes(archive, &packed, args.force)?;
     if !run.report.finished {
-        output::say(format_args!("warning: the run has not finished"));
+        messages::print(format_args!("warning: the run has not finished"));
     }
-    output::say(format_args!("{} written", archive.display()));
+    messages::print(format_args!("{} written", archive.display()));
     Ok(())
 }
 

@@ -28,6 +28,7 @@ use crate::report::{output, streams, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
 use skt_host::launcher_rank;
+use skt_host::messages;
 
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.
@@ -218,7 +219,7 @@ pub fn execute(args: &RunArgs) -> ExitCode {
 pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> ExitCode {
     let exit = exit.unwrap_or_else(|error| {
         if error.needs_printing() {
-            output::say(format_args!("error: {error}"));
+            messages::print(format_args!("error: {error}"));
         }
         Exit::BadInput
     });
@@ -267,16 +268,16 @@ fn told(job: &mut KeptJob, load: impl FnOnce() -> Result<JobRequest, ConfigError
 /// reference, which programs look for.
 fn refuse(args: &RunArgs, why: &ConfigError) {
     let said = why.to_string();
-    output::say(format_args!("error: {said}"));
+    messages::print(format_args!("error: {said}"));
     if !args.as_reference || !said.starts_with(DEFAULT_FILE) {
         return;
     }
     if let ConfigError::TooFewRanks { need, .. } = why {
         let needed = format!("Need at least {need} processes for these tests");
-        output::say(format_args!("{}", text::reference_error(419, "HPL_pdinfo", &needed)));
+        messages::print(format_args!("{}", text::reference_error(419, "HPL_pdinfo", &needed)));
     }
     let refused = "Illegal input in file HPL.dat. Exiting ...";
-    output::say(format_args!("{}", text::reference_error(621, "HPL_pdinfo", refused)));
+    messages::print(format_args!("{}", text::reference_error(621, "HPL_pdinfo", refused)));
 }
 
 /// Runs the benchmark on all ranks of `comm`.
@@ -314,7 +315,7 @@ fn run_on(
         // The others wait for this rank, or for one that is gone: all must end, and the data in
         // shared memory lets the same command continue.
         Err(error) if error.is_local() => {
-            output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
+            messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let is_watched = heartbeat::run().is_some();
             let can_go_on = settings.is_on() && !error.is_permanent(is_watched);
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
@@ -359,12 +360,12 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     let of_variables = args.thread_variables.as_ref().map(ThreadVariables::warnings);
     let of_file = checked.warnings.iter().map(ToString::to_string);
     for warning in of_arguments.chain(of_file).chain(of_variables.into_iter().flatten()) {
-        output::say(format_args!("warning: {warning}"));
+        messages::print(format_args!("warning: {warning}"));
     }
     // `launch` has told its user.
     if settings.method_for(ranks) != Method::None && heartbeat::run().is_none() {
         let unknown = settings.time_limit.unknown_end(|name| std::env::var(name).ok());
-        unknown.iter().for_each(|why| output::say(format_args!("warning: {why}")));
+        unknown.iter().for_each(|why| messages::print(format_args!("warning: {why}")));
     }
     let settings = Settings { time_limit: settings.time_limit.settled(), ..settings };
     Ok(JobRequest { spec: checked.spec, settings, configuration })

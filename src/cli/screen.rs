@@ -31,6 +31,7 @@ use crate::supervisor::launcher::Launcher;
 use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
 use skt_host::host;
 use skt_host::launcher_rank;
+use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
 
@@ -169,7 +170,7 @@ pub fn execute(args: &ScreenArgs) -> ExitCode {
     };
     let code = done.unwrap_or_else(|error| {
         if error.needs_printing() {
-            output::say(format_args!("error: {error}"));
+            messages::print(format_args!("error: {error}"));
         }
         Exit::BadInput.code()
     });
@@ -239,7 +240,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         Err(why) => (Err(why), true),
     };
     let code = shown.unwrap_or_else(|why| {
-        output::say(format_args!("error: {why}"));
+        messages::print(format_args!("error: {why}"));
         Exit::BadInput.code()
     });
     if is_any_silent {
@@ -391,7 +392,7 @@ fn as_listed(name: &str, results: &Results, listed: &Listed) -> Host {
         .or_else(|| find(&|host| short(&host.name) == short(name)))
         .or_else(|| find(&|host| own(host).is_some_and(|own| short(own) == short(name))));
     if found.is_none() && !listed.hosts.is_empty() {
-        output::say(format_args!(
+        messages::print(format_args!(
             "warning: {name} is no host of the list by its name: it is written as it calls itself"
         ));
     }

@@ -24,6 +24,7 @@ use crate::run::job::{JobError, JobOptions};
 use crate::run::protect::{OnLoss, Settings, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
 use crate::run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
+use skt_host::messages;
 
 const TUNING: &str = "Tuning";
 /// The shortest budget that holds the setup of a job and a comparison.
@@ -91,7 +92,7 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
     if comm.rank() == 0 {
         match read_job(args, comm.size()) {
             Ok(read) => job = Some(read),
-            Err(error) => output::say(format_args!("error: {error}")),
+            Err(error) => messages::print(format_args!("error: {error}")),
         }
     }
     let Some((base, settings)) = tell(comm, job.as_ref())? else {
@@ -126,13 +127,13 @@ fn tell(comm: &MpiComm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settin
 fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
     match error {
         TuneError::Job(error) if error.is_local() => {
-            output::say(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
+            messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
             let code = i32::from(Exit::BadInput.code());
             Err(comm.abort(&error.to_string(), code).into())
         }
         error => {
             if comm.rank() == 0 {
-                output::say(format_args!("error: {error}"));
+                messages::print(format_args!("error: {error}"));
             }
             let is_wrong = matches!(error, TuneError::Wrong { .. });
             Ok(if is_wrong { Exit::ResidualFailed } else { Exit::BadInput })
@@ -144,14 +145,14 @@ fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
 fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
     let method = job.settings.method;
     if method != Method::None && !tuning.is_protected {
-        output::say(format_args!(
+        messages::print(format_args!(
             "note: --ft {method}: no checkpoint is due within a trial, so none had any \
              (--checkpoint-every TIME takes them)"
         ));
     }
     let words = table::text(tuning);
     let shown = if args.out.as_deref().is_some_and(output::is_stdout) {
-        output::say(format_args!("{words}"));
+        messages::print(format_args!("{words}"));
         Ok(())
     } else {
         output::print(&words)
@@ -159,7 +160,7 @@ fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
     match shown.and_then(|()| write(args, job, tuning)) {
         Ok(()) => Exit::Passed,
         Err(error) => {
-            output::say(format_args!("error: {error}"));
+            messages::print(format_args!("error: {error}"));
             Exit::BadInput
         }
     }
@@ -216,7 +217,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
         Some(order_of_trials(&load_checked(&with_n)?.spec.n)?)
     };
     for warning in &checked.warnings {
-        output::say(format_args!("warning: {warning}"));
+        messages::print(format_args!("warning: {warning}"));
     }
     let settings = for_trials(&checked)?;
     let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);

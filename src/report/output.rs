@@ -1,10 +1,8 @@
-//! Writes the command line's own text: messages, standard output and files.
+//! Writes the command line's own text to standard output and to files.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{AccessFlags, access};
@@ -19,50 +17,6 @@ use skt_host::outfile;
 pub fn die_quietly_on_closed_pipe() {
     // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
-}
-
-/// Largest number of characters of a line, and of lines, in a message.
-const LINE_MAX: usize = 1000;
-const LINES_MAX: usize = 100;
-
-/// How errors begin: ours, and those in the words of the reference.
-const ERRORS: [&str; 2] = ["error", "HPL ERROR"];
-
-/// Whether messages other than errors have the mark of our own lines.
-static ARE_MARKED: AtomicBool = AtomicBool::new(false);
-
-/// From now on messages other than errors begin with `#`, as our lines in the report do: users of
-/// the reference often have both streams in one file.
-pub fn mark_messages() {
-    ARE_MARKED.store(true, Ordering::Relaxed);
-}
-
-/// Writes a message to standard error. A closed standard error is no reason to stop.
-pub fn say(message: fmt::Arguments<'_>) {
-    let text = cut(&printable(&message.to_string()));
-    let is_marked =
-        ARE_MARKED.load(Ordering::Relaxed) && !ERRORS.iter().any(|start| text.starts_with(start));
-    let mark = if is_marked { "# " } else { "" };
-    let _ = writeln!(io::stderr(), "{mark}{}", text.replace('\n', &format!("\n{mark}")));
-}
-
-/// Cuts a message with many lines, and long lines.
-fn cut(text: &str) -> String {
-    let mut lines: Vec<String> = text.lines().take(LINES_MAX).map(cut_line).collect();
-    if text.lines().nth(LINES_MAX).is_some() {
-        lines.push("...".to_owned());
-    }
-    lines.join("\n")
-}
-
-fn cut_line(line: &str) -> String {
-    match line.chars().skip(LINE_MAX).count() {
-        0 => line.to_owned(),
-        cut => {
-            let begin: String = line.chars().take(LINE_MAX).collect();
-            format!("{begin}... ({cut} more characters)")
-        }
-    }
 }
 
 /// A writer through which text leaves the program: [`printable`], whatever others have put into it.
@@ -188,14 +142,6 @@ pub fn write_bytes(path: &Path, bytes: &[u8], force: bool) -> Result<(), ConfigE
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_messages_are_cut() {
-        assert_eq!(cut("Größe: 3 µs\n  d\n"), "Größe: 3 µs\n  d");
-        let long = cut(&format!("{}\nend", "x".repeat(3 << 20)));
-        assert_eq!(long, format!("{}... (3144728 more characters)\nend", "x".repeat(1000)));
-        assert_eq!(cut(&"x\n".repeat(1 << 20)).lines().count(), 101);
-    }
 
     #[test]
     fn a_report_has_no_escape_sequence_of_others() {

@@ -15,9 +15,9 @@ use super::process;
 use super::reach;
 use crate::doctor::finding::{Finding, FindingKind};
 use crate::heartbeat;
-use crate::report::output;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;
+use skt_host::messages;
 use skt_host::{child, program};
 
 /// How long a launcher may take to end once it has nothing more to say.
@@ -126,7 +126,7 @@ pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
             return Err(ScreeningError::NoResult { program, how });
         }
         for (host, why) in &gone {
-            output::say(format_args!("screen: {host} is lost: {why}; again without it"));
+            messages::print(format_args!("screen: {host} is lost: {why}; again without it"));
         }
         lost.extend(gone);
     }
@@ -157,7 +157,7 @@ fn take_unreachable(
     let (lost, others): (Vec<Finding>, Vec<Finding>) =
         looked.findings.into_iter().partition(is_lost);
     for finding in others {
-        output::say(format_args!("warning: {}: {}", finding.what, finding.measured));
+        messages::print(format_args!("warning: {}: {}", finding.what, finding.measured));
     }
     let mut gone = Vec::new();
     for finding in lost {
@@ -309,7 +309,7 @@ fn forward(lines: &mut VecDeque<String>, line: Vec<u8>) {
     if line.contains(heartbeat::MARK) {
         return;
     }
-    output::say(format_args!("{line}"));
+    messages::print(format_args!("{line}"));
     lines.push_back(line);
     if lines.len() > MOST_LINES {
         lines.pop_front();

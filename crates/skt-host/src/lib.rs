@@ -12,6 +12,7 @@
 //! | [`power`] | power over time |
 //! | [`child`], [`each`] | waits for a child process; work on many items at a time |
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
+//! | [`messages`] | messages on standard error |
 //! | [`outfile`] | files in folders that others may write to |
 //! | [`clock`] | points in time, as numbers and as text |
 //! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
@@ -29,6 +30,7 @@ pub mod helper_cores;
 pub mod host;
 pub mod launcher_rank;
 pub mod memory;
+pub mod messages;
 pub mod occupants;
 pub mod outfile;
 pub mod placement;

@@ -16,7 +16,7 @@ use crate::heartbeat;
 use crate::record::energy::EnergyReading;
 use crate::record::meter_lines::{LineError, MeterLines};
 use crate::record::power_log::{LONGEST_BETWEEN, PowerLog};
-use crate::report::output;
+use skt_host::messages;
 
 /// How long the first reading is waited for: readings that are further apart are of no use.
 const FIRST: Duration = Duration::from_secs(LONGEST_BETWEEN as u64);
@@ -183,7 +183,7 @@ fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), Mete
             Err(error) => {
                 lock(heard).log.cut();
                 if !std::mem::replace(&mut has_warned, true) {
-                    output::say(format_args!(
+                    messages::print(format_args!(
                         "warning: --power-command, line {line}, {error}; this line is left out, and \
                          the power beside it is unknown"
                     ));

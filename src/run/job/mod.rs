@@ -38,10 +38,11 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
 use crate::record::RunFacts;
 use crate::report::progress::Progress;
-use crate::report::{output, text};
+use crate::report::text;
 use crate::run::protect::{self, Settings};
 use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
+use skt_host::messages;
 
 /// The result of a job that has ended with all its ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +125,7 @@ pub fn run<C: Comm>(
             tests.remove_void_ledger()?;
             if why.is_time_up() {
                 if first {
-                    output::say(format_args!("{why}"));
+                    messages::print(format_args!("{why}"));
                 }
                 return Ok(Finished::short(why.exit()));
             }
@@ -174,7 +175,7 @@ fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> V
 /// Ends a job whose ranks all know `why`; rank 0 prints it.
 fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
     if world.rank() == 0 {
-        output::say(format_args!("error: {why}"));
+        messages::print(format_args!("error: {why}"));
     }
     Finished::short(exit)
 }
@@ -205,7 +206,7 @@ fn open_reports<C: Comm>(
         };
         match Reports::open(spec, facts, options, setup.notes(spec, settings)) {
             Ok(opened) => reports = Some(opened),
-            Err(why) => output::say(format_args!("error: {why}")),
+            Err(why) => messages::print(format_args!("error: {why}")),
         }
     }
     let mut opened = [u8::from(reports.is_some())];
@@ -263,7 +264,7 @@ fn clear<C: Comm>(
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
         }
         if world.rank() == 0 && !ran.left.is_empty() {
-            output::say(format_args!("{MARKS_STAY}"));
+            messages::print(format_args!("{MARKS_STAY}"));
         }
         remove_images(world, settings, setup, |_| true)?;
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;

@@ -11,9 +11,9 @@ use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
 use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::TestRecord;
-use crate::report::output;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::run::ptest;
+use skt_host::messages;
 
 /// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an
 /// earlier start had left the result there.
@@ -76,7 +76,7 @@ fn warn_of_levels<C: Comm>(
     for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
         if let Some(why) = given_up {
             let name = level.name();
-            output::say(format_args!(
+            messages::print(format_args!(
                 "warning: no images of level {name} are written or removed in this start: {why}"
             ));
         }

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use super::meter::Meter;
 use crate::record::energy::parts;
-use crate::report::output;
 use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
 use skt_host::clock::now_unix;
 use skt_host::counters::Root;
 use skt_host::counters::power::find;
+use skt_host::messages;
 use skt_host::power::Sampler;
 
 /// The counters and the meter that a rank reads during a job.
@@ -36,7 +36,7 @@ impl JobPower {
             let source = find(&root).readable()?;
             let started = Sampler::start(root.clone(), source);
             let warn = |why| {
-                output::say(format_args!("warning: {host}: its energy is not measured: {why}"));
+                messages::print(format_args!("warning: {host}: its energy is not measured: {why}"));
             };
             started.map_err(warn).ok()
         };
@@ -101,7 +101,7 @@ impl<'a> TestPower<'a> {
             }
         };
         let of_meter = |meter: &Meter| {
-            let warn = |why| output::say(format_args!("warning: {why}"));
+            let warn = |why| messages::print(format_args!("warning: {why}"));
             meter.over(self.ended_unix, seconds).map_err(warn).ok()
         };
         RankEnergy {

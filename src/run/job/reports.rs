@@ -12,8 +12,8 @@ use crate::machine::tuning::TUNING;
 use crate::record::{Counts, RunFacts, TestRecord};
 use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport};
-use crate::report::output;
 use crate::report::text::{self, TextReport};
+use skt_host::messages;
 
 /// The reports of a run, on rank 0.
 pub(super) struct Reports {
@@ -124,7 +124,7 @@ impl Reports {
         if let Some(Err(why)) = self.json.as_mut().map(|json| json.test(record, &lines))
             && !std::mem::replace(&mut self.is_json_behind, true)
         {
-            output::say(format_args!("warning: {why}; it is tried again with each test"));
+            messages::print(format_args!("warning: {why}; it is tried again with each test"));
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Reports {
         let counts = match self.text.summary() {
             Ok(counts) => counts,
             Err(why) => {
-                output::say(format_args!("error: cannot write the report: {why}"));
+                messages::print(format_args!("error: cannot write the report: {why}"));
                 return None;
             }
         };
@@ -142,7 +142,7 @@ impl Reports {
         let lines = self.text.out().take();
         match self.json.map_or(Ok(()), |json| json.finish(&lines)) {
             Err(why) => {
-                output::say(format_args!("error: {why}; the report itself is whole"));
+                messages::print(format_args!("error: {why}; the report itself is whole"));
                 Some(if exit == Exit::Passed { Exit::BadInput } else { exit })
             }
             Ok(()) => Some(exit),

@@ -25,13 +25,13 @@ use crate::heartbeat;
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::record::{Samples, TestRecord};
-use crate::report::output;
 use crate::report::progress::Progress;
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
     TestContext, TestSegments,
 };
+use skt_host::messages;
 
 /// The time between additions of unprotected tests to the ledger: a loss costs the results of at
 /// most that time, and an addition takes less than a thousandth of it.
@@ -174,7 +174,7 @@ impl<'a> Tests<'a> {
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
         if world.rank() == 0 && self.has_lost_segments(first) {
-            output::say(format_args!(
+            messages::print(format_args!(
                 "warning: an earlier start of this run had begun test {}, and its segments are \
                  gone from all hosts: {CLEANERS}",
                 first + 1
@@ -256,7 +256,7 @@ impl<'a> Tests<'a> {
         let is_keeper = setup.is_first_on_host;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {
-            output::say(format_args!(
+            messages::print(format_args!(
                 "{removed} segment(s) of an earlier run {run} are removed: they were out of reach \
                  when it ended"
             ));
@@ -440,7 +440,7 @@ impl<'a> Tests<'a> {
         let told = reports.text.note(&note).map_err(ReportError::from);
         let told = told.and_then(|()| known.iter().try_for_each(|test| reports.test(test, None)));
         if let Err(why) = &told {
-            output::say(format_args!("error: {why}"));
+            messages::print(format_args!("error: {why}"));
         }
         told.is_ok()
     }
@@ -506,7 +506,7 @@ impl<'a> Tests<'a> {
         };
         if let Err(why) = ledger.borrow_mut().add(world, results, missed)? {
             // The run continues; a later start may lack these results.
-            output::say(format_args!(
+            messages::print(format_args!(
                 "warning: results so far are not kept for later starts: {why}"
             ));
         }
@@ -589,7 +589,7 @@ impl<'a> Tests<'a> {
         if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
             self.progress.clear();
             if let Err(why) = reports.test(record, note) {
-                output::say(format_args!("error: {why}"));
+                messages::print(format_args!("error: {why}"));
                 return false;
             }
         }

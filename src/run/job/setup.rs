@@ -20,10 +20,10 @@ use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::team::Team;
 use crate::machine::environment::preflight::{self, DoesNotFit};
 use crate::machine::environment::{DgemmSelfTest, Environment, selftest};
-use crate::report::output;
 use crate::run::protect::hold::{Patience, RunLock};
 use crate::run::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_host::affinity;
+use skt_host::messages;
 use skt_host::process::ending_processes;
 use skt_host::{host, memory};
 
@@ -232,11 +232,11 @@ fn take_lock<C: Comm>(
 pub fn warn(lines: &[String]) {
     const LINES: usize = 4;
     for line in lines.iter().take(LINES) {
-        output::say(format_args!("warning: {line}"));
+        messages::print(format_args!("warning: {line}"));
     }
     if lines.len() > LINES {
         let more = lines.len() - LINES;
-        output::say(format_args!("warning: and {more} more; `skt-hpl store list` shows them"));
+        messages::print(format_args!("warning: and {more} more; `skt-hpl store list` shows them"));
     }
 }
 
@@ -247,7 +247,7 @@ fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     }
     let hosts = places::hosts_of_one_store(places);
     if !hosts.is_empty() {
-        output::say(format_args!(
+        messages::print(format_args!(
             "warning: hosts {} share one memory: the loss of one of them may take the segments of \
              all (--domains can name them as one)",
             hosts.join(", ")

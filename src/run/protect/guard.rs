@@ -41,8 +41,8 @@ use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::hpl::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
-use crate::report::output;
 use skt_host::affinity;
+use skt_host::messages;
 
 /// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
 /// only its own format.
@@ -564,7 +564,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let may_warn = self.has_taken && !self.has_warned && self.checkpointer.comm().rank() == 0;
         if let Some(warning) = self.schedule.warning(panel).filter(|_| may_warn) {
             self.has_warned = true;
-            output::say(format_args!("warning: {warning}"));
+            messages::print(format_args!("warning: {warning}"));
         }
     }
 

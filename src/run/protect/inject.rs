@@ -12,7 +12,7 @@ use crate::checkpoint::hook::{Hook, Step, StepPattern, Wait};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::heartbeat;
 use crate::hpl::comm::{self, Result};
-use crate::report::output;
+use skt_host::messages;
 
 /// A fault that a user asks for. `[RANK@]WHAT` kills a rank, with WHAT a step of the protocol,
 /// `column:J`, `time:SECONDS`, or `back` (in the back substitution). `flip:RANK@column:J` flips a
@@ -142,7 +142,7 @@ impl FaultInjector {
             let has_struck = SegmentName::new(run, &mark, process as u32)
                 .is_ok_and(|name| matches!(store.peek(&name, &mut []), Ok(Some(_))));
             if has_struck {
-                output::say(format_args!(
+                messages::print(format_args!(
                     "--inject {inject}: an earlier start of run {run} has struck it, and this one \
                      does not"
                 ));
@@ -194,13 +194,16 @@ impl FaultInjector {
         let name = SegmentName::new(&self.run, &fault.mark, self.process as u32);
         match name.and_then(|name| self.store.create(&name, 8)) {
             Ok(_) => {
-                output::say(format_args!("--inject {}: rank {} {does}", fault.text, self.process));
+                messages::print(format_args!(
+                    "--inject {}: rank {} {does}",
+                    fault.text, self.process
+                ));
                 true
             }
             Err(why) => {
                 fault.has_struck.store(false, Ordering::Relaxed);
                 if !fault.is_refused.swap(true, Ordering::Relaxed) {
-                    output::say(format_args!(
+                    messages::print(format_args!(
                         "warning: --inject {}: rank {} cannot leave the fault's mark: {why}",
                         fault.text, self.process
                     ));
@@ -217,7 +220,7 @@ impl Drop for FaultInjector {
         for fault in self.faults.iter().filter(|fault| !fault.has_struck.load(Ordering::Relaxed)) {
             let is_refused = fault.is_refused.load(Ordering::Relaxed);
             let why = if is_refused { "could not leave its mark" } else { "did not come to it" };
-            output::say(format_args!(
+            messages::print(format_args!(
                 "warning: --inject {}: it did not strike: rank {} {why}",
                 fault.text, self.process
             ));

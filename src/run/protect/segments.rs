@@ -12,8 +12,8 @@ use crate::checkpoint::segments::{Process, RunSegments};
 use crate::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
 use crate::heartbeat;
 use crate::hpl::team::Team;
-use crate::report::output;
 use skt_host::launcher_rank;
+use skt_host::messages;
 
 /// The most bytes that a thread touches between two signs of life.
 const TOUCHED_BYTES: usize = 256 << 20;
@@ -60,7 +60,7 @@ impl Process for RankProcess<'_> {
     fn waits(&self, seconds: f64) {
         heartbeat::wait(seconds, seconds as u64, 0.0);
         if seconds > SILENT_SECONDS && launcher_rank::is_first() {
-            SAID.call_once(|| output::say(format_args!("{WAITS}")));
+            SAID.call_once(|| messages::print(format_args!("{WAITS}")));
         }
     }
 

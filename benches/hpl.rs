@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use skt_hpl::config::{Fact, Generator, Pmap};
+use skt_config::{Fact, Generator, Pmap};
 use skt_hpl::hpl::blas::library::use_one_thread;
 use skt_hpl::hpl::blas::{MatMut, MatRef, gemm, transpose};
 use skt_hpl::hpl::comm::threads::{self, ThreadComm};

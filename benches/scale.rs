@@ -11,7 +11,7 @@ use std::time::Instant;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::blas::library::use_one_thread;
 use skt_hpl::hpl::blas::view::SharedMat;
 use skt_hpl::hpl::comm::Comm;

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use skt_hpl::hpl::comm::threads;
-//! use skt_hpl::config::{Format, parse};
+//! use skt_config::{Format, parse};
 //! use skt_hpl::hpl::grid::Grid;
 //! use skt_hpl::hpl::pgesv::guard::Unguarded;
 //! use skt_hpl::run::ptest::{self, Silent};
@@ -46,7 +46,6 @@
 #![warn(missing_docs)]
 
 pub mod cli;
-pub mod config;
 pub mod doctor;
 pub mod heartbeat;
 pub mod machine;

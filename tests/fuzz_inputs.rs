@@ -19,6 +19,7 @@ use flate2::Compression;
 use flate2::read::{GzDecoder, GzEncoder};
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
+use skt_config::{Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
 use skt_hpl::checkpoint::header::{HeaderLayout, Identity};
@@ -26,9 +27,6 @@ use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::record::{Record, StartId};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
-use skt_hpl::config::{
-    Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml,
-};
 use skt_hpl::heartbeat::Beat;
 use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
@@ -271,7 +269,7 @@ fn facts() -> skt_hpl::record::RunFacts {
     use skt_hpl::machine::environment::{Environment, HostRanks};
     skt_hpl::record::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
-        configuration: Some(skt_hpl::config::ConfigText {
+        configuration: Some(skt_config::ConfigText {
             file: "HPL.dat".into(),
             format: Format::Dat,
             text: "title\n".into(),

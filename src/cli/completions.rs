@@ -4,8 +4,8 @@ use clap::{Args, Command, CommandFactory as _, ValueEnum};
 use clap_complete::{Shell, generate};
 
 use super::Cli;
-use crate::config::ConfigError;
 use crate::report::output;
+use skt_config::ConfigError;
 
 /// The shells with completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::{
+use crate::report::output;
+use crate::run::protect::Settings;
+use skt_config::{
     Checked, CheckpointDraft, ConfigError, Format, RunSpec, ValidationRules, checkpoint, hpldat,
     read_bytes, read_draft, toml, validate,
 };
-use crate::report::output;
-use crate::run::protect::Settings;
 use skt_host::messages;
 
 /// The forms of a configuration, by name.

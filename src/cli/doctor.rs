@@ -8,7 +8,6 @@ use clap::Args;
 use skt_terms::exit::Exit;
 
 use super::run;
-use crate::config::ConfigError;
 use crate::doctor::finding::Finding;
 use crate::doctor::gather::{self, GatherError};
 use crate::doctor::report::DoctorReport;
@@ -20,6 +19,7 @@ use crate::report::{output, streams};
 use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
 use crate::supervisor::reach;
+use skt_config::ConfigError;
 use skt_host::counters::Root;
 use skt_host::host;
 use skt_host::launcher_rank;

@@ -8,8 +8,8 @@ use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedV
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
-use crate::config::value::{Row, Value, Written};
 use crate::report::output::is_stdout;
+use skt_config::value::{Row, Value, Written};
 
 /// A setting that has a flag.
 pub trait Flag: Copy + Ord + 'static {

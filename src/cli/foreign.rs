@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Command;
 
-use crate::config::Format;
+use skt_config::Format;
 
 /// Flags of rocHPL, of Intel's and NVIDIA's HPL and of launchers, without their dashes and in lower
 /// case, with the flag that does the same here, or else with what does it.

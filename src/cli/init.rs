@@ -14,15 +14,15 @@ use super::ranges::above_zero;
 use super::{by_hand, machine};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
-use crate::config::value::Value;
-use crate::config::{
-    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
-    ValidationRules, ValueSource, param::Param, toml, validate,
-};
 use crate::report::output;
 use crate::run::job::outlook::guessed_rate;
 use crate::run::protect::{
     self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
+};
+use skt_config::value::Value;
+use skt_config::{
+    At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
+    ValidationRules, ValueSource, param::Param, toml, validate,
 };
 use skt_host::launcher_rank;
 use skt_host::messages;
@@ -808,7 +808,7 @@ mod tests {
         let Fitted { spec, protection, .. } =
             fit_memory(&InitArgs { threads: 4, ..args() }, 6, 1 << 34).unwrap();
         let toml = text(&spec, &protection, Format::Toml).unwrap();
-        let read = crate::config::parse(toml.as_bytes(), "f", Format::Toml, false).unwrap();
+        let read = skt_config::parse(toml.as_bytes(), "f", Format::Toml, false).unwrap();
         assert_eq!(read.spec, spec);
         let settings = |draft| Settings::read(draft, &spec).unwrap();
         assert_eq!(settings(&read.checkpoint), settings(&protection));

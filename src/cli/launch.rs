@@ -14,9 +14,6 @@ use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command, machine, mistakes};
 use crate::checkpoint::methods::Method;
-use crate::config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
-use crate::config::value::{Row, Value};
-use crate::config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
 use crate::heartbeat::DataLocation;
 use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
@@ -28,6 +25,9 @@ use crate::supervisor::shape;
 use crate::supervisor::watch::MinTimeouts;
 use crate::supervisor::words::text_of;
 use crate::supervisor::{self, LaunchOptions, SupervisorError};
+use skt_config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
+use skt_config::value::{Row, Value};
+use skt_config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
 use skt_host::clock::now_unix;
 use skt_host::messages;
 use skt_host::program;
@@ -599,7 +599,7 @@ fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::value::Written;
+    use skt_config::value::Written;
 
     #[derive(clap::Parser)]
     struct Only {

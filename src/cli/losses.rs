@@ -20,11 +20,11 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
-use crate::config::{ConfigText, RunSpec, TestSpec};
 use crate::hpl::comm::Comm as _;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 use crate::run::job::{self, Finished, JobError};
 use crate::run::protect::{OnLoss, RankInRun, Settings};
+use skt_config::{ConfigText, RunSpec, TestSpec};
 use skt_host::affinity;
 use skt_host::messages;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::config::ConfigError;
+use skt_config::ConfigError;
 use skt_host::affinity::current_mask;
 use skt_host::memory;
 

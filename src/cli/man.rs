@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _};
 
 use super::Cli;
-use crate::config::ConfigError;
 use crate::report::output;
+use skt_config::ConfigError;
 
 /// Flags of `man`.
 #[derive(Debug, Args)]

@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::flags::Names;
-use crate::config::param::{Param, ValueKind};
-use crate::config::value::Value;
-use crate::config::{At, ConfigError, Draft, Output, ValueSource};
+use skt_config::param::{Param, ValueKind};
+use skt_config::value::Value;
+use skt_config::{At, ConfigError, Draft, Output, ValueSource};
 
 const PROBLEM: &str = "Problem (a list replaces the file's list)";
 const PANEL: &str = "Panel factorization";
@@ -163,7 +163,7 @@ mod tests {
     use clap::{CommandFactory as _, Parser};
 
     use super::*;
-    use crate::config::param::PARAMS;
+    use skt_config::param::PARAMS;
 
     #[derive(Parser)]
     struct Only {

@@ -13,13 +13,13 @@ use skt_terms::phases::Phases;
 use super::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 use super::study_error::StudyError;
 use super::{figure, flags};
-use crate::config::{Bcast, Swap};
 use crate::model::path::{
     Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
 };
 use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::output;
 use crate::report::{self, reader};
+use skt_config::{Bcast, Swap};
 use skt_host::messages;
 
 /// Flags of `model path`.

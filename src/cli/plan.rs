@@ -15,12 +15,6 @@ use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
 use super::ranges::{above_zero, share, share_above_zero, zero_or_above};
 use super::study_error::StudyError;
-use crate::config::param::Param;
-use crate::config::value::Value;
-use crate::config::{
-    CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
-    validate,
-};
 use crate::hpl::blas::library;
 use crate::hpl::team::Team;
 use crate::machine::environment::selftest;
@@ -33,6 +27,12 @@ use crate::report::measured;
 use crate::report::output;
 use crate::report::reader::RunReport;
 use crate::run::protect::Settings;
+use skt_config::param::Param;
+use skt_config::value::Value;
+use skt_config::{
+    CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
+    validate,
+};
 use skt_host::messages;
 use skt_host::starter::Ranks;
 

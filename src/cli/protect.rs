@@ -3,10 +3,10 @@
 use clap::{Arg, ArgAction, Args};
 
 use super::flags::{self, Flag, Flags};
-use crate::config::checkpoint::SETTINGS;
-use crate::config::value::{Row, Value};
-use crate::config::{CheckpointDraft, Setting};
 use crate::run::protect::Inject;
+use skt_config::checkpoint::SETTINGS;
+use skt_config::value::{Row, Value};
+use skt_config::{CheckpointDraft, Setting};
 
 const PROTECTION: &str = "Protection against the loss of nodes";
 
@@ -54,7 +54,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::config::value::Written;
+    use skt_config::value::Written;
 
     #[derive(Parser)]
     struct Only {

@@ -14,11 +14,6 @@ use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use super::thread_variables::ThreadVariables;
 use crate::checkpoint::methods::Method;
-use crate::config::param::Param;
-use crate::config::{
-    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
-    read_bytes, read_draft, validate,
-};
 use crate::heartbeat;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
@@ -27,6 +22,11 @@ use crate::report::progress::ProgressMode;
 use crate::report::{output, streams, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
+use skt_config::param::Param;
+use skt_config::{
+    Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
+    read_bytes, read_draft, validate,
+};
 use skt_host::launcher_rank;
 use skt_host::messages;
 
@@ -376,7 +376,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::config::{Bcast, Fact, Output, Pmap, Swap, hpldat};
+    use skt_config::{Bcast, Fact, Output, Pmap, Swap, hpldat};
 
     #[derive(Parser)]
     struct Only {
@@ -393,7 +393,7 @@ mod tests {
     /// A folder with an HPL.dat of two grids, 1 x 2 and 2 x 1.
     fn folder() -> (tempfile::TempDir, PathBuf) {
         let toml = b"n = [10, 20]\nnb = 8\np = [1, 2]\nq = [2, 1]\nbcast = \"2ring\"\n";
-        let spec = crate::config::parse(toml, "t", Format::Toml, false).unwrap().spec;
+        let spec = skt_config::parse(toml, "t", Format::Toml, false).unwrap().spec;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("HPL.dat");
         std::fs::write(&file, hpldat::write(&spec).unwrap().0).unwrap();
@@ -524,7 +524,7 @@ mod tests {
             text in "\\PC{0,20}|[-+0-9.eE,]{0,30}",
             ranks in 1usize..100,
         ) {
-            let flag = format!("{}={text}", crate::config::param::PARAMS[row].flag());
+            let flag = format!("{}={text}", skt_config::param::PARAMS[row].flag());
             let args = args(&["--n=5", &flag], ranks);
             let _ = load_or(&args, missing()).map_err(|error| error.to_string());
         }

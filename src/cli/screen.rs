@@ -12,7 +12,6 @@ use skt_terms::units::parse_seconds;
 
 use super::flags;
 use super::run::start_mpi;
-use crate::config::ConfigError;
 use crate::hpl::comm::mpi::WatchedComm;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
@@ -29,6 +28,7 @@ use crate::screen::verdict::{TOLERANCE, Verdicts, judge};
 use crate::supervisor::hosts::{self, Host, HostsError};
 use crate::supervisor::launcher::Launcher;
 use crate::supervisor::screening::{self, Screened, Screening, ScreeningError};
+use skt_config::ConfigError;
 use skt_host::host;
 use skt_host::launcher_rank;
 use skt_host::messages;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{ConfigError, Launching};
 use crate::report::output;
 use crate::supervisor::report;
 use crate::supervisor::state::{StateError, StateFolder, Status, SupervisorState};
+use skt_config::{ConfigError, Launching};
 use skt_host::clock::now_unix;
 
 /// Flags of `status`.

@@ -12,9 +12,9 @@ use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_im
 use crate::checkpoint::store::{
     Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
-use crate::config::{ConfigError, Setting, ValueSource};
 use crate::report::output;
 use crate::run::protect::is_mark;
+use skt_config::{ConfigError, Setting, ValueSource};
 use skt_host::host::this_host;
 use skt_host::launcher_rank;
 

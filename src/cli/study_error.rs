@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::config::ConfigError;
 use crate::model::ModelError;
 use crate::report::reader::ReadError;
+use skt_config::ConfigError;
 
 /// An error of a subcommand that runs no benchmark.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::config::param::{Param, ValueKind};
+use skt_config::param::{Param, ValueKind};
 
 /// The variables, each with its library: that library prefers it to `OMP_NUM_THREADS`.
 const VARIABLES: [(&str, &str); 5] = [

@@ -18,9 +18,9 @@ mod stall;
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;
 
-use crate::config::TestSpec;
 use crate::slow::SlowReport;
 use energy::EnergyReading;
+use skt_config::TestSpec;
 
 pub use counts::Counts;
 pub use event::Event;

@@ -1,7 +1,7 @@
 //! What is known about a run before its first test.
 
-use crate::config::ConfigText;
 use crate::machine::environment::{DgemmSelfTest, Environment};
+use skt_config::ConfigText;
 
 /// What is known about a run before its first test.
 #[derive(Debug, Clone)]

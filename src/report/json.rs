@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use skt_terms::phases::PhaseTable;
 
-use crate::config::{ConfigText, Output, RunSpec, TestSpec};
 use crate::machine::environment::{DgemmSelfTest, Environment};
 use crate::record::energy::EnergyReading;
 use crate::record::{
@@ -19,6 +18,7 @@ use crate::record::{
 };
 use crate::slow::links::SlowLink;
 use crate::slow::{RankRates, Rate, SlowRank, SlowReport};
+use skt_config::{ConfigText, Output, RunSpec, TestSpec};
 use skt_host::outfile;
 
 use super::phases;

@@ -8,8 +8,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{AccessFlags, access};
 use skt_terms::shown::printable;
 
-use crate::config::ConfigError;
 use crate::report::streams;
+use skt_config::ConfigError;
 use skt_host::outfile;
 
 /// Lets a closed pipe end the process, as other text tools do (`| head`). The benchmark must not

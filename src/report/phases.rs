@@ -9,10 +9,10 @@ use super::levels::level_words;
 use super::power;
 use super::slow;
 use crate::checkpoint::methods::Method;
-use crate::config::{TestSpec, Transport};
 use crate::record::{
     Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
 };
+use skt_config::{TestSpec, Transport};
 
 /// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
 /// (gflops_per_core * ranks * threads)`.
@@ -399,8 +399,8 @@ mod tests {
     use skt_terms::phases::{PhaseTable, Phases};
 
     use super::*;
-    use crate::config::{Bcast, Fact, Generator, Pmap, Swap};
     use crate::record::{Norms, Outcome};
+    use skt_config::{Bcast, Fact, Generator, Pmap, Swap};
 
     fn record() -> TestRecord {
         let spec = TestSpec {

@@ -13,11 +13,11 @@ use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
 use super::bundle::{self, BundleError};
-use crate::config::ConfigText;
 use crate::record::Event;
 use crate::record::energy::EnergyReading;
 use crate::slow::SlowRank;
 use crate::slow::links::SlowLink;
+use skt_config::ConfigText;
 
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -9,9 +9,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use crate::record::{Counts, Norms, Outcome, TestRecord};
 use crate::report::streams;
+use skt_config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_host::outfile;
 
 use super::cformat::{c_exp, c_fixed};

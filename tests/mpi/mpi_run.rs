@@ -16,7 +16,7 @@ use crate::report_schema::Schema;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
-use skt_hpl::config::{Bcast, RunSpec, hpldat};
+use skt_config::{Bcast, RunSpec, hpldat};
 use skt_hpl::machine::environment::kernel::is_old;
 use skt_terms::rings;
 use tempfile::TempDir;
@@ -352,7 +352,7 @@ fn a_meter_that_says_nothing_is_refused_at_the_start() {
 #[test]
 fn the_report_goes_where_hpl_dat_says() {
     let folder = folder();
-    let output = skt_hpl::config::Output::File("HPL.out".into());
+    let output = skt_config::Output::File("HPL.out".into());
     write_dat(folder.path(), &RunSpec { output, n: vec![64], ..default_run() });
     let ended = mpirun(folder.path(), 4, &["--nb", "8", "--progress", "off"]).expect(0);
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::large_machine;
 use crate::mpirun::{self, Ended};
-use skt_hpl::config::{Format, RunSpec, parse};
+use skt_config::{Format, RunSpec, parse};
 use tempfile::TempDir;
 
 /// One job runs at a time: the trials of two would measure each other.

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use skt_hpl::config::{Bcast, Fact, RunSpec, hpldat};
+use skt_config::{Bcast, Fact, RunSpec, hpldat};
 use tempfile::TempDir;
 
 use crate::mpirun::{as_installed, mpirun};

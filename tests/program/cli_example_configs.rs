@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use skt_config::{Format, RunSpec, parse, read_bytes};
 use skt_host::starter::{Ranks, Starter};
 use skt_hpl::checkpoint::layout::Geometry;
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::config::{Format, RunSpec, parse, read_bytes};
 use skt_hpl::run::protect::Settings;
 
 fn folder() -> PathBuf {

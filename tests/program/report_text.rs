@@ -4,8 +4,8 @@
 use crate::report_common::{
     END, PASSED_NORMS, START, default_run, other_run, record, record_with, small_run,
 };
+use skt_config::{Output, RunSpec};
 use skt_host::clock::ctime;
-use skt_hpl::config::{Output, RunSpec};
 use skt_hpl::record::{Counts, Outcome, TestRecord};
 use skt_hpl::report::TextReport;
 use skt_hpl::report::text::{self, variant};

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, Once};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use skt_config::{TestSpec, Transport};
 use skt_hpl::checkpoint::codec::checksum;
-use skt_hpl::config::{TestSpec, Transport};
 use skt_hpl::hpl::blas::library::use_one_thread;
 use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;

@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 
 use crate::abft::{self, Job, Matrix, Memory, Random, deadly, fingerprint, spec};
 use crate::soak;
-use skt_hpl::config::{Bcast, Swap, TestSpec};
+use skt_config::{Bcast, Swap, TestSpec};
 use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::hpl::grid::{Cyclic, Grid};

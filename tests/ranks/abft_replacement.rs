@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::abft::{self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, spec};
-use skt_hpl::config::{Swap, TestSpec};
+use skt_config::{Swap, TestSpec};
 use skt_hpl::hpl::pgesv::abft::{AbftError, AbftRefusal, CheckEvery, Weights};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, spec};
 use crate::dice::seed;
-use skt_hpl::config::TestSpec;
+use skt_config::TestSpec;
 use skt_hpl::hpl::comm::CommError;
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{

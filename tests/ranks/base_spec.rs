@@ -1,6 +1,6 @@
 //! The base test that other tests vary: small, on threads.
 
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 
 /// A test of order `n` in blocks of `nb` on `p` times `q` ranks.
 pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {

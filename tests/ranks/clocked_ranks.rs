@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::fmt::Display;
 
 use crate::base_spec::base;
-use skt_hpl::config::{Bcast, TestSpec, Transport};
+use skt_config::{Bcast, TestSpec, Transport};
 use skt_hpl::hpl::blas::library::use_one_thread;
 use skt_hpl::hpl::comm::{Comm, threads};
 use skt_hpl::hpl::grid::Grid;

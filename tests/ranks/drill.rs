@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
@@ -20,7 +21,6 @@ use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::protocol::{CheckpointError, FoundRun};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store, SysV};
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::blas::MatRef;
 use skt_hpl::hpl::comm::threads::{ThreadComm, run};
 use skt_hpl::hpl::comm::{Comm, CommError, collect};

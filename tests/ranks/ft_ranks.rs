@@ -9,11 +9,11 @@ use std::time::Instant;
 use crate::dice::Dice;
 use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
 use crate::soak;
+use skt_config::{Fact, Pmap, TestSpec};
 use skt_hpl::checkpoint::agree::{Refusal, Resume};
 use skt_hpl::checkpoint::codec::CodecKind;
 use skt_hpl::checkpoint::encode::Encoder;
 use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::config::{Fact, Pmap, TestSpec};
 use skt_hpl::report::phases::clock_note;
 use skt_hpl::run::protect::{ClockReading, Every, Overlap, Region, Settings};
 

@@ -26,10 +26,7 @@ fn pick<T: Clone>(dice: &mut Dice, of: &[T]) -> T {
 }
 
 /// Parts of a segment, as bytes after the page of the store.
-fn classes(
-    spec: &skt_hpl::config::TestSpec,
-    settings: &Settings,
-) -> Vec<(&'static str, Range<usize>)> {
+fn classes(spec: &skt_config::TestSpec, settings: &Settings) -> Vec<(&'static str, Range<usize>)> {
     let geometry = Geometry { members: settings.group_size, parities: settings.parities };
     let (header, layout) = segment_layout(spec, settings, geometry);
     let region = &layout.regions[0];

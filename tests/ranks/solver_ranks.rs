@@ -12,7 +12,7 @@ use crate::base_spec::base;
 use crate::soak;
 use lapack::dgesv;
 use ndarray::Array2;
-use skt_hpl::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_hpl::hpl::blas::view::SharedMat;
 use skt_hpl::hpl::blas::{MatMut, MatRef};
 use skt_hpl::hpl::comm::threads::{ThreadComm, run};

@@ -3,9 +3,7 @@
 
 use std::path::PathBuf;
 
-use skt_hpl::config::{
-    Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
-};
+use skt_config::{Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport};
 use skt_hpl::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_hpl::record::{
     DetailedTiming, Event, MemorySplit, Norms, Outcome, Protection, Restart, Sample, Stall,

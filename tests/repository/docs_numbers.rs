@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use skt_hpl::config::{Bcast, Swap};
+use skt_config::{Bcast, Swap};
 use skt_hpl::model::path::{
     Changes, Machine, MeasuredTest, Part, RunParams, fit, measured, predict,
 };

@@ -96,6 +96,7 @@ fn program() -> Vec<PathBuf> {
         "crates/skt-comm/src",
         "crates/skt-checkpoint/src",
         "crates/skt-checkpoint-c/src",
+        "crates/skt-config/src",
         "crates/skt-device/src",
         "crates/skt-solver/src",
     ] {

@@ -4,9 +4,9 @@ use serde_json::Value;
 use skt_terms::shown::{printable, shell_quoted, shown_message};
 
 use super::{BundleError, Member, REPORT, archive, sums};
-use crate::config::Format;
 use crate::report::html::{self, NamedRun};
 use crate::report::reader::RunReport;
+use skt_config::Format;
 
 /// A file that the archive gets beside those that follow from the report.
 pub type Extra = (&'static str, Vec<u8>);

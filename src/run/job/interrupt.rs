@@ -7,10 +7,10 @@
 use skt_terms::units;
 
 use crate::checkpoint::methods::Method;
-use crate::config::RunSpec;
 use crate::heartbeat;
 use crate::machine::grace;
 use crate::run::protect::{self, Settings};
+use skt_config::RunSpec;
 
 /// Installs handlers for SIGINT and SIGTERM. On rank 0 (`is_first`) they print what the run leaves
 /// behind, while [`keep`] says that it leaves something; under a supervisor they do not, because it

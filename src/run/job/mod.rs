@@ -32,7 +32,6 @@ use skt_terms::exit::Exit;
 
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
-use crate::config::RunSpec;
 use crate::heartbeat;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
@@ -40,6 +39,7 @@ use crate::record::RunFacts;
 use crate::report::progress::Progress;
 use crate::report::text;
 use crate::run::protect::{self, Settings};
+use skt_config::RunSpec;
 use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
 use skt_host::messages;

@@ -4,7 +4,6 @@ use super::error::JobError;
 use super::watcher::Watcher;
 use crate::checkpoint::level::Load;
 use crate::checkpoint::protocol::FoundRun;
-use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::guard::Unguarded;
@@ -13,6 +12,7 @@ use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::TestRecord;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::run::ptest;
+use skt_config::TestSpec;
 use skt_host::messages;
 
 /// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::config::ConfigText;
 use crate::report::progress::ProgressMode;
 use crate::run::protect::RankInRun;
+use skt_config::ConfigText;
 
 /// The options of a job that are not part of the run.
 #[derive(Debug, Clone, Default)]

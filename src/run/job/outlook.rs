@@ -2,10 +2,10 @@
 
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
-use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::tuning::TUNING;
 use crate::run::protect::{self, Every, Outlook, Settings};
+use skt_config::{RunSpec, TestSpec};
 
 /// The predicted rate of a test, in operations a second, when DGEMM reaches `gflops_per_core` 10^9
 /// operations a second on a core.
@@ -95,7 +95,7 @@ pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, parse};
+    use skt_config::{Format, parse};
 
     #[test]
     fn tests_without_a_checkpoint_are_told() {

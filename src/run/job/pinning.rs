@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::places::{self, RankLocation};
-use crate::config::Pin;
 use crate::hpl::blas::library;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::team::Team;
+use skt_config::Pin;
 use skt_host::claims::CoreClaims;
 use skt_host::helper_cores::{self, HelperCores, NotGiven};
 use skt_host::occupants;

@@ -20,7 +20,6 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::CLEANERS;
-use crate::config::{Pmap, RunSpec, TestSpec};
 use crate::heartbeat;
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
@@ -31,6 +30,7 @@ use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
     TestContext, TestSegments,
 };
+use skt_config::{Pmap, RunSpec, TestSpec};
 use skt_host::messages;
 
 /// The time between additions of unprotected tests to the ledger: a loss costs the results of at

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::places::RankLocation;
 use super::setup::warn;
 use crate::checkpoint::store::{Store, StoreKind};
-use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::machine::environment::preflight::largest_that;
 use crate::run::protect::{self, NodeStore, Settings};
+use skt_config::{RunSpec, TestSpec};
 
 /// The report of one process of each store; those of other processes are empty.
 #[derive(Debug, Default, Serialize, Deserialize)]

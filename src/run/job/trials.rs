@@ -13,11 +13,11 @@ use super::series::{Ranks, Tests, Turn};
 use super::setup::{Refused, Setup};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
-use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::{Comm, collect};
 use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::TestRecord;
 use crate::run::protect::{self, Outlook, Settings};
+use skt_config::{RunSpec, TestSpec};
 
 /// The ranks of a job of trials.
 pub struct Trials<'a, C: Comm> {

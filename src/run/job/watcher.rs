@@ -4,7 +4,6 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::power::TestPower;
-use crate::config::TestSpec;
 use crate::heartbeat;
 use crate::hpl::comm;
 use crate::record::{Restart, Samples};
@@ -14,6 +13,7 @@ use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
 use crate::slow::{Named, SlowReport};
+use skt_config::TestSpec;
 
 /// The order below which a test is small: it takes next to no time, and hundreds may follow.
 const SMALL_N: usize = 2000;

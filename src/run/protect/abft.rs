@@ -33,7 +33,6 @@ use crate::checkpoint::layout::{Active, Geometry};
 use crate::checkpoint::level::Writer;
 use crate::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use crate::checkpoint::recover::Recovered;
-use crate::config::TestSpec;
 use crate::heartbeat;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::Grid;
@@ -48,6 +47,7 @@ use crate::hpl::team::Team;
 use crate::machine::grace;
 use crate::record::{Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified};
 use crate::run::ptest::{self, Observer, Phase, RateWatch};
+use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads

@@ -15,8 +15,8 @@ use super::clock::Origin;
 use super::ledger::Ledger;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::store::StoreError;
-use crate::config::TestSpec;
 use crate::record::Restart;
+use skt_config::TestSpec;
 
 /// What a start has noted; the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -30,7 +30,6 @@ use crate::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, FoundRun, Polled, Stats,
 };
 use crate::checkpoint::recover::Recovered;
-use crate::config::TestSpec;
 use crate::hpl::blas::MatMut;
 use crate::hpl::blas::view::SharedMat;
 use crate::hpl::comm::{Comm, collect};
@@ -41,6 +40,7 @@ use crate::hpl::pgesv::{LocalShape, SolveError};
 use crate::hpl::team::Team;
 use crate::machine::tuning::TUNING;
 use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
+use skt_config::TestSpec;
 use skt_host::affinity;
 use skt_host::messages;
 

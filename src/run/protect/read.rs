@@ -15,11 +15,11 @@ use crate::checkpoint::level::WhenBusy;
 use crate::checkpoint::message_cost::MESSAGE_BYTES;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::{SegmentName, StoreKind};
-use crate::config::validate::parse_whole;
-use crate::config::value::{Form, Value, Written};
-use crate::config::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, ValueSource};
 use crate::hpl::pgesv::abft::CheckEvery;
 use crate::hpl::pgesv::abft::MOST_CHECKSUMS;
+use skt_config::validate::parse_whole;
+use skt_config::value::{Form, Value, Written};
+use skt_config::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, ValueSource};
 
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
@@ -310,12 +310,12 @@ fn default_run_id(spec: &RunSpec) -> String {
 mod tests {
     use super::*;
     use crate::checkpoint::encode::Encoder;
-    use crate::config::checkpoint::SETTINGS;
-    use crate::config::toml::write_checkpoint;
-    use crate::config::{Checked, Format, parse};
     use crate::run::protect::Region;
     use crate::run::protect::TimeLimit;
     use crate::run::protect::every::Every;
+    use skt_config::checkpoint::SETTINGS;
+    use skt_config::toml::write_checkpoint;
+    use skt_config::{Checked, Format, parse};
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
 

@@ -124,11 +124,11 @@ mod tests {
     use super::super::history::{RESTARTS_KEPT, remember};
     use super::super::split::state_bytes;
     use super::*;
-    use crate::config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
     use crate::record::energy::{EnergyReading, MOST_PARTS, NodeWatts, Nodes};
     use crate::record::{
         DetailedTiming, MemorySplit, Mended, Protection, Samples, Stall, Unverified,
     };
+    use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 
     /// A number with as many digits as possible.
     const LONG: f64 = 1_234_567_890.123_456_7;

@@ -7,12 +7,12 @@ use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout};
 use crate::checkpoint::methods::Method;
-use crate::config::{Pmap, TestSpec};
 use crate::hpl::grid::Cyclic;
 use crate::hpl::pgesv::abft;
 use crate::hpl::pgesv::{LocalShape, Params};
 use crate::record::MemorySplit;
 use crate::run::ptest;
+use skt_config::{Pmap, TestSpec};
 
 /// Bytes of the page for the seconds so far, before the solver's memory.
 pub(super) const CLOCK_BYTES: usize = 4096;
@@ -248,7 +248,7 @@ pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, Swap, parse};
+    use skt_config::{Format, Swap, parse};
 
     fn test_spec(n: usize) -> TestSpec {
         let toml = format!("n = {n}\nnb = 64\np = 2\nq = 4\n");

@@ -12,18 +12,17 @@ use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 
 use energy::RankEnergy;
 
-use crate::config::{TestSpec, Transport};
 use crate::hpl::blas::MatMut;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::grid::{Cyclic, Grid};
 use crate::hpl::matgen;
-use crate::hpl::pfact::Variant;
 use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use crate::hpl::team::Team;
 use crate::record::energy::EnergyReading;
 use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
 use crate::slow::{Named, SlowReport};
+use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Callbacks about the progress of a test, on every rank.
@@ -102,27 +101,6 @@ pub struct Silent;
 impl Observer for Silent {
     fn phase(&mut self, _: Phase) {}
     fn columns(&mut self, _: usize, _: f64) {}
-}
-
-impl From<&TestSpec> for Params {
-    fn from(spec: &TestSpec) -> Self {
-        Self {
-            n: spec.n,
-            nb: spec.nb,
-            // The look-ahead is at most all panels.
-            depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
-            bcast: spec.bcast,
-            variant: Variant {
-                pfact: spec.pfact,
-                rfact: spec.rfact,
-                nbmin: spec.nbmin,
-                ndiv: spec.ndiv,
-            },
-            swap: spec.swap,
-            swap_threshold: spec.swap_threshold,
-            share: spec.transport == Transport::Shared,
-        }
-    }
 }
 
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
@@ -445,9 +423,9 @@ fn detailed_timing<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<DetailedTim
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, parse};
     use crate::hpl::comm::threads;
     use crate::hpl::pgesv::guard::Unguarded;
+    use skt_config::{Format, parse};
 
     /// Generates its part of the system until this second has begun.
     struct GeneratesUntil(i64);

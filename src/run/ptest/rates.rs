@@ -10,10 +10,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use super::links::LinkWatch;
-use crate::config::TestSpec;
 use crate::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use crate::hpl::pgesv::{Rates, SolveError};
 use crate::slow::{Named, RankRates, Rate, SlowReport};
+use skt_config::TestSpec;
 use skt_host::counters::{Root, affinity, processor, throttling, topology};
 
 const TAG_RATES: Tag = 0x170;

@@ -8,12 +8,12 @@ use skt_terms::units;
 use super::TuneError;
 use super::parameter::Parameter;
 use super::search::Bench;
-use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
 use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::{Outcome, TestRecord};
 use crate::report::progress::Progress;
 use crate::run::job::{JobError, Trials};
+use skt_config::{RunSpec, TestSpec};
 
 /// Trials on all ranks, which rank 0 leads.
 pub struct OnRanks<'a, C: Comm> {
@@ -142,8 +142,8 @@ fn flags(test: &TestSpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, parse};
     use crate::record::Norms;
+    use skt_config::{Format, parse};
 
     fn record(outcome: Outcome) -> TestRecord {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";

@@ -18,10 +18,10 @@ use search::{Comparison, LEAST_PAIRS, Race, RaceVerdict, Search};
 use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
 use crate::checkpoint::store::StoreKind;
-use crate::config::{RunSpec, TestSpec};
 use crate::hpl::comm::Comm;
 use crate::record::MAX_ROUNDING_RESIDUAL;
 use crate::report::progress::Progress;
+use skt_config::{RunSpec, TestSpec};
 
 /// The task of a tuning.
 #[derive(Debug, Clone)]
@@ -299,7 +299,7 @@ fn race_all<C: Comm>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, parse};
+    use skt_config::{Format, parse};
 
     #[test]
     fn trials_have_a_threshold_that_correct_solutions_meet() {

@@ -2,9 +2,9 @@
 
 use skt_terms::named;
 
-use crate::config::{Bcast, Fact, RunSpec, Swap, TestSpec};
 use crate::record::ROWS_IN_HALVES;
 use crate::run::protect::MOST_MEMBERS;
+use skt_config::{Bcast, Fact, RunSpec, Swap, TestSpec};
 
 /// A parameter that is tuned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -194,7 +194,7 @@ pub fn with_values(base: &RunSpec, chosen: &TestSpec) -> RunSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, parse};
+    use skt_config::{Format, parse};
 
     fn base(text: &str) -> RunSpec {
         let text = format!("n = 4000\np = 2\nq = 3\n{text}");

@@ -122,7 +122,7 @@ fn remarks(tuning: &Tuning) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Format, TestSpec, parse};
+    use skt_config::{Format, TestSpec, parse};
 
     fn tuning() -> Tuning {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";

@@ -14,7 +14,7 @@ pub use slurm::{expand_slurm, expand_tasks};
 
 use skt_terms::shown::shown;
 
-use crate::config::launch::RANKS_MAX;
+use skt_config::launch::RANKS_MAX;
 
 /// The longest name of a node, in bytes (RFC 1035).
 const MOST_NAME_BYTES: usize = 255;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
-use crate::config::Setting;
 use crate::heartbeat::{Beat, DataLocation};
+use skt_config::Setting;
 use skt_host::clock::now_unix;
 use skt_host::process::Process;
 

@@ -11,13 +11,13 @@ use skt_terms::shown::shell_quoted;
 
 use super::error::{At, ValueSource};
 use super::value::{Row, Value, Written, settings};
-use crate::checkpoint::agree::Resume;
-use crate::checkpoint::codec::CodecKind;
-use crate::checkpoint::encode::Encoder;
-use crate::checkpoint::message_cost::MESSAGE_BYTES;
-use crate::checkpoint::methods::Method;
-use crate::checkpoint::store::STORES;
-use crate::hpl::pgesv::abft::MOST_CHECKSUMS;
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::codec::CodecKind;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::store::STORES;
+use skt_solver::pgesv::abft::MOST_CHECKSUMS;
 
 settings! {
     /// A setting of the protection against the loss of ranks.
@@ -193,8 +193,8 @@ pub fn flags(draft: &CheckpointDraft) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::level::{Reach, WhenBusy};
-    use crate::config::value::Form;
+    use crate::value::Form;
+    use skt_checkpoint::checkpoint::level::{Reach, WhenBusy};
 
     #[test]
     fn a_shell_reads_printed_flags_back() {

@@ -11,7 +11,7 @@ use super::launch::LaunchDraft;
 use super::param::Param;
 use super::spec::Output;
 use super::value::Value;
-use crate::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::methods::Method;
 
 /// A configuration as written.
 #[derive(Debug, Clone, Default)]

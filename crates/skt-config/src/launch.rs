@@ -143,7 +143,7 @@ impl Launching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::toml;
+    use crate::toml;
 
     #[test]
     fn what_is_written_is_read_back_and_defaults_are_comments() {

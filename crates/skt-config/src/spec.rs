@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use skt_solver::pfact::Variant;
+use skt_solver::pgesv::Params;
 pub use skt_terms::choice::{Bcast, Fact, Generator, Pin, Pmap, Swap, Transport};
 
 /// Where the report goes (HPL.dat lines 3 and 4).
@@ -161,6 +163,27 @@ impl TestSpec {
     /// Number of ranks that the test runs on: P (Q + checksums).
     pub fn ranks(&self) -> usize {
         self.p * (self.q + self.checksums)
+    }
+}
+
+impl From<&TestSpec> for Params {
+    fn from(spec: &TestSpec) -> Self {
+        Self {
+            n: spec.n,
+            nb: spec.nb,
+            // The look-ahead is at most all panels.
+            depth: spec.depth.min(spec.n.div_ceil(spec.nb)),
+            bcast: spec.bcast,
+            variant: Variant {
+                pfact: spec.pfact,
+                rfact: spec.rfact,
+                nbmin: spec.nbmin,
+                ndiv: spec.ndiv,
+            },
+            swap: spec.swap,
+            swap_threshold: spec.swap_threshold,
+            share: spec.transport == Transport::Shared,
+        }
     }
 }
 

@@ -287,7 +287,7 @@ fn labelled_files() -> Vec<String> {
         REFERENCE.to_uppercase(),
         REFERENCE.replace("# of", "; Number of").replace("  U  in", "  # U in"),
         REFERENCE.replace('\n', "\r\n"),
-        include_str!("../../hpl-configs/laptop.dat").to_owned(),
+        include_str!("../../../hpl-configs/laptop.dat").to_owned(),
     ]
 }
 
@@ -1036,7 +1036,7 @@ fn large_input_ends_at_once() {
 
 #[test]
 fn the_manual_says_what_the_table_says() {
-    let manual = include_str!("../../docs/configuration.md");
+    let manual = include_str!("../../../docs/configuration.md");
     for info in &param::PARAMS {
         let row = manual
             .lines()

@@ -5,7 +5,7 @@
 //! turns the result into a [`RunSpec`], or reports what is wrong and where.
 //!
 //! ```
-//! use skt_hpl::config::{Format, parse};
+//! use skt_config::{Format, parse};
 //!
 //! let text = "n = [1000, 2000]\nnb = 64\np = 2\nq = 2\nbcast = \"1ring\"\n";
 //! let checked = parse(text.as_bytes(), "hpl.toml", Format::Toml, false).unwrap();

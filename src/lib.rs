@@ -37,23 +37,20 @@
 //! | the algorithm | [`hpl::pgesv`], then [`hpl::pfact`], [`hpl::swap`], [`hpl::update`] |
 //! | the layout of data | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
 //! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
-//! | input and output | [`config`], [`report`], [`cli`] |
+//! | input and output | [`skt_config`], [`report`], [`cli`] |
 //! | what is known of a test | [`record`] |
-//! | why a machine is slow | [`doctor`], [`slow`], [`skt_host::counters`] |
-//! | what is around a run | [`run::job`], [`run::ptest`], [`machine::environment`] |
+//! | why a machine is slow | [`skt_health`], [`skt_host::counters`] |
+//! | what is around a run | [`run::job`], [`run::ptest`], [`skt_health::environment`] |
 //! | checkpoints in memory | [`checkpoint`], [`run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
 pub mod cli;
-pub mod doctor;
 pub mod heartbeat;
-pub mod machine;
 pub mod record;
 pub mod report;
 pub mod run;
 pub mod screen;
-pub mod slow;
 pub mod supervisor;
 
 pub use skt_checkpoint::checkpoint;

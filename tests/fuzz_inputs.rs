@@ -264,9 +264,9 @@ fn reports() -> Vec<Vec<u8>> {
 }
 
 fn facts() -> skt_hpl::record::RunFacts {
+    use skt_health::environment::{Environment, HostRanks};
     use skt_host::{host, memory};
     use skt_hpl::hpl::blas::library;
-    use skt_hpl::machine::environment::{Environment, HostRanks};
     skt_hpl::record::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
         configuration: Some(skt_config::ConfigText {

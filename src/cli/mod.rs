@@ -55,9 +55,9 @@ use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
 use crate::heartbeat;
-use crate::machine::environment::kernel;
 use crate::report::{output, streams};
 use crate::run::protect::formats;
+use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
 

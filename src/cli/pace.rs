@@ -9,11 +9,11 @@ use skt_terms::units::span;
 use super::{machine, plan};
 use crate::hpl::blas::library;
 use crate::hpl::team::Team;
-use crate::machine::environment::selftest;
-use crate::machine::tuning::TUNING;
 use crate::model::path::{Machine, RunParams, estimate_seconds};
 use crate::report::measured;
+use crate::run::tuning::TUNING;
 use skt_config::{At, ConfigError, RunSpec, ValueSource};
+use skt_health::environment::selftest;
 
 /// Seconds of DGEMM on all cores: long enough for a power limit of the processor to act.
 const DGEMM_SECONDS: f64 = 1.0;

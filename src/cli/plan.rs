@@ -17,7 +17,6 @@ use super::ranges::{above_zero, share, share_above_zero, zero_or_above};
 use super::study_error::StudyError;
 use crate::hpl::blas::library;
 use crate::hpl::team::Team;
-use crate::machine::environment::selftest;
 use crate::model::HOUR_SECONDS;
 use crate::model::chen::Network;
 use crate::model::path;
@@ -33,6 +32,7 @@ use skt_config::{
     CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
     validate,
 };
+use skt_health::environment::selftest;
 use skt_host::messages;
 use skt_host::starter::Ranks;
 

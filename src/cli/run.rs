@@ -17,7 +17,6 @@ use crate::checkpoint::methods::Method;
 use crate::heartbeat;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
-use crate::machine::environment::kernel;
 use crate::report::progress::ProgressMode;
 use crate::report::{output, streams, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
@@ -27,6 +26,7 @@ use skt_config::{
     Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
     read_bytes, read_draft, validate,
 };
+use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
 

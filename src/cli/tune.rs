@@ -16,7 +16,6 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::methods::Method;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
-use crate::machine::environment::kernel;
 use crate::report::progress::ProgressMode;
 use crate::report::{output, streams};
 use crate::run::job::{JobError, JobOptions};
@@ -24,6 +23,7 @@ use crate::run::protect::{OnLoss, Settings, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
 use crate::run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
 use skt_config::{At, Checked, ConfigError, Format, RunSpec, ValueSource};
+use skt_health::environment::kernel;
 use skt_host::messages;
 
 const TUNING: &str = "Tuning";

@@ -18,9 +18,9 @@ mod stall;
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;
 
-use crate::slow::SlowReport;
 use energy::EnergyReading;
 use skt_config::TestSpec;
+use skt_health::slow::SlowReport;
 
 pub use counts::Counts;
 pub use event::Event;

@@ -1,7 +1,7 @@
 //! What is known about a run before its first test.
 
-use crate::machine::environment::{DgemmSelfTest, Environment};
 use skt_config::ConfigText;
+use skt_health::environment::{DgemmSelfTest, Environment};
 
 /// What is known about a run before its first test.
 #[derive(Debug, Clone)]

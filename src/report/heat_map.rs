@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::escape::escape;
 use super::reader::{RankPart, SlowPart};
-use crate::slow::{SlowRank, upper_median};
+use skt_health::slow::{SlowRank, upper_median};
 
 /// Most rows; with more ranks a row shows the slowest of several.
 const MOST_ROWS: usize = 256;

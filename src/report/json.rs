@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use skt_terms::phases::PhaseTable;
 
-use crate::machine::environment::{DgemmSelfTest, Environment};
 use crate::record::energy::EnergyReading;
 use crate::record::{
     Counts, Event, MemorySplit, Outcome, Protection, RunFacts, Sample, TestRecord,
 };
-use crate::slow::links::SlowLink;
-use crate::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_config::{ConfigText, Output, RunSpec, TestSpec};
+use skt_health::environment::{DgemmSelfTest, Environment};
+use skt_health::slow::links::SlowLink;
+use skt_health::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::outfile;
 
 use super::phases;

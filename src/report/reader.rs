@@ -15,9 +15,9 @@ use skt_terms::shown::{shown, shown_message};
 use super::bundle::{self, BundleError};
 use crate::record::Event;
 use crate::record::energy::EnergyReading;
-use crate::slow::SlowRank;
-use crate::slow::links::SlowLink;
 use skt_config::ConfigText;
+use skt_health::slow::SlowRank;
+use skt_health::slow::links::SlowLink;
 
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::slow::{Named, SlowRank, SlowReport};
+use skt_health::slow::{Named, SlowRank, SlowReport};
 
 /// Most slow ranks, and most slow links, that have a line each.
 const MOST_LINES: usize = 16;
@@ -41,7 +41,7 @@ fn line(slow: &SlowRank) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slow::links::SlowLink;
+    use skt_health::slow::links::SlowLink;
 
     fn slow(rank: usize, throttled: u64) -> SlowRank {
         SlowRank {

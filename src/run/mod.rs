@@ -1,6 +1,8 @@
 //! A run: all tests of a configuration on all ranks, under protection.
 
+pub mod grace;
 pub mod job;
 pub mod protect;
 pub mod ptest;
 pub mod tune;
+pub mod tuning;

@@ -3,7 +3,7 @@
 //! All nodes do the same work, so each is the measure of the others. [`run`] has them solve the
 //! same system, each by itself and then in the pairs and groups of [`schedule`], and collects
 //! [`results`]. [`verdict`] is pure: from results to one verdict a host and a list of slow links;
-//! [`blame`](crate::slow::blame) says which member of a pair is at fault. [`report`] shows
+//! [`blame`](skt_health::slow::blame) says which member of a pair is at fault. [`report`] shows
 //! the verdicts.
 
 pub mod limit;

@@ -20,8 +20,8 @@ use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
 use crate::hpl::comm::Comm;
-use crate::machine::environment::preflight::{self, HostShare};
 use crate::report::progress::Progress;
+use skt_health::environment::preflight::{self, HostShare};
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
 /// nothing is measured yet, and a user who has more time has more patience.

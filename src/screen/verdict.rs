@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::results::{Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
 use super::spread::{Spread, median};
-use crate::slow::blame::{NodeGroup, blame};
+use skt_health::slow::blame::{NodeGroup, blame};
 
 /// The least share by which a node is slower than its kind to be called slow. Sound nodes of one
 /// model differ by less: under a limit of power, by up to some 5 % with the quality of their chips.

@@ -2,8 +2,8 @@
 
 use super::probe::{Answer, program_checksum};
 use super::program::Program;
-use crate::machine::environment::preflight::amount;
 use crate::run::protect::NodeStore;
+use skt_terms::units::bytes_unlike;
 
 /// Why the node cannot run the user's `program`; `None` if it can.
 pub fn of_program(answer: &Answer, program: &Program) -> Option<String> {
@@ -48,7 +48,7 @@ pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> O
     let have = answer.available_bytes.saturating_add(answer.run_bytes);
     // The start waits for memory that ending processes give back.
     (answer.ending == 0 && have < need_bytes).then(|| {
-        let (have, need) = (amount(have, need_bytes), amount(need_bytes, have));
+        let (have, need) = (bytes_unlike(have, need_bytes), bytes_unlike(need_bytes, have));
         format!("{have} of {need} of memory are available")
     })
 }

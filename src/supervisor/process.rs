@@ -116,7 +116,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
-    use crate::machine::grace;
+    use crate::run::grace;
 
     #[test]
     fn only_processes_of_the_run_are_swept() {

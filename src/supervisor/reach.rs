@@ -15,9 +15,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::hosts::Host;
 use super::links::{LinkState, Partner, connect};
-use crate::doctor::finding::{Finding, FindingKind};
-use crate::doctor::names::{self, View};
-use crate::doctor::rules::names as rules;
+use skt_health::doctor::finding::{Finding, FindingKind};
+use skt_health::doctor::names::{self, View};
+use skt_health::doctor::rules::names as rules;
 use skt_host::child;
 
 /// The agent, unless the user names another: one that never asks for a password.

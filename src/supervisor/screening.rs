@@ -13,10 +13,10 @@ use super::hosts::Host;
 use super::launcher::{self, JobSpec, Launcher};
 use super::process;
 use super::reach;
-use crate::doctor::finding::{Finding, FindingKind};
 use crate::heartbeat;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;
+use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_host::messages;
 use skt_host::{child, program};
 

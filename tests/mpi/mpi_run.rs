@@ -17,7 +17,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 use skt_config::{Bcast, RunSpec, hpldat};
-use skt_hpl::machine::environment::kernel::is_old;
+use skt_health::environment::kernel::is_old;
 use skt_terms::rings;
 use tempfile::TempDir;
 

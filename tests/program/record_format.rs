@@ -4,13 +4,13 @@
 use bytemuck::bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use skt_health::slow::SlowRank;
+use skt_health::slow::links::SlowLink;
 use skt_hpl::heartbeat::{Beat, CorruptionReport};
 use skt_hpl::record::{
     LevelFacts, Mended, Outcome, Protection, Replacement, Restart, TestRecord, Unverified,
 };
 use skt_hpl::run::protect::result;
-use skt_hpl::slow::SlowRank;
-use skt_hpl::slow::links::SlowLink;
 use skt_terms::phases::ChecksumCosts;
 
 use crate::report_common::{PASSED_NORMS, record, record_with, small_run};

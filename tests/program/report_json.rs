@@ -12,9 +12,9 @@ use crate::report_common::{PASSED_NORMS, other_run, record, record_with, small_r
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
 use skt_config::{ConfigText, Format, RunSpec};
+use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
-use skt_hpl::machine::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_hpl::record::{Mended, Outcome, Replacement, RunFacts, TestRecord};
 use skt_hpl::report::JsonReport;
 

@@ -97,6 +97,7 @@ fn program() -> Vec<PathBuf> {
         "crates/skt-checkpoint/src",
         "crates/skt-checkpoint-c/src",
         "crates/skt-config/src",
+        "crates/skt-health/src",
         "crates/skt-device/src",
         "crates/skt-solver/src",
     ] {

@@ -19,6 +19,12 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Formats `count` bytes in a short unit, unless that would hide the difference from `other`.
+pub fn bytes_unlike(count: u64, other: u64) -> String {
+    let short = bytes(count);
+    if short == bytes(other) { format!("{count} B") } else { short }
+}
+
 /// Parses bytes per second from text such as `200MB/s` or `1.5GiB/s`; `None` if the text is not a
 /// rate, or the rate is not above zero.
 pub fn parse_bytes_per_second(text: &str) -> Option<f64> {

@@ -8,11 +8,11 @@ use crate::hpl::comm::{Comm, collect};
 use crate::hpl::grid::Grid;
 use crate::hpl::pgesv::guard::Unguarded;
 use crate::hpl::team::Team;
-use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::TestRecord;
 use crate::run::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::run::ptest;
 use skt_config::TestSpec;
+use skt_health::environment::preflight::DoesNotFit;
 use skt_host::messages;
 
 /// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an

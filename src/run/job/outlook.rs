@@ -3,8 +3,8 @@
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::tuning::TUNING;
 use crate::run::protect::{self, Every, Outlook, Settings};
+use crate::run::tuning::TUNING;
 use skt_config::{RunSpec, TestSpec};
 
 /// The predicted rate of a test, in operations a second, when DGEMM reaches `gflops_per_core` 10^9

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::store::StoreId;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::environment::HostRanks;
-use crate::machine::environment::preflight::HostShare;
+use skt_health::environment::HostRanks;
+use skt_health::environment::preflight::HostShare;
 use skt_host::claims;
 use skt_host::memory;
 

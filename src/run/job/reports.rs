@@ -6,13 +6,13 @@ use skt_terms::exit::Exit;
 
 use super::options::JobOptions;
 use super::setup;
-use crate::machine::environment::Environment;
-use crate::machine::tuning::TUNING;
 use crate::record::{Counts, RunFacts, TestRecord};
 use crate::report::detailed::ColumnLines;
 use crate::report::json::{JsonError, JsonReport};
 use crate::report::text::{self, TextReport};
+use crate::run::tuning::TUNING;
 use skt_config::{Output, RunSpec, TestSpec};
+use skt_health::environment::Environment;
 use skt_host::messages;
 
 /// The reports of a run, on rank 0.

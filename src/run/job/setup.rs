@@ -12,16 +12,16 @@ use super::places::{self, RankLocation};
 use super::traps;
 use crate::checkpoint::layout::Geometry;
 use crate::checkpoint::store::{Store, StoreKind};
-use crate::doctor::finding::{Finding, FindingKind};
-use crate::doctor::{self, at_start};
 use crate::hpl::blas::{library, peak};
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::team::Team;
-use crate::machine::environment::preflight::{self, DoesNotFit};
-use crate::machine::environment::{DgemmSelfTest, Environment, selftest};
 use crate::run::protect::hold::{Patience, RunLock};
 use crate::run::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_config::{RunSpec, TestSpec};
+use skt_health::doctor::finding::{Finding, FindingKind};
+use skt_health::doctor::{self, at_start};
+use skt_health::environment::preflight::{self, DoesNotFit};
+use skt_health::environment::{DgemmSelfTest, Environment, selftest};
 use skt_host::affinity;
 use skt_host::messages;
 use skt_host::process::ending_processes;
@@ -543,7 +543,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::doctor::finding::Gain;
+    use skt_health::doctor::finding::Gain;
 
     fn finding(kind: FindingKind) -> Finding {
         let words = |text: &str| text.to_owned();

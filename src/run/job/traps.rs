@@ -8,9 +8,9 @@ use super::places::RankLocation;
 use super::setup::warn;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::machine::environment::preflight::largest_that;
 use crate::run::protect::{self, NodeStore, Settings};
 use skt_config::{RunSpec, TestSpec};
+use skt_health::environment::preflight::largest_that;
 
 /// The report of one process of each store; those of other processes are empty.
 #[derive(Debug, Default, Serialize, Deserialize)]

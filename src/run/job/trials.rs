@@ -14,10 +14,10 @@ use super::setup::{Refused, Setup};
 use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
 use crate::hpl::comm::{Comm, collect};
-use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::TestRecord;
 use crate::run::protect::{self, Outlook, Settings};
 use skt_config::{RunSpec, TestSpec};
+use skt_health::environment::preflight::DoesNotFit;
 
 /// The ranks of a job of trials.
 pub struct Trials<'a, C: Comm> {

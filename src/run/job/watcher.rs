@@ -12,8 +12,8 @@ use crate::report::progress::{Progress, generating_line};
 use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
-use crate::slow::{Named, SlowReport};
 use skt_config::TestSpec;
+use skt_health::slow::{Named, SlowReport};
 
 /// The order below which a test is small: it takes next to no time, and hundreds may follow.
 const SMALL_N: usize = 2000;

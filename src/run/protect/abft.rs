@@ -44,8 +44,8 @@ use crate::hpl::pgesv::abft::{
 use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
 use crate::hpl::team::Team;
-use crate::machine::grace;
 use crate::record::{Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified};
+use crate::run::grace;
 use crate::run::ptest::{self, Observer, Phase, RateWatch};
 use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};

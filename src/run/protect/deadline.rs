@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 
 use super::{LevelSettings, Levels};
 use crate::hpl::pgesv::SolveError;
-use crate::machine::grace;
+use crate::run::grace;
 
 /// Checkpoints and images may take this many times as long as the last ones.
 const SPARE: f64 = 1.5;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::every::Every;
 use super::settings::Settings;
-use crate::machine::tuning::TUNING;
 use crate::model::tang::interval::daly_seconds;
+use crate::run::tuning::TUNING;
 use skt_config::TestSpec;
 
 /// A test that is [`Outlook::TooShort`] has no checkpoint due before its end even if it is this

@@ -8,7 +8,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
-use crate::machine::environment::preflight::amount;
+use skt_terms::units::bytes_unlike;
 
 /// Segments of each rank: its data, and its hold on the run.
 const SEGMENTS_A_RANK: u64 = 2;
@@ -110,9 +110,9 @@ impl NodeStore {
             format!(
                 "its store {} has {} free, and the segments of {ranks} rank{} need {}: {}",
                 room.folder,
-                amount(have_bytes, need_bytes),
+                bytes_unlike(have_bytes, need_bytes),
                 if ranks == 1 { "" } else { "s" },
-                amount(need_bytes, have_bytes),
+                bytes_unlike(need_bytes, have_bytes),
                 room.remedies(need_bytes - have_bytes, ranks)
             )
         })

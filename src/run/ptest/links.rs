@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use skt_terms::tournament;
 
 use crate::hpl::comm::{Comm, CommError, Tag, collect};
-use crate::slow::links::{LEAST_LINKS, Links, SAMPLES, SlowLink, Times, judge};
+use skt_health::slow::links::{LEAST_LINKS, Links, SAMPLES, SlowLink, Times, judge};
 
 const TAG_TRIP: Tag = 0x171;
 const TAG_TIMES: Tag = 0x172;

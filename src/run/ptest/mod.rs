@@ -21,8 +21,8 @@ use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace
 use crate::hpl::team::Team;
 use crate::record::energy::EnergyReading;
 use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
-use crate::slow::{Named, SlowReport};
 use skt_config::TestSpec;
+use skt_health::slow::{Named, SlowReport};
 use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Callbacks about the progress of a test, on every rank.

@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use super::links::LinkWatch;
 use crate::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use crate::hpl::pgesv::{Rates, SolveError};
-use crate::slow::{Named, RankRates, Rate, SlowReport};
 use skt_config::TestSpec;
+use skt_health::slow::{Named, RankRates, Rate, SlowReport};
 use skt_host::counters::{Root, affinity, processor, throttling, topology};
 
 const TAG_RATES: Tag = 0x170;

@@ -9,11 +9,11 @@ use super::TuneError;
 use super::parameter::Parameter;
 use super::search::Bench;
 use crate::hpl::comm::Comm;
-use crate::machine::environment::preflight::DoesNotFit;
 use crate::record::{Outcome, TestRecord};
 use crate::report::progress::Progress;
 use crate::run::job::{JobError, Trials};
 use skt_config::{RunSpec, TestSpec};
+use skt_health::environment::preflight::DoesNotFit;
 
 /// Trials on all ranks, which rank 0 leads.
 pub struct OnRanks<'a, C: Comm> {

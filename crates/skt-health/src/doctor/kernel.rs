@@ -1,6 +1,6 @@
 //! Kernels of OpenBLAS and BLIS: the vectors that each is made for, and those that fit a processor.
 
-use crate::machine::environment::kernel::is_old;
+use crate::environment::kernel::is_old;
 use skt_host::counters::processor::{Processor, Vectors};
 
 /// Kernels by the vectors that they are made for, in lower case, of OpenBLAS and BLIS.

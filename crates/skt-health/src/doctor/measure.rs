@@ -7,11 +7,11 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
-use crate::hpl::blas::library::NoWorkSpace;
-use crate::hpl::blas::peak;
-use crate::hpl::team::Team;
-use crate::machine::environment::selftest;
+use crate::environment::selftest;
 use skt_host::counters::{Root, load, numa, throttling};
+use skt_solver::blas::library::NoWorkSpace;
+use skt_solver::blas::peak;
+use skt_solver::team::Team;
 
 /// Seconds of DGEMM: several periods of a quota, and long enough for a power limit of the processor
 /// to act.

@@ -10,16 +10,16 @@ use skt_comm::PageBuf;
 
 use super::BlasInfo;
 use super::kernel::is_old;
-use crate::hpl::blas::library::{self, NoWorkSpace};
-use crate::hpl::blas::{MatMut, MatRef, gemm};
-use crate::hpl::team::Team;
+use skt_solver::blas::library::{self, NoWorkSpace};
+use skt_solver::blas::{MatMut, MatRef, gemm};
+use skt_solver::team::Team;
 
 /// The result of the self-test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DgemmSelfTest {
     /// The best rate on one core.
     pub gflops_per_core: f64,
-    /// The peak rate of a core, where it is known ([`crate::hpl::blas::peak`]).
+    /// The peak rate of a core, where it is known ([`skt_solver::blas::peak`]).
     pub peak_gflops_per_core: Option<f64>,
     /// What looks wrong ([`warnings`]).
     pub warnings: Vec<String>,
@@ -318,7 +318,7 @@ mod tests {
 #[cfg(test)]
 mod timing {
     use super::*;
-    use crate::hpl::blas::peak::gflops_per_core;
+    use skt_solver::blas::peak::gflops_per_core;
 
     #[test]
     #[ignore = "timing: a product is compared with the peak measured beside it"]

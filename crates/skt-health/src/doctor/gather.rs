@@ -8,10 +8,10 @@ use super::facts::{HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
 use super::trial::{self, Trial};
-use crate::hpl::blas::library;
-use crate::hpl::comm::{Comm, CommError, collect};
 use skt_host::counters::{Counters, Root};
 use skt_host::placement::{self, HostCpus};
+use skt_solver::blas::library;
+use skt_solver::comm::{Comm, CommError, collect};
 
 /// The most names that each host looks up.
 const MOST_NAMES: usize = 256;

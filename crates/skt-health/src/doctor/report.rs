@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
-use crate::hpl::blas::library;
 use skt_host::counters::power::Found;
+use skt_solver::blas::library;
 
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;

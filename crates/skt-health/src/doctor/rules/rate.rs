@@ -8,7 +8,7 @@ use super::finding;
 const LEAST_SHARE: f64 = 0.9;
 /// The largest share of the time that a hypervisor may take.
 const MOST_STOLEN: f64 = 0.05;
-/// The least share of the vector units that DGEMM reaches ([`crate::machine::environment`]).
+/// The least share of the vector units that DGEMM reaches ([`crate::environment`]).
 const LEAST_OF_UNITS: f64 = 0.6;
 
 /// Kinds that explain why threads lack a core, or time.

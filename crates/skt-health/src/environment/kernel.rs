@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::hpl::blas::library::{self, BlasInfo};
+use skt_solver::blas::library::{self, BlasInfo};
 
 /// The variable that names OpenBLAS's kernel.
 const VARIABLE: &str = "OPENBLAS_CORETYPE";

@@ -11,9 +11,9 @@ use skt_host::memory::MemoryInfo;
 use skt_host::placement;
 use skt_terms::units;
 
-use crate::hpl::blas::library;
-pub use crate::hpl::blas::library::BlasInfo;
 pub use selftest::DgemmSelfTest;
+use skt_solver::blas::library;
+pub use skt_solver::blas::library::BlasInfo;
 
 /// A host of the job, with its ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -34,9 +34,9 @@ impl HostShare {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "N = {n} does not fit: host {host} would need {} for {ranks} rank{}, and has {} ({}). {}",
-    amount(*need_bytes, *usable_bytes),
+    units::bytes_unlike(*need_bytes, *usable_bytes),
     if *ranks == 1 { "" } else { "s" },
-    amount(*usable_bytes, *need_bytes),
+    units::bytes_unlike(*usable_bytes, *need_bytes),
     if *limited_by_cgroup { "left under its control group's limit" } else { "available" },
     advice(*largest_n)
 )]
@@ -55,12 +55,6 @@ pub struct DoesNotFit {
     pub limited_by_cgroup: bool,
     /// The largest order that fits on all hosts with the same grid and blocks, if any does.
     pub largest_n: Option<usize>,
-}
-
-/// Bytes in a short unit, unless that would hide the difference from `other`.
-pub(crate) fn amount(bytes: u64, other: u64) -> String {
-    let short = units::bytes(bytes);
-    if short == units::bytes(other) { format!("{bytes} B") } else { short }
 }
 
 fn advice(largest_n: Option<usize>) -> String {
@@ -107,7 +101,7 @@ pub fn check(
 }
 
 /// The largest order below `bound` that fits. `bound` itself does not fit.
-pub(crate) fn largest_that(fits: impl Fn(usize) -> bool, bound: usize) -> Option<usize> {
+pub fn largest_that(fits: impl Fn(usize) -> bool, bound: usize) -> Option<usize> {
     if bound == 0 || !fits(0) {
         return None;
     }

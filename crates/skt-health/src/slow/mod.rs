@@ -11,10 +11,10 @@ pub mod links;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::hpl::pgesv::Rate;
-pub use crate::hpl::pgesv::windows::{MOST, Windows};
 pub use judge::{judge, upper_median};
 use links::SlowLink;
+pub use skt_solver::pgesv::Rate;
+pub use skt_solver::pgesv::windows::{MOST, Windows};
 
 /// Most ranks whose windows are kept for the JSON report.
 const MOST_KEPT: usize = 4096;

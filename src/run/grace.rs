@@ -226,12 +226,7 @@ pub(crate) mod tests {
     /// began.
     pub fn start(critical_milliseconds: u64, prepare: impl FnOnce(&mut Command)) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "--ignored",
-            "--exact",
-            "--nocapture",
-            "machine::grace::tests::plays_its_role",
-        ]);
+        command.args(["--ignored", "--exact", "--nocapture", "run::grace::tests::plays_its_role"]);
         command.env(ROLE, critical_milliseconds.to_string()).stdout(Stdio::piped());
         prepare(&mut command);
         let mut child = command.spawn().unwrap();

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::kernel;
-use crate::hpl::blas::library::{self, NoWorkSpace};
-use crate::machine::environment::{BlasInfo, selftest};
+use crate::environment::{BlasInfo, selftest};
 use skt_host::child;
 use skt_host::counters::processor::Processor;
+use skt_solver::blas::library::{self, NoWorkSpace};
 
 /// The hidden flag that makes `doctor` measure one core and print an [`Answer`].
 pub const FLAG: &str = "--one-trial";

@@ -26,7 +26,9 @@ use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
 use skt_hpl::hpl::comm::mpi::MpiWorld;
 use skt_hpl::hpl::comm::{Comm, CommError, collect, threads};
 use skt_hpl::hpl::team::Team;
-use skt_hpl::run::protect::{NodeCheckpointer, RankProcess, Settings, TestSegments, sweep};
+use skt_hpl::run::protect::{
+    NodeCheckpointer, RankProcess, Settings, TestSegments, checkpoint_config, sweep,
+};
 
 const PITCH_BYTES: usize = 32 << 10;
 const REPEATS: usize = 7;
@@ -105,7 +107,8 @@ struct Times {
 impl<'a, C: Comm> Bench<'a, C> {
     fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a, C>, CheckpointError> {
         let memory = TestSegments::new(self.store, self.run, self.test, RankProcess(self.team));
-        let config = self.settings.config(&memory, String::new(), &self.world.host(), 64);
+        let config =
+            checkpoint_config(&self.settings, &memory, String::new(), &self.world.host(), 64);
         let config = config.expect("a store that tells which it is");
         // The check of frozen data is for tests.
         let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };

@@ -2,7 +2,7 @@
 
 use super::probe::{Answer, program_checksum};
 use super::program::Program;
-use crate::run::protect::NodeStore;
+use crate::checkpoint::segments::node_store::NodeStore;
 use skt_terms::units::bytes_unlike;
 
 /// Why the node cannot run the user's `program`; `None` if it can.
@@ -58,8 +58,8 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
+    use crate::checkpoint::segments::node_store::StoreRoom;
     use crate::checkpoint::store::SysvLimits;
-    use crate::run::protect::StoreRoom;
     use crate::supervisor::probe::tests::answer;
 
     #[test]

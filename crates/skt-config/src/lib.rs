@@ -19,6 +19,7 @@ pub mod hpldat;
 mod labels;
 pub mod launch;
 pub mod param;
+pub mod protection;
 pub mod spec;
 pub mod toml;
 mod unintended;

@@ -268,7 +268,7 @@ fn clear<C: Comm>(
         }
         remove_images(world, settings, setup, |_| true)?;
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
-        settings.close_levels();
+        protect::images::close_levels(&settings);
         interrupt::keep(false);
         // All ranks have unmapped their segments.
         setup::warn(&protect::tidy(setup.store)?);
@@ -283,7 +283,7 @@ fn clear<C: Comm>(
 /// When the store refuses.
 pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
     let store = settings.store.parse::<StoreKind>()?.open();
-    setup::warn(&settings.remove_images(|_| true));
+    setup::warn(&protect::images::remove_images(&settings, |_| true));
     protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
     interrupt::keep(false);
     Ok(())

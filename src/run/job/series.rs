@@ -361,7 +361,10 @@ impl<'a> Tests<'a> {
         }
         let mut seen = vec![0; outlooks.len()];
         if self.setup.is_first_on_host {
-            for test in settings.tests_with_images().into_iter().filter(|test| is_short(*test)) {
+            for test in protect::images::tests_with_images(&settings)
+                .into_iter()
+                .filter(|test| is_short(*test))
+            {
                 seen[test] = 1;
             }
         }
@@ -380,7 +383,11 @@ impl<'a> Tests<'a> {
         {
             return Ok(());
         }
-        let why = if setup.is_first_on_host { settings.unreadable_level() } else { None };
+        let why = if setup.is_first_on_host {
+            protect::images::unreadable_level(&settings)
+        } else {
+            None
+        };
         match setup::first_text(world, &why.unwrap_or_default())? {
             Some(why) => Err(JobError::Refused(why)),
             None => Ok(()),
@@ -401,7 +408,11 @@ impl<'a> Tests<'a> {
         let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
         levels.sort_unstable();
         let levels = levels.join(",");
-        let seen = if is_looking { settings.has_images(|test| test > first) } else { Some(false) };
+        let seen = if is_looking {
+            protect::images::has_images(&settings, |test| test > first)
+        } else {
+            Some(false)
+        };
         let mut any = [u8::from(seen == Some(true)), u8::from(seen.is_none())];
         collect::all_reduce(world, &mut any, u8::max)?;
         match any {
@@ -632,7 +643,7 @@ pub(super) fn remove_images<C: Comm>(
         return Ok(());
     }
     if setup.is_first_on_host {
-        setup::warn(&settings.remove_images(is_meant));
+        setup::warn(&protect::images::remove_images(&settings, is_meant));
     }
     world.barrier()
 }

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::places::RankLocation;
 use super::setup::warn;
+use crate::checkpoint::segments::node_store::NodeStore;
 use crate::checkpoint::store::{Store, StoreKind};
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::run::protect::{self, NodeStore, Settings};
+use crate::run::protect::{self, Settings};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::largest_that;
 

@@ -21,10 +21,10 @@ use super::app::NodeCheckpointer;
 use super::clock::ClockReading;
 use super::deadline::{self, Ahead};
 use super::guard::{Done, Opened, TestContext, config, guessed_schedule, solve_error};
+use super::images;
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
-use super::settings::Settings;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
@@ -48,6 +48,7 @@ use crate::record::{Mended, Protection, Replacement, Restart, Sample, TestRecord
 use crate::run::grace;
 use crate::run::ptest::{self, Observer, Phase, RateWatch};
 use skt_config::TestSpec;
+use skt_config::protection::Settings;
 use skt_host::clock::{now_unix, now_unix_seconds};
 
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
@@ -121,7 +122,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         members: spec.q + spec.checksums,
         groups: Some(process_rows(spec)),
-        levels: settings.open_levels(memory.part(), spec.threads),
+        levels: images::open_levels(settings, memory.part(), spec.threads),
         nothing_hidden,
         abft_image_bytes: abft_image_bytes(spec),
         // The matrix must not change while an image is written.

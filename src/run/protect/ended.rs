@@ -96,6 +96,7 @@ fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::app::checkpoint_config;
     use super::super::split::state_bytes;
     use super::super::{RankProcess, Settings, TestSegments, header_layout};
     use super::*;
@@ -134,7 +135,8 @@ mod tests {
             let host = format!("{}", nodes[world.rank()].path().display());
             let settings = Settings { resume, group_size: RANKS, ..Settings::new(RUN) };
             let config =
-                settings.config(&memory, String::new(), &host, state_bytes(RANKS)).unwrap();
+                checkpoint_config(&settings, &memory, String::new(), &host, state_bytes(RANKS))
+                    .unwrap();
             let shape = RegionShape { rows: 8, pitch_bytes: 64 };
             let opened = Checkpointer::open(&world, memory, config, &[shape], Arc::new(NoHook));
             let saved = match opened {

@@ -11,16 +11,16 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::Region;
-use super::app::NodeCheckpointer;
+use super::app::{self, NodeCheckpointer};
 use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{History, Taken, remember};
+use super::images;
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::segments::TestSegments;
-use super::settings::Settings;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::Hook;
@@ -41,6 +41,7 @@ use crate::hpl::team::Team;
 use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
 use crate::run::tuning::TUNING;
 use skt_config::TestSpec;
+use skt_config::protection::Settings;
 use skt_host::affinity;
 use skt_host::messages;
 
@@ -195,7 +196,7 @@ pub fn open<'a, C: Comm>(
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
-        levels: settings.open_levels(memory.part(), spec.threads),
+        levels: images::open_levels(settings, memory.part(), spec.threads),
         nothing_hidden,
         image_writer: image_writer(memory.process().0),
         ..config
@@ -265,7 +266,8 @@ pub(super) fn config(
     application[format_name] = format.into();
     let refused = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
     let state_bytes = state_bytes(spec.ranks());
-    let config = settings.config(memory, application.to_string(), host, state_bytes);
+    let config =
+        app::checkpoint_config(settings, memory, application.to_string(), host, state_bytes);
     let state_seconds = Some(state_seconds as StateSeconds);
     Ok(Config { align_bytes: ALIGN_BYTES, state_seconds, ..config.map_err(refused)? })
 }

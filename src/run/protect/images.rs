@@ -3,68 +3,66 @@
 use std::collections::BTreeSet;
 
 use super::LevelSettings;
-use super::settings::Settings;
 use crate::checkpoint::level::Level;
-use crate::checkpoint::level::folder::{remove_images_of, tests_with_images};
+use crate::checkpoint::level::folder;
 use crate::checkpoint::methods::Method;
+use skt_config::protection::Settings;
 
-impl Settings {
-    /// Opens the levels for test `test` of the run, on a rank of `threads` threads.
-    pub fn open_levels(&self, test: usize, threads: usize) -> Vec<Level> {
-        // The cores' time is a cost only if the writer takes it from the solver. With `abft` the
-        // rank itself writes, and the time that it waits counts already; a helper core does not
-        // belong to the solver.
-        let shares = self.method != Method::Abft && self.helper_cores == 0;
-        self.levels.open(&self.run_id, test, self.folder_number, threads, shares)
-    }
+/// Opens the levels for test `test` of the run, on a rank of `threads` threads.
+pub fn open_levels(settings: &Settings, test: usize, threads: usize) -> Vec<Level> {
+    // The cores' time is a cost only if the writer takes it from the solver. With `abft` the
+    // rank itself writes, and the time that it waits counts already; a helper core does not
+    // belong to the solver.
+    let shares = settings.method != Method::Abft && settings.helper_cores == 0;
+    settings.levels.open(&settings.run_id, test, settings.folder_number, threads, shares)
+}
 
-    /// Removes the images of tests that `is_meant` selects from the levels, as far as this node
-    /// sees them. Returns a line about each level that refuses.
-    pub fn remove_images(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
-        let refused = |level: &LevelSettings| {
-            let why = remove_images_of(&level.folder, &self.run_id, &is_meant).err()?;
-            let (name, run, folder) = (level.name(), &self.run_id, level.quoted_folder());
-            Some(format!(
-                "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
-                 from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
-            ))
-        };
-        self.levels.0.iter().filter_map(refused).collect()
-    }
+/// Removes the images of tests that `is_meant` selects from the levels, as far as this node
+/// sees them. Returns a line about each level that refuses.
+pub fn remove_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+    let refused = |level: &LevelSettings| {
+        let why = folder::remove_images_of(&level.folder, &settings.run_id, &is_meant).err()?;
+        let (name, run, folder) = (level.name(), &settings.run_id, level.quoted_folder());
+        Some(format!(
+            "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
+             from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
+        ))
+    };
+    settings.levels.0.iter().filter_map(refused).collect()
+}
 
-    /// The tests of which some level has images, as far as this node sees it.
-    pub fn tests_with_images(&self) -> BTreeSet<usize> {
-        let of_level = |level: &LevelSettings| {
-            // A level that fails now shows none.
-            tests_with_images(&level.folder, &self.run_id).unwrap_or_default()
-        };
-        self.levels.0.iter().flat_map(of_level).collect()
-    }
+/// The tests of which some level has images, as far as this node sees it.
+pub fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
+    let of_level = |level: &LevelSettings| {
+        // A level that fails now shows none.
+        folder::tests_with_images(&level.folder, &settings.run_id).unwrap_or_default()
+    };
+    settings.levels.0.iter().flat_map(of_level).collect()
+}
 
-    /// Whether some level, as far as this node sees it, has images of tests that `is_meant`
-    /// selects. `None` if none is seen, and a level that fails may have some.
-    pub fn has_images(&self, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
-        let of_level = |level: &LevelSettings| {
-            let tests = tests_with_images(&level.folder, &self.run_id).ok()?;
-            Some(tests.into_iter().any(&is_meant))
-        };
-        let seen: Vec<Option<bool>> = self.levels.0.iter().map(of_level).collect();
-        let has_some = seen.contains(&Some(true));
-        (has_some || !seen.contains(&None)).then_some(has_some)
-    }
+/// Whether some level, as far as this node sees it, has images of tests that `is_meant`
+/// selects. `None` if none is seen, and a level that fails may have some.
+pub fn has_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
+    let of_level = |level: &LevelSettings| {
+        let tests = folder::tests_with_images(&level.folder, &settings.run_id).ok()?;
+        Some(tests.into_iter().any(&is_meant))
+    };
+    let seen: Vec<Option<bool>> = settings.levels.0.iter().map(of_level).collect();
+    let has_some = seen.contains(&Some(true));
+    (has_some || !seen.contains(&None)).then_some(has_some)
+}
 
-    /// Why a level cannot be read on this node, for the first one that cannot.
-    pub fn unreadable_level(&self) -> Option<String> {
-        self.levels.0.iter().find_map(|level| {
-            let why = tests_with_images(&level.folder, &self.run_id).err()?;
-            Some(format!("level {}: {why}", level.name()))
-        })
-    }
+/// Why a level cannot be read on this node, for the first one that cannot.
+pub fn unreadable_level(settings: &Settings) -> Option<String> {
+    settings.levels.0.iter().find_map(|level| {
+        let why = folder::tests_with_images(&level.folder, &settings.run_id).err()?;
+        Some(format!("level {}: {why}", level.name()))
+    })
+}
 
-    /// Removes the folders of the run, which are empty.
-    pub fn close_levels(&self) {
-        self.levels.close(&self.run_id);
-    }
+/// Removes the folders of the run, which are empty.
+pub fn close_levels(settings: &Settings) {
+    settings.levels.close(&settings.run_id);
 }
 
 #[cfg(test)]
@@ -86,7 +84,7 @@ mod tests {
         let interval = |method, helper_cores, cpu_seconds| {
             let settings =
                 Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
-            let opened = settings.open_levels(0, 2);
+            let opened = open_levels(&settings, 0, 2);
             let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
                 panic!("{opened:?}")
             };
@@ -107,7 +105,7 @@ mod tests {
         for (wait_seconds, cpu_seconds, write_seconds) in
             [(2.0, 3.0, 1.0), (0.0, 0.0, 7.0), (0.5, 0.0, 1e5)]
         {
-            let opened = settings.open_levels(0, 2);
+            let opened = open_levels(&settings, 0, 2);
             let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
                 panic!("{opened:?}")
             };
@@ -128,7 +126,8 @@ mod tests {
         let above = tempfile::tempdir().expect("a folder");
         let fails = |folder: &Path, named: &Path| {
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
-            let levels = Settings { levels, ..Settings::new("fails") }.open_levels(0, 1);
+            let settings = Settings { levels, ..Settings::new("fails") };
+            let levels = open_levels(&settings, 0, 1);
             let why = levels[0].disk.list().expect_err("a disk that fails").to_string();
             assert!(why.contains(&named.display().to_string()), "{why}");
         };

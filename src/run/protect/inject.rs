@@ -1,108 +1,15 @@
 //! Injected faults: a rank kills itself, as a node that fails would.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use crate::checkpoint::codec::checksum;
-use crate::checkpoint::hook::{Hook, Step, StepPattern, Wait};
+use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::store::{SegmentName, Store};
 use crate::heartbeat;
 use crate::hpl::comm::{self, Result};
+use skt_config::protection::{Inject, What};
 use skt_host::messages;
-
-/// A fault that a user asks for. `[RANK@]WHAT` kills a rank, with WHAT a step of the protocol,
-/// `column:J`, `time:SECONDS`, or `back` (in the back substitution). `flip:RANK@column:J` flips a
-/// bit of its matrix.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Inject {
-    text: String,
-    /// The process that dies, by its rank in the launcher's order.
-    pub process: usize,
-    /// When the fault happens.
-    pub what: What,
-}
-
-/// When a fault happens, and whether the rank dies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// At a step of the checkpoint protocol.
-    Step(StepPattern),
-    /// When this column is eliminated.
-    Column(usize),
-    /// This number of milliseconds after the start of the factorization.
-    Milliseconds(u64),
-    /// At the beginning of the back substitution.
-    Back,
-    /// The rank does not die: when this column is eliminated, a bit of the matrix flips.
-    Flip(usize),
-}
-
-/// A text that is no fault to inject.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}`: {why}; say [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS, [RANK@]back or flip:RANK@column:J"
-)]
-pub struct BadInject {
-    text: String,
-    why: String,
-}
-
-impl FromStr for Inject {
-    type Err = BadInject;
-
-    fn from_str(text: &str) -> std::result::Result<Self, BadInject> {
-        let bad = |why: String| BadInject { text: text.to_owned(), why };
-        let (is_flip, fault) = text.strip_prefix("flip:").map_or((false, text), |f| (true, f));
-        let (process, what) = fault.split_once('@').unwrap_or(("0", fault));
-        let process = process.parse().map_err(|_| bad(format!("`{process}` is no rank")))?;
-        let number = |number: &str| -> std::result::Result<f64, BadInject> {
-            let value: f64 = number.parse().map_err(|_| bad(format!("`{number}` is no number")))?;
-            if (0.0..1e12).contains(&value) { Ok(value) } else { Err(bad("out of range".into())) }
-        };
-        let what = match what.split_once(':') {
-            Some(("column", column)) if is_flip => What::Flip(number(column)? as usize),
-            _ if is_flip => return Err(bad("a bit flips at a column".into())),
-            Some(("column", column)) => What::Column(number(column)? as usize),
-            Some(("time", seconds)) => What::Milliseconds((number(seconds)? * 1e3) as u64),
-            None if what == "back" => What::Back,
-            // `recover:rebuild` is another way to say `recover-rebuild`.
-            Some(("recover", step)) => What::Step(parse_step(&format!("recover-{step}"), &bad)?),
-            _ => What::Step(parse_step(what, &bad)?),
-        };
-        Ok(Self { text: text.to_owned(), process, what })
-    }
-}
-
-fn parse_step(
-    text: &str,
-    bad: &impl Fn(String) -> BadInject,
-) -> std::result::Result<StepPattern, BadInject> {
-    text.parse().map_err(|error| bad(format!("{error}")))
-}
-
-impl TryFrom<String> for Inject {
-    type Error = BadInject;
-    fn try_from(text: String) -> std::result::Result<Self, BadInject> {
-        text.parse()
-    }
-}
-
-impl From<Inject> for String {
-    fn from(inject: Inject) -> String {
-        inject.text
-    }
-}
-
-impl fmt::Display for Inject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
 
 /// A fault of this process.
 struct Fault {
@@ -148,7 +55,7 @@ impl FaultInjector {
                 ));
             }
             let has_struck = AtomicBool::new(has_struck);
-            let (what, text) = (inject.what.clone(), inject.text.clone());
+            let (what, text) = (inject.what.clone(), inject.text().to_owned());
             Fault { what, text, mark, has_struck, is_refused: AtomicBool::new(false) }
         };
         let faults = mine.map(fault).collect();
@@ -231,8 +138,8 @@ impl Drop for FaultInjector {
 /// The name of a fault's mark: made of its text and the number of equal faults `before` it, so that
 /// a start with other faults as well recognizes it.
 fn mark(before: &[Inject], inject: &Inject) -> String {
-    let number = before.iter().filter(|other| other.text == inject.text).count();
-    format!("struck{:016x}", checksum(format!("{}#{number}", inject.text).as_bytes()))
+    let number = before.iter().filter(|other| other.text() == inject.text()).count();
+    format!("struck{:016x}", checksum(format!("{}#{number}", inject.text()).as_bytes()))
 }
 
 impl Hook for FaultInjector {
@@ -285,29 +192,5 @@ mod tests {
         // Two equal faults both happen.
         assert_ne!(mark(&[], &a), mark(std::slice::from_ref(&a), &a));
         assert!(SegmentName::new("run", &mark(&[], &a), 1).is_ok());
-    }
-
-    #[test]
-    fn faults_are_read_and_written() {
-        for (text, process, what) in [
-            ("3@column:4096", 3, What::Column(4096)),
-            ("time:1.5", 0, What::Milliseconds(1500)),
-            ("2@back", 2, What::Back),
-            ("1@encode:3", 1, What::Step("encode:3".parse().unwrap())),
-            ("recover:rebuild", 0, What::Step("recover-rebuild".parse().unwrap())),
-            ("flip:2@column:512", 2, What::Flip(512)),
-            ("flip:column:512", 0, What::Flip(512)),
-            ("flush:tile=7", 0, What::Step("flush:band=7".parse().unwrap())),
-        ] {
-            let inject: Inject = text.parse().unwrap();
-            assert_eq!((inject.process, &inject.what), (process, &what), "{text}");
-            let json = serde_json::to_string(&inject).unwrap();
-            assert_eq!(serde_json::from_str::<Inject>(&json).unwrap(), inject);
-        }
-        for text in
-            ["", "x@back", "column:x", "time:-1", "explode", "1@encode:x", "flip:1@back", "flip:"]
-        {
-            assert!(text.parse::<Inject>().is_err(), "{text}");
-        }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::every::Every;
-use super::settings::Settings;
 use crate::model::tang::interval::daly_seconds;
 use crate::run::tuning::TUNING;
 use skt_config::TestSpec;
+use skt_config::protection::Every;
+use skt_config::protection::Settings;
 
 /// A test that is [`Outlook::TooShort`] has no checkpoint due before its end even if it is this
 /// many times slower than predicted.

@@ -9,20 +9,16 @@ mod beginning;
 mod clock;
 pub mod deadline;
 pub mod ended;
-mod every;
 mod guard;
 mod history;
-mod images;
+pub(crate) mod images;
 mod inject;
 mod interval;
 pub mod ledger;
 mod levels;
-mod node_store;
-mod read;
 mod recorder;
 pub mod result;
 mod segments;
-mod settings;
 mod split;
 mod wrong;
 
@@ -33,21 +29,18 @@ pub use crate::checkpoint::level::settings::{
 };
 pub use crate::checkpoint::segments::role::is_mark;
 pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
-pub use app::NodeCheckpointer;
+pub use app::{NodeCheckpointer, checkpoint_config};
 pub use beginning::Beginning;
 pub use clock::{Clock, ClockReading};
-pub use every::Every;
 pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
 pub use history::History;
-pub use inject::{FaultInjector, Inject, What};
+pub use inject::FaultInjector;
 pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
-pub use node_store::{NodeStore, StoreRoom};
-pub use read::{MOST_MEMBERS, read_domains};
 pub use segments::{
     RankProcess, TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
 };
-pub use settings::Settings;
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
+pub use skt_config::protection::{Every, Inject, MOST_MEMBERS, Settings, What, read_domains};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
     header_layout, memory_split, memory_words, process_rows, segment_bytes, segment_layout,

@@ -10,11 +10,11 @@ use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{self, Ahead, Deadline};
 use super::history::{History, Taken, remember_restart};
 use super::result;
-use super::settings::Settings;
 use crate::checkpoint::protocol::CheckpointError;
 use crate::hpl::comm::{Comm, CommError};
 use crate::hpl::pgesv::SolveError;
 use crate::record::{LevelFacts, Protection, Restart, Sample, TestRecord};
+use skt_config::protection::Settings;
 
 /// What checkpoints keep of a run's clock; the same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

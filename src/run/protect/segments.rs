@@ -165,6 +165,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Settings;
+    use super::super::app::checkpoint_config;
     use super::*;
     use crate::checkpoint::hook::NoHook;
     use crate::checkpoint::layout::RegionShape;
@@ -186,7 +187,8 @@ mod tests {
             };
             let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
             let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
-            let config = settings.config(&memory, String::new(), "node", 8).expect("a config");
+            let config =
+                checkpoint_config(&settings, &memory, String::new(), "node", 8).expect("a config");
             let shape = RegionShape { rows: 4, pitch_bytes: 64 };
             let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;
             let Opened::Ready(saved) = opened else { panic!("nothing is there") };

@@ -2,7 +2,6 @@
 
 use super::OnLoss;
 use super::app::run_of_test;
-use super::settings::Settings;
 use crate::checkpoint::group;
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::layout::{Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout};
@@ -12,6 +11,7 @@ use crate::hpl::pgesv::abft;
 use crate::hpl::pgesv::{LocalShape, Params};
 use crate::record::MemorySplit;
 use crate::run::ptest;
+use skt_config::protection::Settings;
 use skt_config::{Pmap, TestSpec};
 
 /// Bytes of the page for the seconds so far, before the solver's memory.

@@ -3,11 +3,11 @@
 use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
-use super::settings::Settings;
 use crate::heartbeat::{self, CorruptionReport};
 use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
 use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
 use crate::record::{Mended, Protection};
+use skt_config::protection::Settings;
 
 /// Wrong numbers that end a run, with what to do about them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

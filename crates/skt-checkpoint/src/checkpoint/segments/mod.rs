@@ -8,6 +8,7 @@
 
 pub mod lock;
 pub mod mpi_files;
+pub mod node_store;
 mod process;
 pub mod role;
 

@@ -1,19 +1,24 @@
 //! The settings of the protection of a run.
 
+mod every;
+mod inject;
+mod read;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 
-use super::Levels;
-use super::every::Every;
-use super::inject::Inject;
-use crate::checkpoint::agree::Resume;
-use crate::checkpoint::codec::CodecKind;
-use crate::checkpoint::encode::Encoder;
-use crate::checkpoint::methods::Method;
-use crate::hpl::pgesv::abft::CheckEvery;
+pub use every::Every;
+pub use inject::{Inject, What};
+pub use read::{MOST_MEMBERS, read_domains};
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::codec::CodecKind;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::level::settings::Levels;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_solver::pgesv::abft::CheckEvery;
 
 /// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,7 +60,7 @@ pub struct Settings {
     pub resume: Resume,
     /// The name of the run in shared memory.
     pub run_id: String,
-    /// The store of the segments, as [`crate::checkpoint::store::StoreKind`] parses it.
+    /// The store of the segments, as [`StoreKind`](skt_checkpoint::checkpoint::store::StoreKind) parses it.
     pub store: String,
     /// The levels of images, which outlive the memory of nodes.
     #[serde(default)]
@@ -72,6 +77,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The method `self`, XOR over a ring, and groups of 16 that each survive one loss.
+    pub fn new(run_id: &str) -> Self {
+        Self { method: Method::SelfCheckpoint, run_id: run_id.to_owned(), ..Self::none() }
+    }
+
     /// No protection at all.
     pub fn none() -> Self {
         Self {

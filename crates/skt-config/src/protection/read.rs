@@ -6,20 +6,21 @@ use std::fs;
 use skt_terms::shown::shown;
 use skt_terms::units::parse_seconds;
 
-use super::settings::Settings;
-use super::{LevelSettings, Levels, OnLoss, Overlap, Region};
-use crate::checkpoint::agree::Resume;
-use crate::checkpoint::codec::{CodecKind, checksum};
-use crate::checkpoint::encode::Encoder;
-use crate::checkpoint::level::WhenBusy;
-use crate::checkpoint::message_cost::MESSAGE_BYTES;
-use crate::checkpoint::methods::Method;
-use crate::checkpoint::store::{SegmentName, StoreKind};
-use crate::hpl::pgesv::abft::CheckEvery;
-use crate::hpl::pgesv::abft::MOST_CHECKSUMS;
-use skt_config::validate::parse_whole;
-use skt_config::value::{Form, Value, Written};
-use skt_config::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, ValueSource};
+use super::Settings;
+use crate::validate::parse_whole;
+use crate::value::{Form, Value, Written};
+use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, ValueSource};
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::codec::{CodecKind, checksum};
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::level::WhenBusy;
+use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
+use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
+use skt_solver::pgesv::abft::CheckEvery;
+use skt_solver::pgesv::abft::MOST_CHECKSUMS;
+use skt_terms::choice::{OnLoss, Overlap, Region};
 
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
@@ -308,14 +309,13 @@ fn default_run_id(spec: &RunSpec) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Every;
     use super::*;
-    use crate::checkpoint::encode::Encoder;
-    use crate::run::protect::Region;
-    use crate::run::protect::TimeLimit;
-    use crate::run::protect::every::Every;
-    use skt_config::checkpoint::SETTINGS;
-    use skt_config::toml::write_checkpoint;
-    use skt_config::{Checked, Format, parse};
+    use crate::checkpoint::SETTINGS;
+    use crate::toml::write_checkpoint;
+    use crate::{Checked, Format, parse};
+    use skt_checkpoint::checkpoint::encode::Encoder;
+    use skt_checkpoint::time_limit::TimeLimit;
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
 

@@ -21,7 +21,7 @@ pub struct PageBuf {
 
 /// The memory of a buffer.
 enum Memory {
-    /// A mapping of its own, of this many bytes.
+    /// A private mapping of this many bytes.
     Mapping(usize),
     /// The heap: hundreds of small tests would otherwise spend their time on mappings.
     Heap(Layout),
@@ -145,7 +145,7 @@ impl PageBuf {
     /// A buffer of `len` zeros for messages.
     ///
     /// # Errors
-    /// When the system does not have that much memory: says how much, and what limits it.
+    /// When the system does not have that much memory: names the amount, and what limits it.
     pub fn for_messages(len: usize) -> super::Result<Self> {
         Self::new(len).map_err(|why| CommError::Transport {
             call: "mmap",

@@ -35,8 +35,8 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
     Ok(())
 }
 
-/// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Leaves
-/// the processor free meanwhile.
+/// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Yields
+/// the processor while it waits.
 ///
 /// # Errors
 /// When a rank cannot be reached.

@@ -1,5 +1,5 @@
-//! A non-blocking barrier: a rank enters it, and it is complete when all have entered. It also
-//! tells all ranks whether any of them has made a request.
+//! A non-blocking barrier: a rank enters it, and it is complete when all have entered. On
+//! completion all ranks also know whether any of them has made a request.
 //!
 //! The algorithm is dissemination (Hensgen, Finkel, Manber 1988): in round i each rank sends to the
 //! rank 2^i after it, and receives from the one 2^i before it. After log2(ranks) rounds, each rank

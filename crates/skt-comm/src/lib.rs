@@ -72,8 +72,8 @@ pub fn longest_pause_seconds() -> f64 {
 /// Whether this rank stands by.
 static STANDS_BY: AtomicBool = AtomicBool::new(false);
 
-/// Says whether this rank stands by: it has no part in the work of the others, and cannot know how
-/// long they make no call of MPI. So it waits for them as long as there are any.
+/// Declares whether this rank stands by: it has no part in the work of the others, and cannot know
+/// how long they make no call of MPI. So it waits for them as long as there are any.
 pub fn stand_by(is: bool) {
     STANDS_BY.store(is, Ordering::Relaxed);
 }
@@ -199,8 +199,8 @@ pub trait Comm: Sized + Send {
     /// make progress.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool>;
 
-    /// Returns when a message with this tag from `source` could be received. Leaves the processor
-    /// free meanwhile.
+    /// Returns when a message with this tag from `source` could be received. Yields the processor
+    /// while it waits.
     fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
         while !self.probe(source, tag)? {
             std::thread::sleep(NAP);

@@ -198,7 +198,7 @@ impl NodeMemory {
     /// Doubles `range` of this memory in the part of `rank`.
     ///
     /// # Safety
-    /// Nobody writes to them while the slice is in use.
+    /// No process writes to them while the slice is in use.
     ///
     /// # Panics
     /// When this memory or the part has no such doubles.
@@ -285,7 +285,7 @@ struct Part {
     bytes: usize,
 }
 
-// SAFETY: an address range; the flags say which rank may read and write it.
+// SAFETY: an address range; the flags determine which rank may read and write it.
 unsafe impl Send for Part {}
 // SAFETY: as above.
 unsafe impl Sync for Part {}

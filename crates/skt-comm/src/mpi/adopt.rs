@@ -25,10 +25,10 @@ impl MpiComm {
     /// returned.
     ///
     /// # Errors
-    /// MPI refuses the calls that tell its rank and size.
+    /// MPI refuses the calls that return its rank and size.
     ///
     /// # Safety
-    /// `raw` is a live communicator of ranks, no intercommunicator, which nobody else frees.
+    /// `raw` is a live communicator of ranks, no intercommunicator, which no one else frees.
     pub unsafe fn owning(raw: ffi::MPI_Comm) -> Result<Self> {
         Self::wrap(raw, true)
     }

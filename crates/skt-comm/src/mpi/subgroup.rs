@@ -1,10 +1,10 @@
 //! Groups of some of a communicator's ranks, by messages alone.
 //!
-//! MPI creates a communicator in several rounds. If a rank dies meanwhile, some ranks have the new
-//! communicator and some do not: the latter could not revoke it for ranks that wait on it. So if
-//! ranks survive losses there is one communicator, and a group within it is a list of its ranks and
-//! a *context*, a number in the tags of its messages that distinguishes them from those of other
-//! groups. Whatever fails, there is one communicator to revoke.
+//! MPI creates a communicator in several rounds. If a rank dies during these, some ranks have the
+//! new communicator and some do not: the latter could not revoke it for ranks that wait on it. So
+//! if ranks survive losses there is one communicator, and a group within it is a list of its ranks
+//! and a *context*, a number in the tags of its messages that distinguishes them from those of
+//! other groups. Whatever fails, there is one communicator to revoke.
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -66,7 +66,7 @@ pub enum NoUlfm {
     /// The library does not have the functions.
     #[error("this MPI library has no ULFM; Open MPI 5 has")]
     Missing,
-    /// The library has the functions, but its launcher ends all ranks all the same.
+    /// The library has the functions, but its launcher still ends all ranks.
     #[error(
         "the launcher of this MPI library ends all ranks when one is lost; Open MPI 5 does not"
     )]

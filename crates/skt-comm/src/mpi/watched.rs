@@ -69,8 +69,8 @@ fn look(watch: &FailureWatch) -> Result<()> {
     watch()?.map_or(Ok(()), |told| Err(CommError::Aborted(told)))
 }
 
-/// A message in progress from or into memory of its own. If it is dropped before it is complete, it
-/// leaks this memory, which MPI may still read or write.
+/// A message in progress from or into memory that it owns. If it is dropped before it is complete,
+/// it leaks this memory, which MPI may still read or write.
 struct CopiedMessage {
     requests: Requests,
     copy: Vec<u8>,
@@ -191,7 +191,7 @@ impl Comm for WatchedComm {
         Ok(Watched { request, watch: self.watch.clone() })
     }
 
-    /// Also looks at the watch: ranks that wait on memory of the node probe meanwhile.
+    /// Also checks the watch: ranks that wait on memory of the node probe while they wait.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
         look(&self.watch)?;
         self.comm.probe(source, tag)
@@ -209,7 +209,7 @@ impl Comm for WatchedComm {
         self.comm.host()
     }
 
-    /// Ends nothing: the caller tells the others of the failure.
+    /// Ends nothing: the caller notifies the others of the failure.
     fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
         CommError::Aborted(reason.to_owned())
     }

@@ -2,7 +2,7 @@
 //!
 //! Private memory gets huge pages by advice. Shared memory (System V, POSIX, memfd) gets them by
 //! advice only if the administrator has set `shmem_enabled`, which is rare. Linux 6.1 and later
-//! collapse pages into huge ones on request, whatever that setting says (`MADV_COLLAPSE`,
+//! collapse pages into huge ones on request, whatever that setting is (`MADV_COLLAPSE`,
 //! madvise(2)): this needs a mapping that begins on a huge page, and is done once, when the memory
 //! is reserved. Older systems refuse, and keep their ordinary pages.
 
@@ -159,8 +159,8 @@ impl Drop for Reservation {
 /// system did; where it did not, the pages are unchanged.
 ///
 /// # Safety
-/// `base` must begin a readable and writable mapping of `bytes` whose contents are zero and which
-/// nothing else writes to meanwhile.
+/// `base` must begin a readable and writable mapping of `bytes` whose contents are zero and to
+/// which nothing else writes during the call.
 pub unsafe fn collapse(base: NonNull<u8>, bytes: usize) -> bool {
     let address = base.as_ptr() as usize;
     let start = address.next_multiple_of(HUGE_PAGE_BYTES);

@@ -141,7 +141,7 @@ fn lines(src: &[u8], dst: &mut [u8]) {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn fetch(_: &[u8]) {}
 
-/// Orders the streamed stores before all later ones. x86-64 orders plain stores by itself;
+/// Orders the streamed stores before all later ones. x86-64 orders plain stores without this;
 /// elsewhere all stores are weakly ordered.
 fn in_order() {
     #[cfg(target_arch = "x86_64")]

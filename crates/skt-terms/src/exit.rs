@@ -1,7 +1,7 @@
 //! Exit codes.
 //!
-//! For each code: where it comes from, what the user does, and what `skt-hpl launch` does after a
-//! job of its own that ended with it.
+//! For each code: where it comes from, what the user does, and what `skt-hpl launch` does after one
+//! of its jobs ended with it.
 //!
 //! - 0, [`Exit::Passed`]. From `run::job::reports` if the report is whole and all tests passed,
 //!   and from every other subcommand that has done its work. The user does nothing. `launch` frees

@@ -11,7 +11,7 @@ pub fn rounds(players: usize, most: usize) -> Vec<Vec<[usize; 2]>> {
     (0..most.min(even - 1)).map(|round| pairs(players, even, round)).collect()
 }
 
-/// Round `round` of `even` players, of whom those from `players` on do not exist.
+/// Round `round` of `even` players; players numbered `players` and above do not exist.
 fn pairs(players: usize, even: usize, round: usize) -> Vec<[usize; 2]> {
     let circle = even - 1;
     let at = |place: usize| (place + round) % circle;

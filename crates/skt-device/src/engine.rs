@@ -24,7 +24,8 @@ pub(crate) struct Sizes {
     pub buffer: usize,
     /// The smallest part that is timed. The start of a smaller one would count too much.
     pub trial_least: usize,
-    /// The largest part that is timed: so many buffers that filling the first one counts little.
+    /// The largest part that is timed: enough buffers to make the time of filling the first one
+    /// negligible.
     pub trial_most: usize,
 }
 
@@ -70,8 +71,8 @@ impl Engine {
     /// The copy, or work that was enqueued before it, has failed. No copy is in flight any more.
     ///
     /// # Safety
-    /// The memory of the device has these bytes, and the host's memory is valid and nobody else's;
-    /// others may read what is only read.
+    /// The memory of the device has these bytes. The host's memory is valid, and no one else
+    /// accesses it, except that others may read what is only read.
     pub unsafe fn copy(&mut self, whole: Transfer) -> Result<(), DeviceError> {
         if whole.bytes == 0 {
             return Ok(());
@@ -191,7 +192,7 @@ impl Copying<'_> {
             return None;
         }
         let host = rest.host_range();
-        // Parts meet at the boundary of a page, so that each registers pages of its own.
+        // Parts meet at the boundary of a page, so that no page is registered by two of them.
         let page_bytes = system_page_bytes();
         let end = (host.start + self.sizes.trial_most) / page_bytes * page_bytes;
         let part = rest.part(0, rest.bytes.min(end - host.start));
@@ -262,7 +263,8 @@ impl Copying<'_> {
 /// Touches each page, so that none has its first access while a copy is timed.
 ///
 /// # Safety
-/// The host's memory is valid and nobody else's; others may read what is only read.
+/// The host's memory is valid, and no one else accesses it, except that others may read what is
+/// only read.
 unsafe fn touch(part: Transfer) {
     for at in (0..part.bytes).step_by(system_page_bytes()) {
         let byte = part.host.wrapping_add(at);

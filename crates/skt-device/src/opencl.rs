@@ -243,7 +243,8 @@ impl Queue for CommandQueue {
         // SAFETY: as many events of this queue.
         let mut status = unsafe { (call.function)(count, events.as_ptr()) };
         if status != 0 {
-            // What the copy has failed with says more than that one of them has.
+            // The error of the copy itself is more specific than the one that reports a failed
+            // event.
             status = events.iter().find_map(|event| self.failure(*event)).unwrap_or(status);
         }
         for event in &events {

@@ -51,7 +51,7 @@ pub(crate) fn parts(whole: Transfer) -> impl Iterator<Item = Transfer> {
 }
 
 /// The ranges that a copier has registered with the driver. Each is registered once and remembered,
-/// since checkpoints are copied to the same memory again and again.
+/// since every checkpoint is copied to the same memory.
 pub(crate) struct Pinned {
     page_bytes: usize,
     /// Whole pages that stay mapped. Nothing else may be registered.

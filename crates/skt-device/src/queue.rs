@@ -64,9 +64,9 @@ pub(crate) trait Queue: Send {
     /// Enqueues a copy, of which a `wait` for `event` waits for the end.
     ///
     /// # Safety
-    /// The device's memory has these bytes. The host's memory stays valid, and is accessed by
-    /// nobody else, until a `wait` for the event or `synchronize` has returned; until then others
-    /// may read what is only read.
+    /// The device's memory has these bytes. The host's memory stays valid, and no one else accesses
+    /// it, until a `wait` for the event or `synchronize` has returned; until then others may read
+    /// what is only read.
     unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError>;
 
     /// Waits for the ends of all copies that were enqueued with `event` since it was last waited
@@ -98,9 +98,8 @@ pub(crate) trait Queue: Send {
     unsafe fn unregister(&mut self, start: usize);
 }
 
-/// A queue between `enter` and `leave` to which nobody's earlier work is pending. When it is
-/// dropped, no copy that it has enqueued accesses memory of the host any more: after a failure,
-/// too.
+/// A queue between `enter` and `leave` to which no earlier work is pending. When it is dropped, no
+/// copy that it has enqueued accesses memory of the host any more: after a failure, too.
 pub(crate) struct Session<'q> {
     queue: &'q mut dyn Queue,
     is_in_flight: bool,
@@ -131,7 +130,7 @@ impl<'q> Session<'q> {
     pub unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError> {
         // Before the call, as one that fails may have begun.
         self.is_in_flight = true;
-        // SAFETY: promised by the caller; `drop` waits, if nobody else does.
+        // SAFETY: promised by the caller; `drop` waits, if no one else does.
         unsafe { self.queue.enqueue(transfer, event) }
     }
 

@@ -57,7 +57,7 @@ impl Staging {
     /// A copy failed. Those that are in flight still are waited for when the session ends.
     ///
     /// # Safety
-    /// The memory of the device and of the host has these bytes, and nobody else accesses them;
+    /// The memory of the device and of the host has these bytes, and no one else accesses them;
     /// others may read what is only read.
     pub unsafe fn copy(
         &mut self,
@@ -101,7 +101,7 @@ impl Staging {
 /// soon.
 ///
 /// # Safety
-/// The buffer has the chunk, and the chunk's host memory is valid and nobody else's.
+/// The buffer has the chunk. The chunk's host memory is valid, and no one else accesses it.
 unsafe fn empty(buffer: *const u8, chunk: Transfer) {
     // SAFETY: promised by the caller; buffers are apart from the memory of the host.
     let (from, to) = unsafe {

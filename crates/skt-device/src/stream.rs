@@ -178,8 +178,8 @@ impl Calls {
             return Ok(());
         }
         if let Places::Hip(hip) = &self.places {
-            // HIP keeps the status for the program, which would take it for that of its own
-            // calls, also where copies survive it.
+            // HIP keeps the status, which the program would attribute to one of its later calls,
+            // also where copies survive the failure.
             // SAFETY: has no preconditions.
             let _ = unsafe { (hip.hipGetLastError.function)() };
         }

@@ -168,7 +168,7 @@ fn pieces_of_memory_are_movers() {
     });
 }
 
-/// Beside other work either side may lose its core.
+/// If other work runs at the same time, either side may lose its core.
 mod timing {
     use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Copies through libraries that stand for the drivers of CUDA and HIP (device.c), and what the
 //! real ones can be compared with where there is no device: headers, and refusals.
 //!
-//! What needs a stand-in runs in a process of its own, in which it is the library that the crate
+//! What needs a stand-in runs in a separate process, in which it is the library that the crate
 //! loads: an ignored test here that another test runs, a scenario.
 
 mod build;

@@ -17,7 +17,7 @@ pub fn current_mask() -> io::Result<Vec<usize>> {
 /// # Errors
 /// The system's error; `ESRCH` if there is no such thread.
 pub fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
-    // The kernel refuses a buffer shorter than its own mask, and does not tell how long that is.
+    // The kernel refuses a buffer shorter than its own mask, and does not report how long that is.
     let mut words = vec![0u64; 16];
     loop {
         // SAFETY: the buffer has the length that is passed along.

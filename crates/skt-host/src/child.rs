@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::wait_clock::WaitClock;
 
-/// Between two looks at the child.
+/// Pause between two polls of the child.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits for the end of `child`. `None` if it was killed, as it had not ended after `patience`.
 ///
 /// # Errors
-/// When the system does not tell of the child.
+/// When the system cannot report the child's status.
 pub fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     if until(patience, || Ok(child.try_wait()?.is_some()))? {
         return child.wait().map(Some);

@@ -3,8 +3,8 @@
 //! A claim of CPU c is a shared lock (`fcntl`) on byte c of a namespace in `/proc/self/ns`: an
 //! object of the kernel that all processes on the machine may open for reading, of all users and
 //! containers. The kernel removes a claim when its process ends, however it ends, and nothing is
-//! written anywhere. A claim hinders nobody: another run sees it, with the process that has it. An
-//! exclusive lock (`flock`) of the same object is held from looking at the claims to taking one's
+//! written anywhere. A claim is only advisory: another run sees it, with the process that has it.
+//! An exclusive lock (`flock`) of the same object is held from reading the claims to taking one's
 //! own, so that one run chooses at a time.
 //!
 //! A run is known by its claim even while it waits and uses no processor time, which
@@ -23,8 +23,8 @@ use crate::process::{boot_id, is_ending};
 
 /// Namespaces that most containers share with their host; kernels before 5.6 lack the first.
 const FILES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/user"];
-/// A run that chooses holds the lock for less than a millisecond. One that was stopped meanwhile
-/// may not keep others from starting: after this time they choose all the same.
+/// A run that chooses holds the lock for less than a millisecond. One that was stopped while it
+/// held it may not keep others from starting: after this time they choose without the lock.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The claims of this process, until they are dropped.
@@ -80,7 +80,7 @@ fn claim_of(file: &File, cpu: usize) -> Option<Occupant> {
     if i32::from(lock.l_type) == libc::F_UNLCK {
         return None;
     }
-    // The kernel says 0 for a process that cannot be seen from here.
+    // The kernel reports 0 for a process that cannot be seen from here.
     let pid = u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0);
     let is_ending = pid.is_some_and(is_ending);
     (!is_ending).then(|| Occupant { cpus: vec![cpu], threads: 1, pid })

@@ -8,8 +8,8 @@ use std::thread;
 /// may have no more than some hundred threads.
 const MOST_THREADS: usize = 256;
 
-/// Calls `work` with each item, on a thread for each, up to 256. Nobody waits for these threads. Of
-/// more items, or where the system gives fewer threads, each thread takes several.
+/// Calls `work` with each item, on a thread for each, up to 256. The threads are detached. If there
+/// are more items, or the system gives fewer threads, each thread takes several.
 ///
 /// # Errors
 /// When the system gives no thread at all: `work` is not called.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::memory;
 
-/// The description of a host. A field is `None` where the system does not tell.
+/// The description of a host. A field is `None` where the system does not report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostInfo {
     /// Host name.

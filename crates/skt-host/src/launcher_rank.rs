@@ -1,4 +1,4 @@
-//! What the launcher tells this process, before MPI is initialized.
+//! Rank and size that the launcher passes to this process, known before MPI is initialized.
 //!
 //! Under `mpirun` every rank parses the same command line; only one of them should print messages.
 
@@ -62,13 +62,13 @@ fn began_with(pid: u32, name: &str) -> bool {
     variables.any(is_it)
 }
 
-/// The number of ranks of the job, if the launcher tells it.
+/// The number of ranks of the job, if the launcher passes it.
 pub fn size() -> Option<usize> {
     told_sizes(|name| env::var(name).ok()).first().map(|(_, size)| *size)
 }
 
-/// The variables that tell the number of ranks, with what they tell. Those of Slurm count only
-/// without others: a launcher of an MPI may start its daemons by `srun`.
+/// The variables with the number of ranks, each with its value. Those of Slurm count only without
+/// others: a launcher of an MPI may start its daemons by `srun`.
 fn told_sizes(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)> {
     let told = |name: &'static str| Some((name, first_number(&[name], &get)?));
     let all: Vec<_> = SIZE_NAMES.into_iter().filter_map(told).collect();
@@ -100,7 +100,7 @@ pub struct Alone {
 }
 
 /// Checks that MPI, which sees `ranks`, sees all that were started. `by_supervisor` is the number
-/// that `skt-hpl launch` has asked for, with the variable that tells it. `library` is the version
+/// that `skt-hpl launch` has asked for, with the variable that passes it. `library` is the version
 /// of the MPI.
 ///
 /// # Errors
@@ -116,9 +116,9 @@ pub fn check(
     }
 }
 
-/// The variable that says that several processes were started, and their number, if MPI sees only
-/// one. One variable that agrees with MPI is enough: where a launcher starts another, the ranks of
-/// the inner one have the variables of both.
+/// The variable by which several processes were started, and their number, if MPI sees only one.
+/// One variable that agrees with MPI is enough: where a launcher starts another, the ranks of the
+/// inner one have the variables of both.
 fn alone(
     ranks: usize,
     get: impl Fn(&str) -> Option<String>,
@@ -153,8 +153,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// later than others: these wait a second. That costs no time, as the launcher sees rank 0's own
 /// end first.
 ///
-/// `srun --kill-on-bad-exit` ends the other ranks by SIGTERM meanwhile, and returns the largest
-/// code of all: so these end with `code`, too, and not by the signal.
+/// After rank 0 has ended, `srun --kill-on-bad-exit` ends the other ranks by SIGTERM, and returns
+/// the largest code of all: so these end with `code`, too, and not by the signal.
 pub fn defer_to_rank0(code: u8) {
     if rank().is_some() {
         end_by_sigterm_with(code);
@@ -201,7 +201,7 @@ fn unread_bytes(output: BorrowedFd) -> usize {
 }
 
 /// The number in the first of these variables that is set; `None` if it is no number, as those of
-/// outer launchers then say nothing of this process.
+/// outer launchers then do not describe this process.
 fn first_number(names: &[&str], get: impl Fn(&str) -> Option<String>) -> Option<usize> {
     names.iter().find_map(|name| get(name))?.trim().parse().ok()
 }

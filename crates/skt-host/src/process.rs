@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(presence(&process.text()), Presence::Ending);
     }
 
-    /// A process may end between two looks at its files.
+    /// A process may end between two reads of its files.
     #[test]
     fn a_process_that_was_killed_never_seems_to_be_at_work_again() {
         for round in 0..300 {

@@ -89,7 +89,7 @@ impl Starter {
         }
     }
 
-    /// Whether a user's arguments already say where ranks run: a launcher refuses to be told twice.
+    /// Whether a user's arguments already place the ranks: a launcher refuses a second placement.
     pub fn is_told(self, words: &[String]) -> bool {
         let flags: &[&str] = match self {
             Self::Openmpi => {
@@ -136,7 +136,7 @@ impl Starter {
         parts.concat()
     }
 
-    /// Says what to do about a rank that has fewer cores than threads.
+    /// Advice for a rank that has fewer cores than threads.
     pub fn advice(this: Option<Self>, threads: usize) -> String {
         let all = [("Open MPI", Self::Openmpi), ("Slurm", Self::Slurm)];
         let of = |starter: Self| starter.cores(threads.max(2), 0).join(" ");

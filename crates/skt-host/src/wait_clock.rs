@@ -1,8 +1,8 @@
 //! The clock of a loop that waits. Time in which the loop itself stood still does not count.
 //!
 //! A whole job may be stopped for any time: by `scontrol suspend`, gang scheduling, a frozen
-//! container, a machine that swaps. The clocks of the system go on meanwhile, but those who are
-//! waited for stood still, too. A loop sees that as a long time between two polls.
+//! container, a machine that swaps. The clocks of the system continue then, but the processes that
+//! are waited for stood still, too. A loop sees that as a long time between two polls.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl WaitClock {
         self.limit = limit;
     }
 
-    /// Begins the wait anew.
+    /// Restarts the wait from zero.
     pub fn restart(&mut self) {
         *self = Self::new(self.limit);
     }

@@ -3,7 +3,7 @@
 use super::{Root, parse_cpu_list};
 
 /// The CPUs on which this process may run, and the nodes of which it may take memory; empty where
-/// `/proc/self/status` does not tell.
+/// `/proc/self/status` does not list them.
 pub fn allowed(root: &Root) -> (Vec<usize>, Vec<usize>) {
     let status = root.text("proc/self/status").unwrap_or_default();
     let list = |name: &str| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Root;
 
 /// Bytes of all caches of the last level of this machine together; `None` where the system does not
-/// tell.
+/// report them.
 pub fn last_level_bytes(root: &Root) -> Option<u64> {
     let mut levels: BTreeMap<u64, BTreeMap<String, u64>> = BTreeMap::new();
     for cpu in root.list("sys/devices/system/cpu/online")? {

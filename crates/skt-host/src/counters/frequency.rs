@@ -25,7 +25,7 @@ pub struct CpuClock {
     pub governor: String,
     /// The driver; those of `SELF_GOVERNED` leave the choice to the processor.
     pub driver: String,
-    /// What the processor is told to prefer, if it chooses.
+    /// The energy preference that the processor is set to, if it has the choice.
     pub preference: Option<String>,
     /// The lowest clock of the hardware.
     pub least_khz: u64,

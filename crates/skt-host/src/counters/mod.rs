@@ -1,8 +1,8 @@
-//! What the system counts and tells of a machine, read from the files under a root folder.
+//! What the system counts and reports of a machine, read from the files under a root folder.
 //!
-//! [`Root`] is the only way to these files: `/` in production, a folder with a `proc` and a `sys`
-//! of its own in tests, or a copy of another machine's. A file that is missing is no error: each
-//! reader says `None`, or leaves out what it does not know.
+//! [`Root`] is the only way to these files: `/` in production, in tests a folder that has its own
+//! `proc` and `sys`, or a copy of another machine's. A file that is missing is no error: each
+//! reader returns `None`, or leaves out what it does not know.
 
 pub mod affinity;
 pub mod caches;
@@ -34,7 +34,7 @@ use quota::Quota;
 use throttling::Throttling;
 use topology::Cpu;
 
-/// What a machine says of itself at one moment.
+/// The state that a machine reports at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// The processor and its instructions.
@@ -44,7 +44,7 @@ pub struct Counters {
     /// The speed of each CPU relative to the fastest, in the order of `cpus`: below 1 where the
     /// processor has cores of several kinds.
     pub speeds: Vec<f64>,
-    /// The nodes of the memory; one on a machine that tells of none.
+    /// The nodes of the memory; one on a machine that reports none.
     pub nodes: Vec<NumaNode>,
     /// The clocks and who sets them.
     pub frequencies: Frequencies,

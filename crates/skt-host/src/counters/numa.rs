@@ -17,7 +17,7 @@ pub struct NumaNode {
     pub cpus: Vec<usize>,
 }
 
-/// All nodes. A machine that tells of none has one, with the CPUs `ids`.
+/// All nodes. A machine that reports none has one, with the CPUs `ids`.
 pub fn nodes(root: &Root, ids: &[usize]) -> Vec<NumaNode> {
     let online = root.list(&format!("{FOLDER}/online")).unwrap_or_default();
     let node = |id: usize| NumaNode {

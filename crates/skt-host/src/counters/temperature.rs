@@ -1,4 +1,4 @@
-//! The highest temperature that the machine's sensors tell.
+//! The highest temperature that the machine's sensors report.
 
 use super::Root;
 

@@ -14,7 +14,7 @@ pub struct Throttling {
 }
 
 impl Throttling {
-    /// What the firmware says of this moment, in words.
+    /// The problem that the firmware reports at this moment, in words.
     pub fn now(&self) -> Option<&'static str> {
         const UNDER_VOLTAGE: u64 = 1;
         const CAPPED_OR_THROTTLED: u64 = 0b1110;

@@ -22,7 +22,7 @@ pub struct Cpu {
 /// All CPUs that are online, with their cores and sockets.
 ///
 /// # Errors
-/// When the kernel does not tell (no `/sys`).
+/// When the kernel does not list them (no `/sys`).
 pub fn online(root: &Root) -> io::Result<Vec<Cpu>> {
     let said = root.text(&format!("{FOLDER}/online"));
     let Some(ids) = said.as_deref().and_then(parse_cpu_list).filter(|ids| !ids.is_empty()) else {
@@ -32,7 +32,7 @@ pub fn online(root: &Root) -> io::Result<Vec<Cpu>> {
     };
     let cpu = |id: usize| {
         let path = |name: &str| format!("{FOLDER}/cpu{id}/topology/{name}");
-        // Without a topology each CPU counts as a core of its own.
+        // Without a topology each CPU counts as one core.
         let siblings = root.list(&path("thread_siblings_list")).unwrap_or_default();
         let package = root.number(&path("physical_package_id")).unwrap_or(0);
         Cpu {

@@ -184,7 +184,7 @@ mod tests {
         assert!(asked.elapsed() < PATIENCE + Duration::from_secs(60), "it gave up");
     }
 
-    /// Nobody asks for a sample here: the thread takes them.
+    /// The test requests no sample: the thread takes them.
     #[test]
     fn the_thread_samples_by_itself() {
         let tree = Tree::new();

@@ -20,9 +20,9 @@ impl Tracker {
         Self { source, last: None, curve: Curve::default() }
     }
 
-    /// Adds a reading at `seconds`, or `None` if the source did not answer. Power since the reading
-    /// before stays unknown where it cannot be told: a counter may have begun again more than once,
-    /// or was reset.
+    /// Adds a reading at `seconds`, or `None` if the source did not answer. Power since the
+    /// previous reading stays unknown where it cannot be computed: a counter may have wrapped
+    /// around more than once, or was reset.
     pub fn add(&mut self, seconds: f64, reading: Option<CounterReading>) {
         let Some(reading) = reading else { return };
         let Some((before, earlier)) = &self.last else {
@@ -55,8 +55,8 @@ impl Tracker {
     }
 }
 
-/// Watts at the begin and at the end of `seconds`, between two values of a channel; `None` if they
-/// do not tell.
+/// Watts at the begin and at the end of `seconds`, between two values of a channel; `None` if the
+/// values do not determine them.
 fn watts(channel: &Channel, seconds: f64, first: f64, last: f64) -> Option<[f64; 2]> {
     let watts = match channel.quantity {
         Quantity::Power => (seconds <= LONGEST_BETWEEN).then_some([first, last])?,

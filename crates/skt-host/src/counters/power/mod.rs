@@ -1,5 +1,5 @@
 //! Counters of a node's energy, and sensors of its power: which there are, what they cover, and
-//! what they say now.
+//! what they read now.
 //!
 //! A node has one [`EnergySource`], so that nothing is counted twice: of the kinds that answer, the
 //! one that covers most. A sensor of which it is not known what it covers is left out.
@@ -31,7 +31,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The unit that a file may name behind its number.
+    /// The unit that a file may name after its number.
     fn unit_name(self) -> &'static str {
         match self {
             Self::Energy { .. } => "J",
@@ -66,7 +66,7 @@ pub struct EnergySource {
     pub freshness: Option<String>,
 }
 
-/// What the files of a source say at one moment.
+/// The readings of a source's files at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterReading {
     /// Joules or watts of each channel.
@@ -113,7 +113,7 @@ pub fn find(root: &Root) -> Found {
 }
 
 impl EnergySource {
-    /// What the files say now; `None` if one of them does not answer.
+    /// The current readings; `None` if one of the files cannot be read.
     pub fn read(&self, root: &Root) -> Option<CounterReading> {
         let value = |channel: &Channel| {
             let number = number(&root.text(&channel.file)?, channel.quantity.unit_name())?;
@@ -132,7 +132,7 @@ impl EnergySource {
         for channel in &self.channels {
             root.read(&channel.file).map_err(|why| why.kind())?;
         }
-        // A sensor that says 0 W is not wired.
+        // A sensor that reads 0 W is not wired.
         let is_alive = |(channel, value): (&Channel, &f64)| {
             channel.quantity != Quantity::Power || *value > 0.0
         };

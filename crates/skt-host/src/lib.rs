@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//!//! | [`counters`] | `/proc` and `/sys`: processor, topology, control groups, power |
+//! | [`counters`] | `/proc` and `/sys`: processor, topology, control groups, power |
 //! | [`host`], [`memory`] | the host in short, and how much memory a process may still use |
 //! | [`affinity`] | the CPUs that a thread may run on |
 //! | [`placement`], [`helper_cores`] | which cores the threads of a rank get |

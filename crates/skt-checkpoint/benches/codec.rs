@@ -1,5 +1,5 @@
-//! The speed of each kernel of the codec, in bytes of source per second, beside memcpy and XOR in
-//! the same run. Run it with `cargo bench --bench codec`.
+//! The speed of each kernel of the codec, in bytes of source per second, compared with memcpy and
+//! XOR in the same run. Run it with `cargo bench --bench codec`.
 //!
 //! There are two settings: `cache` is a segment of 64 KiB, which the pipelined ring works on;
 //! `memory` is 64 MiB in pieces of 1 MiB, twice the size of the caches.

@@ -1,13 +1,13 @@
 //! Checkpoints for any code over MPI, in a few calls.
 //!
 //! 1. [`open`] on a communicator, with the sizes of the regions. It finds what an earlier start has
-//!    left, rebuilds what is lost of it, and says what is next: to compute, or to report what an
-//!    earlier start has computed.
+//!    left, rebuilds what is lost of it, and returns what comes next: to compute, or to report what
+//!    an earlier start has computed.
 //! 2. [`Saved::comm`] is the communicator to use from then on. Its ranks are those of the data: a
 //!    process may have another rank than the launcher gave it.
 //! 3. [`Saved::regions`] is the memory to compute in. It belongs to the library and outlives the
 //!    process.
-//! 4. [`Saved::state`] says whether there is something to continue from.
+//! 4. [`Saved::state`] returns the state to continue from, if there is one.
 //! 5. [`Saved::checkpoint`] between two steps, when [`Saved::is_due`] or as often as one likes.
 //! 6. [`Saved::finish`] keeps the result. [`Ended::clear`] removes everything, once it is reported.
 //!
@@ -214,7 +214,7 @@ fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Res
     }
     // A rank that still closes an earlier run of the process removes folders that it finds empty.
     comm.barrier()?;
-    // Nobody else can guess this number, and all ranks have the same.
+    // No other job can guess this number, and all ranks have the same.
     let mut number = [RandomState::new().hash_one(0)];
     broadcast(comm, &mut number, 0)?;
     let run = &options.config.run_id;
@@ -356,8 +356,8 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// When one has begun already.
     ///
     /// # Safety
-    /// From here until [`Saved::complete`] has returned nobody writes to the regions: this process
-    /// reads them, and other members of the group may read them in place. All may be read.
+    /// From here until [`Saved::complete`] has returned, no process writes to the regions: this
+    /// process reads them, and other members of the group may read them in place. All may be read.
     pub unsafe fn begin(&mut self) -> Result<()> {
         let start = Instant::now();
         self.learn();
@@ -440,7 +440,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     ///
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died: the next start continues from the last
-    /// checkpoint, or is told the result. [`CheckpointError::StateTooLarge`] on all ranks.
+    /// checkpoint, or gets the result. [`CheckpointError::StateTooLarge`] on all ranks.
     pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
         Ok(Ended { run, options: self.options, signs: self.signs })
@@ -469,7 +469,7 @@ impl<C: Comm> Ended<'_, C> {
     /// Collective.
     ///
     /// Returns the errors that kept images of levels from being removed, each on one of the
-    /// processes on which the level's disk fails. The run has ended all the same: its memory is
+    /// processes on which the level's disk fails. The run has ended nevertheless: its memory is
     /// removed after its images, so a death before that leaves the result to the next start, and
     /// one after it leaves nothing but these images.
     ///
@@ -509,7 +509,7 @@ pub fn on_mpi(
     })
 }
 
-/// Says why the application fails on this rank, and ends the job unless all ranks end by
+/// Reports why the application fails on this rank, and ends the job unless all ranks end by
 /// themselves.
 fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
     let of_checkpoint = error.downcast_ref::<CheckpointError>();
@@ -657,13 +657,13 @@ mod tests {
         }
     }
 
-    /// A disk on which a write takes until the rank has been told that it waits.
+    /// A disk on which a write takes until the rank's hook has reported that it waits.
     #[derive(Debug)]
     struct SlowDisk(Arc<dyn Disk>, Arc<AtomicUsize>);
 
     struct SlowFile(Box<dyn ImageFile>, Arc<AtomicUsize>);
 
-    /// Counts what a rank is told of its waits.
+    /// Counts the reported waits of a rank.
     struct CountsWaits(Arc<AtomicUsize>);
 
     impl Hook for CountsWaits {

@@ -34,12 +34,12 @@ pub const CHANGED: &str = "changed";
 /// The time of the job is up.
 pub const TIME_UP: &str = "time-up";
 /// A rank waits for its image, or for a process of an earlier start to release what it holds. The
-/// sign is of that rank, whichever it is, and says nothing about the others.
+/// sign is of that rank, whichever it is, and has no information about the others.
 pub const WAIT: &str = "wait";
 /// All waiting ranks together write at most this number of signs per second. To achieve this, each
 /// rank begins later than the one before it by the time of one sign.
 const WAIT_SIGNS_A_SECOND: f64 = 100.0;
-/// The least number of seconds between signs that tell of progress alone.
+/// Minimum number of seconds between signs that report only progress.
 pub const INTERVAL_SECONDS: f64 = 1.0;
 /// The least number of seconds between signs of checkpoints, which may follow each other quickly.
 const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
@@ -140,38 +140,38 @@ impl Signs {
         Arc::new(SignedWaits { hook, start: self.start, ranks, last })
     }
 
-    /// Tells that a run is looked for, and where its data is kept.
+    /// Reports that a run is looked for, and where its data is kept.
     pub fn open(&mut self, keeps: impl FnOnce() -> DataLocation) {
         self.tell(0.0, |sign| (sign.phase, sign.keeps) = (OPEN, Some(keeps())));
     }
 
-    /// Tells what the program does now, at once.
+    /// Reports what the program does now, at once.
     pub fn phase(&mut self, phase: &'static str) {
         self.tell(0.0, |sign| sign.phase = phase);
     }
 
-    /// Tells that the program computes, from checkpoint `number` on; 0 is the beginning.
+    /// Reports that the program computes, from checkpoint `number` on; 0 is the beginning.
     pub fn compute_from(&mut self, number: u64) {
         self.tell(0.0, |sign| (sign.phase, sign.column) = (COMPUTE, number));
     }
 
-    /// Tells that a checkpoint begins.
+    /// Reports that a checkpoint begins.
     pub fn begins(&mut self) {
         self.tell(CHECKPOINT_INTERVAL_SECONDS, |sign| sign.phase = CHECKPOINT);
     }
 
-    /// Tells that checkpoint `number` is complete.
+    /// Reports that checkpoint `number` is complete.
     pub fn complete(&mut self, number: u64) {
         let change = |sign: &mut Sign| (sign.phase, sign.column) = (COMPUTE, number);
         self.tell(CHECKPOINT_INTERVAL_SECONDS, change);
     }
 
-    /// Tells that the program has come as far as to ask whether a checkpoint is due.
+    /// Reports that the program has come as far as to ask whether a checkpoint is due.
     pub fn step(&mut self) {
         self.tell(INTERVAL_SECONDS, |sign| sign.steps += 1);
     }
 
-    /// Tells why a run could not be opened, where the supervisor can do something about it.
+    /// Reports why a run could not be opened, where the supervisor can do something about it.
     pub fn refused(&mut self, error: &CheckpointError) {
         if let CheckpointError::Refused(refusal) = error
             && refusal.passes()
@@ -201,7 +201,7 @@ impl Signs {
         }
         sign.elapsed_seconds = elapsed_seconds;
         let line = marked_line(MARK, sign);
-        // `keeps` is told once.
+        // `keeps` is reported once.
         sign.keeps = None;
         Some(line)
     }
@@ -229,7 +229,7 @@ fn write(line: &str) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// What a process has told of its wait.
+/// What a process has reported of its wait.
 #[derive(Debug, Default)]
 pub struct WaitSigns {
     /// The seconds of the wait and the operations in the last sign.
@@ -268,7 +268,7 @@ impl WaitSigns {
     }
 }
 
-/// A hook that tells the supervisor of waits, on every rank: the other ranks may stand still for
+/// A hook that reports waits to the supervisor, on every rank: the other ranks may stand still for
 /// the same reason.
 struct SignedWaits {
     hook: Arc<dyn Hook>,

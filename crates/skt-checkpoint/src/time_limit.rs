@@ -1,4 +1,4 @@
-//! The time that a job has: that of its allocation, or what its user says.
+//! The time limit of a job: that of its allocation, or the user's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -70,7 +70,7 @@ impl TimeLimit {
         }
     }
 
-    /// A warning in a Slurm job if neither the job nor the user tells its end. `get` reads the
+    /// A warning in a Slurm job if neither the job nor the user sets its end. `get` reads the
     /// environment.
     pub fn unknown_end(self, get: impl Fn(&str) -> Option<String>) -> Option<String> {
         let is_slurm = self == Self::Auto && get(SLURM_JOB).is_some();

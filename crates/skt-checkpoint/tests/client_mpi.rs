@@ -22,7 +22,7 @@ const ROLE: &str = "SKT_TEST_CLIENT_ROLE";
 /// The folder of its store.
 const FOLDER: &str = "SKT_TEST_CLIENT_FOLDER";
 
-/// What the ranks of the other tests run; by itself nothing.
+/// What the ranks of the other tests run; does nothing when run directly.
 #[test]
 fn as_a_rank() {
     match std::env::var(ROLE).as_deref() {
@@ -45,7 +45,7 @@ fn as_a_rank() {
     }
 }
 
-/// A code with a communicator of its own, whose messages do not mix with those of its checkpoints.
+/// A code with a second communicator, whose messages do not mix with those of its checkpoints.
 fn own_mpi() {
     let universe = mpi::initialize().expect("MPI");
     let world = universe.world();
@@ -67,7 +67,7 @@ fn own_mpi() {
 }
 
 /// Rank 0 fails, and makes no more calls of MPI, when a part of its message has arrived: the wait
-/// of rank 1 for the rest ends when it is told.
+/// of rank 1 for the rest ends when it is notified.
 fn fails_in_a_message() {
     let universe = mpi::initialize().expect("MPI");
     let comm = MpiComm::duplicate_of(&universe.world()).expect("a duplicate");
@@ -89,7 +89,7 @@ fn fails_in_a_message() {
     assert!(matches!(ended, Err(CommError::Aborted(_))), "{ended:?}");
     eprintln!("the wait has ended");
     std::fs::write(told, "").expect("room");
-    // The message comes to its end, in memory that is nobody's.
+    // The message comes to its end, in memory that has been leaked.
     drop(watched);
 }
 
@@ -101,7 +101,7 @@ fn job(role: &str) -> (Option<i32>, String) {
     command.args(["--exact", "as_a_rank", "--nocapture"]);
     // A job that hangs is ended, by Open MPI and MPICH alike.
     command.env(ROLE, role).env(FOLDER, folder.path()).env("MPIEXEC_TIMEOUT", "180");
-    // A receiver does not read the sender's memory by itself.
+    // A receiver must not read the sender's memory directly.
     command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     let output = command.output().expect("mpirun");
     let text = [output.stdout, output.stderr].concat();

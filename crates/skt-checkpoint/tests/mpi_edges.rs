@@ -1,5 +1,5 @@
 //! A job in which one rank fails in the middle, while the others wait for it: all ranks must end
-//! promptly, and the job's exit code and messages must say so.
+//! promptly, and the job's exit code and messages must report it.
 
 #[path = "../../../tests/mpirun/mod.rs"]
 mod mpirun;
@@ -12,7 +12,7 @@ use mpirun::mpirun;
 use skt_comm::Comm;
 use skt_comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
-/// The variable that says what goes wrong on rank 0.
+/// The variable that selects what goes wrong on rank 0.
 const ROLE: &str = "SKT_TEST_MPI_ROLE";
 const LIMIT: Duration = Duration::from_secs(180);
 

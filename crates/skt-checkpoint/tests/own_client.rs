@@ -1,4 +1,4 @@
-//! The program of docs/extending.md, word for word: it compiles as a crate of its own, with
+//! The program of docs/extending.md, word for word: it compiles as a separate crate, with
 //! `skt-checkpoint` alone, and survives the death of a rank and the loss of another one's memory.
 
 #[path = "../../../tests/mpirun/mod.rs"]
@@ -19,7 +19,7 @@ use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 const RANKS: usize = 3;
-/// A job that says nothing for longer hangs.
+/// A job without output for longer hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// The first block of this tag in the section on applications.
@@ -38,7 +38,7 @@ fn write(path: &Path, text: &str) {
     }
 }
 
-/// Builds the page's program beside a link to the checkout. Returns the path of the program.
+/// Builds the page's program next to a link to the checkout. Returns the path of the program.
 fn build() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
@@ -104,7 +104,7 @@ impl Run {
     }
 
     /// Kills a rank of a run that would take for ever after its second checkpoint; the step of the
-    /// last checkpoint that was told.
+    /// last checkpoint that was reported.
     fn kill_after_checkpoints(&self) -> u64 {
         let mut job = self.spawn(u64::MAX);
         let (sender, lines) = mpsc::channel();
@@ -181,7 +181,7 @@ fn the_program_of_the_page_compiles_alone_and_survives() {
     let lost: Vec<_> = disturbed.segments().into_iter().filter(|name| name.rank() == 2).collect();
     let lost = lost.iter().filter(|name| name.role().starts_with('t'));
     assert_eq!(lost.filter(|name| SysV::new(false).remove(name).unwrap()).count(), 1);
-    // Another checkpoint may have been complete before it was told.
+    // Another checkpoint may have been complete before it was reported.
     let steps = told + 250;
     let (result, said) = disturbed.end(steps);
     let found = said.split("continues from step ").nth(1).and_then(|rest| rest.lines().next());

@@ -6,7 +6,7 @@
 //! segments join, then a barrier, and only then do segments change and name it as their lineage. So
 //! once any segment names a start as its lineage, each segment that was in reach of that start
 //! names it as joined or as lineage. A segment that names it in neither way was out of reach (on a
-//! node that has returned) and has missed the decision: it is stale, whatever its epochs say. A
+//! node that has returned) and has missed the decision: it is stale, whatever its epochs are. A
 //! segment that has joined and not followed is unchanged, however many starts it has joined.
 //! Images, too, name the start that wrote them as their lineage. If images can be restored that are
 //! of a later start than all segments, no segment was in reach of that start: all are stale.
@@ -138,7 +138,7 @@ fn with_images(
     }
 }
 
-/// What is left of a run that has ended; `None` if no segment that counts says so.
+/// What is left of a run that has ended; `None` if no segment that counts is marked as finished.
 fn finished(offers: &[Offer]) -> Option<Finished> {
     let base = lineage(offers);
     let keeps = |content: &Content| counts(content, base) && !content.record.is_hollow();

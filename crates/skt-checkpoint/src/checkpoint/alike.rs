@@ -1,8 +1,8 @@
 //! Settings that all processes of a start must have alike. They are compared before anything
-//! depends on them: processes with different settings would wait for messages that nobody sends.
+//! depends on them: processes with different settings would wait for messages that are never sent.
 //!
-//! Who compares lists all fields of its settings, so that a new field does not compile until it is
-//! listed: as a setting to compare, or as one that each process has of its own.
+//! The caller lists all fields of its settings, so that a new field does not compile until it is
+//! listed: as a setting to compare, or as one that may differ between processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ mod tests {
     fn compared(settings: impl Fn(usize) -> Vec<Setting> + Sync) -> Option<Difference> {
         let all = threads::run(RANKS, |comm| {
             let found = compare(&comm, &settings(comm.rank()))?;
-            // The next message is one of all, so no rank has left the others behind.
+            // The barrier completes only if all ranks have returned from the comparison.
             comm.barrier()?;
             Ok::<_, CommError>(found)
         });

@@ -64,10 +64,10 @@ pub struct Config {
     pub state_capacity_bytes: usize,
     /// Bands that a region is cut into, at most.
     pub bands: usize,
-    /// Bytes of a cell, which has a checksum of its own. A multiple of 8.
+    /// Bytes of a cell, the unit of checksums. A multiple of 8.
     pub cell_bytes: usize,
-    /// The most damaged cells of a rank that a restart lists and mends one by one. With more, an
-    /// image is lost and a segment in memory is refused.
+    /// Maximum number of damaged cells of a rank that a restart lists and repairs one by one. With
+    /// more, an image is lost and a segment in memory is refused.
     pub damaged_cells_max: usize,
     /// Approximate bytes of messages in transit at once in a group that encodes while the
     /// application computes; one message has a sixteenth of them at most.

@@ -221,7 +221,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
                 written += self.view(segment, region).rebuild(lost, settled, band, step)?;
                 bands += 1;
-                // Reports progress, because groups that have lost nobody wait.
+                // Reports progress, because groups without lost members wait.
                 segment.passes(begun, bands);
             }
         }

@@ -145,7 +145,7 @@ impl HeaderLayout {
     /// Reads the record in force; `None` when there is none, or when the one in force may be
     /// damaged.
     ///
-    /// A process writes the two copies of a slot one after the other. If it dies meanwhile, the
+    /// A process writes the two copies of a slot one after the other. If it dies in between, the
     /// slot still has a whole copy or, if it was written for the first time, a blank one. A slot
     /// with neither is damaged, and its record may be the one in force.
     pub fn decode_record(&self, header: &[u8]) -> Option<Record> {

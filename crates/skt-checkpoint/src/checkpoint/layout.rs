@@ -27,9 +27,8 @@ use serde::{Deserialize, Serialize};
 /// bands waste less at the frozen edge.
 pub const BANDS: usize = 64;
 
-/// Bytes of a cell, the unit with a checksum of its own: long enough that checksums take little
-/// memory, short enough to stay in the nearest cache while it is summed, and to lose little with
-/// one flipped bit.
+/// Bytes of a cell, the unit of checksums: long enough that checksums take little memory, short
+/// enough to stay in the nearest cache while it is summed, and to lose little with one flipped bit.
 pub const CELL_BYTES: usize = 2048;
 
 /// Shape of a region of memory to protect.

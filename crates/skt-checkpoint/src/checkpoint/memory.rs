@@ -27,8 +27,8 @@ pub trait Memory {
     /// A hold on the run, released when dropped and when the process dies.
     type Lock;
 
-    /// Keeps other jobs of this run off this node. Each process of a job on the node takes a hold
-    /// of its own, with its own `index`, counted from 0.
+    /// Keeps other jobs of this run off this node. Each process of a job on the node takes one
+    /// hold, with its `index`, counted from 0.
     ///
     /// # Errors
     /// When another job has the run and does not release it within some time, of kind

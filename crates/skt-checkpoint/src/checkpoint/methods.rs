@@ -18,9 +18,9 @@ pub enum Method {
     /// One copy with its parities: a death while it is being overwritten is
     /// reported as unrecoverable.
     Single,
-    /// No copy: the application's data carries checksums of its own (algorithm-based fault
-    /// tolerance, Chen and Dongarra). A restart finds the surviving data as it was left, and the
-    /// application rebuilds the rest.
+    /// No copy: the application maintains checksums of its data (algorithm-based fault tolerance,
+    /// Chen and Dongarra). A restart finds the surviving data as it was left, and the application
+    /// rebuilds the rest.
     Abft,
     /// No checkpoints.
     None,

@@ -1,7 +1,8 @@
 //! In-memory checkpoints that survive the loss of ranks.
 //!
 //! This module knows regions of memory, groups of ranks and epochs, but nothing of LU, so any
-//! application can use it. docs/protocol.md lists the states and says why each loss is survived.
+//! application can use it. docs/protocol.md lists the states and explains why each loss is
+//! survived.
 
 pub mod agree;
 pub mod alike;

@@ -1,9 +1,9 @@
 //! The first steps of a start: take hold of the run, look around, agree, and verify that the
 //! decision still holds once the segments are opened.
 //!
-//! Nothing changes here. What a process has found is valid only while nobody writes to it, and a
-//! process of an earlier start may outlive its job a little. So each process opens its segment,
-//! which nobody else can have open then, and reads it again before any process changes anything.
+//! Nothing changes here. What a process has found is valid only while no other process writes to
+//! it, and a process of an earlier start may outlive its job a little. So each process opens its
+//! segment, which excludes all others, and reads it again before any process changes anything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -114,7 +114,7 @@ impl<L> Earlier<L> {
     }
 }
 
-/// The segments on a node that a process looks at.
+/// The segments on a node that a process examines.
 #[derive(Clone, Copy)]
 enum Looked {
     /// The segments of all ranks.
@@ -178,8 +178,7 @@ impl<M: Memory> Opening<M> {
         Ok((this, decision))
     }
 
-    /// What this process brings to the agreement; `held` says why it could not take hold of the
-    /// run.
+    /// What this process brings to the agreement; `held` is why it could not take hold of the run.
     fn offer(&self, config: &Config, held: Option<Obstacle>) -> Offer {
         Offer {
             host: config.host.clone(),

@@ -3,9 +3,9 @@
 //! It has four drivers: [`Checkpointer::open`], [`Checkpointer::recover`],
 //! [`Checkpointer::checkpoint`] and [`Checkpointer::finish`]. A checkpoint is
 //! [`Checkpointer::begin`] (steps 1 to 3) followed by [`Checkpointer::complete`] (steps 3 to 7); an
-//! application that computes meanwhile calls these two itself. The numbers are those of
-//! docs/protocol.md, which says what may be lost between any two lines, and why. The names after
-//! the numbers are those of [`StepName`], the points at which a test kills each rank.
+//! application that computes in between calls these two itself. The numbers are those of
+//! docs/protocol.md, which explains what may be lost between any two lines, and why. The names
+//! after the numbers are those of [`StepName`], the points at which a test kills each rank.
 //!
 //! | | holds |
 //! |---|---|
@@ -139,7 +139,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// change [`Checkpointer::rank`] and [`Checkpointer::found`]: read them after this call.
     ///
     /// # Errors
-    /// [`CheckpointError::Comm`] when a rank dies meanwhile; a new start of the job then recovers.
+    /// [`CheckpointError::Comm`] when a rank dies; a new start of the job then recovers.
     /// [`CheckpointError::Refused`] on all processes when nothing sound is left.
     pub fn recover(self: Box<Self>) -> Result<(Box<Self>, Option<Recovered>)> {
         let (start, mut this) = (Instant::now(), self);
@@ -207,9 +207,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Takes a checkpoint. Collective over the job, at a consistent cut: no message of the
     /// application is in transit.
     ///
-    /// `active` says for each region what may have changed since the last checkpoint; a group uses
-    /// the least of its members. `state` is saved with the checkpoint; that of rank 0 counts, so it
-    /// must mean the same to all ranks.
+    /// `active` is the part of each region that may have changed since the last checkpoint; a group
+    /// uses the least of its members. `state` is saved with the checkpoint; that of rank 0 counts,
+    /// so it must mean the same to all ranks.
     ///
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died; then only `open` in a new start of the job
@@ -226,8 +226,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Begins the next epoch, before its cut. Collective over the job.
     ///
-    /// `active` says for each region what may change between the last checkpoint and the cut; a
-    /// group uses the least of its members.
+    /// `active` is the part of each region that may change between the last checkpoint and the cut;
+    /// a group uses the least of its members.
     ///
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died.
@@ -357,7 +357,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     ///
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died: the next start resumes from the last checkpoint,
-    /// or is told the result. [`CheckpointError::StateTooLarge`], on all ranks.
+    /// or gets the result. [`CheckpointError::StateTooLarge`], on all ranks.
     ///
     /// # Panics
     /// When an epoch has begun and is not complete.

@@ -14,11 +14,11 @@
 //! 1. Record n + 1 replaces record n (`sequence`). The newest whole record is in force, and a slot
 //!    without a whole copy makes the segment useless (header.rs).
 //! 2. `commit` is `stamp` or `stamp + 1`. Only method `self` writes records with `stamp + 1`: the
-//!    data is then in A and D, else in B and C. No rank is two commits behind another.
+//!    data is then in A and D, else in B and C. Ranks differ by at most one commit.
 //! 3. `updating` is 0 or `stamp + 1`, and only method `single` sets it.
 //! 4. A hollow record has `commit = stamp = updating = 0` and is not finished.
-//! 5. Between joining a start and following it (`joined` is not empty) the data and what the record
-//!    says of it do not change.
+//! 5. Between joining a start and following it (`joined` is not empty) neither the data nor its
+//!    description in the record changes.
 //! 6. `joined` rises, and all of it is later than `lineage`.
 //! 7. A finished record is the last: no start joins it, and no transition of the data follows.
 //! 8. `state` belongs to epoch `commit`; once finished it is the result.
@@ -42,7 +42,7 @@ const FINISHED: u64 = 2;
 const ROTTEN_IMAGES: u64 = 4;
 
 /// Identifies one start of a job: a number that rises from start to start, and a random number that
-/// tells apart two starts that do not know of each other.
+/// distinguishes two starts that do not know of each other.
 #[derive(
     Debug,
     Clone,
@@ -81,7 +81,7 @@ pub enum Holds {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Record {
     /// Number of this record. A death in the middle of a write leaves the record before it whole,
-    /// in the other slot; the higher number tells which one is in force.
+    /// in the other slot; the one with the higher number is in force.
     sequence: u64,
     /// The start whose decision this segment followed last. A segment on a node that was out of
     /// reach missed later decisions, and may hold a plausible epoch of an abandoned history: its
@@ -102,8 +102,8 @@ pub struct Record {
     /// Epoch that the settled copy and its parities hold. A death during the flush leaves the copy
     /// torn: while `stamp < commit`, recovery reads A and D instead.
     stamp: u64,
-    /// Epoch that is being written over the only copy (method `single`), else 0. A death meanwhile
-    /// leaves that copy torn, so the rank counts as lost.
+    /// Epoch that is being written over the only copy (method `single`), else 0. A death during the
+    /// write leaves that copy torn, so the rank counts as lost.
     updating: u64,
     /// Set while the segment replaces a lost one and is not rebuilt yet. A death during the
     /// rebuilding leaves a segment with part of its data: it counts as lost again.
@@ -190,7 +190,7 @@ impl Record {
     }
 
     /// Follows the decision of `start`, which all have joined, to resume from `epoch` with `state`.
-    /// A rank with data gets COMMIT(epoch) if it lacked it, so that its record says where its data
+    /// A rank with data gets COMMIT(epoch) if it lacked it, so that its record names where its data
     /// is, whoever else is lost. A new segment becomes valid if the run begins here; otherwise it
     /// stays hollow until its data is rebuilt.
     ///
@@ -309,7 +309,7 @@ impl Record {
 /// Queries.
 impl Record {
     /// Where the data of `epoch` is stored. `epoch` is one that a restart may choose: no later than
-    /// the newest commit of the job, and no rank is two commits behind it.
+    /// the newest commit of the job, from which each rank's commit differs by at most one.
     pub fn holds(&self, method: Method, epoch: u64) -> Holds {
         let is_whole = match method {
             // The epoch is in (B, C) once it is stamped, before that in (A, D), which are complete
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(record.holds(SELF, 5), Holds::Workspace);
         record.stamp(5);
         assert_eq!(record.holds(SELF, 5), Holds::Copy);
-        // This rank has not seen the commit of the others: the start tells it.
+        // This rank has not seen the commit of the others and gets it from the start.
         record.join(start(2), &[]);
         record.confirm(start(2), SELF, 6, &[6]);
         assert_eq!((record.committed(), record.stamped(), record.state()), (6, 5, &[6][..]));

@@ -1,4 +1,4 @@
-//! Why a job cannot resume from what was found, in words that say what to do.
+//! Why a job cannot resume from what was found, in words from which the user knows what to do.
 
 use serde::{Deserialize, Serialize};
 use skt_terms::units;

@@ -15,9 +15,9 @@
 //! +----+----+---------+
 //! ```
 //!
-//! Where members read each other's memory, each tells the others how many of its units are ready
-//! (*ready counts*), and sums up those that are ready everywhere. In the ring a member takes part
-//! in the rounds of a unit once its own is ready. The other encoders start when everything is
+//! Where members read each other's memory, each sends the others the number of its units that are
+//! ready (*ready counts*), and sums up those that are ready everywhere. In the ring a member takes
+//! part in the rounds of a unit once its own is ready. The other encoders start when everything is
 //! ready.
 
 use std::ops::Range;
@@ -125,9 +125,9 @@ pub(super) enum EncodeMode<C: Comm> {
     Whole,
 }
 
-/// How many units are ready on each member, as members tell each other.
+/// How many units are ready on each member, exchanged between members.
 pub(super) struct ReadyCounts<C: Comm> {
-    /// Units that the others have been told are ready here.
+    /// Units that have been reported to the others as ready here.
     pub told: usize,
     pub sent: Vec<C::Send>,
     /// By member: the number of units that are ready there, and the pending receive of its next

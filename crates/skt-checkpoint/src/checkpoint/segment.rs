@@ -148,12 +148,13 @@ impl<M: Memory> OwnSegment<M> {
         self.vault.step(step)
     }
 
-    /// Tells the hook that a long pass over the memory, begun at `begun`, has done `done` parts.
+    /// Reports to the hook that a long pass over the memory, begun at `begun`, has done `done`
+    /// parts.
     pub fn passes(&self, begun: Instant, done: usize) {
         self.vault.passes(begun, done);
     }
 
-    /// The hook that is told of steps.
+    /// The hook to which steps are reported.
     pub fn hook(&self) -> Arc<dyn Hook> {
         self.vault.hook()
     }
@@ -233,7 +234,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 }
 
-/// Transitions of the record, each written at the step that its name says.
+/// Transitions of the record, each written at the step of the same name.
 impl<M: Memory> OwnSegment<M> {
     /// Joins this start; nothing that a later start could need has changed yet.
     pub fn join(&mut self, plan: &OpeningPlan, is_new: bool) -> Result<()> {
@@ -249,7 +250,7 @@ impl<M: Memory> OwnSegment<M> {
         }
         self.write_record(step)?;
         if is_new {
-            // The identity is written last: a segment without one belongs to nobody.
+            // The identity is written last: a segment without one belongs to no run.
             let bytes = self.header.encode_identity(&self.identity);
             self.vault.store(0, &bytes, step)?;
             self.vault.order();
@@ -278,7 +279,7 @@ impl<M: Memory> OwnSegment<M> {
         self.write_record(Step::new(StepName::Begin, epoch))
     }
 
-    /// COMMIT: every D of every group is complete, which this record tells later starts.
+    /// COMMIT: records for later starts that every D of every group is complete.
     pub fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.commit(epoch, state);

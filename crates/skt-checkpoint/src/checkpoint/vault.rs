@@ -50,7 +50,7 @@ impl<S> Drop for Vault<S> {
 /// Ranges of a segment that a writer of images reads while the rank continues.
 pub struct Lent(Vec<(NonNull<u8>, usize)>);
 
-// SAFETY: it is only read, and whoever lends it ensures that nobody writes meanwhile.
+// SAFETY: it is only read, and `lend` requires that no one writes to it while it is lent.
 unsafe impl Send for Lent {}
 
 impl Lent {
@@ -66,7 +66,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     /// Lends these byte ranges of the segment for reading.
     ///
     /// # Safety
-    /// While they are lent, nobody writes to them, and the vault exists.
+    /// While they are lent, no one writes to them, and the vault exists.
     pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         let lent = |range: &Range<usize>| {
             let start = NonNull::new(self.pointer(range.clone()));
@@ -90,13 +90,14 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.hook.at(&step)
     }
 
-    /// Tells the hook that a long pass over the memory, begun at `begun`, has done `done` parts.
+    /// Reports to the hook that a long pass over the memory, begun at `begun`, has done `done`
+    /// parts.
     pub fn passes(&self, begun: Instant, done: usize) {
         let (seconds, operations) = (begun.elapsed().as_secs_f64(), done as u64);
         self.hook.waits(&Wait { seconds, operations, expected_seconds: 0.0 });
     }
 
-    /// The hook that is told of steps.
+    /// The hook to which steps are reported.
     pub fn hook(&self) -> Arc<dyn Hook> {
         self.hook.clone()
     }
@@ -124,7 +125,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
 
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
-        // SAFETY: within the segment, which the vault owns; nobody reads bytes that others may be
+        // SAFETY: within the segment, which the vault owns; no one reads bytes that others may be
         // writing at the time (`Checkpointer::ready`).
         unsafe {
             let start = self.base.as_ptr().add(range.start);

@@ -23,7 +23,7 @@ pub enum Due {
 impl Due {
     const ALL: [Self; 3] = [Self::No, Self::Now, Self::Last];
 
-    /// The number by which ranks tell each other.
+    /// The number that ranks exchange.
     pub(super) fn number(self) -> u8 {
         self as u8
     }
@@ -38,7 +38,7 @@ impl Due {
 pub(super) struct MeasuredTimes {
     /// When the last checkpoint of this start was complete, and the seconds that it took.
     taken: Option<(Instant, f64)>,
-    /// When the last step began: when the application was last told what is due, or has taken a
+    /// When the last step began: when the application last asked what is due, or has taken a
     /// checkpoint since.
     step: Option<Instant>,
     /// The longest step.

@@ -18,7 +18,7 @@ pub type Holder = (usize, SegmentId);
 pub struct Obstacle {
     /// The reason, in words.
     pub why: String,
-    /// Whether it ends by itself.
+    /// Whether it ends without intervention.
     pub passes: bool,
 }
 

@@ -141,7 +141,7 @@ fn an_offer_is_short_however_long_the_state_and_the_parameters() {
     let of = |record| Content::of(identity(Parameters::clone(&parameters)), record);
     let bytes = serde_json::to_vec(&of(&long)).expect("plain data").len();
     assert!(bytes < 400, "{bytes} bytes");
-    // The checksum tells one state from another.
+    // The checksum distinguishes one state from another.
     let mut other = record(BASE, 4, 4);
     other.commit(5, vec![201; 4096]);
     assert_ne!(of(&long), of(&other));

@@ -126,7 +126,7 @@ pub struct RebuildPlan {
     /// One entry per lost data block, in rising order. Each block is rebuilt from survivors alone,
     /// so their order does not matter.
     pub data: Vec<Rebuild>,
-    /// Lost parities, in rising order, to be encoded anew once all data blocks are rebuilt.
+    /// Lost parities, in rising order, to be encoded again once all data blocks are rebuilt.
     pub parities: Vec<usize>,
 }
 

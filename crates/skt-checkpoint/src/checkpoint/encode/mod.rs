@@ -251,8 +251,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         }
         let peer = self.peers[member].as_ref().expect("in reach");
         // SAFETY: that member has declared these rows ready, and by its caller's promise they do
-        // not change until all meet at the barrier after the encoding. Nobody reads the bytes that
-        // it writes meanwhile.
+        // not change until all meet at the barrier after the encoding. The bytes that it writes
+        // until then are not read.
         unsafe { peer.bytes(range) }
     }
 

@@ -277,7 +277,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(Polled::Done)
     }
 
-    /// Tells the others how many units are ready here, if that has changed.
+    /// Sends the others the number of units that are ready here, if that has changed.
     fn tell(
         &mut self,
         segment: &OwnSegment<M>,
@@ -316,7 +316,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             let word = word.wait()?;
             wait = false;
             let ready = word[0] as usize;
-            // The last count says that all units are ready: no other follows.
+            // The last count is that of all units: no other follows.
             let next = if ready < units { Some(self.listen(Some(word), member)?) } else { None };
             let is_last = next.is_none();
             counts.theirs[member] = (ready, next);

@@ -54,7 +54,7 @@ fn most_redundant(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
 }
 
 /// The plan to resume from the newest generation of any level (if several levels have it, from the
-/// first of them); `None` if there is none. `why` says what prevents resuming from memory.
+/// first of them); `None` if there is none. `why` is what prevents resuming from memory.
 pub fn from_images(
     offers: &[Offer],
     rules: &Rules,
@@ -104,8 +104,8 @@ pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     (0..rules.levels.len()).map(of_level).collect()
 }
 
-/// Refuses a start that has nothing to resume from, as `why` says, while a level that is `given_up`
-/// may have images.
+/// Refuses a start that has nothing to resume from, for the reason `why`, while a level that is
+/// `given_up` may have images.
 pub fn refuse_without(
     given_up: &[Option<String>],
     rules: &Rules,
@@ -130,7 +130,7 @@ pub fn images(offers: &[Offer]) -> usize {
     ids.collect::<BTreeSet<_>>().len()
 }
 
-/// Whether an image is what its name says, with the data of a rank.
+/// Whether an image has what its name promises, with the data of a rank.
 fn is_true(image: &FoundImage, rules: &Rules) -> bool {
     let Generation { start, epoch } = image.id.generation;
     image.content.as_ref().is_some_and(|Content { rank, record, .. }| {

@@ -60,7 +60,7 @@ impl fmt::Debug for ImagesEvery {
 }
 
 /// The seconds of the run so far: those of the last saved state, plus the time since then. If
-/// states do not tell the time, the seconds of this start.
+/// states do not contain the time, the seconds of this start.
 pub(super) struct RunClock {
     of_state: Option<StateSeconds>,
     /// The seconds in the last state, and when it was saved.

@@ -70,7 +70,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// Adds the path of a level's folder to an error. A person creates that folder, so the error says
+/// Adds the path of a level's folder to an error. A person creates that folder, so the error names
 /// what to do if it does not exist.
 fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let shown = path.display().to_string();
@@ -97,7 +97,7 @@ impl ImageFolder {
 
     /// Opens the folder for the images of test `test` of `run` in `parent`, which must exist, or
     /// creates it. If another user has taken the folder's name, it is created under a name with
-    /// `number`, which the ranks of a start share and nobody else can guess.
+    /// `number`, which the ranks of a start share and no one else can guess.
     ///
     /// # Errors
     /// Any error of the system; also when this user's folder can be used by others, or is a link.

@@ -82,7 +82,7 @@ pub(in super::super) struct Seal {
     pub body_at: u64,
     /// Bytes of the body.
     pub body_bytes: u64,
-    /// Checksum of the body, if it contains none of its own; else 0.
+    /// Checksum of the body, if it contains no checksums itself; else 0.
     pub body_sum: u64,
 }
 
@@ -109,7 +109,7 @@ pub(in super::super) fn encode_seal(
     bytes
 }
 
-/// What an image says of itself.
+/// How an image describes itself.
 #[derive(Debug)]
 pub(in super::super) enum Said {
     /// The image has a whole seal of this version.

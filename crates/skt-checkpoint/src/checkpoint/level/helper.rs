@@ -1,8 +1,8 @@
-//! The writer of a rank's images: a thread of its own, or the rank itself.
+//! The writer of a rank's images: a helper thread, or the rank itself.
 //!
-//! An image is written from the copy, the parities and the checksums of an epoch, which nothing
-//! writes to meanwhile. Code that is about to write there ends the writing of images first, and
-//! gets a [`Free`] as a proof of that.
+//! An image is written from the copy, the parities and the checksums of an epoch, which do not
+//! change while it is written. Code that is about to write there ends the writing of images first,
+//! and gets a [`Free`] as a proof of that.
 
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ enum WriterKind {
 
 /// The writing thread, which waits for the next images when it has none.
 struct Thread {
-    /// `None` once the thread is told to end.
+    /// `None` once the thread has been requested to end.
     to: Option<Sender<Writing>>,
     from: Receiver<Vec<Written>>,
     is_busy: bool,
@@ -41,7 +41,7 @@ struct Thread {
     handle: Option<JoinHandle<()>>,
 }
 
-/// What the rank and its thread tell each other.
+/// State shared by the rank and its thread.
 #[derive(Default)]
 struct Asked {
     /// The rank asks the thread to give up what it writes.
@@ -53,7 +53,7 @@ struct Asked {
     expected_seconds: AtomicU64,
 }
 
-/// How often a waiting rank tells its hook.
+/// How often a waiting rank calls its hook.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 /// The longest pause before the thread checks again how long to pause.
 const PAUSE_SECONDS_MAX: f64 = 1.0;
@@ -112,7 +112,7 @@ impl Helper {
     }
 
     /// Ends the writing of images, at once or when it is done, by `when_busy`. Returns their
-    /// results and the permission to overwrite their source. `hook` is told of the wait.
+    /// results and the permission to overwrite their source. The wait is reported to `hook`.
     pub fn take_back(&mut self, when_busy: WhenBusy, hook: &dyn Hook) -> (Vec<Written>, Free) {
         let start = Instant::now();
         let tell = |(operations, expected_seconds): (u64, f64)| {

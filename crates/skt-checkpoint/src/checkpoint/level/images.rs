@@ -1,6 +1,6 @@
 //! The images of this rank. A segment lends the bytes of a stamped epoch to the writer of images,
-//! and takes them back before it overwrites them. At the barriers the ranks tell each other which
-//! images are sealed.
+//! and takes them back before it overwrites them. At the barriers the ranks exchange which images
+//! are sealed.
 
 mod load;
 
@@ -214,7 +214,7 @@ impl Images {
         self.helper.write(Writing::new(lent, images, self.piece_bytes, rates), free);
     }
 
-    /// The job-wide barrier, at which ranks tell each other of their images. Collective.
+    /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
     pub fn barrier<C: Comm, M: Memory>(
         &mut self,
         job: &C,
@@ -229,7 +229,7 @@ impl Images {
         Ok(())
     }
 
-    /// Appends to the state of rank 0 one byte that says which levels are due; nothing without
+    /// Appends to the state of rank 0 one byte with the levels that are due; nothing without
     /// levels.
     pub fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
         const { assert!(MOST_LEVELS <= u8::BITS as usize) };

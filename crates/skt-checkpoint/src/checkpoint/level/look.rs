@@ -61,8 +61,8 @@ impl ImageQuery<'_> {
         Seen { listed, free_bytes, files, images, failure }
     }
 
-    /// Reads what an image says of itself. An unreadable image is an error, because it may be
-    /// whole, and an image without a seal may be removed.
+    /// Reads the seal of an image. An unreadable image is an error, because it may be whole, and an
+    /// image without a seal may be removed.
     fn found(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(FoundImage, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
         let said = read_seal(self.header, &mut *file)?;

@@ -2,10 +2,10 @@
 //! all see, which outlive the nodes' memory.
 //!
 //! An image has the contents of one stamped epoch of a segment. So images with their parities serve
-//! a restart as segments do: the same rules say which count, the same checksums find rot, and the
-//! same rebuilding replaces what is lost. With method `abft` the images of a process row have
-//! redundancy across ranks, and the application rebuilds what is lost. docs/levels.md has the order
-//! of writes, and says why each death is survived.
+//! a restart as segments do: the same rules select those that count, the same checksums find rot,
+//! and the same rebuilding replaces what is lost. With method `abft` the images of a process row
+//! have redundancy across ranks, and the application rebuilds what is lost. docs/levels.md has the
+//! order of writes, and explains why each death is survived.
 
 pub(super) mod choose;
 mod disk;
@@ -40,7 +40,7 @@ pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
 pub use source::{EpochSource, FoundImage, Load, Restorable, Rotten};
 
-/// The largest number of levels of a run: each has one bit in the byte that says which are due.
+/// The largest number of levels of a run: each has one bit in the byte of due levels.
 pub const MOST_LEVELS: usize = 8;
 
 /// Which processes see the images of a level.

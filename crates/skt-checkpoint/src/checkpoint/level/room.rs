@@ -62,8 +62,7 @@ pub fn slots_with_room<C: Comm>(
 
 /// The slot of each process. On a file system that all see, the ranks of a node share a file:
 /// otherwise as many files as ranks would be created and removed there at once. On a disk of the
-/// node each rank has a file of its own, because the kernel lets only one process at a time write
-/// to a file.
+/// node each rank has one file, because the kernel lets only one process at a time write to a file.
 fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     let mut nodes: BTreeMap<&str, (Vec<usize>, u64)> = BTreeMap::new();
     for Request { rank, node, image_bytes, .. } in all {

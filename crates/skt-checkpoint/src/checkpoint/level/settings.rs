@@ -188,7 +188,7 @@ fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max:
 }
 
 impl Levels {
-    /// Opens the levels for test `test` of `run`, on a rank of `threads` threads. `shares` says
+    /// Opens the levels for test `test` of `run`, on a rank of `threads` threads. `shares` is
     /// whether the writer of images uses the cores of these threads. For `number` see
     /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
     /// does about it is decided when all ranks know.
@@ -251,7 +251,7 @@ impl FromStr for Levels {
     }
 }
 
-/// Says which word of a text that specifies no levels is wrong, and why.
+/// Explains which word of a text that specifies no levels is wrong, and why.
 fn fault(text: &str) -> String {
     let mut level: Option<LevelSettings> = None;
     for word in text.split(',') {

@@ -13,8 +13,8 @@ use super::writing::{ImageEnd, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};
 
 /// The largest number of generations that are written and not known to be complete: the one that is
-/// being written, and the one before it. All ranks tell each other of the latter before a third one
-/// begins; if it is not complete then, it never will be, as some rank has given its image up.
+/// being written, and the one before it. All ranks exchange the state of the latter before a third
+/// one begins; if it is not complete then, it never will be, as some rank has given its image up.
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
@@ -47,7 +47,7 @@ pub struct LevelReport {
     pub is_over: bool,
 }
 
-/// What a rank tells the others of its images on a level at a barrier.
+/// What a rank reports of its images on a level at a barrier.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Vote {
@@ -256,7 +256,7 @@ impl Shelves {
         self.shelves.iter_mut().filter_map(warning).collect()
     }
 
-    /// What this rank tells the others at a barrier, for each level.
+    /// What this rank reports at a barrier, for each level.
     pub fn votes(&self) -> Vec<Vote> {
         let vote = |shelf: &Shelf| {
             let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;

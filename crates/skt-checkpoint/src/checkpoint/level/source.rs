@@ -34,7 +34,7 @@ pub struct Rotten {
 pub struct FoundImage {
     /// The image's name.
     pub id: ImageId,
-    /// What its seal says; `None` if it has no seal, or one of other parameters.
+    /// Contents of its seal; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,
     /// The differences of its parameters from those of this start, in words, if there are any.
     pub other: Option<String>,

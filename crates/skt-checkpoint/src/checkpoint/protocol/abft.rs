@@ -1,9 +1,9 @@
-//! Method `abft`: the application's data carries checksums of its own, and nothing is copied. The
+//! Method `abft`: the application maintains checksums of its data, and nothing is copied. The
 //! records keep the rest: which segment has which rank, which start it followed, the application's
 //! state, and the result.
 //!
-//! An image is written from the data itself, which the rank does not change meanwhile. A group
-//! survives the loss of its images like the loss of its ranks.
+//! An image is written from the data itself, which the rank does not change until it is written. A
+//! group survives the loss of its images like the loss of its ranks.
 
 use std::time::Instant;
 
@@ -105,7 +105,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 
     /// [`Self::recover`] from the newest images that are left, after all ranks have found that they
-    /// cannot continue with what this start recovered. `why` says so in words; with `or_newest` the
+    /// cannot continue with what this start recovered, for the reason `why`; with `or_newest` the
     /// images of [`Self::newest_images`] cannot be used either. Collective.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         &self.job
     }
 
-    /// The hook that is told of steps and waits.
+    /// The hook to which steps and waits are reported.
     pub(crate) fn hook(&self) -> Arc<dyn Hook> {
         self.segment.hook()
     }
@@ -142,7 +142,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// no epoch has begun.
     ///
     /// # Safety
-    /// From here until [`Checkpointer::complete`] has returned nobody writes there: this process
+    /// From here until [`Checkpointer::complete`] has returned, no one writes there: this process
     /// reads it, and other members of the group may read it in place.
     pub unsafe fn ready(&mut self, region: usize, outside: Active) {
         let Some(mut under_way) = self.under_way.take() else { return };

@@ -27,8 +27,8 @@ use skt_comm::collect::{all_reduce, broadcast_bytes};
 /// A run that has come to its end, in this start or an earlier one.
 ///
 /// Report [`FinishedRun::result`], then call [`FinishedRun::clear`]. If a process dies before that,
-/// the run stays finished: the next start is told the same result. So the result is reported at
-/// least once, and never computed again. Dropping this value leaves the segments, as a death does.
+/// the run stays finished: the next start gets the same result. So the result is reported at least
+/// once, and never computed again. Dropping this value leaves the segments, as a death does.
 #[must_use = "the segments of the run stay until they are cleared"]
 pub struct FinishedRun<C, M: Memory> {
     comm: C,
@@ -174,7 +174,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         Ok(result)
     }
 
-    /// Waits until all are marked, so that any one of them tells the result. Collective.
+    /// Waits until all are marked, so that any one of them has the result. Collective.
     pub(super) fn marked(&mut self) -> Result<()> {
         self.segment.step(Step::new(StepName::Marked, self.segment.record().stamped()))?;
         Ok(self.job.barrier()?)

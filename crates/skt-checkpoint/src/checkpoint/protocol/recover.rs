@@ -4,7 +4,7 @@
 //! A second death during any of this can be recovered from in the same way. A flush reads A and D,
 //! which nothing writes to before the stamp. Rebuilding reads B and C of the survivors, and writes
 //! to them only in damaged cells, which differ from their checksums until they are rebuilt. A
-//! rebuilt rank counts as lost until its record says otherwise.
+//! rebuilt rank counts as lost until its record is stamped.
 
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::memory::Memory;

@@ -44,8 +44,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         Ok(damaged)
     }
 
-    /// Tells all ranks of the job what cannot be mended, by rank and position. The images of the
-    /// `rotten` ranks count as lost. Collective.
+    /// Refuses on all ranks of the job damage that cannot be repaired, by rank and position. The
+    /// images of the `rotten` ranks count as lost. Collective.
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,

@@ -44,8 +44,8 @@ impl Findings {
 }
 
 impl<M: Memory> OwnSegment<M> {
-    /// Compares all data and parities of `epoch` with their checksums. The data is where `holds`
-    /// says, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
+    /// Compares all data and parities of `epoch` with their checksums. `holds` is where the data
+    /// is, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
     pub fn find_damage(&self, epoch: u64, holds: Holds, me: usize, listed_max: usize) -> Findings {
         let (copy, set) = self.method.settled(epoch);
         let (begun, mut bands) = (Instant::now(), 0);

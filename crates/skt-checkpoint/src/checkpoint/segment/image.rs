@@ -46,7 +46,7 @@ impl<M: Memory> OwnSegment<M> {
     /// Lends these byte ranges for reading.
     ///
     /// # Safety
-    /// While they are lent, nobody writes to them, and this segment exists.
+    /// While they are lent, no one writes to them, and this segment exists.
     pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         // SAFETY: as the caller promises.
         unsafe { self.vault.lend(ranges) }

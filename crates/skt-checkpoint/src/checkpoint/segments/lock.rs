@@ -14,8 +14,8 @@ use skt_comm::pages;
 use skt_host::process::{self, Presence};
 use skt_host::wait_clock::WaitClock;
 
-/// How long to wait for a process at work: a launcher may return before all of its ranks are told
-/// to end.
+/// How long to wait for a process at work: a launcher may return before it has signalled all of its
+/// ranks to end.
 const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
 /// Freeing what a run has on a node may take this many times as long as a sample predicts, as other
 /// processes end at the same time.
@@ -24,8 +24,8 @@ const ENDING_FACTOR: f64 = 10.0;
 const HOLDER_BYTES: usize = WORDS_BYTES + size_of::<u64>();
 const WORDS_BYTES: usize = 248;
 
-/// A process's hold on a run: no other job of that name can start on this store meanwhile. It is
-/// released when dropped; after a death the next start takes it over.
+/// A process's hold on a run, which keeps other jobs of that name from starting on this store. It
+/// is released when dropped; after a death the next start takes it over.
 pub struct RunLock(Segment);
 
 /// Another process holds the run.
@@ -64,7 +64,7 @@ pub enum RunInUse {
 }
 
 impl RunInUse {
-    /// Whether the hold ends by itself, so that the same start succeeds later.
+    /// Whether the hold ends without intervention, so that the same start succeeds later.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Ending { .. } | Self::AtWork { is_own: true, .. })
     }

@@ -28,7 +28,7 @@ use super::store::{Segment, SegmentName, Store, StoreError, View};
 use skt_host::clock::now_unix;
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
-/// computations, one after the other, each with checkpoints of its own.
+/// computations, one after the other, each with separate checkpoints.
 pub struct RunSegments<'a, P> {
     store: &'a (dyn Store + Send + Sync),
     run: String,
@@ -63,7 +63,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     /// The host is the failure domain unless `config` names another.
     ///
     /// # Errors
-    /// When the store cannot tell which memory it is.
+    /// When the store cannot identify its memory.
     pub fn identify(&self, config: Config, host: &str) -> io::Result<Config> {
         let unix = now_unix();
         let is_own = config.domain.is_empty();

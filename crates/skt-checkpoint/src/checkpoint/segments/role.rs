@@ -5,7 +5,7 @@ use crate::checkpoint::store::SegmentInfo;
 /// The beginning of the role of a mark.
 pub const ENDED: &str = "ended.a";
 
-/// Whether a segment is a mark, which says that a run has ended.
+/// Whether a segment is a mark: its presence means that a run has ended.
 pub fn is_mark(info: &SegmentInfo) -> bool {
     info.name.role().starts_with(ENDED)
 }

@@ -154,11 +154,11 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the same call fails again until a limit, a setting or other users' memory changes;
-    /// an attached process, in contrast, may detach by itself.
+    /// an attached process, in contrast, may detach at any time.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::InUse { .. } => false,
-            // Whose folder this is does not change by itself.
+            // The owner of this folder does not change without intervention.
             Self::System { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
             _ => true,
         }

@@ -35,7 +35,7 @@ use own::Own;
 use skt_comm::pages;
 use skt_host::process;
 
-/// How often, and how far apart, an operation retries while another process briefly looks at a
+/// How often, and how far apart, an operation retries while another process briefly probes a
 /// segment.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
@@ -158,8 +158,8 @@ impl Files {
         Ok(entries.map(move |entry| Ok(entry.map_err(listing)?.path())))
     }
 
-    /// Creates the file, locked and of full size. It gets the segment's name once its header says
-    /// whose it is.
+    /// Creates the file, locked and of full size. It gets the segment's name once its header
+    /// identifies the segment.
     fn fresh(
         &self,
         name: &SegmentName,
@@ -311,7 +311,7 @@ impl Store for Files {
         let size = NonZeroUsize::new(mapped_bytes).expect("a header at least");
         let base = map_on_huge_page(&file, size, ProtFlags::PROT_READ)
             .map_err(|error| refused("mapping", &path, error))?;
-        // SAFETY: mapped just now, all of the file; the header says that the data fits.
+        // SAFETY: mapped just now, all of the file; the data fits, according to its header.
         let view =
             unsafe { View::from_mapped(base.cast(), mapped_bytes, identity.data_bytes, false) };
         Ok(Some(view))
@@ -494,7 +494,7 @@ fn is_of_one_kernel(fs: FsType) -> bool {
         .contains(&fs)
 }
 
-/// A number that nobody has had before.
+/// A random number, which no earlier file has.
 fn random() -> Result<String> {
     let source = "/proc/sys/kernel/random/uuid";
     let text = fs::read_to_string(source).map_err(|e| refused("reading", Path::new(source), e))?;

@@ -1,5 +1,5 @@
-//! The first page of each segment: it proves that the segment is of this program, and says whose it
-//! is.
+//! The first page of each segment: it proves that the segment is of this program, and identifies
+//! it.
 
 use std::mem::offset_of;
 

@@ -1,8 +1,8 @@
 //! The attachment to a segment, by which exactly the held segment is freed.
 //!
-//! The name of an attached segment may lead to another segment meanwhile. So a segment is freed by
+//! The name of an attached segment may come to lead to another segment. So a segment is freed by
 //! what is held, not by what its name leads to: a System V segment by its id, a file by a path that
-//! leads to the locked file. Nobody removes the path of a locked file (except by force), so the
+//! leads to the locked file. No one removes the path of a locked file (except by force), so the
 //! path stays valid until the holder removes it.
 
 use std::fs::{self, File};

@@ -9,8 +9,8 @@
 //! | [`Files::posix`] | POSIX shared memory | size of /dev/shm |
 //! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
 //!
-//! Each segment begins with a page that says whose it is (`header`). Memory without that page, or
-//! of another user, is never listed, attached or removed. A segment is attached by one process at a
+//! Each segment begins with a page that identifies it (`header`). Memory without that page, or of
+//! another user, is never listed, attached or removed. A segment is attached by one process at a
 //! time; others may have a [`View`] of it. docs/store.md has the details.
 
 mod error;
@@ -134,7 +134,7 @@ pub struct SegmentInfo {
     pub is_ready: bool,
     /// Whether a process is attached.
     pub in_use: bool,
-    /// The number of attached processes, if the store can tell.
+    /// The number of attached processes, if the store knows it.
     pub attached: Option<u64>,
     /// The process that created it.
     pub creator_pid: u32,
@@ -147,10 +147,10 @@ pub struct SegmentInfo {
 /// Stages of a creation, at which tests let the creator die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The segment exists, and does not say yet whose it is: a [`Stub`], if it has a name in the
-    /// system at all.
+    /// The segment exists, and is not identified yet: a [`Stub`], if it has a name in the system at
+    /// all.
     Made,
-    /// The segment says whose it is; none of its memory is reserved yet.
+    /// The segment is identified; none of its memory is reserved yet.
     Named,
     /// Everything that must be reserved before mapping is reserved.
     Reserved,
@@ -168,7 +168,7 @@ pub struct StoreId {
 /// Memory for segments.
 pub trait Store {
     /// Identifies the memory of the store. If machines may share the folder's file system, a small
-    /// file is created there that tells the folder from others.
+    /// file is created there that distinguishes the folder from others.
     ///
     /// # Errors
     /// When the system refuses.

@@ -16,7 +16,7 @@ pub(super) const RESERVE_BYTES: usize = 64 << 20;
 
 /// Bytes that outlive the process, zero when created, on page boundaries.
 ///
-/// Dropping a segment detaches it. No other process of this program is attached meanwhile.
+/// Dropping a segment detaches it. No other process of this program is attached until then.
 #[derive(Debug)]
 pub struct Segment {
     name: SegmentName,
@@ -185,7 +185,7 @@ impl View {
     /// Bytes of the data.
     ///
     /// # Safety
-    /// Nobody may write to these bytes while the slice is in use: the processes must agree on that
+    /// No one may write to these bytes while the slice is in use: the processes must agree on that
     /// by other means.
     ///
     /// # Panics

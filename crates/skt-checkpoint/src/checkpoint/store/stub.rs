@@ -14,7 +14,7 @@ pub struct Stub {
     pub bytes: u64,
     /// Whether a process is attached.
     pub in_use: bool,
-    /// The process that created it; 0 if the store cannot tell.
+    /// The process that created it; 0 if unknown to the store.
     pub creator_pid: u32,
     /// Whether that process still runs, and so may be about to complete it.
     pub creator: Liveness,
@@ -31,11 +31,11 @@ pub struct Stub {
 pub enum Flaw {
     /// The first page is not written yet; surely of this program and user.
     Unnamed,
-    /// Surely of this program and user, but damaged; says how.
+    /// Surely of this program and user, but damaged in the described way.
     Damaged(String),
     /// Perhaps a damaged segment of this program: the user has to decide.
     Doubtful(String),
-    /// A segment that claims to be this user's, but that another user has made; says who.
+    /// A segment that claims to be this user's, but that the named other user has made.
     Planted(String),
 }
 

@@ -28,7 +28,7 @@ use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
 const PROBES: u32 = 4096;
 /// The mode bit of a segment that has been removed and waits for the last process to detach.
 const SHM_DEST: u32 = 0o1000;
-/// How often, and how far apart, an operation retries while another process briefly looks at a
+/// How often, and how far apart, an operation retries while another process briefly probes a
 /// segment.
 const ATTACH_TRIES: u32 = 20;
 const ATTACH_PAUSE: Duration = Duration::from_millis(5);
@@ -62,7 +62,7 @@ impl FoundSegment {
 
 impl SysV {
     /// The store. With `huge_pages`, new segments ask for pages of 2 MiB and fall back to ordinary
-    /// ones, as [`Segment::note`] then says.
+    /// ones, which [`Segment::note`] then reports.
     pub fn new(huge_pages: bool) -> Self {
         Self { huge_pages }
     }
@@ -188,7 +188,7 @@ impl Store for SysV {
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
         self.make_way(name)?;
-        // Created before the segment, which does not say whose it is until the header is written.
+        // Created before the segment, which is not identified until the header is written.
         let header = Header::new(name, bytes);
         let Fresh { shmid, page_bytes, note } = self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
         at(Stage::Made);
@@ -246,7 +246,7 @@ impl Store for SysV {
                 note: None,
                 hold: Hold::SysV { shmid: found.shmid },
             };
-            // SAFETY: mapped just now; the header, checked by `find`, says that the data fits.
+            // SAFETY: mapped just now; `find` has checked the header, by which the data fits.
             // Returned only if no other process is attached.
             let segment = unsafe { Segment::from_mapped(mapped) };
             // A removed segment has lost its name: the next process creates another one.
@@ -271,7 +271,7 @@ impl Store for SysV {
         };
         let Some(base) = within_reach(map(found.shmid, libc::SHM_RDONLY))? else { return Ok(None) };
         let bytes = found.identity.data_bytes;
-        // SAFETY: the header, checked by `find`, says that this many bytes of data follow it. Raw
+        // SAFETY: `find` has checked the header, by which this many bytes of data follow it. Raw
         // copies: others may be writing.
         unsafe {
             let data = base.as_ptr().add(PAGE_BYTES);
@@ -289,7 +289,7 @@ impl Store for SysV {
         let mapped_bytes = stat.shm_segsz.next_multiple_of(PAGE_BYTES);
         let base = map_on_huge_page(found.shmid, mapped_bytes, libc::SHM_RDONLY);
         let Some(base) = within_reach(base)? else { return Ok(None) };
-        // SAFETY: mapped just now; the header, checked by `find`, says that the data fits.
+        // SAFETY: mapped just now; `find` has checked the header, by which the data fits.
         let view =
             unsafe { View::from_mapped(base, mapped_bytes, found.identity.data_bytes, true) };
         Ok(Some(view))
@@ -460,8 +460,8 @@ fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>>
     Ok(base)
 }
 
-/// Whether it is a segment that this user has made, that nobody else may attach, and that nobody
-/// has removed. A creator of another user would keep its access for good.
+/// Whether it is a segment that this user has made, that no one else may attach, and that has not
+/// been removed. A creator of another user would keep its access for good.
 fn is_segment(stat: &libc::shmid_ds) -> bool {
     let (user, perm) = (process::user_id(), &stat.shm_perm);
     (perm.uid, perm.cuid) == (user, user)
@@ -585,13 +585,13 @@ mod tests {
         segment.as_mut_slice().fill(9);
         drop(segment);
         assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
-        // After the others have gone, our segment is found, and not created anew.
+        // After the others have gone, our segment is found, and no new one is created.
         remove_id(others.0.remove(0)).unwrap();
         assert_eq!(store.attach(&name).unwrap().unwrap().as_slice(), [9; 64]);
         assert!(matches!(store.create(&name, 64), Err(StoreError::Exists { .. })));
     }
 
-    /// Looks at the segment briefly: attaches it now, and detaches it after a while.
+    /// Probes the segment briefly: attaches it now, and detaches it after a while.
     fn look_at(shmid: i32) -> std::thread::JoinHandle<()> {
         let base = map(shmid, libc::SHM_RDONLY).unwrap().as_ptr() as usize;
         std::thread::spawn(move || {
@@ -609,7 +609,7 @@ mod tests {
         let _ours = Ids(vec![shmid]);
         segment.as_mut_slice().fill(9);
         drop(segment);
-        // A look that a busy machine prolongs is taken for a use.
+        // A probe that a busy machine prolongs is taken for a use.
         let passes_by = |is_unused: &dyn Fn() -> bool| {
             (0..100).any(|_| {
                 let look = look_at(shmid);
@@ -625,7 +625,7 @@ mod tests {
         }));
         // The remains of a creator that has died.
         let base = map(shmid, 0).unwrap();
-        // SAFETY: the first page of our own mapping, which nobody else uses.
+        // SAFETY: the first page of our own mapping, which no one else uses.
         unsafe {
             base.as_ptr().write_bytes(0, PAGE_BYTES);
             base.cast::<Header>().write(Header::new(&name, 64));

@@ -13,7 +13,7 @@ pub fn kernel() -> Option<Kernel> {
 
 type Vector = __m256i;
 
-/// The tables of a factor, each twice: a look-up stays within its half of the register.
+/// The tables of a factor, each twice: a shuffle stays within its half of the register.
 struct Factor {
     low: Vector,
     high: Vector,

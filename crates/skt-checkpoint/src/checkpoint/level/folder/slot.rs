@@ -54,7 +54,7 @@ impl OpenSlot {
     /// Prepares for writing: makes the file `all_bytes` long, and reserves the space of the slot if
     /// the file system can.
     pub fn reserve(&mut self, all_bytes: u64) -> io::Result<()> {
-        // The file that is open, even if its name leads to another file meanwhile.
+        // Names the open file, even if its path now leads to another one.
         let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(OFlag::O_DIRECT.bits());

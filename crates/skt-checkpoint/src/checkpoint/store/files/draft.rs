@@ -1,7 +1,7 @@
-//! A file whose header does not yet say whose it is.
+//! A file whose header does not yet identify its segment.
 //!
 //! It has no name, so that the system frees it when its creator dies. On a file system that cannot
-//! do that, its name says which process creates it, and so when it is a [`Stub`].
+//! do that, its name identifies the creating process, and so when it is a [`Stub`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -70,7 +70,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Whether the error says that a file system, or a kernel, has no files without a name.
+/// Whether the error means that a file system, or a kernel, has no files without a name.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
 }

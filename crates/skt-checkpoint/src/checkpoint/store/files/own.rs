@@ -57,7 +57,7 @@ impl Own {
         OpenOptions::new().read(true).write(true).open(self.same())
     }
 
-    /// A path to this very file, even if its own path leads to another file meanwhile.
+    /// A path to this very file, even if its name now leads to another one.
     fn same(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()))
     }

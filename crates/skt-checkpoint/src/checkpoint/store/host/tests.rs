@@ -69,7 +69,7 @@ fn a_memory_limit_within_a_container_is_seen() {
     assert_eq!(host.available_memory(), (7000, limit));
 }
 
-/// Beside version 1 systemd mounts version 2 in a folder of its own.
+/// In hybrid mode, systemd mounts version 2 in a separate folder next to version 1.
 #[test]
 fn a_memory_limit_is_seen_where_its_hierarchy_is_mounted() {
     let (_root, host) = machine(&[

@@ -1,5 +1,5 @@
-//! System V segments that no run can use: those whose creator died before the first page said whose
-//! they are, damaged ones, and planted ones.
+//! System V segments that no run can use: those whose creator died before writing the first page,
+//! damaged ones, and planted ones.
 //!
 //! The kernel keeps no name, and of the mode only the nine permission bits. Two marks that it does
 //! keep identify segments of this program. One is the mode, which is [`MARK`] until the first page
@@ -12,8 +12,8 @@
 //! process attached, would contain nothing.
 //!
 //! A damaged segment of this user still shows something that no other program's has: a part of its
-//! first page or, if that cannot be read, the size. The size alone, with a first page that says
-//! nothing, is doubtful: one in 4096 segments of other programs has it, too.
+//! first page or, if that cannot be read, the size. The size alone, with an empty first page, is
+//! doubtful: one in 4096 segments of other programs has it, too.
 
 use super::super::header::PAGE_BYTES;
 use super::super::stub::{Flaw, Stub, StubLocation};
@@ -23,9 +23,9 @@ use crate::checkpoint::codec::checksum;
 use skt_comm::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
 use skt_host::process::{self, Liveness};
 
-/// Mode of a segment that does not say yet whose it is.
+/// Mode of a segment before its first page is written.
 pub const MARK: u32 = 0o611;
-/// Mode of a segment that says whose it is.
+/// Mode of a segment once its first page is written.
 pub const MODE: u32 = 0o600;
 const TABLE: &str = "/proc/sysvipc/shm";
 
@@ -97,13 +97,13 @@ fn row(line: &str) -> Option<Row> {
 }
 
 impl Row {
-    /// Whether `user` has made and owns it, and nobody has removed it.
+    /// Whether `user` has made and owns it, and it has not been removed.
     pub fn is_own(&self, user: u32) -> bool {
         (self.user, self.creator_user) == (user, user) && self.mode & SHM_DEST == 0
     }
 
-    /// Whether it is a segment of `user`, as far as the table says: its first page must be checked
-    /// as well.
+    /// Whether it is a segment of `user` according to the table: its first page must be checked as
+    /// well.
     pub fn is_segment_of(&self, user: u32) -> bool {
         self.is_own(user) && self.mode & 0o777 == MODE && self.bytes >= PAGE_BYTES
     }
@@ -116,8 +116,8 @@ impl Row {
             && self.bytes == (pages - 1) * PAGE_BYTES + tail_bytes(self.key, pages)
     }
 
-    /// Whether it has the marks of a segment of `user` without a name, as far as the table says:
-    /// its first page must be checked as well.
+    /// Whether it has the marks of a segment of `user` without a name, according to the table: its
+    /// first page must be checked as well.
     fn is_marked(&self, user: u32) -> bool {
         // One page: an ordinary one, a transparent huge page, or one of the pool.
         let huge = [HUGE_PAGE_BYTES, pool_page_bytes()].map(|bytes| bytes as u64);

@@ -13,7 +13,7 @@ skt_terms::tuning! {
     /// Most rows of a product while a rank has panels to forward, as a panel waits for the end of a
     /// product at each rank on its path. The limits of other products are multiples of this.
     product_rows_while_passing_on: usize = 4 * 48, "rows";
-    /// Most rows of one product: the BLAS packs all of U anew for each.
+    /// Most rows of one product: the BLAS packs all of U for each.
     product_rows: usize = 11 * (4 * 48), "rows";
     /// Most rows of a product where messages have to be progressed between products.
     product_rows_between_messages: usize = 6 * (4 * 48), "rows";
@@ -25,19 +25,19 @@ skt_terms::tuning! {
     /// call takes twice its time.
     longest_call_milliseconds: u64 = 200, "milliseconds";
     /// BLAS calls of limited time are cut at multiples of this many columns: for each call the BLAS
-    /// packs rows of L2 anew.
+    /// packs rows of L2.
     call_grain_columns: usize = 4 * 48, "columns";
     /// BLAS calls of limited time are cut at multiples of this many columns where the BLAS rounds
     /// short products differently, so that no call is short.
     call_grain_columns_of_long_products: usize = 24 * 48, "columns";
     /// Most rows of a product on the columns of one panel: the BLAS packs rows of L2 and uses them
-    /// once; up to this many stay in the cache meanwhile.
+    /// once; up to this many stay in the cache until then.
     narrow_product_rows: usize = 16 * 48, "rows";
     /// The shortest part of a product on the columns of one panel for each thread of a team: the
-    /// BLAS packs U anew for each.
+    /// BLAS packs U for each.
     shortest_narrow_part_rows: usize = 2 * 48, "rows";
-    /// Rows below which a piece of the product is not cut for a team any more: the BLAS packs U
-    /// anew for each.
+    /// Rows below which a piece of the product is not cut for a team any more: the BLAS packs U for
+    /// each.
     shortest_piece_rows: usize = 64, "rows";
     /// The share of the product that each thread of a team takes in one long first piece: the rest
     /// evens out what was not foreseen.

@@ -1,5 +1,5 @@
 //! Reports the work of a rank's threads to listeners that the caller gives: a simulated machine
-//! charges time for it, and a supervisor sees that a long step goes on.
+//! advances its clock by it, and a supervisor sees that a long step makes progress.
 //!
 //! Copies of rows are not reported.
 
@@ -46,12 +46,12 @@ pub type Observer = fn(Work);
 
 thread_local!(static OBSERVER: Cell<Option<Observer>> = const { Cell::new(None) });
 
-/// Tells `observer` of all work of this thread from now on.
+/// Reports all work of this thread to `observer` from now on.
 pub fn observe(observer: Observer) {
     OBSERVER.set(Some(observer));
 }
 
-/// Tells this thread's observer, if it has one, of a piece of work.
+/// Reports a piece of work to this thread's observer, if it has one.
 pub(crate) fn tell(work: Work) {
     if let Some(observer) = OBSERVER.get() {
         observer(work);
@@ -67,7 +67,7 @@ pub fn on_pieces(listener: fn()) {
     ON_PIECE.get_or_init(|| listener);
 }
 
-/// Tells the process's listener, if it has one, that a piece of a step is done.
+/// Notifies the process's listener, if it has one, that a piece of a step is done.
 pub(crate) fn piece() {
     if let Some(listener) = ON_PIECE.get() {
         listener();

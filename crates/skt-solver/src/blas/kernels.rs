@@ -38,7 +38,7 @@ impl Best {
     }
 }
 
-/// Defines `$name` over the loop `$body`, whose parameter `FUSED` says whether the instruction set
+/// Defines `$name` over the loop `$body`, whose parameter `FUSED` is whether the instruction set
 /// has fused multiply-add.
 macro_rules! multiversion {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $ret:ty = $body:ident) => {

@@ -195,8 +195,8 @@ fn blis_kernel() -> Option<String> {
 }
 
 /// The address of a function of MKL. At the first call of any, `mkl_rt` loads its layers; its
-/// default layer for threads needs an OpenMP library, and ends the process if there is none. So it
-/// is told to use the layer without threads, unless the user has named one.
+/// default layer for threads needs an OpenMP library, and ends the process if there is none. So the
+/// layer without threads is selected, unless the user has named one.
 fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
     static LAYER: Once = Once::new();
     const MKL_THREADING_SEQUENTIAL: c_int = 1;
@@ -254,7 +254,7 @@ fn check_work_space_of(is_openblas: bool, threads: usize) -> Result<(), NoWorkSp
         return Ok(());
     }
     let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
-    // Mapped, never touched: to clear so many pages takes longer than the self-test.
+    // Mapped, never touched: clearing these pages takes longer than the self-test.
     let mut mapped = Vec::<u8>::new();
     let reserved = std::hint::black_box(&mut mapped).try_reserve_exact(bytes);
     reserved.map_err(|_| NoWorkSpace { threads, bytes, why: ErrorKind::OutOfMemory.into() })

@@ -3,8 +3,8 @@
 //! The products are the library's. One triangular solve is our own (`solve_rows`), as the library's
 //! is much slower than its DGEMM.
 //!
-//! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` says how to choose
-//! one. Each view knows its own layout, so that calls read like the mathematics they do.
+//! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` documents how to
+//! choose one. Each view knows its own layout, so that calls read like the mathematics they do.
 
 mod ffi;
 pub mod kernels;
@@ -104,7 +104,7 @@ pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
     }
 }
 
-/// Rows of a matrix, each at an address of its own.
+/// Rows of a matrix, each at any address.
 #[derive(Clone)]
 pub struct Rows<'a> {
     /// The rows.

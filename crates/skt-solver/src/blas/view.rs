@@ -364,7 +364,7 @@ impl<'a> MatMut<'a> {
     }
 }
 
-/// A matrix that several threads write, each of them blocks of its own.
+/// A matrix that several threads write, each of them disjoint blocks.
 pub struct SharedMat<'a>(MatMut<'a>);
 
 impl<'a> SharedMat<'a> {

@@ -232,7 +232,7 @@ impl<C: Comm> PanelBcast<C> {
         self.incoming.iter().all(VecDeque::is_empty)
     }
 
-    /// Waits until the whole message has arrived, and forwards it meanwhile.
+    /// Waits until the whole message has arrived, and forwards it during the wait.
     ///
     /// # Errors
     /// When a rank cannot be reached.

@@ -196,7 +196,7 @@ fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
     }
 }
 
-/// Puts the rows where the combined candidate says. Returns the pivot.
+/// Puts the rows where the combined candidate places them. Returns the pivot.
 fn accept<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
     let jb = panel.jb();
     let candidates = &*panel.candidates;

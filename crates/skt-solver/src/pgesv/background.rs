@@ -180,14 +180,14 @@ impl Token<'_> {
         self.held.is_some()
     }
 
-    /// Tells the second thread that the solver has sent messages.
+    /// Notifies the second thread that the solver has sent messages.
     pub fn messages_are_sent(&self) {
         let Some((shared, thread)) = &self.shared else { return };
         shared.sent_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
         thread.unpark();
     }
 
-    /// Tells the second thread that the factorization is at `reached`.
+    /// Notifies the second thread that the factorization is at `reached`.
     pub fn tell(&self, reached: Reached) {
         let Some((shared, thread)) = &self.shared else { return };
         let done = shared.stretch.final_part(reached);
@@ -231,10 +231,10 @@ impl BackgroundWork<'_> {
         Ok(())
     }
 
-    /// Runs `body`, which begins with the token. Meanwhile a second thread progresses the
-    /// background, if anything runs there, and the transport, if `messages` names a group of ranks.
-    /// The factorization is at `reached`. If the system refuses the second thread, `body` runs
-    /// alone: only the overlap is lost, until the next call.
+    /// Runs `body`, which begins with the token, while a second thread progresses the background,
+    /// if anything runs there, and the transport, if `messages` names a group of ranks. The
+    /// factorization is at `reached`. If the system refuses the second thread, `body` runs alone:
+    /// only the overlap is lost, until the next call.
     ///
     /// # Errors
     /// The errors of `body`, else those of the background.

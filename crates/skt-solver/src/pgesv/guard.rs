@@ -61,8 +61,8 @@ pub trait Guard {
     /// The rank's memory: at least as many doubles as its part of [A|b] has.
     fn matrix(&mut self) -> &mut [f64];
 
-    /// The rank's part of [A|b], of shape `shape`, to be factored up to the next cut, and the work
-    /// in the background meanwhile.
+    /// The rank's part of [A|b], of shape `shape`, to be factored up to the next cut, and the
+    /// background work that overlaps with it.
     fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background);
 
     /// Begins the timed part. Returns the first panel to factor: 0, or after a restart the one

@@ -56,7 +56,7 @@ impl<C: Comm> LookAhead<C> {
         Ok(Self::with_buffers(params, buffers, w, candidates, exchange))
     }
 
-    /// A look-ahead with given memory: `buffers` for panels, `w` for the panel that is factored,
+    /// Look-ahead with given memory: `buffers` for panels, `w` for the panel being factored,
     /// `candidates` for pivots, and `exchange` for the columns of one panel.
     pub fn with_buffers(
         params: &Params,
@@ -268,8 +268,8 @@ impl<C: Comm> LookAhead<C> {
         Ok(parts)
     }
 
-    /// Waits for the newest panel, and progresses the background meanwhile. The factorization is at
-    /// `reached`.
+    /// Waits for the newest panel, and progresses the background during the wait. The factorization
+    /// is at `reached`.
     ///
     /// # Errors
     /// On all ranks alike when the panel has no usable pivot; when a rank cannot be reached.

@@ -4,7 +4,7 @@
 //! for each panel k:
 //!     A1 = P A1,  U = L1^-1 A1      row exchange and solve             trailing, exchange
 //!     A2 = A2 - L2 U                product                            product
-//!     meanwhile the owner of panel k + DEPTH updates its columns,
+//!     at the same time the owner of panel k + DEPTH updates its columns,
 //!     factors it, and starts to broadcast L1, L2 and P                 look_ahead
 //! back substitution                                                    back
 //! ```
@@ -255,8 +255,8 @@ impl<C: Comm> Workspace<C> {
     }
 
     /// Applies `panel`, panel k, to all columns right of the look-ahead, at once or in two halves.
-    /// Meanwhile panel `newest`, k + DEPTH, is updated, factored and sent, and the rows of the
-    /// other half are exchanged and, unless a cut follows, those of the next step.
+    /// During the products panel `newest`, k + DEPTH, is updated, factored and sent, and the rows
+    /// of the other half are exchanged and, unless a cut follows, those of the next step.
     ///
     /// One step, with m = k + DEPTH:
     ///
@@ -310,8 +310,8 @@ impl<C: Comm> Workspace<C> {
             // SAFETY: no other thread uses the columns right of the look-ahead.
             let u = unsafe { this_half.solve(local, panel, cols.clone(), phases) }?;
             // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
-            // SAFETY: meanwhile the look-ahead writes only left of these columns, and the rows of
-            // the other half are only read.
+            // SAFETY: during the product the look-ahead writes only left of these columns, and the
+            // rows of the other half are only read.
             let product = unsafe {
                 Product::new(
                     local,
@@ -372,11 +372,11 @@ impl<'m, C: Comm> Solver<'m, C> {
     }
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
-    /// `on_progress` after each panel, and tells `background` which part of the matrix will not
+    /// `on_progress` after each panel, and passes `background` the part of the matrix that will not
     /// change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
     /// `Product::compute_overlapped_with`; `Product::compute_between_messages` on the thread with
-    /// the token, `Product::compute` on others; `Product::multiply_rows`,
-    /// `product::multiply_part`, [`crate::update::multiply`], [`crate::blas::gemm`].
+    /// the token, `Product::compute` on others; `Product::multiply_rows`, `product::multiply_part`,
+    /// [`crate::update::multiply`], [`crate::blas::gemm`].
     ///
     /// # Errors
     /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.

@@ -2,8 +2,8 @@
 //!
 //! A process that is killed in a call which changes the matrix in place leaves it torn. A call on
 //! some thousand rows of a large matrix takes seconds, while launchers kill half a second after
-//! their first signal. Fewer rows would cost speed, as the BLAS packs U anew for each call; so such
-//! calls are cut by columns, for which it packs the few rows of L2 anew.
+//! their first signal. Fewer rows would cost speed, as the BLAS packs U for each call; so such
+//! calls are cut by columns, for which it packs only the few rows of L2.
 //!
 //! The time of a call is predicted from the call before it. The cuts change no bit of the result.
 
@@ -78,7 +78,7 @@ impl Pace {
         } else {
             1
         };
-        // A part of a grain at the end is never a call of its own.
+        // A part of a grain at the end is joined to the last call.
         if grains < left.len() / grain { left.start..left.start + grains * grain } else { left }
     }
 

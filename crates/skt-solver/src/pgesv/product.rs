@@ -22,8 +22,8 @@ use crate::tuning::TUNING;
 use crate::update::{self, Operands};
 use crate::work;
 
-/// A listener that is told of each call of the BLAS for a product. A call computes some rows of A2,
-/// one part or several adjoining ones, on all columns of the product or some of them.
+/// A listener that is called for each call of the BLAS for a product. A call computes some rows of
+/// A2, one part or several adjoining ones, on all columns of the product or some of them.
 pub(super) trait CallListener: Sync {
     /// A call on these rows, and on their next columns, is about to begin.
     ///
@@ -100,7 +100,8 @@ pub(super) unsafe fn multiply_part(
 }
 
 /// `A2 = A2 - L2 U` on the local columns `cols` of one panel: by the team or, while the team is
-/// busy, by this thread. `listener` is told of each call; the parts are those of [`narrow_parts`].
+/// busy, by this thread. `listener` is notified of each call; the parts are those of
+/// [`narrow_parts`].
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
@@ -192,9 +193,9 @@ pub(super) struct Product<'p, 'm, L: CallListener> {
 }
 
 impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
-    /// The product of `panel` and `u` on the local columns `cols`. Meanwhile this rank advances
-    /// panel `meanwhile`. With `has_messages`, messages are progressed between calls of the BLAS.
-    /// `listener` is told of each call.
+    /// The product of `panel` and `u` on the local columns `cols`, overlapped with the advance of
+    /// panel `overlapped` on this rank. With `has_messages`, messages are progressed between calls
+    /// of the BLAS. `listener` is notified of each call.
     ///
     /// # Safety
     /// While the product is in use, no other thread uses these columns of the panel's A2, and no
@@ -204,13 +205,13 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
         panel: &'p Panel<C>,
         u: MatRef<'p>,
         cols: Range<usize>,
-        meanwhile: Option<usize>,
+        overlapped: Option<usize>,
         has_messages: bool,
         listener: &'p L,
     ) -> Self {
         let (operands, threads) = (panel.operands(), local.team.threads());
         let (rows, jb) = (local.shape.rows - operands.below, panel.layout.jb);
-        let is_late = meanwhile.is_some_and(|next| local.owns(next));
+        let is_late = overlapped.is_some_and(|next| local.owns(next));
         let late = if is_late { rows_of_advance(rows, jb, cols.len()) } else { 0 };
         let most_rows = if has_messages && threads == 1 {
             TUNING.product_rows_between_messages
@@ -247,21 +248,21 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
         self.queue.pieces.iter().cloned().flat_map(parts_of_piece)
     }
 
-    /// Runs `meanwhile` while the team computes pieces, until none is left.
+    /// Runs `overlapped` while the team computes pieces, until none is left.
     ///
     /// # Errors
-    /// The errors of `meanwhile` and of the listener; no piece begins after one.
+    /// The errors of `overlapped` and of the listener; no piece begins after one.
     pub fn compute_overlapped_with(
         &self,
         team: &Team,
-        meanwhile: impl FnOnce() -> Result<(), SolveError>,
+        overlapped: impl FnOnce() -> Result<(), SolveError>,
     ) -> Result<(), SolveError> {
         let note = |result: Result<(), SolveError>| {
             if let Err(error) = result {
                 self.failure.get_or_init(|| error);
             }
         };
-        team.fork(&|_| note(self.compute()), || note(meanwhile()));
+        team.fork(&|_| note(self.compute()), || note(overlapped()));
         self.check()
     }
 
@@ -299,11 +300,11 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
         Ok(())
     }
 
-    /// Computes pieces until none is left, on the thread that speaks to other ranks, once it has
-    /// advanced the next panel. Calls `progress` with `token` before the first product, and between
-    /// two products if the token is free; releases the token while it multiplies. Tells `on_rows`
-    /// how many rows of A2, from the first on, have their product. While `progress` reports
-    /// messages still to forward, products are kept short.
+    /// Computes pieces until none is left, on the thread that exchanges messages with other ranks,
+    /// once it has advanced the next panel. Calls `progress` with `token` before the first product,
+    /// and between two products if the token is free; releases the token while it multiplies.
+    /// Passes `on_rows` the number of rows of A2, from the first on, that have their product. While
+    /// `progress` reports messages still to forward, products are kept short.
     ///
     /// # Errors
     /// The errors of `progress` and of the listener.
@@ -478,7 +479,7 @@ pub(super) fn advances_first(threads: usize, jb: usize, width: usize) -> bool {
 /// piece, so that all threads end at about the same time. The last long piece is for the thread
 /// that advances the next panel, and is shorter, as this thread starts later by the time of `late`
 /// rows. Short pieces follow, which threads take as they become free. There are few pieces, as the
-/// BLAS packs U anew for each, but enough that no thread waits long at the end.
+/// BLAS packs U for each, but enough that no thread waits long at the end.
 fn row_pieces(rows: usize, threads: usize, late: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -618,7 +619,7 @@ mod tests {
     #[test]
     fn a_blas_that_rounds_short_products_differently_is_known() {
         let multiply = |l: MatRef, u: MatRef, mut a2: MatMut, backwards: bool| {
-            // One column is enough to tell.
+            // One column is enough to show the order.
             for i in 0..l.rows() {
                 let term = |k: usize| l.at(i, k) * u.at(k, 0);
                 let sum: f64 = if backwards {
@@ -641,7 +642,7 @@ mod tests {
     /// Holds for whatever kernel the BLAS has for this processor.
     #[test]
     fn cutting_changes_no_bit() {
-        // A BLAS with threads of its own cuts products, too.
+        // A multi-threaded BLAS cuts products, too.
         use_one_thread();
         let (cols, k) = (130, 64);
         let numbers = |len: usize, seed: u64| -> Vec<f64> {

@@ -2,8 +2,8 @@
 //! share a node, in slots of their owner's memory.
 //!
 //! With slots a panel is not sent. Its owner writes it into the next of its slots and raises a
-//! flag. The other ranks apply the panel straight from the slot, and then raise a flag of their
-//! own. The owner uses a slot again only after DEPTH + 1 of its own panels, which are Q (DEPTH + 1)
+//! flag. The other ranks apply the panel straight from the slot, and then raise their own flags.
+//! The owner reuses a slot only after it has written DEPTH + 1 panels, which are Q (DEPTH + 1)
 //! panels of the process row, so it hardly ever waits for the others.
 //!
 //! ```text

@@ -2,7 +2,7 @@
 //! halves: the rows of one half are exchanged while the other is multiplied.
 //!
 //! ```text
-//! product                 messages meanwhile
+//! product                 overlapped messages
 //! left,  step k           rows of the right half, step k
 //! right, step k           rows of the left half, step k + 1, once panel k + 1 has arrived
 //! ```

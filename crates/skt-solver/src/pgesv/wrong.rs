@@ -1,11 +1,11 @@
-//! Wrong numbers in the matrix that the checksums notice but cannot mend.
+//! Wrong numbers in the matrix that the checksums notice but cannot correct.
 
 use std::fmt;
 
 /// Most suspects that a message lists by name, as a longer list would not fit into a line.
 const MOST_NAMED: usize = 16;
 
-/// Wrong numbers in the matrix that have not been mended, which ends the run.
+/// Wrong numbers in the matrix that have not been corrected, which ends the run.
 ///
 /// A wrong number stays in its process column, but spreads to lower rows there, and row exchanges
 /// move rows to other process rows. So the process column is certain if the checksums locate it;
@@ -30,13 +30,13 @@ pub struct WrongNumbers {
     pub suspects: Vec<usize>,
     /// The rank of the grid whose checksums have noticed the wrong numbers.
     pub noticed_by: usize,
-    /// Why the wrong numbers have not been mended.
+    /// Why the wrong numbers have not been corrected.
     pub why: NotMended,
     /// Whether all ranks of the grid return this error; else only `noticed_by` does.
     pub is_known_to_all: bool,
 }
 
-/// Why wrong numbers have not been mended.
+/// Why wrong numbers have not been corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotMended {
     /// There is only one checksum.

@@ -56,7 +56,7 @@ struct Shared {
 pub struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Whether workers are busy: work forked meanwhile runs on the caller.
+    /// Whether workers are busy: work forked while they are runs on the caller.
     out: Cell<bool>,
     helper_cpu: Option<usize>,
 }
@@ -107,15 +107,15 @@ impl Team {
         self.workers.len() + 1
     }
 
-    /// Runs `job` on every worker while the caller runs `meanwhile`, then on the caller too (as
+    /// Runs `job` on every worker while the caller runs `overlapped`, then on the caller too (as
     /// number 0). Returns when all are done. If the workers are busy already, the caller does all
     /// of it alone.
     ///
     /// # Panics
     /// When a worker panicked.
-    pub fn fork<R>(&self, job: &(dyn Fn(usize) + Sync), meanwhile: impl FnOnce() -> R) -> R {
+    pub fn fork<R>(&self, job: &(dyn Fn(usize) + Sync), overlapped: impl FnOnce() -> R) -> R {
         if self.workers.is_empty() || self.out.get() {
-            let result = meanwhile();
+            let result = overlapped();
             job(0);
             return result;
         }
@@ -126,7 +126,7 @@ impl Team {
         self.out.set(true);
         self.shared.gate.post(Some(SendTask(erased)), self.workers.len());
         let join = Join(self);
-        let result = meanwhile();
+        let result = overlapped();
         job(0);
         drop(join);
         assert!(!self.shared.panicked.load(Ordering::Relaxed), "a thread of the team panicked");

@@ -6,8 +6,8 @@
 //!
 //! Without an error, an element of delta is rounding: one error of either sign for each step and
 //! each column. A *unit* is `eps max |S| N`, over the process row. A wrong number e appears as w e.
-//! Several checksums also say where it is, as the ratios of its deltas are those of its weights;
-//! the row is then recomputed from the other columns.
+//! Several checksums also locate it, as the ratios of its deltas are those of its weights; the row
+//! is then recomputed from the other columns.
 //!
 //! A finished column is no longer part of the sums. A number that was wrong when its column was
 //! finished shows below the diagonal in the checksums, which are checked when their group is
@@ -40,9 +40,10 @@ use crate::comm::{Comm, CommError, collect};
 const REST: f64 = 1e-3;
 const REST_UNITS: f64 = 2.0;
 /// After a rank has been decoded from other ranks, a deviation of fewer units than this may come
-/// from another process column than the checksums say. An error in the other ranks that was too
-/// small to be noticed is also in the decoded data, and the two errors cancel in the checksums that
-/// the decoding used. If the error grows, the checksums that it did not use seem to be wrong.
+/// from another process column than the one that the checksums locate. An error in the other ranks
+/// that was too small to be noticed is also in the decoded data, and the two errors cancel in the
+/// checksums that the decoding used. If the error grows, the checksums that it did not use seem to
+/// be wrong.
 const SURE_UNITS: f64 = 1e6;
 /// Rows that one thread takes at a time.
 const GRAIN_ROWS: usize = 16;
@@ -57,16 +58,16 @@ struct Wrong {
     /// The row's largest delta, in units; not finite if an element is not.
     units: f64,
     /// The process column with the wrong number, if the checksums agree about it and it may be
-    /// mended.
+    /// corrected.
     column: Option<usize>,
 }
 
 /// The result of a check, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checked {
-    /// The largest delta after mending, in units.
+    /// The largest delta after the correction, in units.
     pub units: f64,
-    /// Rows that were wrong and have been mended.
+    /// Rows that were wrong and have been corrected.
     pub mended_rows: usize,
     /// The ranks of these rows, in order, as far as it is certain that the wrong numbers come from
     /// them.
@@ -214,7 +215,7 @@ fn panels_between(check_seconds: f64, panel_seconds: f64, panels: usize) -> usiz
     panels.div_ceil((checks as usize).clamp(1, panels.max(1)))
 }
 
-/// What is checked, and whether errors may be mended.
+/// What is checked, and whether errors may be corrected.
 pub(super) struct Scope<'s> {
     /// The panel before which the system is checked.
     pub cut: usize,
@@ -272,7 +273,7 @@ pub(super) fn check<C: Comm>(
     if most_wrong == 0.0 {
         return Ok((Checked { units, ..Checked::default() }, unit));
     }
-    // Rows are mended only where all decoded data has been checked.
+    // Rows are corrected only where all decoded data has been checked.
     let doubt = Doubt { is_unchecked: false, was_decoded: was_decoded > 0.0 };
     if most_hopeless > 0.0 {
         let hopeless: Vec<Wrong> =
@@ -365,7 +366,7 @@ impl Doubt {
     }
 }
 
-/// A rank's report of the wrong rows of its process row that cannot be mended.
+/// A rank's report of the wrong rows of its process row that cannot be corrected.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Worst {
@@ -511,7 +512,7 @@ impl Noticed {
 }
 
 /// The error for the wrong numbers that at least one rank of checksums has `noticed`. The new sums
-/// of their group must be complete and still beside A. Collective over the grid.
+/// of their group must be complete and still stored outside A. Collective over the grid.
 pub(super) fn refuse_noticed<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -541,8 +542,8 @@ pub(super) fn refuse_noticed<C: Comm>(
     Ok(agreed(local, &mine, column)?.into())
 }
 
-/// The process column that gave the wrong number noticed in this process row, if the checksums say
-/// which. Collective over the process row.
+/// The process column that gave the wrong number noticed in this process row, if the checksums
+/// locate it. Collective over the process row.
 fn origin<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -658,16 +659,16 @@ fn look<C: Comm>(
             collect::all_max(&grid.row, &mut column)?;
             ((column[0] >= 0.0).then_some(column[0] as usize), f64::INFINITY)
         };
-        // With one equation none would be left to confirm the mend; and numbers that were decoded
-        // and not checked may be as wrong as those they were decoded from.
+        // With one equation none would be left to confirm the correction; and numbers that were
+        // decoded and not checked may be as wrong as those they were decoded from.
         let is_sure = equations.left > 1 && !scope.decoded.is_unchecked;
         wrong.push(Wrong { row, units, column: column.filter(|_| is_sure) });
     }
     Ok(RowCheck { wrong, units: most, unit })
 }
 
-/// What the checksums of a process row can say about it when some of its ranks are lost: m
-/// checksums give m deltas, and each lost rank makes one of them unusable.
+/// The information that the checksums of a process row give about it when some of its ranks are
+/// lost: m checksums give m deltas, and each lost rank makes one of them unusable.
 ///
 /// ```text
 /// delta = sum over c of  e_c d_c        e_c the error of process column c, d_c its direction
@@ -716,8 +717,8 @@ impl Equations {
         new
     }
 
-    /// Why rows that the checksums contradict are not mended; `is_unchecked`: whether data decoded
-    /// in this process row has not been checked.
+    /// Why rows that the checksums contradict are not corrected; `is_unchecked`: whether data
+    /// decoded in this process row has not been checked.
     fn why_not(&self, is_unchecked: bool) -> NotMended {
         match self.left {
             _ if self.checksums == 1 => NotMended::OneChecksum,

@@ -51,7 +51,7 @@ pub(super) fn is_group_end(end: usize, q: usize) -> bool {
 }
 
 /// The first panel of the last group, of Q = `q` panels, before panel `cut`. The checksums of that
-/// group are as the elimination has made them; those of earlier groups are summed anew.
+/// group are as the elimination has made them; those of earlier groups are recomputed sums.
 pub(super) fn first_of_last_group(cut: usize, q: usize) -> usize {
     cut.saturating_sub(1) / q * q
 }

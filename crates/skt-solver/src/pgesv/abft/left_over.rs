@@ -94,7 +94,7 @@ fn eliminate_panel<C: Comm>(
         let rho = unsafe { a.read(below..below + rows_below, local.columns_of(k..k + 1)) };
         let target = MatMut::row_major(l2, rows_below, jb, jb).share();
         team.split(rows_below, GRAIN_ROWS, |rows| {
-            // SAFETY: each thread has rows of its own.
+            // SAFETY: threads have disjoint rows.
             let mut l2 = unsafe { target.block(rows.clone(), 0..jb) };
             for (i, row) in rows.enumerate() {
                 l2.row_mut(i).copy_from_slice(rho.row(row));
@@ -110,7 +110,7 @@ fn eliminate_panel<C: Comm>(
     journal.before(LEFT_OVER, k)?;
     team.split(right.len(), GRAIN_COLUMNS, |cols| {
         let rows = below..below + rows_below;
-        // SAFETY: each thread has columns of its own, and none of these rows are read.
+        // SAFETY: threads have disjoint columns, and none of these rows are read.
         let a2 = unsafe { a.block(rows, right.start + cols.start..right.start + cols.end) };
         blas::gemm(-1.0, l2, u.block(0..jb, cols), 1.0, a2);
     });
@@ -169,7 +169,7 @@ fn solved_rows<'u, C: Comm>(
     if grid.p == 1 {
         team.split(width, GRAIN_COLUMNS, |cols| {
             let cols = right.start + cols.start..right.start + cols.end;
-            // SAFETY: each thread has columns of its own.
+            // SAFETY: threads have disjoint columns.
             blas::solve_unit_lower(diagonal, unsafe { a.block(top..below, cols) });
         });
         // SAFETY: later writes are below these rows.
@@ -179,7 +179,7 @@ fn solved_rows<'u, C: Comm>(
     gather_rows(local, k, right.clone(), room)?;
     let u = MatMut::row_major(room, jb, width, width).share();
     team.split(width, GRAIN_COLUMNS, |cols| {
-        // SAFETY: each thread has columns of its own.
+        // SAFETY: threads have disjoint columns.
         blas::solve_unit_lower(diagonal, unsafe { u.block(0..jb, cols) });
     });
     // SAFETY: no thread writes to it any more.

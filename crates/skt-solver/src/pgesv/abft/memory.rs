@@ -1,4 +1,4 @@
-//! A rank's memory that outlives its process, and the words in it that say what is valid.
+//! A rank's memory that outlives its process, and the words in it that record what is valid.
 //!
 //! ```text
 //! words | A | x | two panels | U of the next panel's columns | U of the rest | log | W
@@ -89,7 +89,7 @@ pub trait MemoryHook: Sync {
     fn end_change(&self) {}
 }
 
-/// A hook that lets the process go on at every point.
+/// A hook that lets the process continue at every point.
 pub struct GoOn;
 
 impl MemoryHook for GoOn {
@@ -108,7 +108,7 @@ pub(super) enum MemoryState {
     /// A at the cut before this panel, and copies of all rows that the panel's exchange is writing
     /// to.
     Logged(usize),
-    /// Rows have been exchanged for this panel, and U is solved for. The words of the parts say
+    /// Rows have been exchanged for this panel, and U is solved for. The words of the parts record
     /// which of them have their product.
     Exchanged(usize),
     /// x.
@@ -205,9 +205,9 @@ const CUT_BITS: u32 = 31;
 /// memory of each rank of the process row before anything is decoded there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Decoded {
-    /// Whether no check has agreed since the decoding. Until one has, no rows are mended: a wrong
-    /// number and the number decoded from it are in two process columns, and the checksums would
-    /// locate them in a third one.
+    /// Whether no check has agreed since the decoding. Until one has, no rows are corrected: a
+    /// wrong number and the number decoded from it are in two process columns, and the checksums
+    /// would locate them in a third one.
     pub is_unchecked: bool,
     /// The first and the last cut, if any, at which no checksum was left to check the other ranks
     /// with. No later check can see an error that they had there.
@@ -358,7 +358,7 @@ pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
 /// No reference to all of it is ever made: others with a pointer to the memory may read it while
 /// the solver stands still ([`super::Watcher::keep_image`]), which a reference to the whole slice
 /// would forbid as long as it exists. The solver accesses the words as atomics, and each area by a
-/// reference of its own while it uses it.
+/// separate reference while it uses it.
 pub struct RankMemory<'m> {
     start: NonNull<f64>,
     doubles: usize,
@@ -800,7 +800,7 @@ mod tests {
             unsafe { places.a.block(1..2, 0..cols) }.row_mut(0).fill(value);
             panels[1].fill(value);
             log.row_mut(1).fill(value);
-            // SAFETY: nothing writes meanwhile.
+            // SAFETY: nothing writes while this slice is in use.
             let image = unsafe { slice::from_raw_parts(start.as_ptr(), doubles) };
             assert_eq!(image[FORM].to_bits(), u64::from(round));
             let count = image.iter().filter(|&&double| double == value).count();

@@ -1,10 +1,10 @@
 //! The elimination with checksums (algorithm-based fault tolerance): it solves a system through the
 //! loss of ranks, without copies of the matrix.
 //!
-//! Beside the Q process columns that hold the matrix there are m more, which hold sums of the
-//! columns of their process row (`groups`, `weights`). All that the elimination does to columns it
-//! does to the sums as well. So at each cut any m ranks of a process row can be computed from the
-//! others.
+//! In addition to the Q process columns that hold the matrix there are m more, which hold sums of
+//! the columns of their process row (`groups`, `weights`). All that the elimination does to columns
+//! it does to the sums as well. So at each cut any m ranks of a process row can be computed from
+//! the others.
 //!
 //! ```text
 //! for each panel k:
@@ -12,24 +12,24 @@
 //!     rows that change are copied to the log                    LOGGED(k)
 //!  E  A1 = P A1,  U = L1^-1 A1      on all columns              EXCHANGED(k)
 //!  G  A2 = A2 - L2 U                in parts, each              BEGUN, DONE
-//!     meanwhile panel k + 1 is factored and broadcast, and, if a group ended before k, its new
-//!     checksums pass from rank to rank                          SUMMED(k)
+//!     during the product panel k + 1 is factored and broadcast, and, if a group ended before
+//!     k, its new checksums pass from rank to rank               SUMMED(k)
 //!     when they have passed this rank, it enters the barrier T, without waiting there
-//!  T  wait until all ranks have entered the barrier, which also tells whether any rank wants an
-//!     image or has noticed wrong numbers
+//!  T  wait until all ranks have entered the barrier, which also reports whether any rank
+//!     wants an image or has noticed wrong numbers
 //!     U1 into the panel's columns                               REST(k + 1)
 //!     the new checksums replace the old ones                    renewal
 //!     the checksums of a group that ends here are checked       check_group
 //!     the checksums are compared with the matrix, where due     check
-//!     the checksums of that group begin to be summed anew       renewal
+//!     the checksums of that group begin to be recomputed        renewal
 //!     an image, if any rank wants one
 //! x, on all ranks                                               SOLVED
 //! ```
 //!
-//! The words on the right are written to memory that outlives the process (`memory`), each when
-//! what it says is true. From the words of all ranks `standing` decides to which cut all ranks go,
-//! and how; `restore` takes them there. The remaining ranks are compared with the checksums that
-//! are not needed to replace what is lost (`check`). Only then is a lost rank's matrix rebuilt, and
+//! The words on the right are written to memory that outlives the process (`memory`), each when it
+//! has become true. From the words of all ranks `standing` decides to which cut all ranks go, and
+//! how; `restore` takes them there. The remaining ranks are compared with the checksums that are
+//! not needed to replace what is lost (`check`). Only then is a lost rank's matrix rebuilt, and
 //! `left_over` keeps the residual from growing with it. In undisturbed runs, x has the bits of a
 //! run without checksums on P x Q.
 //!

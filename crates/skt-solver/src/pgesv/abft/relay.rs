@@ -31,7 +31,7 @@ pub(super) struct Sum {
     pub divisor: f64,
     /// Whether the sum is added to the target's values, or replaces them.
     pub is_added: bool,
-    /// Whether the target stores the sum beside A ([`Places::sums`]), and leaves A unchanged.
+    /// Whether the target stores the sum outside A ([`Places::sums`]), and leaves A unchanged.
     pub is_beside_a: bool,
     /// The process column that receives the sum.
     pub target: usize,
@@ -40,7 +40,7 @@ pub(super) struct Sum {
     /// Whether the target also gets what is left over in its dead elements.
     pub with_left_over: bool,
     /// The unit of rounding: no element of the target may change by more than [`are_rounding`]
-    /// allows. A larger change is an error or, for sums beside A, kept in [`Relay::noticed`].
+    /// allows. A larger change is an error or, for sums outside A, kept in [`Relay::noticed`].
     /// Infinite: not checked.
     pub unit: f64,
 }
@@ -79,7 +79,7 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     sums: VecDeque<Passing<C>>,
     /// The time spent on passing sums.
     taken: Duration,
-    /// What sums beside A have shown to be wrong on this rank.
+    /// Wrong data that sums outside A have shown on this rank.
     noticed: Option<Noticed>,
 }
 
@@ -226,7 +226,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         self.taken
     }
 
-    /// What sums beside A have shown to be wrong: they differ from the data of this rank by more
+    /// Wrong data that sums outside A have shown: they differ from the data of this rank by more
     /// than rounding.
     pub fn noticed(&self) -> Option<Noticed> {
         self.noticed
@@ -389,7 +389,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         }
         let sums_of = |i: usize| &message[i * cols.len()..(i + 1) * cols.len()];
         for (i, row) in rows.enumerate() {
-            // SAFETY: only this thread uses these columns and the sums beside A.
+            // SAFETY: only this thread uses these columns and the sums outside A.
             let mut target = unsafe {
                 if sum.is_beside_a {
                     self.places.sums(here.len()).block(row..row + 1, 0..here.len())
@@ -402,7 +402,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             dead.fill(0.0);
             match sum.is_added {
                 true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
-                // Past the caches: sums beside A are not read before the product is over.
+                // Past the caches: sums outside A are not read before the product is over.
                 false if sum.is_beside_a => {
                     pages::stream(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(values));
                 }
@@ -412,7 +412,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(())
     }
 
-    /// Compares a message of sums with the data of this rank. Sums beside A that differ by more
+    /// Compares a message of sums with the data of this rank. Sums outside A that differ by more
     /// than rounding are noted in the journal and in [`Self::noticed`], from which all ranks learn
     /// of them.
     ///

@@ -1,4 +1,4 @@
-//! Sums the checksums of a finished group of columns anew.
+//! Recomputes the checksums of a finished group of columns.
 //!
 //! The checksums that the elimination leaves are sums of U only up to rounding errors times L^-1.
 //! If U is decoded from them, it differs by as much from the U with which the rows below have been
@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! cut end        a group ends before this panel. During the product of panel `end` the new sums
-//!                are collected beside A, which keeps the old checksums
+//!                are collected outside A, which keeps the old checksums
 //!                when all new sums have passed a rank, it writes SUMMED(end),
 //!                and then enters T of panel `end`
 //! cut end + 1    the new sums replace the old ones in A
@@ -27,7 +27,7 @@ use super::weights::Weights;
 use crate::comm::Comm;
 use crate::swap;
 
-/// Begins to sum the checksums of the group that ends before panel `end` anew. No element may
+/// Begins to recompute the checksums of the group that ends before panel `end`. No element may
 /// change by more than rounding, which on a checksum rank has this `unit`.
 ///
 /// # Errors
@@ -71,8 +71,9 @@ pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
     }
 }
 
-/// At the cut before panel `cut`, which no rank leaves meanwhile: stores the new sums of the group
-/// that ended one panel before in A, unless that is done. After a death in between it is repeated.
+/// At the cut before panel `cut`, which no rank leaves before this is done: stores the new sums of
+/// the group that ended one panel before in A, unless that is done. After a death in between it is
+/// repeated.
 ///
 /// # Errors
 /// When the process must go no further.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cut         all remaining ranks go to it, as in any start                    REST(K)
-//!             a word says that A is no cut of the system any more              REPLACED
+//!             a word records that A is no cut of the system any more           REPLACED
 //! A' = A T    a column c of the lost process column, not finished at the cut, becomes its
 //!             checksum C: the sum of c and the others of its group. It exists already.
 //! ...         the elimination continues, on P x Q and without checksums

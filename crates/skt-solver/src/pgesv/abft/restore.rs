@@ -2,7 +2,7 @@
 //! process row.
 //!
 //! Each function can be repeated from any point at which a death has left it: a word is written
-//! when what it says is true, and not before.
+//! once it is true, and not before.
 
 use std::ops::Range;
 
@@ -79,7 +79,7 @@ impl<'p> Step<'p> {
     /// caches: only a restart reads the log. Returns these local rows.
     pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) -> Vec<usize> {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
-        // SAFETY: the only view of the log, and no thread writes to A meanwhile.
+        // SAFETY: the only view of the log, and no thread writes to A while it is in use.
         let (log, a) = unsafe {
             (places.log(rows.len(), cols.len()), places.a.read(0..local.shape.rows, cols))
         };
@@ -123,7 +123,7 @@ impl<'p> Step<'p> {
                 let (rows, is) = journal.part(parts[i]);
                 let done = is.columns_done(cols.len()).expect("torn memory is lost");
                 if is != PartState::Done {
-                    // SAFETY: each part has rows of its own, and nothing writes to U.
+                    // SAFETY: parts have disjoint rows, and nothing writes to U.
                     unsafe { multiply_part((a, cols), &self.panel, u, (rows, done), &recorded) }?;
                 }
                 Ok(())
@@ -155,7 +155,7 @@ impl<'p> Step<'p> {
                     journal.hook.begin_change();
                     journal.set_part(part, PartState::Undoing)?;
                     journal.before_part(TAKE_BACK, part)?;
-                    // SAFETY: each part has rows of its own, and nothing writes to U.
+                    // SAFETY: parts have disjoint rows, and nothing writes to U.
                     unsafe { self.take_back((a, u), is_next, (&rows, done - call..done)) };
                     is =
                         if call == done { PartState::Open } else { PartState::Partly(done - call) };
@@ -241,7 +241,7 @@ struct Recomputation {
     columns: Vec<usize>,
     /// The checksums that may be used to decode them.
     from: Vec<usize>,
-    /// The checksums that are summed anew.
+    /// The checksums that are recomputed.
     checksums: Vec<usize>,
     /// Whether all process rows do the same.
     is_alike: bool,
@@ -325,7 +325,7 @@ pub(super) fn rebuild<C: Comm>(
     let finished = local.params.columns_before(cut);
     let panels = anew.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
-    // Remaining ranks keep their finished columns, and checksums that have been summed anew.
+    // Remaining ranks keep their finished columns, and checksums that have been recomputed.
     let kept = |target: usize| {
         if target < q {
             cols.count_before(finished, target)

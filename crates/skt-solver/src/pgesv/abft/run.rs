@@ -142,8 +142,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
                 let applied = Reached::Applied { k };
                 self.look_ahead.wait_for_newest(local, background, applied, &mut self.phases)?;
             }
-            // Until all ranks have exchanged their rows, some rank may have to go back. T also says
-            // whether any rank wants an image or has noticed wrong numbers.
+            // Until all ranks have exchanged their rows, some rank may have to go back. T also
+            // reports whether any rank wants an image or has noticed wrong numbers.
             let keeps_image = self.barrier.wait(&local.grid.all)?;
             self.journal.before("u1", k)?;
             local.store_u1(k, step.panel.l1);
@@ -183,7 +183,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
     }
 
     /// Does all work at the cut before panel `cut` that is not part of the elimination.
-    /// `keeps_image` says that some rank wants an image of the cut or has noticed wrong numbers;
+    /// `keeps_image` is whether some rank wants an image of the cut or has noticed wrong numbers;
     /// wrong numbers end the run here, without an image.
     fn arrive(
         &mut self,
@@ -192,7 +192,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), SolveError> {
         if keeps_image {
-            // Wrong numbers are traced by comparing the new sums beside A with the old ones, which
+            // Wrong numbers are traced by comparing the new sums outside A with the old ones, which
             // `store` overwrites.
             self.tell_noticed(cut)?;
         }
@@ -203,8 +203,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
         }
         self.check(cut, keeps_image, watcher)?;
         if let Some(unit) = ended {
-            // This follows the check, as new sums of numbers that it mends would not agree with the
-            // old ones, and precedes the image, which must not have the word of older sums.
+            // This follows the check, as new sums of numbers that it corrects would not agree with
+            // the old ones, and precedes the image, which must not have the word of older sums.
             let Self { local, journal, relay, weights, .. } = self;
             renewal::begin(local, journal, relay, weights, cut, unit)?;
         }
@@ -306,8 +306,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
     }
 
     /// Writes that the rows have been exchanged, and computes the product. Panel `next`, if there
-    /// is one, is factored once its columns have their product, before the rest or meanwhile.
-    /// Meanwhile sums pass; then all ranks learn whether any rank wants an image of the next cut
+    /// is one, is factored once its columns have their product, before or during the rest. During
+    /// the product sums pass; then all ranks learn whether any rank wants an image of the next cut
     /// (`wants_image`) or has noticed wrong numbers.
     fn multiply(
         &mut self,

@@ -1,4 +1,4 @@
-//! Where a job resumes, from what the memories of its ranks say: a pure function, which all ranks
+//! Where a job resumes, determined from the memories of its ranks: a pure function, which all ranks
 //! compute from the same reports.
 //!
 //! ```text
@@ -308,8 +308,8 @@ pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decis
     }
     let cut = left().filter_map(MemoryReport::last_cut).min();
     // If some rank has not exchanged a row yet, no rank has exchanged more rows than those of panel
-    // 0, and nothing is lost if the run begins anew. It also begins where no rank has ever had
-    // anything.
+    // 0, and nothing is lost if the run restarts from scratch. It also begins where no rank has
+    // ever had anything.
     let had_something = |report: &MemoryReport| !matches!(report.state, MemoryState::Hollow(0));
     if cut == Some(0) || (cut.is_none() && !reports.iter().any(had_something)) {
         return Ok(Decision::Begin);

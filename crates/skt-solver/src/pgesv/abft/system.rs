@@ -245,9 +245,8 @@ impl<'s, C: Comm> System<'s, C> {
     /// Rebuilds what is lost at the cut before panel `cut`, to which all other ranks have gone,
     /// once these agree with the checksums that are not needed for it. Collective.
     ///
-    /// # Errors
-    /// [`SolveError::Wrong`] on all ranks, where they do not agree and cannot be mended: nothing is
-    /// decoded then. On a rank that would change by more than rounding. When a rank is lost.
+    /// [`SolveError::Wrong`] on all ranks, where they do not agree and cannot be corrected: nothing
+    /// is decoded then. On a rank that would change by more than rounding. When a rank is lost.
     fn check_and_rebuild(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
@@ -272,7 +271,7 @@ impl<'s, C: Comm> System<'s, C> {
     /// `number` is this rank's in the whole grid. Collective.
     ///
     /// If the process dies before the word is written, the next start checks again. If it dies
-    /// later, the next start mends nothing until a check has agreed.
+    /// later, the next start corrects nothing until a check has agreed.
     pub(super) fn check_left(
         &self,
         (local, places, journal): (&Local<C>, &Places, &Journal),
@@ -405,7 +404,7 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
-    /// Generates this rank's part of the system. Tells the watcher how long it may have to wait.
+    /// Generates this rank's part of the system. Passes the watcher the expected time of the wait.
     pub(super) fn generate(&self, local: &Local<C>, watcher: &mut dyn Watcher) {
         let start = Instant::now();
         let Params { n, nb, .. } = self.params;
@@ -424,7 +423,7 @@ impl<'s, C: Comm> System<'s, C> {
     }
 }
 
-/// Writes down that the checksums have contradicted the matrix, if `result` says so.
+/// Records that the checksums have contradicted the matrix, if `result` is that error.
 pub(super) fn note_wrong<T>(
     journal: &Journal,
     result: Result<T, SolveError>,

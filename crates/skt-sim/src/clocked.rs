@@ -14,7 +14,7 @@
 //!
 //! Each rank has its own port, which sends one message at a time and receives one at a time:
 //! messages that reach it together queue up in the order in which they reach it. A message enters
-//! the receiver's port while it leaves the sender's. Data moves without the processors, so nobody
+//! the receiver's port while it leaves the sender's. Data moves without the processors, so no rank
 //! has to progress it ([`Comm::needs_calls`]). Queues inside the network and shared ports are not
 //! modelled.
 //!
@@ -638,7 +638,7 @@ mod tests {
         WORK.set(WORK.get() + seconds * TICKS_PER_SECOND as Ticks);
     }
 
-    /// Runs a body on ranks that do the work they are told to, and returns their clocks at the end,
+    /// Runs a body on ranks that work for the prescribed time, and returns their clocks at the end,
     /// in seconds.
     fn clocks(size: usize, body: impl Fn(&ClockedComm) -> Result<()> + Sync) -> Vec<f64> {
         let ended = run(

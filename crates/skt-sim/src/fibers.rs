@@ -1050,7 +1050,7 @@ mod tests {
         assert!(run(&options, head_on).deadlock.is_some());
     }
 
-    /// Rank 0 sends to rank 1, which says when it is about to receive.
+    /// Rank 0 sends to rank 1, which first announces that it is about to receive.
     fn one_send(
         rendezvous: bool,
         kills: Vec<Kill>,

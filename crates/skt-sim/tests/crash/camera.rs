@@ -56,7 +56,7 @@ impl Image {
         let in_use = lasting.map(|(&id, &at)| {
             let len = node.sizes[&id].div_ceil(8);
             // SAFETY: this many words exist while the segment is in use. All ranks are fibers of
-            // this thread and do not run meanwhile.
+            // this thread and do not run while it reads.
             (id, unsafe { std::slice::from_raw_parts(at as *const u64, len) })
         });
         resting.chain(in_use)

@@ -633,8 +633,8 @@ impl Cluster {
         self.placement.iter().map(|&node| self.nodes[node].segments.len()).sum()
     }
 
-    /// The state of the protocol without the contents: what each segment's header says, with
-    /// starts numbered by age.
+    /// The state of the protocol without the contents: the header of each segment, with starts
+    /// numbered by age.
     pub fn outline(&self, setup: &Setup) -> Vec<u64> {
         let header = setup.header();
         let mut found = Vec::new();
@@ -743,11 +743,11 @@ pub struct Disturbance {
     pub rendezvous: bool,
     pub switches_of_256: u8,
     pub resume: Resume,
-    /// Checkpoints to take before the job ends by itself.
+    /// Checkpoints to take before the job ends normally.
     pub until_epoch: u64,
     /// Whether to end with `finish`.
     pub finish: bool,
-    /// The refusal that must come, whatever the book says.
+    /// The refusal that must come, whatever the book expects.
     pub refusal: Option<Refusal>,
     pub trace: bool,
 }
@@ -832,7 +832,7 @@ impl Hook for BookHook {
         if let Some((rank, state)) = &*self.rank.lock().unwrap() {
             let mut book = self.book.lock().unwrap();
             match step.name {
-                // This step comes right after the record that says rebuilt and stamped.
+                // This step comes right after the record of a rebuilt and stamped segment.
                 StepName::RecoverCopy if step.chunk.is_none() => {
                     book.lost.remove(rank);
                     book.home.insert(*rank, self.node);
@@ -1142,7 +1142,7 @@ impl Process<'_> {
         (0..self.setup.shapes.len()).map(claim).collect()
     }
 
-    /// Computes for the next epoch, and encodes meanwhile what is final.
+    /// Computes for the next epoch, and encodes what is final at the same time.
     fn take_in_phases(
         &self,
         ckpt: &mut Checkpointer<SimComm, NodeMemory>,

@@ -8,15 +8,15 @@
 //!
 //! Then the restart itself is killed in the same way at every one of its steps (agreement, joining,
 //! flush, rebuilding, stamping, copying), from every distinct state that the first deaths left;
-//! then the restart of that restart. What the headers say distinguishes kinds of states (as a set,
+//! then the restart of that restart. Kinds of states are distinguished by their headers (as a set,
 //! since members are interchangeable). Every state is checked by an undisturbed restart; restarts
 //! are killed from the first state of each kind.
 //!
 //! That is tens of millions of crash points. Three things make them cheap:
 //!
 //! - What a death leaves is predicted from one run for each set of ranks to die, instead of one for
-//!   each step (`crash/futures.rs` says why that is right).
-//! - States that differ only in what no restart may look at are checked once, with garbage there
+//!   each step (`crash/futures.rs` explains why that is right).
+//! - States that differ only in what no restart may read are checked once, with garbage there
 //!   (`crash/essence.rs`).
 //! - The loss of other ranks after a restart, and another restart, are tested once for each state
 //!   that restarts come to.
@@ -27,7 +27,7 @@
 //! kills is made.
 //!
 //! By default two restarts in a row are killed, but one in groups of four and more, and in groups
-//! of five only from every fourth kind of state; the output says which. `SKT_CRASH_SOAK=1`
+//! of five only from every fourth kind of state; the output lists which. `SKT_CRASH_SOAK=1`
 //! continues until there is no new kind of state, and makes every kill in groups of 3.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

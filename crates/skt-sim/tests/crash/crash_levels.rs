@@ -43,7 +43,7 @@ struct Sample {
     until: u64,
     /// The distance of the steps at which the run is killed.
     steps: usize,
-    /// One in this many restarts is also killed at each of its own steps.
+    /// One in this many restarts is also killed at each of the restart's steps.
     killed: u64,
 }
 
@@ -259,8 +259,8 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
     println!("two levels: {starts} starts, {count:?}");
 }
 
-/// A job stops on some nodes, goes on from its images on others, and comes back to the first ones,
-/// whose memory is still there: it missed what the others have done since.
+/// A job stops on some nodes, continues from its images on others, and comes back to the first
+/// ones, whose memory is still there: it missed what the others have done since.
 #[test]
 fn memory_that_missed_a_later_start_is_not_preferred_to_images_of_it() {
     let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
@@ -705,7 +705,7 @@ fn rot_that_a_start_has_found_is_known_to_the_next() {
     }
 }
 
-/// Nobody knows what a failing disk has, so no start begins from the beginning while one fails,
+/// The data on a failing disk is unknown, so no start begins from the beginning while one fails,
 /// even if it is asked to. The same holds for a full disk.
 #[test]
 fn a_level_that_fails_at_the_first_start_is_refused() {
@@ -920,7 +920,7 @@ fn images_that_the_application_doubts_are_passed_over() {
 /// The newest images of up to m nodes, or of one more, cannot be read when they are loaded. They
 /// count as lost: the others compensate for them, or the older ones are taken, in the same start,
 /// and also in the start after one that dies on the way. `most` is the number of cells that are
-/// mended one by one.
+/// repaired one by one.
 fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) {
     let (n, m) = (setup.ranks, setup.parities);
     let mut done = World::new(setup, &[level(Reach::Local, 2)]);

@@ -163,7 +163,7 @@ fn all_encoders_give_the_same_bytes() {
                     piece_rows,
                     stages: piece_rows.map_or(0, |rows| rows % 5),
                     one_host: true,
-                    // If all see each other's memory, messages only say what is ready.
+                    // If all see each other's memory, messages only report what is ready.
                     as_numbers: encoder == Encoder::Direct,
                     code: code(xor && parities == 1),
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],

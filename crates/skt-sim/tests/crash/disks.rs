@@ -160,13 +160,13 @@ pub enum Fault {
     ReadOnly,
     /// Others have taken all space.
     Full,
-    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them; when it loads them,
+    /// The images of [`SimDisk::spoiled`] are whole when a start lists them; when it loads them,
     /// their files are gone.
     GoneAtLoad,
-    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them; when it loads them,
+    /// The images of [`SimDisk::spoiled`] are whole when a start lists them; when it loads them,
     /// their bodies cannot be read to the end.
     TornAtLoad,
-    /// The images of [`SimDisk::spoiled`] are whole when a start looks at them; when it loads them,
+    /// The images of [`SimDisk::spoiled`] are whole when a start lists them; when it loads them,
     /// their bodies have other bytes.
     OtherAtLoad,
 }
@@ -350,8 +350,8 @@ impl ImageFile for SimSlot {
         Ok(())
     }
 
-    /// Makes the contents of its own slot safe, and the size of the file: no process may rely on
-    /// what the kernel does with other slots.
+    /// Makes the contents of this process's slot safe, and the size of the file: no process may
+    /// rely on what the kernel does with other slots.
     fn sync(&mut self) -> io::Result<()> {
         self.disk.step("image sync")?;
         let mut guard = self.disk.platter.lock().unwrap();

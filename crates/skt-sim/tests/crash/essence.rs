@@ -1,11 +1,11 @@
 //! States that differ only in what no restart may look at.
 //!
-//! The protocol says of each area of each segment whether a restart relies on it. Here everything
-//! else is replaced by garbage, so that all states that differ in nothing else become one, their
-//! *essence*. If a restart from the essence comes to what is predicted, down to the last byte of
-//! each region, and survives the next losses, it has taken no byte of the garbage for data. So it
-//! represents a restart from each of these states. It is also harder to pass, because in a state
-//! that a death leaves the stale areas look much like the valid ones.
+//! The protocol specifies for each area of each segment whether a restart relies on it. Here
+//! everything else is replaced by garbage, so that all states that differ in nothing else become
+//! one, their *essence*. If a restart from the essence comes to what is predicted, down to the last
+//! byte of each region, and survives the next losses, it has taken no byte of the garbage for data.
+//! So it represents a restart from each of these states. It is also harder to pass, because in a
+//! state that a death leaves the stale areas look much like the valid ones.
 //!
 //! For groups of 2 and 3 `crash_exhaustive` also makes the restart from every unchanged state.
 
@@ -68,7 +68,7 @@ fn reduce(
     let bytes = segment.len();
     let mut eraser = Eraser { segment, rank };
     let (Some(_), Some(record)) = (identity, record) else {
-        // The segment belongs to nobody.
+        // The segment belongs to no run.
         return eraser.erase(0..bytes);
     };
     // What a torn write may have left in the slot of the next record, and in the second copy of the

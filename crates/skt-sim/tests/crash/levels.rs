@@ -2,8 +2,8 @@
 //! node.
 //!
 //! With method `abft` the application changes its data in place. Region 0 then has one word, which
-//! says whether the data is missing, torn, or that of a state. The application recomputes lost data
-//! from the formula, as long as a group has lost no more than it has parities.
+//! records whether the data is missing, torn, or that of a state. The application recomputes lost
+//! data from the formula, as long as a group has lost no more than it has parities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -123,7 +123,7 @@ pub enum Came {
 
 pub type Ran = SimOutcome<Came, CheckpointError>;
 
-/// The hook of a process, which tells its disks when it loads its image.
+/// The hook of a process, which notifies its disks when it loads its image.
 struct Steps(Point, Arc<AtomicBool>);
 
 impl Hook for Steps {

@@ -90,7 +90,7 @@ impl Code {
         }
     }
 
-    /// What the code means in general; `skt_message` says what has happened.
+    /// What the code means in general; `skt_message` describes what has happened.
     pub fn text(self) -> &'static CStr {
         match self {
             Self::Success => c"success",

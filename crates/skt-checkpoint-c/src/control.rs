@@ -8,7 +8,7 @@
 //! 2. They do so once more. A rank that has given up in 1 does not take part in 2, so that no rank
 //!    begins without it. A rank that takes part in 2 does not give up, so 2 needs no limit.
 //!
-//! Rank 0 asks each rank for what a tree does not tell, in these messages:
+//! Rank 0 asks each rank for what a tree cannot determine, in these messages:
 //!
 //! | | a rank | rank 0 |
 //! |---|---|---|
@@ -22,9 +22,9 @@
 //!
 //! The time limit is that of a [`WaitClock`]: time in which a rank stood still itself does not
 //! count, so a job that is suspended and continues is not late. Rank 0 alone can be late without
-//! knowing it: the others have given it up then, and say so.
+//! knowing it: the others have given it up then, and report that.
 //!
-//! A rank that fails alone within a call tells all others at any time (`Failed`).
+//! A rank that fails alone within a call notifies all others at any time (`Failed`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -49,10 +49,10 @@ const WORD_BYTES: usize = 512;
 const TEXT_BYTES: usize = WORD_BYTES - 16;
 /// The most ranks that a text names.
 const NAMED: usize = 8;
-/// What a rank says first in an agreement if something is wrong, else whether something is so.
+/// The first word of a rank in an agreement if something is wrong, else whether something is so.
 const WRONG: u64 = 2;
 
-/// Whether nothing is wrong and all ranks are in one call, by the maxima of what they say.
+/// Whether nothing is wrong and all ranks are in one call, by the maxima of their words.
 fn is_right([state, number, complement]: [u64; 3]) -> bool {
     state < WRONG && number == !complement
 }
@@ -183,7 +183,7 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// The ranks of a job, as they tell each other about their calls.
+/// The ranks of a job, as they notify each other of their calls.
 pub struct Control {
     comm: MpiComm,
     timeout: Duration,
@@ -206,18 +206,19 @@ impl Control {
     }
 
     /// Returns when all ranks have made this call and none has anything wrong. Collective, unless a
-    /// rank makes a mistake. While this rank waits, it calls `meanwhile` repeatedly.
+    /// rank makes a mistake. While this rank waits, it calls `while_waiting` repeatedly.
     ///
     /// # Errors
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
-    /// not come in time; ranks in different calls; the error of a rank's `meanwhile`, on all ranks.
+    /// not come in time; ranks in different calls; the error of a rank's `while_waiting`, on all
+    /// ranks.
     pub fn agree(
         &self,
         call: Call,
         wrong: Option<&Stop>,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.agree_on_any(call, wrong, false, meanwhile).map(drop)
+        self.agree_on_any(call, wrong, false, while_waiting).map(drop)
     }
 
     /// [`Self::agree`], which also returns whether `is_so` on any rank.
@@ -229,13 +230,13 @@ impl Control {
         call: Call,
         wrong: Option<&Stop>,
         is_so: bool,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         let mut failed = None;
-        let mut noted = || meanwhile().inspect_err(|stop| failed = Some(stop.clone()));
+        let mut noted = || while_waiting().inspect_err(|stop| failed = Some(stop.clone()));
         let agreed = self.agree_while(call, wrong, is_so, &mut noted);
         if let Some(stop) = failed {
-            // This rank has said that it is there, so the others wait for it without a limit.
+            // This rank has entered the agreement, so the others wait for it without a limit.
             self.tell_failed(call, &stop);
         }
         agreed
@@ -265,15 +266,15 @@ impl Control {
         call: Call,
         wrong: Option<&Stop>,
         is_so: bool,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         let (mine, said) = self.enter(call, wrong, is_so);
         let mut roll = Roll::begins(self.patience());
-        let said = self.meet(said, &mine, Some(&mut roll), meanwhile)?;
+        let said = self.meet(said, &mine, Some(&mut roll), while_waiting)?;
         if is_right(said) {
-            self.meet(said, &mine, None, meanwhile)?;
+            self.meet(said, &mine, None, while_waiting)?;
         }
-        self.settle(said, mine, roll.entered, meanwhile)
+        self.settle(said, mine, roll.entered, while_waiting)
     }
 
     /// The message of this rank in a new agreement, and what the ranks find the maxima of.
@@ -292,23 +293,23 @@ impl Control {
         said: [u64; 3],
         mine: Word,
         entered: BTreeMap<usize, Word>,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         match self.comm.rank() {
             _ if is_right(said) => Ok(said[0] > 0),
-            0 => Err(self.lead(mine, entered, meanwhile)?),
-            _ => Err(self.follow(&mine, meanwhile)?),
+            0 => Err(self.lead(mine, entered, while_waiting)?),
+            _ => Err(self.follow(&mine, while_waiting)?),
         }
     }
 
-    /// Returns the maxima of what all ranks say, when all have come; with `roll`, within its limit,
-    /// if it has one.
+    /// Returns the maxima of the words of all ranks, when all have come; with `roll`, within its
+    /// limit, if it has one.
     fn meet(
         &self,
         said: [u64; 3],
         mine: &Word,
         mut roll: Option<&mut Roll>,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<[u64; 3]> {
         let mut maxima = self.comm.maxima(said).map_err(|why| lost(&why))?;
         let mut spins = 0;
@@ -324,7 +325,7 @@ impl Control {
                 (_, Some(roll)) => self.answer_roll(mine, roll)?,
                 (_, None) => {}
             }
-            meanwhile()?;
+            while_waiting()?;
             spins += 1;
             raw::rest(spins);
         }
@@ -394,19 +395,19 @@ impl Control {
         })
     }
 
-    /// All ranks are in a call, and something is wrong: rank 0 tells the others what, and returns
-    /// it.
+    /// All ranks are in a call, and something is wrong: rank 0 reports it to the others, and
+    /// returns it.
     fn lead(
         &self,
         mine: Word,
         mut entered: BTreeMap<usize, Word>,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Stop> {
         let mut all = vec![mine];
         for rank in self.others() {
             let word = match entered.remove(&rank) {
                 Some(word) => word,
-                None => self.receive(rank, TAG_UP, all[0].number, meanwhile)?,
+                None => self.receive(rank, TAG_UP, all[0].number, while_waiting)?,
             };
             // The rank had given up before it saw that all had come.
             if word.kind == WordKind::GaveUp {
@@ -421,11 +422,11 @@ impl Control {
     }
 
     /// Returns what is wrong, as rank 0 reports it.
-    fn follow(&self, mine: &Word, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<Stop> {
+    fn follow(&self, mine: &Word, while_waiting: &mut dyn FnMut() -> Result<()>) -> Result<Stop> {
         self.send(mine, 0, TAG_UP)?;
         loop {
-            // A `Roll` that came when it was not needed any more has nothing to tell.
-            let told = self.receive(0, TAG_DOWN, mine.number, meanwhile)?;
+            // A late `Roll`, which is not needed any more, has no content.
+            let told = self.receive(0, TAG_DOWN, mine.number, while_waiting)?;
             if let Some(stop) = told.stop {
                 return Ok(stop);
             }
@@ -478,7 +479,7 @@ impl Control {
         rank: usize,
         tag: Tag,
         number: u32,
-        meanwhile: &mut dyn FnMut() -> Result<()>,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Word> {
         let mut spins = 0;
         loop {
@@ -492,7 +493,7 @@ impl Control {
             if let Some(stop) = self.failed()? {
                 return Err(stop);
             }
-            meanwhile()?;
+            while_waiting()?;
             spins += 1;
             raw::rest(spins);
         }
@@ -505,13 +506,13 @@ impl Control {
         Word::decode(&bytes).ok_or_else(garbled)
     }
 
-    /// Tells all other ranks that this one has failed.
+    /// Notifies all other ranks that this one has failed.
     pub fn tell_failed(&self, call: Call, stop: &Stop) {
         let text = format!("rank {}: {}", self.comm.rank(), stop.text);
         let stop = Stop::over(stop.code, text);
         let word = Word::new(WordKind::Failed, call, self.number.get(), Some(&stop));
         for rank in self.others() {
-            // A rank that cannot be reached does not keep the others from being told.
+            // A rank that cannot be reached does not keep the others from being notified.
             let _ = self.send(&word, rank, TAG_FAILED);
         }
     }
@@ -579,8 +580,8 @@ fn silent(call: Call, patience: Duration) -> Stop {
     Stop::over(Code::Timeout, text)
 }
 
-/// What is wrong with the calls of the ranks, if anything is: the first rank that says so, or the
-/// first in another call than rank 0.
+/// What is wrong with the calls of the ranks, if anything is: the first rank that reports
+/// something, or the first in another call than rank 0.
 fn fault(all: &[Word]) -> Option<Stop> {
     let wrong = all.iter().enumerate().find_map(|(rank, word)| Some((rank, word.stop.as_ref()?)));
     if let Some((rank, stop)) = wrong {
@@ -624,7 +625,7 @@ mod tests {
         assert_eq!(Word::decode(&[0xff; WORD_BYTES]), None);
     }
 
-    /// Where the ranks of the test below write what they are told.
+    /// Where the ranks of the test below write the messages that they get.
     const FOLDER: &str = "SKT_TEST_CONTROL_FOLDER";
     const RANKS: usize = 3;
 
@@ -643,14 +644,14 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        let mut meanwhile = || {
+        let mut while_waiting = || {
             let stop = Stop::over(Code::System, "no memory");
             if rank == 1 { Err(stop) } else { Ok(()) }
         };
         if rank != 1 {
             wait_for(1..2);
         }
-        let stop = control.agree(Call::Wait, None, &mut meanwhile).expect_err("rank 1 fails");
+        let stop = control.agree(Call::Wait, None, &mut while_waiting).expect_err("rank 1 fails");
         std::fs::write(file(rank), stop.text).expect("our folder");
         // A rank that ends takes the others with it.
         wait_for(0..RANKS);
@@ -664,7 +665,7 @@ mod tests {
         job.args(["-np", &RANKS.to_string()]).arg(std::env::current_exe().expect("this test"));
         job.args(["--exact", "control::tests::as_a_rank", "--nocapture"]);
         job.env(FOLDER, folder.path()).env("MPIEXEC_TIMEOUT", "60");
-        // As root, on fewer cores than ranks, and with a folder of its own: see tests/mpirun.
+        // As root, on fewer cores than ranks, and with a separate folder: see tests/mpirun.
         job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         job.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         job.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");

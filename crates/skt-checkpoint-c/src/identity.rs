@@ -99,7 +99,7 @@ fn shortened(text: &str, exact: &[u8]) -> String {
     format!("{shown} (hash {:016x})", XxHash3_64::oneshot(exact))
 }
 
-/// What rank 0 tells the others.
+/// The message of rank 0 to the others.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct First {

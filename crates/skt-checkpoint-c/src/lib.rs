@@ -7,7 +7,7 @@
 //! | `access` | whether memory of the program is memory of this process |
 //! | `border` | one call at a time; panics become codes |
 //! | `options`, `options_c` | options from a TOML text or a struct of C, and the environment |
-//! | `identity` | what program this is, unless the options say what its data depends on |
+//! | `identity` | which program this is, unless an option names what its data depends on |
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
 //! | `mover` | callbacks that copy memory of a device |
@@ -68,7 +68,7 @@ fn argument(text: String) -> Stop {
 /// A place to which a call writes its answer.
 ///
 /// # Safety
-/// `at` is null or points to a `T`, of which nobody else has a reference.
+/// `at` is null or points to a `T`, to which there is no other reference.
 unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
     // SAFETY: by this function's contract.
     unsafe { at.as_mut() }
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn skt_comm_f(comm: *mut c_int) -> c_int {
     })
 }
 
-/// The checkpoint that this start goes on from. See `skt.h`.
+/// The checkpoint from which this start continues. See `skt.h`.
 ///
 /// # Safety
 /// `checkpoint` is null or a place for a number.

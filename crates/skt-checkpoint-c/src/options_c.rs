@@ -204,7 +204,7 @@ mod tests {
         let size = size_of::<Newer>();
         let newer = |field| Newer(SktOptions { size, ..filled() }, field);
         let read = |newer: &Newer| {
-            // SAFETY: the struct is as long as its `size` says.
+            // SAFETY: the struct has `size` bytes, by its first field.
             unsafe { read_struct(ptr::from_ref(newer).cast()) }
         };
         assert_eq!(read(&newer(0)), Ok(GivenOptions::new()));

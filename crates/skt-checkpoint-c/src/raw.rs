@@ -85,7 +85,7 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
         return Err(Stop::new(Code::Argument, "skt_init: the communicator is MPI_COMM_NULL"));
     }
     let mut is_inter: c_int = 0;
-    // SAFETY: a communicator of the program's, which says so by giving it.
+    // SAFETY: a communicator that the program has passed, so a live one.
     refused("MPI_Comm_test_inter", unsafe { ffi::MPI_Comm_test_inter(comm, &mut is_inter) })?;
     if is_inter != 0 {
         return Err(Stop::new(

@@ -132,7 +132,7 @@ fn told<T>(
 ) -> Result<T> {
     outcome.map_err(|error| {
         let control = lock(control);
-        // A failure that another rank has reported has a code of its own.
+        // A failure that another rank has reported has a separate code.
         if let CheckpointError::Comm(CommError::Aborted(text)) = &error
             && let Some((code, text)) = text.split_once('|')
             && let Some(code) = code.parse().ok().and_then(Code::of)
@@ -223,7 +223,7 @@ impl Session {
         bytes: usize,
         mut options: client::Options,
     ) -> Result<InitOutcome> {
-        // The clock of rank 0 and its environment tell when the job's time ends.
+        // The clock of rank 0 and its environment determine when the job's time ends.
         let mut end_unix = [options.end_unix.unwrap_or(f64::INFINITY)];
         let told_end = collect::broadcast(&job, &mut end_unix, 0);
         told(&control, Call::Init, told_end.map_err(CheckpointError::from))?;
@@ -312,7 +312,7 @@ impl Session {
             None => {
                 let mut table = self.table.clone();
                 let entry = table.add_ours(id, count, size, self.memory_bytes)?;
-                // The copies of the protected regions must fit beside the new one.
+                // The copies of the protected regions must fit in addition to the new one.
                 self.layout(&table)?;
                 self.table = table;
                 (entry, true)
@@ -332,8 +332,8 @@ impl Session {
     /// Registers memory of the program as a region, in place of the region's earlier memory. `at`
     /// is where the memory is, with what copies it, or why the program's arguments are not legal.
     /// After an error the region is no longer protected, as the program may have freed its old
-    /// memory. All ranks are told in the next collective call, so no checkpoint lacks the region
-    /// unnoticed.
+    /// memory. All ranks are notified in the next collective call, so no checkpoint lacks the
+    /// region unnoticed.
     ///
     /// # Errors
     /// The arguments are not legal; the region is memory of the library; there is no room for all
@@ -410,10 +410,10 @@ impl Session {
         let has_devices = self.yours.values().any(|yours| yours.callbacks.is_some());
         let (saved, is_under_way) = (&mut self.saved, self.begun.is_some());
         // Ranks that still test a checkpoint may need this one's part of it.
-        let mut meanwhile = || {
+        let mut while_waiting = || {
             if is_under_way { saved.poll().map(drop).map_err(stop_of) } else { Ok(()) }
         };
-        lock(&self.control).agree_on_any(call, wrong.as_ref(), has_devices, &mut meanwhile)
+        lock(&self.control).agree_on_any(call, wrong.as_ref(), has_devices, &mut while_waiting)
     }
 
     /// Copies the regions that only callbacks can copy, in the call on which all ranks have agreed.
@@ -534,8 +534,8 @@ impl Session {
         self.begun = Some(self.sums_of_ours());
         // SAFETY: the library writes to its memory in `copy`, which refuses to while a checkpoint
         // is under way, and in `place_ours`, which refuses new regions then. The program has
-        // pointers to regions of the library's memory and is told not to write there;
-        // `end_checkpoint` looks whether it has.
+        // pointers to regions of the library's memory and is not allowed to write there;
+        // `end_checkpoint` checks whether it has.
         let done = unsafe { self.saved.begin() };
         told(&self.control, Call::Begin, done)
     }

@@ -6,8 +6,9 @@
 //!
 //! Regions of the library's own memory are placed from the end downwards, and keep their place from
 //! the call that returns them to the end of the run. Copies of the program's memory are written
-//! anew at each checkpoint, from the table upwards. So neither kind moves the other: in any order
-//! of calls, also in a start that has not restored its copies yet, all regions fit whose sizes do.
+//! from scratch at each checkpoint, from the table upwards. So neither kind moves the other: in any
+//! order of calls, also in a start that has not restored its copies yet, all regions fit whose
+//! sizes do.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use crate::code::{Code, Result, Stop};
 pub const MOST_REGIONS: usize = 256;
 /// Regions begin on multiples of this, in bytes: a cache line.
 const ALIGN: usize = 64;
-/// Says that a table follows, and its version.
+/// Marks the start of a table, and its version.
 const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab2");
 /// Bytes of the table.
 const TABLE_BYTES: usize =

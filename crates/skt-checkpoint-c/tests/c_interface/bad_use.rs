@@ -38,8 +38,7 @@ fn run_of(name: &str) -> String {
     format!("bad-{}-{name}", std::process::id())
 }
 
-/// Runs a case, and compares what each rank says with what `wanted` says of it. Nothing of the run
-/// is left.
+/// Runs a case, and compares the output of each rank with `wanted`. Nothing of the run is left.
 #[track_caller]
 fn case(name: &str, wanted: impl Fn(usize) -> Vec<Said>) {
     assert_eq!(segments_after(name, wanted), 0, "{name}");
@@ -57,8 +56,8 @@ fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
     segments_after_case(&program(), name, &argument, wanted)
 }
 
-/// Runs the case `name` of a program, and compares what each rank says with what `wanted` says of
-/// it. Removes what is left of the run, and returns the number of ranks whose memory was there.
+/// Runs the case `name` of a program, and compares the output of each rank with `wanted`. Removes
+/// what is left of the run, and returns the number of ranks whose memory was there.
 #[track_caller]
 pub fn segments_after_case(
     program: &Path,
@@ -371,7 +370,7 @@ fn levels_that_are_none_or_fail() {
 #[test]
 fn a_run_whose_level_is_gone_ends() {
     case("level-gone", |rank| {
-        // The first rank whose disk fails says so.
+        // The first rank whose disk fails reports it.
         let told = if rank == 0 { "removing the images of level local:" } else { "" };
         vec![("skt_finalize(1)", Success, told)]
     });
@@ -412,7 +411,8 @@ fn structs_of_options_mean_what_the_text_means() {
     });
 }
 
-/// Bytes of a rank's protected memory beside its regions: the table, and gaps between 256 regions.
+/// Bytes of a rank's protected memory in addition to its regions: the table, and gaps between 256
+/// regions.
 const TABLE_AND_GAPS: usize = 8256 + 256 * 64;
 
 /// A start that dies between the mark of its result and the end leaves marked memory.
@@ -435,7 +435,7 @@ fn a_run_that_an_earlier_start_has_ended_is_told_and_removed() {
     case("ended", |_| vec![(init, Ended, "")]);
 }
 
-/// What the ranks are told if `late` comes too late for a checkpoint.
+/// What is reported on the ranks if `late` comes too late for a checkpoint.
 fn late(name: &str, late: usize) {
     let told = match late {
         0 => "rank 0 has not called skt_checkpoint within 10 s (option timeout_seconds)",

@@ -15,7 +15,7 @@ fn libraries() -> PathBuf {
     here.parent().expect("the folder of test programs").to_owned()
 }
 
-/// Runs a command that has to succeed and to say nothing on standard error.
+/// Runs a command that has to succeed and to print nothing on standard error.
 #[track_caller]
 pub fn succeeds(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
@@ -46,7 +46,7 @@ pub fn under() -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The flags to compile and link with, as pkg-config tells them.
+/// The flags to compile and link with, from pkg-config.
 fn flags(extra: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(["--cflags", "--libs"]).args(extra).arg("skt-checkpoint");

@@ -28,7 +28,7 @@ use skt_host::clock::now_unix;
 use crate::build::{checkout, compile_c, compile_fortran, under};
 
 pub const RANKS: usize = 4;
-/// A job that says nothing for longer hangs.
+/// A job without output for longer hangs.
 pub const LIMIT: Duration = Duration::from_secs(180);
 /// The longest time from a checkpoint of a job to the kill, in times between two checkpoints.
 const PAUSE_CHECKPOINTS: u32 = 3;
@@ -57,9 +57,9 @@ pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
-    /// Checkpoints that it has told of.
+    /// Checkpoints that it has reported.
     told: usize,
-    /// When it has said that it stops, in seconds since 1970; 0 if it has not.
+    /// When it has reported that it stops, in seconds since 1970; 0 if it has not.
     stopped_unix: f64,
     /// The time between two checkpoints; zero without two.
     pub between: Duration,
@@ -133,7 +133,7 @@ impl Run {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun")
     }
 
-    /// Starts it, and kills the ranks of `victims` some time after it has told of its checkpoint
+    /// Starts it, and kills the ranks of `victims` some time after it has reported its checkpoint
     /// number `after`, if that comes.
     pub fn start(&self, victims: &[usize], after: usize, pause: Duration) -> Ended {
         let after = if victims.is_empty() { usize::MAX } else { after };
@@ -145,7 +145,7 @@ impl Run {
         })
     }
 
-    /// Starts it, and acts when it has told of its checkpoint number `after`, if that comes; at
+    /// Starts it, and acts when it has reported its checkpoint number `after`, if that comes; at
     /// once if that is 0.
     pub fn start_and(&self, after: usize, act: impl FnOnce()) -> Ended {
         let (mut job, mut act) = (self.spawn(), Some(act));
@@ -247,8 +247,8 @@ pub fn signal_all(processes: &[i32], signal: Signal) {
     }
 }
 
-/// What the client has printed, without what the launcher has: Hydra tells of a rank that was
-/// killed on standard output.
+/// The output of the client, without that of the launcher: Hydra reports a rank that was killed on
+/// standard output.
 fn of_client(out: &str) -> String {
     let lines = out.lines().filter(|line| line.starts_with("sum of squares "));
     lines.map(|line| format!("{line}\n")).collect()
@@ -308,12 +308,12 @@ impl Known {
     fn may_continue(&self, continues: bool) -> bool {
         let must = self.in_memory || self.in_images;
         // A start whose result is printed may be killed before, within or after the end of the run:
-        // the next one continues, has nothing to do, or begins anew.
+        // the next one continues, has nothing to do, or restarts from scratch.
         self.is_printed || continues == must || (continues && self.is_doubtful)
     }
 }
 
-/// Kills a client without a level again and again, then lets it end; then the same with a level.
+/// Kills a client without a level several times, then lets it end; then the same with a level.
 /// Returns its result.
 pub fn survives(program: &Path, name: &str, steps: u64) -> String {
     // Under valgrind steps take thirty times as long.
@@ -350,7 +350,7 @@ fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
         known.is_printed |= !ended.out.is_empty();
         assert!(!ended.ok || known.is_printed, "{}", ended.err);
         if ended.ok {
-            // It was faster than the kill: the next start begins anew.
+            // It was faster than the kill: the next start begins from scratch.
             known = Known::default();
             continue;
         }
@@ -358,7 +358,7 @@ fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
         kills += 1;
         known.in_memory = true;
         // At the third checkpoint all ranks had completed their images of the first: that of each
-        // checkpoint is waited for by the next, and told of at the one after it.
+        // checkpoint is waited for by the next, and reported at the one after it.
         let has_level = run.level.is_some();
         known.in_images |= has_level && ended.told >= 3;
         known.is_doubtful |= has_level;
@@ -394,7 +394,7 @@ fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
 }
 
 /// Loses the memory of two ranks, which are too many for a group of four with one parity: all ranks
-/// say so, and what is left stays.
+/// report it, and what is left stays.
 fn is_refused(run: &Run, ranks: [u32; 2]) {
     ranks.iter().for_each(|&rank| run.lose(rank));
     let before = run.memory();
@@ -541,7 +541,7 @@ mod timing {
 fn stops_in_four_seconds(check: impl Fn(&Ended, f64)) {
     let program = client("heat.c", "heat-time");
     let mut run = Run::new(&program, "time", 1_000_000_000).with_level("local");
-    // Slurm tells it in this way, in whole seconds.
+    // Slurm passes it in this way, in whole seconds.
     let end_unix = now_unix().floor() + 4.0;
     run.variables = vec![("SLURM_JOB_END_TIME", end_unix.to_string())];
     let stopped = run.start(&[], 0, LIMIT);

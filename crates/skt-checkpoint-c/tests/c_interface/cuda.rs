@@ -1,5 +1,6 @@
 //! The programs for NVIDIA GPUs: `examples/cuda/nbody.cu`, killed as those of `clients` where there
-//! is a GPU, and what `scripts/test-device` runs. Without a driver each says so and begins no run.
+//! is a GPU, and what `scripts/test-device` runs. Without a driver each reports that and begins no
+//! run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -24,7 +25,7 @@ fn program_of_script(name: &str) -> PathBuf {
     compile_c(&sources.join(name).with_extension("c"), name, "gcc", &["-ldl", "-lrt"])
 }
 
-/// Whether there is a device, by the program that measures it. Otherwise that has to say what is
+/// Whether there is a device, by the program that measures it. Otherwise that has to report what is
 /// missing.
 fn has_device() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();

@@ -1,7 +1,7 @@
 //! Random drills of a client: ranks that are killed, that stand still for short or for long, and
 //! options that one rank alone has. Each start ends with the right result or with a refusal that
-//! says why, within a limit; the last start of each drill ends with the right result, and nothing
-//! is left.
+//! explains why, within a limit; the last start of each drill ends with the right result, and
+//! nothing is left.
 //!
 //! `SKT_C_SEED` is the seed, `SKT_C_DRILLS` the number of drills (`scripts/soak-clients --drills`).
 
@@ -122,10 +122,10 @@ impl Drill {
         }
     }
 
-    /// Whether a start that has failed has said what was done to it.
+    /// Whether a start that has failed has reported what was done to it.
     fn explains(&self, ended: &Ended) -> bool {
         match self {
-            // The launcher says so, and ends the others.
+            // The launcher reports it, and ends the others.
             Self::Kill(_) | Self::StopAllAndKill(..) => true,
             Self::StopAll(_) => false,
             Self::StopOne(_, stop) if *stop < TIMEOUT => false,
@@ -169,7 +169,7 @@ struct Tally {
 
 #[test]
 fn random_drills_end_right_or_with_the_reason() {
-    // One waits for its neighbours in messages of its own, the other in the calls of the library.
+    // One waits for its neighbours in its messages, the other in the calls of the library.
     let clients = [
         ("examples/c/heat.c", "heat-drills"),
         ("crates/skt-checkpoint-c/tests/c_sources/alone.c", "alone-drills"),

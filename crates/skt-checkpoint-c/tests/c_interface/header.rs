@@ -1,4 +1,4 @@
-//! The header, the Fortran module and the library say the same.
+//! The header, the Fortran module and the library agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let mut nm = Command::new("nm");
     let listed =
         succeeds(nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libskt-checkpoint.so")));
-    // Each has the version of the interface, so that a later one can change beside it.
+    // Each has the version of the interface, so that a later version can be added.
     let exported = listed.lines().map(|line| line.rsplit(' ').next().unwrap());
     let exported: BTreeSet<String> =
         exported.filter(|&name| name != "SKT_1").map(str::to_owned).collect();
@@ -40,7 +40,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     assert!(declared.len() >= 16, "{declared:?}");
     let fortran = names(&source("fortran/skt.f90"), "name='", "'");
     assert!(fortran.is_subset(&declared), "{fortran:?}");
-    // Fortran has calls of its own for what takes a communicator.
+    // Fortran has separate calls for what takes a communicator.
     let mut own = declared.clone();
     // A text does in Fortran what the struct does in C.
     let not = ["skt_init", "skt_comm", "skt_options_init", "skt_init_options"];
@@ -81,7 +81,7 @@ fn the_versions_agree_and_the_name_for_the_linker_has_the_first_number() {
     assert!(!told.to_lowercase().contains("blas"), "{told}");
 }
 
-/// Two compilers, and the static library beside the shared one.
+/// Two compilers, and the static library in addition to the shared one.
 #[test]
 fn the_header_is_clean_and_programs_link_to_both_libraries() {
     let folder = tempfile::tempdir().expect("a folder");

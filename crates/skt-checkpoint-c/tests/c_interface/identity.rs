@@ -1,5 +1,5 @@
 //! Whose data a start continues: that of the same program with the same arguments in the same
-//! folder, unless the option `application` says what the data depends on. All others are refused
+//! folder, unless the option `application` names what the data depends on. All others are refused
 //! with what differs, and nothing of the run is lost.
 
 use std::fs;

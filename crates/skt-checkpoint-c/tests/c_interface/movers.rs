@@ -20,7 +20,7 @@ fn program() -> PathBuf {
     PROGRAM.get_or_init(compile).clone()
 }
 
-/// Runs a case, in which each rank says the same.
+/// Runs a case, in which all ranks have the same output.
 #[track_caller]
 fn case(name: &str, said: &[Said]) {
     let left = segments_after_case(&program(), name, Path::new(""), |_| said.to_vec());

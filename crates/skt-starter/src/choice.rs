@@ -105,7 +105,7 @@ pub fn wishes(get: impl Fn(&str) -> Option<String>, bin: Option<&Path>) -> Resul
             let file = bin.join(name).canonicalize().ok()?;
             Mpi::of_launcher(file.file_name()?.to_str()?)
         };
-        // A common folder, /usr/bin, says nothing: its libraries are those of all programs.
+        // A common folder, /usr/bin, is no evidence: its libraries are those of all programs.
         let of_names = ["mpirun", "mpiexec"].into_iter().find_map(of_name);
         of_names.or_else(|| Mpi::ALL.into_iter().find(has_library))
     });

@@ -1,5 +1,5 @@
-//! The starter in a package of its own, with `cat` for the programs: it becomes the right one,
-//! under the name that it was called by.
+//! The starter in a separate package, with `cat` for the programs: it becomes the right one, under
+//! the name that it was called by.
 
 #[path = "../../../tests/executables/mod.rs"]
 mod executables;

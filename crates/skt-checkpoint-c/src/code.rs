@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back_to_codes_and_each_has_a_text_of_its_own() {
+    fn numbers_map_to_codes_with_distinct_texts() {
         let mut texts: Vec<_> = Code::ALL.iter().map(|code| code.text()).collect();
         texts.sort_unstable();
         texts.dedup();

@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_fails_while_it_waits_for_the_others_tells_them() {
+    fn rank_that_fails_while_waiting_notifies_the_others() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut job = Command::new("mpirun");
         job.args(["-np", &RANKS.to_string()]).arg(std::env::current_exe().expect("this test"));

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_differ_in_any_byte_differ_in_words() {
+    fn arguments_that_differ_in_any_byte_have_distinct_texts() {
         let [long, other] = ["a", "b"].map(|middle| {
             let end = "x".repeat(1000);
             format!("{end}{middle}{end}")

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_over_the_text() {
+    fn environment_overrides_the_text() {
         let text = "run_id = \"a\"\nparities = 2\nmtbf_seconds = 3600\nresume = \"require\"";
         let environment = |name: &str| match name {
             "SKT_RUN_ID" => Some("b".to_owned()),
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_is_known_and_what_is_wrong_is_named_with_what_is_legal() {
+    fn names_are_known_and_errors_list_the_legal_values() {
         let cases = [
             ("colour = 1", "no option `colour`; there are run_id, "),
             ("run_id = \"a/b\"", "option run_id: `a/b`: legal: 1 to 64 letters"),

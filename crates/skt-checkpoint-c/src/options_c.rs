@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn structs_of_other_headers_are_told_apart() {
+    fn structs_of_other_headers_are_distinguished() {
         let bad = |size| {
             let options = SktOptions { size, ..filled() };
             // SAFETY: its size is refused before anything else is read.

@@ -773,7 +773,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_flag_of_skt_hpl_is_an_option_here() {
+    fn flags_of_skt_hpl_are_options_here() {
         let why = "Wait for it, or name this one with --run-id".to_owned();
         let held = Refusal::Held { process: 1, why, passes: false };
         let stop = stop_of(CheckpointError::Refused(held));

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_skt_init_is_told_is_enough_whatever_the_sizes() {
+    fn size_given_to_skt_init_suffices_for_all_regions() {
         // The worst case: each region wastes nearly a whole line.
         let table = Table::default();
         let all = (0..MOST_REGIONS as i32).map(|id| (id, 1, 1));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_also_where_sizes_overflow() {
+    fn oversized_regions_are_refused_also_on_overflow() {
         let table = Table::default();
         let room = memory(64);
         for (count, size) in [(20_000, 1), (usize::MAX, 2), (usize::MAX, 1)] {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_stay_where_they_are_whatever_becomes_of_the_copies() {
+    fn library_regions_stay_in_place_when_copies_change() {
         let room = memory(4000);
         let mut table = Table::default();
         let first = table.add_ours(7, 100, 8, room).expect("room");
@@ -262,7 +262,7 @@ mod tests {
     /// Regions in any order of calls, in a start that has found copies that are not restored yet:
     /// regions of the size given to `skt_init` fit, and nothing found is overwritten.
     #[test]
-    fn memory_that_is_asked_for_before_the_copies_are_restored_leaves_them_room() {
+    fn memory_requested_before_restoring_copies_leaves_them_room() {
         let room = memory(8000);
         let mut table = Table::default();
         table.add_ours(1, 100, 8, room).expect("room");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_as_it_was_written_and_garbage_is_told() {
+    fn table_survives_a_round_trip_and_garbage_is_refused() {
         let room = memory(100);
         let mut bytes = vec![0u8; room];
         assert_eq!(Table::read(&bytes).expect_err("zeros").code, Code::Internal);

@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_continues_with_half_of_its_ranks_lost_and_is_told_once_it_has_ended() {
+    fn run_survives_loss_of_half_its_ranks_and_returns_its_result() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(start(folder.path(), 2), [(None, None); RANKS]);
         for info in segments(folder.path()) {
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_due_at_once_and_then_by_the_mean_time_between_failures() {
+    fn checkpoints_are_due_at_once_then_by_mtbf() {
         let folder = tempfile::tempdir().unwrap();
         let due = threads::run(RANKS, |world| {
             let mut due = Vec::new();
@@ -758,8 +758,8 @@ mod tests {
     /// A supervisor would take the silence for a hang. The signs go to standard error, so a process
     /// of their own writes them.
     #[test]
-    fn ranks_that_wait_for_their_images_tell_the_supervisor() {
-        const TEST: &str = "client::tests::ranks_that_wait_for_their_images_tell_the_supervisor";
+    fn waits_for_images_are_reported_to_the_supervisor() {
+        const TEST: &str = "client::tests::waits_for_images_are_reported_to_the_supervisor";
         const WAITED: &str = "the image is waited for";
         if std::env::var_os(sign::ENV).is_some() {
             for in_checkpoint in [true, false] {
@@ -835,7 +835,7 @@ mod tests {
 
     /// The question costs one broadcast.
     #[test]
-    fn without_levels_rank_0_decides_what_is_due_before_the_others_ask() {
+    fn without_levels_rank_0_decides_what_is_due_first() {
         let folder = tempfile::tempdir().unwrap();
         let has_decided = AtomicBool::new(false);
         let due = threads::run(RANKS, |world| {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_copy_is_reported_piece_by_piece_and_a_short_one_is_not() {
+    fn only_long_copies_are_reported_piece_by_piece() {
         let waits = Arc::new(Waits::default());
         let mut progress = CopyProgress::new(waits.clone());
         progress.report();

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_tell_of_their_waits_as_often_as_the_launcher_can_bear() {
+    fn wait_signs_are_limited_to_the_launchers_rate() {
         let mut signs = WaitSigns::default();
         assert!(signs.is_due(0.0, 1, (0, 2)), "rank 0 at once");
         assert!(!signs.is_due(5.0, 1, (0, 2)), "a wait in which nothing happens");
@@ -314,14 +314,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_supervisor_nothing_is_told() {
+    fn without_a_supervisor_no_sign_is_written() {
         let mut signs = Signs::new(None);
         assert_eq!(signs.due(1.0, 0.0, |sign| sign.phase = COMPUTE), None);
         assert!(Signs::of_rank(1).last.is_none());
     }
 
     #[test]
-    fn what_is_told_is_what_has_come_so_far_and_not_too_often() {
+    fn signs_have_the_progress_so_far_and_are_rate_limited() {
         let mut signs = Signs::new(Some("r.1.4".to_owned()));
         let keeps = DataLocation { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
         let open = signs.due(0.0, 0.0, |sign| sign.keeps = Some(keeps.clone())).expect("at once");

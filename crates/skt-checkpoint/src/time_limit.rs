@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_says_when_a_job_ends_unless_the_user_does() {
+    fn slurms_end_of_a_job_is_used_unless_the_user_sets_one() {
         let end = |limit: TimeLimit, slurm| limit.end_unix(1000.0, slurm);
         assert_eq!(end(TimeLimit::Auto, Some("5000")), Some(5000.0));
         assert_eq!(end(TimeLimit::Auto, Some("soon")), None);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slurm_job_of_unknown_end_is_told() {
+    fn slurm_job_of_unknown_end_is_reported() {
         let said = |limit: TimeLimit, job: Option<&str>, end: Option<&str>| {
             let of = |name: &str| if name == SLURM_JOB { job } else { end };
             limit.unknown_end(|name| of(name).map(str::to_owned)).is_some()

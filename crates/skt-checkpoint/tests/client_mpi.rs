@@ -118,7 +118,7 @@ fn a_rank_that_fails_alone_ends_all() {
 }
 
 #[test]
-fn what_all_ranks_refuse_is_told_once() {
+fn refusal_by_all_ranks_is_reported_once() {
     let (code, text) = job("refused");
     assert_eq!(text.matches("no checkpoint of this run was found").count(), 1, "{text}");
     assert_eq!(code, Some(0), "{text}");

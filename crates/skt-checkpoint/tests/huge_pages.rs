@@ -36,7 +36,7 @@ impl Drop for Pool {
 /// A segment on pages of the pool is mapped up to the end of its last page. Memory right after the
 /// place of a shorter mapping must stay.
 #[test]
-fn what_lies_behind_a_segment_on_pages_of_the_pool_stays() {
+fn memory_after_a_segment_on_pool_pages_stays() {
     let Some(_pool) = Pool::more(8) else {
         skipped::skipped("it takes root, and memory for vm.nr_hugepages");
         return;

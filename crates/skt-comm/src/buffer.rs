@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_machine_has_is_refused() {
+    fn buffer_larger_than_any_machine_is_refused() {
         for len in [usize::MAX, usize::MAX / 8, usize::MAX / 8 - 1, 1 << 61, 1 << 50] {
             assert!(PageBuf::new(len).is_err(), "{len}");
         }

@@ -391,7 +391,7 @@ mod tests {
     use crate::threads::run;
 
     #[test]
-    fn small_memory_is_kept_and_its_flags_begin_anew() {
+    fn small_memory_is_kept_and_its_flags_are_reset() {
         run(3, |comm| {
             let (kept, mut first) = (KeptMemory::default(), Vec::new());
             let large = TUNING.kept_bytes / size_of::<f64>();
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_learns_of_an_abort() {
+    fn waiting_rank_is_notified_of_abort() {
         let ranks = run(3, |comm| {
             let node = NodeMemory::new(&comm, 10)?.expect("one process");
             match comm.rank() {
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "of a part")]
-    fn no_range_beyond_a_part() {
+    fn range_beyond_a_part_panics() {
         let own = Own::new(HEAD_BYTES + 80).expect("memory");
         own.part.doubles(&(5..11));
     }

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_pinned_where_it_was_told() {
+    fn thread_is_pinned_to_the_given_cpu() {
         let mask = current_mask().unwrap();
         let last = *mask.last().unwrap();
         std::thread::spawn(move || {

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_ends_is_told_and_one_that_does_not_is_killed() {
+    fn ended_child_is_reported_and_a_hanging_one_killed() {
         let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         let status = wait(&mut child, Duration::from_secs(600)).unwrap();
         assert_eq!(status.unwrap().code(), Some(7));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn local_time_is_what_date_says() {
+    fn local_time_matches_date() {
         for seconds in [0, 86_399, 1_700_000_000, 1_720_000_000] {
             let date = Command::new("date")
                 .env("LC_ALL", "C")

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_socket_has_its_part_of_them_and_a_rank_one_of_its_own_socket() {
+    fn helper_cores_are_spread_over_sockets_near_their_ranks() {
         let cpus = machine(2, 4);
         let masks = vec![all(&cpus); 4];
         let plans: Vec<_> = (0..4).map(|rank| plan(&cpus, &masks, rank, 1, 2).unwrap()).collect();

@@ -154,7 +154,7 @@ core id\t\t: 0
 ";
 
     #[test]
-    fn sockets_cores_and_cpus_are_told_apart() {
+    fn sockets_cores_and_cpus_are_distinguished() {
         assert_eq!(
             parse_cpuinfo(TWO_SOCKETS_WITH_SMT),
             Cpu {
@@ -169,7 +169,7 @@ core id\t\t: 0
     }
 
     #[test]
-    fn what_is_not_told_is_not_made_up() {
+    fn unreported_facts_are_none() {
         let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n\nprocessor\t: 1\n";
         assert_eq!(parse_cpuinfo(arm), Cpu { cpus: Some(2), ..Cpu::default() });
         assert_eq!(parse_cpuinfo(""), Cpu::default());

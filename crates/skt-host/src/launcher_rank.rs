@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_innermost_launcher_is_believed() {
+    fn innermost_launcher_wins() {
         // mpirun within an sbatch script: Slurm's task is 0 for all ranks.
         let environment = |name: &str| match name {
             "OMPI_COMM_WORLD_RANK" => Some("3".to_owned()),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_mpi_sees_alone_is_noticed_and_a_single_process_is_none() {
+    fn rank_isolated_by_mpi_is_noticed() {
         let found = |ranks: usize, variables: &[(&str, &str)]| found(ranks, variables, None);
         assert_eq!(found(1, &[("PMI_SIZE", "2")]), Some(("PMI_SIZE", 2)));
         assert_eq!(found(2, &[("PMI_SIZE", "2")]), None);
@@ -264,7 +264,7 @@ mod tests {
 
     /// `srun` on such a terminal passes the variable of the terminal on to all of its ranks.
     #[test]
-    fn a_shell_on_a_terminal_of_slurm_is_no_rank_and_a_rank_started_there_is_one() {
+    fn slurm_terminal_shell_is_no_rank_but_its_children_are() {
         let seen = |variables: &[(&str, &str)]| {
             let get = |name: &str| {
                 let found = variables.iter().find(|(known, _)| *known == name);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_supervisor_knows_how_many_ranks_an_unknown_launcher_starts() {
+    fn supervisor_passes_the_size_for_unknown_launchers() {
         let told = |size| Some(("V", size));
         assert_eq!(found(1, &[], told(4)), told(4));
         assert_eq!(found(1, &[("SLURM_PTY_PORT", "9")], told(4)), told(4));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn of_both_versions_the_tighter_binds() {
+    fn tighter_limit_of_both_versions_binds() {
         let root = Root::new("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
         root.group("sys/fs/cgroup/a", V2_FILES, &(4 * GIB).to_string(), 0, "");
         root.group("sys/fs/cgroup/memory", V1_FILES, &(3 * GIB).to_string(), 0, "");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells() {
+    fn this_machine_is_readable() {
         let memory = this_process();
         assert!(memory.available_bytes.unwrap() <= memory.total_bytes.unwrap());
     }

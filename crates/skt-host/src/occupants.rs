@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_run_elsewhere_takes_nothing() {
+    fn movable_threads_occupy_no_core() {
         assert_eq!(taken_of(&[0, 1], &[occupant(&[1, 2], 2)]), [0; 0]);
         assert_eq!(taken_of(&[0, 1], &[occupant(&[0, 1], 2)]), [0; 0], "as wide as the mask");
         assert_eq!(taken_of(&[0, 1], &[occupant(&[1], 1)]), [1]);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_and_an_old_one_are_written_and_its_own_links_are_followed() {
+    fn new_and_old_files_are_written_and_own_links_followed() {
         for mode in [0o755, 0o777, 0o1777] {
             let (folder, own) = shared(mode);
             for put in [|path: &Path, text: &str| write(path, text.as_bytes()), replace_with] {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_has_planted_is_refused() {
+    fn files_planted_by_another_user_are_refused() {
         for mode in [0o777, 0o1777, 0o770] {
             let (folder, own) = shared(mode);
             let (victim, link) = (own.join("victim"), folder.path().join("report"));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_others_lead_on_where_they_alone_write() {
+    fn links_of_others_are_followed_in_their_folders() {
         let (folder, own) = shared(0o755);
         symlink("own/file", folder.path().join("link")).unwrap();
         if plant(&folder.path().join("link")) {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_name_of_a_file_is_not_written_through_where_others_write() {
+    fn hard_links_are_not_written_in_shared_folders() {
         let (folder, own) = shared(0o1777);
         let (victim, second) = (own.join("victim"), folder.path().join("report"));
         fs::write(&victim, "dear").unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_links_ends_and_a_new_file_is_never_made_through_a_link() {
+    fn link_cycles_end_and_no_file_is_created_through_a_link() {
         let (_folder, own) = shared(0o755);
         symlink("b", own.join("a")).unwrap();
         symlink("a", own.join("b")).unwrap();

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_younger_than_the_deed_did_not_do_it() {
+    fn process_started_after_the_given_time_is_dead() {
         let (pid, now) = (std::process::id(), now_unix() as u64);
         assert_eq!(liveness_at(pid, now), Liveness::Alive);
         assert_eq!(liveness_at(pid, now - 86_400), Liveness::Dead, "tests do not take a day");

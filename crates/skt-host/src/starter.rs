@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_has_said_is_not_said_again() {
+    fn placement_flags_of_the_user_are_not_repeated() {
         let told = |starter: Starter, line: &str| starter.is_told(&words(line));
         assert!(told(Starter::Openmpi, "--report-bindings --bind-to core"));
         assert!(told(Starter::Openmpi, "-bind-to core") && told(Starter::Openmpi, "--cpu-set 0,1"));

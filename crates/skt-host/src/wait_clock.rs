@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_at_all_is_over_at_once() {
+    fn zero_time_limit_is_over_at_once() {
         let mut clock = WaitClock::new(Duration::ZERO);
         assert!(clock.is_over());
         clock.set_limit(LIMIT);
@@ -107,7 +107,7 @@ mod tests {
         /// polls are close; after any poll at least the limit less a 64th of it is left for each
         /// stop.
         #[test]
-        fn a_wait_counts_what_it_polls(
+        fn wait_counts_its_polls(
             gaps in prop::collection::vec(prop_oneof![0u64..900, 0u64..100_000_000], 1..200),
         ) {
             let mut now = Instant::now();

@@ -739,7 +739,7 @@ mod tests {
 
     /// A message that waits in the sender's port does not delay the receiver's port.
     #[test]
-    fn a_port_takes_messages_as_they_reach_it_not_as_they_were_sent() {
+    fn port_receives_messages_in_order_of_arrival() {
         let ends = clocks(3, |comm| match comm.rank() {
             0 => {
                 comm.recv(&mut [0u8; 8], 1, 1)?;
@@ -760,7 +760,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_sees_all_of_the_past_and_nothing_of_the_future() {
+    fn probe_sees_past_messages_and_no_future_ones() {
         for poller in 0..2 {
             clocks(2, |comm| {
                 if comm.rank() != poller {

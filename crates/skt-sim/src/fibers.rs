@@ -1004,7 +1004,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_looks_on_changes_nothing() {
+    fn passive_conductor_changes_nothing() {
         for seed in 0..50 {
             let options =
                 SimOptions { trace: true, rendezvous: seed % 2 == 0, ..SimOptions::new(4, seed) };
@@ -1102,7 +1102,7 @@ mod tests {
 
     /// Predictions of what a death leaves rely on this: only the dead rank's progress decides.
     #[test]
-    fn a_send_whose_receiver_dies_is_complete_if_the_receive_had_begun() {
+    fn send_to_a_dead_rank_completes_if_its_receive_had_begun() {
         let dies = |comm: &SimComm| {
             comm.recv(&mut [0u8], 0, 8)?;
             let buf = PageBuf::for_messages(1).expect("memory");

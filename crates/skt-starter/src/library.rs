@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_is_found_beside_its_launcher() {
+    fn library_is_found_next_to_its_launcher() {
         let root = env::temp_dir().join(format!("skt-starter-{}", std::process::id()));
         fs::create_dir_all(root.join("lib64")).unwrap();
         assert_eq!(beside(&root.join("bin"), "libmpi.so.12"), None);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_loaded_says_why() {
+    fn load_failure_names_its_reason() {
         assert_eq!(load(Path::new("libc.so.6")), Ok(()));
         let why = load(Path::new("libno-such-library.so.1")).unwrap_err();
         assert!(why.contains("libno-such-library.so.1"), "{why}");

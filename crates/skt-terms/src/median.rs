@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_even_number_the_middle_two_count() {
+    fn median_of_an_even_number_averages_the_middle_two() {
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median([1e308]), Some(1e308));

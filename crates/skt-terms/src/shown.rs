@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
+    fn terminal_control_sequences_are_escaped() {
         assert!(matches!(printable("Größe\t3 µs \\ \"\n"), Cow::Borrowed(_)));
         assert_eq!(
             printable("a\u{1b}[2J\r\u{9b}\u{7f}\tb\u{202e}c\n"),

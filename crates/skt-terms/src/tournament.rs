@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_meets_each_once() {
+    fn each_pair_meets_once() {
         for players in 0..40 {
             let rounds = rounds(players, usize::MAX);
             let mut met = BTreeSet::new();

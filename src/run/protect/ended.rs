@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_starts_the_latest_are_remembered() {
+    fn latest_of_many_starts_are_remembered() {
         let node = &nodes(1)[0];
         let store = Files::in_folder(node.path());
         for number in 0..2 * ENDED_MAX as u64 {

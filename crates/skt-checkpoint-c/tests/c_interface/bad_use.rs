@@ -139,7 +139,7 @@ fn without_an_open_run() {
 }
 
 #[test]
-fn wrong_arguments_of_init_are_told_to_all() {
+fn wrong_arguments_of_init_are_reported_on_all_ranks() {
     case("init", |rank| {
         let mut said = vec![
             ("skt_init(MPI_COMM_NULL, 8000, NULL)", Argument, "is MPI_COMM_NULL"),
@@ -177,7 +177,7 @@ fn wrong_arguments_of_init_are_told_to_all() {
 }
 
 #[test]
-fn null_and_nothing() {
+fn null_and_empty_arguments_are_refused() {
     case("nulls", |_| {
         vec![
             ("skt_comm(NULL)", Argument, "the place for the answer is null"),
@@ -213,7 +213,7 @@ fn null_and_nothing() {
 }
 
 #[test]
-fn regions_that_do_not_fit_are_told_to_all_by_the_next_checkpoint() {
+fn oversized_regions_fail_the_next_checkpoint_on_all_ranks() {
     case("space", |rank| {
         let large = "region 1 of 30000 x 8 bytes does not fit: skt_init was told 832 bytes";
         let mut said = Vec::new();
@@ -295,12 +295,12 @@ fn other_sizes_after_a_restart() {
 }
 
 #[test]
-fn a_checkpoint_is_due_at_once_and_then_after_the_interval_and_before_the_end() {
+fn checkpoints_are_due_at_once_by_interval_and_before_the_end() {
     case("due", |_| Vec::new());
 }
 
 #[test]
-fn a_checkpoint_that_has_begun_is_of_its_beginning() {
+fn begun_checkpoint_has_the_state_of_its_beginning() {
     // In the others' memory, by messages, and with an encoder that does all in the end.
     for name in ["overlap", "overlap-ring", "overlap-tree"] {
         overlap(name);
@@ -340,7 +340,7 @@ fn memory_that_is_asked_for_before_a_restore_leaves_room_for_it() {
 }
 
 #[test]
-fn levels_that_are_none_or_fail() {
+fn invalid_levels_are_refused_and_failing_ones_dropped() {
     case("levels", |rank| {
         let call = |options| match options {
             0 => "skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? \"levels = 'near:/x'\" : NULL)",
@@ -384,7 +384,7 @@ fn a_rank_whose_disk_is_slow_is_waited_for_without_a_limit() {
 }
 
 #[test]
-fn an_encoder_that_all_lack_leaves_the_process_another_try() {
+fn encoder_missing_on_all_ranks_allows_another_init() {
     case("no-direct", |_| {
         let call = "skt_init(MPI_COMM_WORLD, 8000, \"encoder = 'direct'\")";
         vec![(call, Code::Options, "Use `auto` or `ring`")]
@@ -417,7 +417,7 @@ const TABLE_AND_GAPS: usize = 8256 + 256 * 64;
 
 /// A start that dies between the mark of its result and the end leaves marked memory.
 #[test]
-fn a_run_that_an_earlier_start_has_ended_is_told_and_removed() {
+fn run_ended_by_an_earlier_start_is_reported_and_removed() {
     let run = run_of("ended");
     let ended = threads::run(RANKS, |world| {
         let options = Options::new(&run, "");
@@ -453,7 +453,7 @@ fn late(name: &str, late: usize) {
 }
 
 #[test]
-fn a_rank_that_does_not_call_is_named_and_nobody_hangs() {
+fn rank_that_does_not_call_is_named_and_none_hangs() {
     late("late-1", 1);
     late("late-0", 0);
     case("late-init", |_| {
@@ -463,7 +463,7 @@ fn a_rank_that_does_not_call_is_named_and_nobody_hangs() {
 }
 
 #[test]
-fn ranks_in_different_calls_are_told_and_the_run_stays_open() {
+fn ranks_in_different_calls_are_reported_and_run_stays_open() {
     case("different", |rank| {
         let told = "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint";
         let call = if rank == 1 { "skt_finalize(1)" } else { "skt_checkpoint()" };
@@ -483,7 +483,7 @@ fn a_rank_that_comes_late_in_its_time_is_waited_for() {
 
 /// The others wait for it within the library's own messages.
 #[test]
-fn a_rank_that_fails_alone_within_a_call_is_told_of() {
+fn rank_that_fails_alone_within_a_call_is_reported() {
     case("alone", |rank| {
         let call =
             "skt_init(MPI_COMM_WORLD, 8000, \"store = \\\"file:/proc/self/cwd/store-of-all\\\"\")";

@@ -255,7 +255,7 @@ fn of_client(out: &str) -> String {
 }
 
 #[test]
-fn the_words_of_hydra_are_no_result() {
+fn output_of_hydra_is_not_a_result() {
     let bar = "=".repeat(83);
     let hydra = format!(
         "\n{bar}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 9\n{bar}\n\
@@ -422,7 +422,7 @@ pub fn client(name: &str, as_name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_plate_of_the_programs_own_memory_survives() {
+fn plate_in_program_memory_survives() {
     survives(&client("heat.c", "heat"), "heat", 1500);
 }
 
@@ -433,13 +433,13 @@ fn pressure_that_is_saved_while_it_changes_survives() {
 }
 
 #[test]
-fn bodies_in_memory_of_the_library_survive() {
+fn bodies_in_library_memory_survive() {
     let source = checkout().join("examples/fortran/nbody.f90");
     survives(&compile_fortran(&source, "nbody"), "nbody", 400);
 }
 
 #[test]
-fn what_groups_do_not_survive_is_refused_with_the_reason() {
+fn losses_beyond_parities_are_refused_with_the_reason() {
     let program = client("heat.c", "heat-lost");
     let run = Run::new(&program, "lost", 100_000);
     assert!(!run.start(&[2], 2, Duration::ZERO).ok);
@@ -449,7 +449,7 @@ fn what_groups_do_not_survive_is_refused_with_the_reason() {
 /// Rank 1 comes to `skt_init` when the others have given it up: 75 asks for a new start, in which
 /// it is in time.
 #[test]
-fn a_client_that_has_waited_in_vain_for_a_rank_asks_for_a_new_start() {
+fn client_that_times_out_on_a_rank_requests_a_new_start() {
     let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/late.c");
     let late = compile_c(&source, "late.so", "gcc", &["-shared", "-fPIC"]);
     let fortran = checkout().join("examples/fortran/nbody.f90");
@@ -496,7 +496,7 @@ fn a_client_is_clean_under_the_sanitizers() {
 /// A power cut: the ranks die at once and all memory goes. The next start continues from the
 /// images.
 #[test]
-fn all_memory_at_once_is_survived_with_a_level() {
+fn loss_of_all_memory_is_survived_with_a_level() {
     let program = client("heat.c", "heat-power");
     let steps = 1000;
     let undisturbed = Run::new(&program, "power-undisturbed", steps).start(&[], 0, LIMIT);

@@ -62,7 +62,7 @@ fn a_device_computes_the_bits_of_the_host() {
 /// Callbacks that the client has itself. One fails on one rank: all ranks return the error, and the
 /// checkpoint before is there for the next start.
 #[test]
-fn a_copy_that_fails_on_one_rank_costs_the_work_since_the_checkpoint_before() {
+fn failed_copy_on_one_rank_loses_one_interval() {
     if !opencl::is_here() {
         return;
     }

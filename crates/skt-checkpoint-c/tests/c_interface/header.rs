@@ -24,7 +24,7 @@ fn names(text: &str, before: &str, after: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_library_exports_what_the_header_declares_and_nothing_else() {
+fn library_exports_exactly_the_declared_calls() {
     let header = source("include/skt.h");
     let code: String = header.split("*/").map(|part| part.split("/*").next().unwrap()).collect();
     let declared = names(&code, "", "(");
@@ -71,7 +71,7 @@ fn codes_are_the_same_in_all_three_languages() {
 }
 
 #[test]
-fn the_versions_agree_and_the_name_for_the_linker_has_the_first_number() {
+fn versions_and_soname_agree() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(source("include/skt.h").contains(&format!("#define SKT_VERSION \"{version}\"\n")));
     let mut readelf = Command::new("readelf");

@@ -94,7 +94,7 @@ fn the_arguments_of_each_rank_count() {
 }
 
 #[test]
-fn with_the_option_application_it_alone_counts() {
+fn option_application_alone_identifies_the_data() {
     let mut run = Run::new(&build("count-named", &[]), "named", STEPS);
     run.variables = vec![("SKT_APPLICATION", "a count".to_owned())];
     kill_one(&run);

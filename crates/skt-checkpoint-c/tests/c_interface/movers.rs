@@ -114,7 +114,7 @@ fn a_copy_that_fails_in_begin_leaves_no_checkpoint_under_way() {
 }
 
 #[test]
-fn a_region_may_be_freed_after_begin_and_not_before_the_next_one() {
+fn region_freed_after_begin_fails_only_the_next_checkpoint() {
     let failed = "rank 0: region 1: to_host of bytes 0 to 800 fails: invalid pointer (code 3)";
     case("freed-before-wait", &[("skt_checkpoint()", Device, failed)]);
 }
@@ -144,7 +144,7 @@ fn the_next_start_continues_from_before_a_device_was_lost() {
 }
 
 #[test]
-fn a_mover_need_not_explain_its_codes() {
+fn mover_codes_may_lack_texts() {
     let failed = "rank 1: region 1: to_host of bytes 0 to 800 fails: it returns no text (code 7)";
     case("no-text", &[("skt_checkpoint()", Device, failed)]);
 }
@@ -157,13 +157,13 @@ fn another_size_after_a_restart_is_refused() {
 }
 
 #[test]
-fn what_a_device_had_continues_on_the_host_and_back() {
+fn device_data_continues_on_the_host_and_back() {
     case("moves-to-the-host", &[]);
 }
 
 /// The others wait for a copy without a limit.
 #[test]
-fn one_rank_alone_may_have_a_device() {
+fn single_rank_may_have_a_device() {
     let failed = "rank 1: region 1: to_host of bytes 0 to 800 fails: out of luck (code 7)";
     case("one-rank", &[("skt_checkpoint()", Device, failed)]);
 }

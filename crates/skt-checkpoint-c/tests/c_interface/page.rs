@@ -31,7 +31,7 @@ fn programs(what: &str, name: &str, libraries: &[&str]) -> [PathBuf; 2] {
 }
 
 #[test]
-fn the_program_of_the_page_survives_and_computes_what_the_plain_one_does() {
+fn page_program_survives_and_matches_the_plain_result() {
     let [plain, survivor] = programs("skt_protect(1, u, CELLS", "rod", &[]);
     let result = succeeds(mpirun(RANKS).arg(plain));
     assert_eq!(survives(&survivor, "rod", 0), result);

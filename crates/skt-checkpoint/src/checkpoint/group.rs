@@ -320,7 +320,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_can_be_placed_is(
+        fn every_feasible_placement_is_found(
             p in 1usize..5, width in 2usize..6, parities in 1usize..3, by_column: bool,
             cuts in prop::collection::vec(0usize..6, 1..8),
         ) {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_ranks_and_silly_shapes_are_refused() {
+    fn too_few_ranks_and_invalid_shapes_are_refused() {
         assert!(matches!(form(&names(&[1]), 2, 1, true), Err(PlacementError::TooFewRanks { .. })));
         assert!(matches!(form(&names(&[9]), 3, 2, true), Err(PlacementError::Shape { .. })));
         assert!(matches!(form(&names(&[9]), 3, 0, true), Err(PlacementError::Shape { .. })));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_as_the_paper_has_it() {
+    fn memory_matches_the_paper() {
         for n in 2..20 {
             let g = Geometry { members: n, parities: 1 };
             let n = n as f64;
@@ -125,7 +125,7 @@ mod tests {
 
     /// Figure 10: groups of 2, 3, 4, 8 and 16, computed by hand from eq. 6 to 8.
     #[test]
-    fn shares_are_those_of_figure_10() {
+    fn shares_match_figure_10() {
         let of = |method: Method| {
             [2, 3, 4, 8, 16].map(|members| {
                 let geometry = Geometry { members, parities: 1 };

@@ -70,7 +70,7 @@ mod tests {
     use crate::checkpoint::layout::RegionShape;
 
     #[test]
-    fn differences_are_told_field_by_field() {
+    fn differences_are_reported_field_by_field() {
         let config = |application: &str| Config {
             application: application.to_owned(),
             ..Config::new("run", CodecKind::Xor)

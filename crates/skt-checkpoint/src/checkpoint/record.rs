@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_starts_the_latest_are_remembered() {
+    fn latest_of_many_starts_are_remembered() {
         let mut record = Record::of_new_segment();
         let starts: Vec<StartId> = (1..40).map(start).collect();
         starts.iter().for_each(|&start| record.join(start, &starts));
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_stands_for_what_its_last_transition_says() {
+    fn record_state_follows_its_last_transition() {
         let mut record = settled(4);
         assert_eq!([4, 5].map(|e| record.holds(SELF, e)), [Holds::Copy, Holds::Workspace]);
         record.commit(5, vec![5]);
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_stands_for_nothing_until_it_is_rebuilt() {
+    fn replacement_is_hollow_until_rebuilt() {
         let mut record = Record::of_new_segment();
         record.join(start(2), &[]);
         for epoch in [0, 1, 5] {
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn no_transition_but_from_the_state_before_it() {
+    fn transitions_from_wrong_states_panic() {
         let committed = || {
             let mut record = settled(4);
             record.commit(5, vec![]);

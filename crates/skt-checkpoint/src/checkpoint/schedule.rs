@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn units_cover_what_is_active_once_and_are_ready_in_their_order(
+        fn units_cover_active_rows_once_and_are_ready_in_order(
             rows in 0usize..40, words in 0usize..10, bands in 1usize..7,
             active in corner(), stages in prop::collection::vec(corner(), 0..4),
         ) {

@@ -157,7 +157,7 @@ mod tests {
     /// Rank 2 has no device. A copy that fails on rank 1 leaves the checkpoint before to the next
     /// start, in which a copy to the device fails first.
     #[test]
-    fn memory_of_devices_is_saved_and_restored_or_all_ranks_know_why_not() {
+    fn device_memory_is_restored_or_all_ranks_get_the_reason() {
         let folder = tempfile::tempdir().expect("a folder");
         let failed = |error: CheckpointError| match error {
             CheckpointError::NotMoved { rank: 1, region: 1, text } => {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_its_pages() {
+    fn system_page_sizes_are_read() {
         assert_eq!(pool_page_of("MemFree: 3 kB\nHugepagesize:     524288 kB\n"), Some(512 << 20));
         assert_eq!(pool_page_of("MemFree: 3 kB\n"), None);
         assert_eq!(pool_page_of("Hugepagesize: 99999999999999999999 kB"), None);

@@ -105,7 +105,7 @@ fn a_copy_waits_for_all_that_was_enqueued_before() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_its_name() {
+fn missing_library_is_refused_by_name() {
     with_device(|device| {
         // SAFETY: null is refused.
         let refused = unsafe { Copier::opencl(NULL) }.err().expect("no queue").to_string();

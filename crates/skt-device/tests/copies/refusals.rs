@@ -6,7 +6,7 @@ use crate::host_device::NULL;
 use crate::skipped::skipped;
 
 #[test]
-fn without_the_driver_cuda_is_refused_by_the_name_of_its_library() {
+fn without_a_driver_cuda_is_refused_by_its_librarys_name() {
     // SAFETY: null is the default stream.
     match unsafe { Copier::cuda(NULL) } {
         Err(refused @ DeviceError::Library { .. }) => {

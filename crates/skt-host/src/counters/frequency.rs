@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_read() {
+    fn settings_are_read() {
         let tree = Tree::new();
         let folder = "sys/devices/system/cpu/cpu1/cpufreq";
         tree.file(&format!("{folder}/cpuinfo_max_freq"), "3500000\n");

@@ -64,7 +64,7 @@ mod tests {
     use crate::testing::Tree;
 
     #[test]
-    fn a_machine_that_tells_of_no_node_has_one() {
+    fn machine_without_listed_nodes_has_one() {
         let tree = Tree::new();
         assert_eq!(nodes(&tree.root(), &[0, 1]), [NumaNode { id: 0, cpus: vec![0, 1] }]);
         tree.file("sys/devices/system/node/online", "0-1");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_none() {
+    fn missing_file_is_none() {
         let tree = Tree::new();
         tree.file("sys/one", " 7 \n").file("sys/word", "seven").file("sys/b", "");
         let root = tree.root();

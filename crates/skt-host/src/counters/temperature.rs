@@ -45,7 +45,7 @@ mod tests {
     use crate::testing::Tree;
 
     #[test]
-    fn the_hottest_core_counts_and_no_other_sensor() {
+    fn hottest_core_counts_and_no_other_sensor() {
         let tree = Tree::new();
         assert_eq!(hottest_celsius(&tree.root()), None);
         tree.file("sys/class/thermal/thermal_zone0/temp", "41000\n");

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raspberry_pi_says_why() {
+    fn raspberry_pi_reports_the_reason() {
         let flags = |text: &str| {
             let tree = Tree::new();
             tree.file("sys/devices/platform/soc/soc:firmware/get_throttled", text);

@@ -186,7 +186,7 @@ mod tests {
 
     /// The test requests no sample: the thread takes them.
     #[test]
-    fn the_thread_samples_by_itself() {
+    fn thread_samples_without_requests() {
         let tree = Tree::new();
         zone(&tree, "intel-rapl:0", "package-0", 0);
         let sampler = sampler(&tree);
@@ -200,7 +200,7 @@ mod tests {
 
     /// What a sample costs is printed; a thousandth of its second would still be no cost.
     #[test]
-    fn a_sample_takes_no_time_to_speak_of() {
+    fn sample_takes_negligible_time() {
         let tree = Tree::new();
         for zone_number in 0..4 {
             zone(&tree, &format!("intel-rapl:{zone_number}"), "package-0", 0);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_which_a_counter_may_have_begun_again_twice_is_unknown() {
+    fn gap_with_a_possible_second_wraparound_is_unknown() {
         let mut tracker = tracker(vec![counter(Some(5000.0))]);
         for (second, count) in [(0.0, 0.0), (4.0, 400.0), (8.0, 800.0), (13.5, 900.0)] {
             tracker.add(second, reading(&[count]));

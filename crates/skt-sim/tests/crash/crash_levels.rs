@@ -131,7 +131,7 @@ fn abft(ranks: usize, parities: usize) -> Setup {
 }
 
 #[test]
-fn what_was_complete_is_never_lost_and_what_is_restored_is_true() {
+fn complete_states_are_never_lost_and_restored_correctly() {
     let keeps = |setup: &Setup| if setup.ranks == 3 { 1..=2 } else { 1..=1 };
     let cases: Vec<(Setup, usize)> = setups()
         .into_iter()
@@ -174,7 +174,7 @@ fn on_shared_files(setup: Setup, when_busy: WhenBusy) -> World {
 }
 
 #[test]
-fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
+fn shared_files_are_as_safe_as_separate_files() {
     let double = Setup { method: Method::Double, ..Setup::small(4, 2) };
     std::thread::scope(|scope| {
         let setups =
@@ -196,7 +196,7 @@ fn files_that_ranks_share_are_as_safe_as_files_of_their_own() {
 /// Each third generation is complete; in the others some ranks of a file have given their images
 /// up, each after a different operation.
 #[test]
-fn what_one_rank_of_a_file_gives_up_costs_the_others_nothing() {
+fn image_given_up_in_a_shared_file_costs_no_other_rank() {
     std::thread::scope(|scope| {
         let methods = [Method::SelfCheckpoint, Method::Double];
         for method in methods.into_iter().take(if is_soak() { 2 } else { 1 }) {
@@ -262,7 +262,7 @@ fn a_level_that_all_see_serves_when_the_local_one_is_gone() {
 /// A job stops on some nodes, continues from its images on others, and comes back to the first
 /// ones, whose memory is still there: it missed what the others have done since.
 #[test]
-fn memory_that_missed_a_later_start_is_not_preferred_to_images_of_it() {
+fn images_of_a_later_start_win_over_memory_that_missed_it() {
     let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
     for setup in [Setup::small(3, 1), double, abft(3, 1)] {
         let mut world = World::new(&setup, &[level(Reach::Global, 1)]);
@@ -430,7 +430,7 @@ fn end_everywhere(world: World) -> usize {
 }
 
 #[test]
-fn a_fresh_start_that_is_asked_for_takes_no_image_and_leaves_none_of_before() {
+fn requested_fresh_start_uses_and_leaves_no_old_image() {
     let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);
     for mut world in [local, on_shared_files(Setup::small(4, 2), WhenBusy::Wait)] {
         world.start(&How::none(1, 3));
@@ -555,7 +555,7 @@ fn start_repaired(mut world: World, count: &mut Count) {
 /// The contents of a level that fails at a start stay unchanged, and are used when the level has
 /// recovered.
 #[test]
-fn a_level_that_fails_at_a_start_costs_nothing_that_was_complete() {
+fn level_failing_at_a_start_loses_no_complete_image() {
     let (near, far) = (level(Reach::Local, 1), level(Reach::Global, 1));
     let setups = [Setup::small(2, 1), Setup::small(3, 1), Setup::small(4, 2), abft(3, 1)];
     std::thread::scope(|scope| {
@@ -576,7 +576,7 @@ fn a_level_that_fails_at_a_start_costs_nothing_that_was_complete() {
 /// A run that resumes from older images, because the level with the newer ones fails, is the newer
 /// history when that level has recovered, whatever the epochs are.
 #[test]
-fn what_a_level_that_has_failed_still_has_is_older_than_what_went_on_without_it() {
+fn images_of_a_failed_level_are_older_than_the_continued_run() {
     let mut world =
         World::new(&Setup::small(3, 1), &[level(Reach::Local, 1), level(Reach::Global, 1)]);
     let fails = |level| (0..3).map(move |node| ((level, node), Fault::Dead)).collect();
@@ -782,7 +782,7 @@ fn a_level_that_fails_does_not_keep_a_run_from_its_end() {
 /// next source is used, however often the start dies on the way. The start is refused only if
 /// nothing is sound, and names the source.
 #[test]
-fn what_has_rotted_beyond_repair_is_passed_over() {
+fn images_damaged_beyond_repair_are_skipped() {
     let setup = Setup::small(3, 1);
     let mut world = World::new(&setup, &[level(Reach::Local, 1), level(Reach::Global, 2)]);
     world.start(&How::none(1, 5));
@@ -851,7 +851,7 @@ fn what_has_rotted_beyond_repair_is_passed_over() {
 /// Images of method `abft` rot as a whole: one per group is lost like a disk, and more are passed
 /// over, however often the start dies on the way.
 #[test]
-fn rotten_images_of_abft_are_lost_or_passed_over() {
+fn damaged_images_of_abft_are_lost_or_skipped() {
     let setup = abft(3, 1);
     let mut world = World::new(&setup, &[level(Reach::Local, 2)]);
     world.start(&How::none(1, 5));
@@ -896,7 +896,7 @@ fn rotten_images_of_abft_are_lost_or_passed_over() {
 /// Neither memory nor the newest images can be used: the older ones are taken, and the newest are
 /// removed, on both levels. If there are no older ones the start is refused.
 #[test]
-fn images_that_the_application_doubts_are_passed_over() {
+fn images_that_the_application_rejects_are_skipped() {
     let levels = [level(Reach::Local, 2), level(Reach::Global, 2)];
     let mut world = World::new(&abft(3, 1), &levels);
     world.start(&How::none(1, 4));
@@ -963,7 +963,7 @@ fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) 
 }
 
 #[test]
-fn an_image_that_cannot_be_loaded_is_as_good_as_lost() {
+fn image_that_cannot_be_loaded_counts_as_lost() {
     let double = Setup { method: Method::Double, ..Setup::small(3, 1) };
     std::thread::scope(|scope| {
         for setup in [Setup::small(3, 1), Setup::small(4, 2), double, abft(3, 1)] {
@@ -1008,7 +1008,7 @@ fn an_image_that_is_lost_is_not_read_to_its_end() {
 
 /// One bit of an image flips, with no disk lost, and with one lost.
 #[test]
-fn rot_is_mended_or_an_older_image_is_taken_and_is_never_used() {
+fn damage_is_repaired_or_an_older_image_is_used() {
     let setup = Setup::small(3, 1);
     let mut world = World::new(&setup, &[level(Reach::Local, 2)]);
     world.start(&How::none(1, 3));

@@ -295,16 +295,16 @@ fn nodes_that_drop_out_of_decisions_come_back() {
 }
 
 #[test]
-fn self_checkpoint_bears_random_misfortune() {
+fn self_checkpoint_survives_random_failures() {
     play_many(Method::SelfCheckpoint, 150);
 }
 
 #[test]
-fn double_checkpoint_bears_random_misfortune() {
+fn double_checkpoint_survives_random_failures() {
     play_many(Method::Double, 150);
 }
 
 #[test]
-fn single_checkpoint_never_gives_a_mixture() {
+fn single_checkpoint_never_mixes_epochs() {
     play_many(Method::Single, 150);
 }

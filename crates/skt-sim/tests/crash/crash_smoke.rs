@@ -12,7 +12,7 @@ use skt_sim::fibers::Kill;
 use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
 
 #[test]
-fn a_job_goes_on_after_losses() {
+fn job_continues_after_losses() {
     for (ranks, parities) in [(2, 1), (3, 1), (4, 1), (4, 2), (5, 2), (6, 3), (8, 3)] {
         let setup = Setup::small(ranks, parities);
         let mut cluster = Cluster::new(&setup, 1);
@@ -43,7 +43,7 @@ fn a_job_goes_on_after_losses() {
 /// Only node 0 follows the second start, and drops out; the third start, without it, dies at any
 /// step; then node 0 returns.
 #[test]
-fn who_alone_has_followed_a_start_is_at_one_with_the_others_when_it_returns() {
+fn rank_that_alone_followed_a_start_rejoins_the_others() {
     let setup = Setup::small(4, 1);
     let mut cluster = Cluster::new(&setup, 1);
     start(&setup, &mut cluster, &Disturbance::none(1, 2));
@@ -91,7 +91,7 @@ fn states_of_deaths(setup: &Setup, before: &Cluster, seed: u64) -> Vec<Cluster> 
 /// Rank 2 of a start that is believed dead commits, or marks its segment, after the next start has
 /// looked at it.
 #[test]
-fn what_changes_while_all_decide_is_refused_by_all_with_nothing_changed() {
+fn change_during_the_decision_is_refused_by_all_ranks() {
     let setup = Setup::small(4, 1);
     let mut before = Cluster::new(&setup, 1);
     start(&setup, &mut before, &Disturbance::none(1, 1));
@@ -126,7 +126,7 @@ fn what_changes_while_all_decide_is_refused_by_all_with_nothing_changed() {
 }
 
 #[test]
-fn another_job_of_the_same_name_is_refused_by_all_with_nothing_changed() {
+fn second_job_of_the_same_name_is_refused_by_all_ranks() {
     let setup = Setup::small(4, 1);
     let mut cluster = Cluster::new(&setup, 1);
     start(&setup, &mut cluster, &Disturbance::none(1, 1));
@@ -140,7 +140,7 @@ fn another_job_of_the_same_name_is_refused_by_all_with_nothing_changed() {
 }
 
 #[test]
-fn segments_of_other_settings_are_refused_by_name_wherever_their_record_lies() {
+fn segments_of_other_settings_are_refused_in_every_slot() {
     let setup = Setup::small(4, 1);
     let mut cluster = Cluster::new(&setup, 1);
     start(&setup, &mut cluster, &Disturbance::none(1, 1));
@@ -185,7 +185,7 @@ fn all_encoders_give_the_same_bytes() {
 
 #[test]
 #[should_panic(expected = "has changed outside of")]
-fn frozen_means_frozen() {
+fn frozen_regions_do_not_change() {
     let setup = Setup { lie_rows: 2, ..Setup::small(4, 1) };
     start(&setup, &mut Cluster::new(&setup, 1), &Disturbance::none(0, 3));
 }
@@ -207,7 +207,7 @@ fn without_checkpoints_nothing_is_left_and_any_placement_does() {
 }
 
 #[test]
-fn who_asks_for_shared_memory_must_have_it() {
+fn required_shared_memory_must_be_available() {
     let setup = Setup { encoder: Encoder::Direct, ..Setup::small(4, 1) };
     let mut cluster = Cluster::new(&setup, 1);
     let ran = start(&setup, &mut cluster, &Disturbance::none(1, 3));

@@ -9,7 +9,7 @@ use skt_sim::fibers::{SimOptions, run};
 /// No rank leaves barrier b before all have entered it, under many schedules, and all know then
 /// whether any rank has made a request.
 #[test]
-fn nobody_leaves_before_all_have_come() {
+fn barrier_completes_only_after_all_have_entered() {
     for seed in 0..300 {
         let size = 1 + seed as usize % 9;
         let mut options = SimOptions::new(size, seed);

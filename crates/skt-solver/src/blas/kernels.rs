@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn search_orders_what_bits_could_confuse() {
+    fn search_orders_zeros_infinities_and_nans() {
         let tiny = f64::from_bits(1);
         let cases: [(&[f64], usize); 6] = [
             (&[-0.0, 0.0, -0.0], 0),
@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn loops_do_what_their_formulas_say(
+        fn loops_match_their_formulas(
             x in prop::collection::vec(-1e3..1e3f64, 0..100), alpha in -2.0..2.0f64,
         ) {
             let mut y: Vec<f64> = x.iter().rev().copied().collect();

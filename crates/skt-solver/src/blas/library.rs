@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_loaded_is_not_found() {
+    fn unloaded_library_is_not_found() {
         assert_eq!(symbol(c"no_such_function_anywhere"), None);
     }
 }

@@ -294,7 +294,7 @@ mod tests {
         }
 
         #[test]
-        fn upper_solve_divides_by_what_has_no_reciprocal(n in 1usize..9, by_row: bool) {
+        fn upper_solve_divides_by_subnormals(n in 1usize..9, by_row: bool) {
             let least = f64::from_bits(1);
             let mut du = vec![0.0; 100];
             (0..10).for_each(|i| du[i * 11] = 3.0 * least);

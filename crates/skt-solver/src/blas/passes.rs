@@ -362,7 +362,7 @@ mod tests {
     proptest! {
         /// The first row need not be on a cache line, as after pivots.
         #[test]
-        fn passes_do_what_their_formulas_say(
+        fn passes_match_their_formulas(
             rows in 0usize..150, k in 0usize..20, from in 0usize..9, inverse in -2.0..2.0f64, seed: u64,
         ) {
             let ld = (rows + from).max(1);
@@ -400,7 +400,7 @@ mod tests {
         }
 
         #[test]
-        fn kernels_agree_and_see_what_is_not_finite(
+        fn kernels_agree_and_detect_non_finite_values(
             rows in 1usize..100, k in 0usize..=8, bad in 0usize..200, kind in 0u8..2, seed: u64,
         ) {
             let mut line: Vec<f64> = (0..rows).map(|i| number(i, seed)).collect();

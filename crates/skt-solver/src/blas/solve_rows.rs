@@ -271,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_undoes_a_product(n in 0usize..40, width in 0usize..60, seed: u64) {
+        fn solve_undoes_a_product(n in 0usize..40, width in 0usize..60, seed: u64) {
             let (ldl, lda) = (43, 61);
             let l = numbers(seed, ldl * 40, 1.0);
             let before = numbers(seed ^ 1, 40 * lda, 1.0);

@@ -12,7 +12,7 @@ mod tests {
     use super::pass;
 
     #[test]
-    fn a_pass_is_the_triad() {
+    fn pass_computes_the_triad() {
         let mut a = [0.0; 3];
         pass(3.0, &[1.0, 2.0, 4.0], &[0.5, -1.0, 0.0], &mut a);
         assert_eq!(a, [3.5, 5.0, 12.0]);

@@ -118,7 +118,7 @@ mod tests {
         /// rounds, send nothing that they do not have, receive nothing twice below the power, and
         /// have all in the end.
         #[test]
-        fn all_have_all(size in 1..200usize) {
+        fn all_ranks_get_all_parts(size in 1..200usize) {
             let mut rounds: Vec<VecDeque<Round>> =
                 (0..size).map(|rank| rounds(rank, size).collect()).collect();
             let mut held: Vec<Vec<bool>> = (0..size)

@@ -315,7 +315,7 @@ mod tests {
 
     /// Other ranks get the message although no rank calls `finish`.
     #[test]
-    fn progress_alone_brings_all_of_it() {
+    fn progress_alone_completes_the_broadcast() {
         for &topology in Bcast::ALL {
             run(6, |comm| {
                 // The pieces have different lengths.

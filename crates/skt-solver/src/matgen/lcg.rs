@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_jump_is_that_many_steps(count in 0u64..2000, x: u64) {
+        fn jump_equals_as_many_steps(count in 0u64..2000, x: u64) {
             let stepped = (0..count).fold(x, |x, _| Lcg::STEP.apply(x));
             prop_assert_eq!(Lcg::jump(count).apply(x), stepped);
         }

@@ -240,7 +240,7 @@ mod tests {
     proptest! {
         /// Elements of 1 and -1 tie in each column, and stay exact for a few columns.
         #[test]
-        fn of_equal_elements_the_upper_one_is_the_pivot(
+        fn upper_of_equal_elements_is_the_pivot(
             signs in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 8..60),
             p in 1usize..6,
             facts in prop::sample::select(vec![Fact::Left, Fact::Crout, Fact::Right]),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_come_soon_and_then_less_and_less_often() {
+    fn calls_come_soon_then_ever_less_often() {
         assert_eq!(pause(Duration::ZERO), PAUSE);
         assert_eq!(pause(Duration::from_secs(10)), LONG_PAUSE);
         // Enough calls that a message gets going, and few enough to cost next to nothing.

@@ -168,7 +168,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
-        fn nothing_that_is_final_is_written(
+        fn final_part_is_never_written(
             n in 1usize..40, nb in 1usize..9, p in 1usize..4, q in 1usize..4,
             depth in 0usize..4, me in 0usize..9, cuts in prop::array::uniform2(0usize..40),
         ) {

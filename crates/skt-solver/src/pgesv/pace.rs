@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_held_up_makes_the_next_one_short_and_no_other() {
+    fn delayed_call_shortens_only_the_next_one() {
         let pace = Pace::new(CallLimit::tuned());
         let (size, long) = (1 << 30, 0..100 * TUNING.call_grain_columns);
         pace.took(size, Duration::from_millis(50));

@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_parts_than_most() {
+    fn number_of_parts_is_at_most_the_maximum() {
         for rows in (0..3000).chain([40_000, 1_000_003]) {
             for (threads, late) in (1..20).flat_map(|threads| [(threads, 0), (threads, 450)]) {
                 let pieces = row_pieces(rows, threads, late);
@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_comes_too_late_leaves_the_rows_to_the_others() {
+    fn late_thread_leaves_the_rows_to_the_others() {
         let pieces = row_pieces(40_000, 16, 10_000);
         assert!(pieces[..15].iter().all(|piece| piece.len() >= 40_000 / 16), "{pieces:?}");
         let shortest = TUNING.shortest_piece_rows.next_multiple_of(TUNING.product_row_grain);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suspect_is_told_apart_from_the_rank_that_noticed() {
+    fn suspect_is_distinguished_from_the_noticing_rank() {
         let host = |rank: usize| format!("rank {rank} (n{rank})");
         assert_eq!(
             wrong().told(host),

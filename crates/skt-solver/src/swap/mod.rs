@@ -471,7 +471,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
-        fn rows_end_where_the_pivots_say(
+        fn rows_end_where_the_pivots_place_them(
             p in 1usize..7, row_block in 1usize..5, nb in 1usize..5, block in 0usize..4,
             blocks_below in 0usize..6, rest in 0usize..4, width in 1usize..8, picks in prop::collection::vec(0.0..1.0f64, 4),
             how in prop::sample::select(vec![

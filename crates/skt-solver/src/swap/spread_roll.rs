@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn all_roll_equally_many_rows_and_hand_over_no_more_than_they_must() {
+    fn ranks_roll_equal_row_counts_and_pass_on_the_minimum() {
         for counts in
             [&[8, 8, 8][..], &[24, 0, 0], &[0, 0, 24], &[3, 20, 1, 0], &[1, 0, 1, 0, 0], &[7]]
         {

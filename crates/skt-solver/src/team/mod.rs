@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a thread of the team panicked")]
-    fn a_worker_that_panics_is_heard_of() {
+    fn panic_of_a_worker_is_reported() {
         let team = Team::new(2, |_| ()).unwrap();
         team.fork(&|id| assert_ne!(id, 1), || ());
     }

@@ -85,7 +85,7 @@ fn ended(offers: &[Offer], rules: &Rules) -> Finished {
 }
 
 #[test]
-fn a_hold_on_the_run_passes_if_it_does_on_all_nodes() {
+fn hold_on_a_run_is_temporary_if_so_on_all_nodes() {
     let mut all = one_each([(3, 3); 4]);
     let obstacle = |why: &str, passes| Some(Obstacle { why: why.to_owned(), passes });
     let refused = |process, why: &str, passes| {
@@ -116,7 +116,7 @@ fn edit(offer: &mut Offer) -> &mut Content {
 /// Rank 0, one of two on its node, is lost, and its segment is still there. The surviving processes
 /// have other numbers now.
 #[test]
-fn the_segment_of_a_lost_rank_drives_nobody_from_its_own() {
+fn lost_ranks_segment_displaces_no_other_rank() {
     let mut offers = one_each([(4, 4); 4]);
     let on_node_0 = [segment(0, 4, 4), segment(1, 4, 4)];
     for (process, (rank, node)) in [(1, 0), (2, 1), (3, 2)].into_iter().enumerate() {
@@ -148,7 +148,7 @@ fn an_offer_is_short_however_long_the_state_and_the_parameters() {
 }
 
 #[test]
-fn one_commit_of_the_next_epoch_takes_all_there() {
+fn one_commit_of_the_next_epoch_decides_for_it() {
     let plan = planned(&one_each([(5, 5), (5, 5), (6, 5), (5, 5)]), &RULES).expect("legal");
     assert_eq!((plan.epoch, plan.lost.len()), (6, 0));
     assert_eq!(plan.holder, Some((2, SegmentId { rank: 2, start: 3 })));
@@ -159,7 +159,7 @@ fn one_commit_of_the_next_epoch_takes_all_there() {
 }
 
 #[test]
-fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
+fn starts_that_unreachable_segments_may_name_are_remembered() {
     let (alone, older) = (StartId { number: 4, nonce: 1 }, StartId { number: 2, nonce: 8 });
     let mut found = one_each([(4, 4); 4]);
     edit(&mut found[1]).record.join(alone, &[older]);
@@ -177,7 +177,7 @@ fn what_segments_out_of_reach_may_name_is_kept_in_mind() {
 }
 
 #[test]
-fn processes_find_their_data_and_the_rest_take_what_is_lost() {
+fn processes_keep_their_data_and_others_replace_lost_ranks() {
     let found =
         offers([vec![segment(2, 4, 4)], vec![], vec![segment(0, 4, 4)], vec![segment(3, 4, 4)]]);
     let plan = planned(&found, &RULES).expect("one loss");
@@ -189,7 +189,7 @@ fn processes_find_their_data_and_the_rest_take_what_is_lost() {
 
 /// A run of four ranks that survives the loss of 0, of 1 and 2, or of 3.
 #[test]
-fn fewer_processes_keep_their_ranks_where_the_loss_is_borne() {
+fn fewer_processes_keep_their_ranks_if_the_loss_is_tolerated() {
     let left = |ranks: &[usize]| -> Vec<Offer> {
         let all = offers([0, 1, 2, 3].map(|rank| vec![segment(rank, 4, 4)]));
         ranks.iter().map(|&rank| all[rank].clone()).collect()
@@ -231,7 +231,7 @@ fn two_processes_of_one_node_share_what_they_both_find() {
 }
 
 #[test]
-fn what_missed_a_decision_is_stale_however_new_its_epoch() {
+fn segment_that_missed_a_decision_is_stale() {
     let mut found = one_each([(5, 5); 4]);
     let (old, later) = (StartId { number: 2, nonce: 8 }, StartId { number: 4, nonce: 8 });
     edit(&mut found[1]).record = record(old, 6, 5);
@@ -272,7 +272,7 @@ fn torn_and_hollow_segments_count_as_lost() {
 }
 
 #[test]
-fn the_user_decides_what_becomes_of_what_is_found() {
+fn resume_option_decides_what_happens_to_found_data() {
     let never = Rules { resume: Resume::Never, ..RULES };
     let require = Rules { resume: Resume::Require, ..RULES };
     let found = one_each([(4, 4); 4]);
@@ -348,7 +348,7 @@ fn a_half_written_single_copy_is_never_used() {
 }
 
 #[test]
-fn one_mark_tells_that_the_run_is_done() {
+fn one_mark_means_that_the_run_is_finished() {
     let mut found = one_each([(5, 5), (5, 5), (5, 5), (5, 5)]);
     mark(&mut found[2]);
     let id = |rank| SegmentId { rank, start: 3 };
@@ -403,7 +403,7 @@ fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
 }
 
 #[test]
-fn images_of_a_later_start_make_memory_stale_also_if_it_says_that_the_run_is_done() {
+fn images_of_a_later_start_make_finished_memory_stale() {
     let rules = Rules { levels: vec!["global:/scratch".to_owned()], ..RULES };
     let later = StartId { number: BASE.number + 1, nonce: 8 };
     for is_done in [false, true] {
@@ -435,7 +435,7 @@ fn images_of_a_later_start_make_memory_stale_also_if_it_says_that_the_run_is_don
 }
 
 #[test]
-fn of_two_processes_that_see_a_segment_one_writes_to_it() {
+fn only_one_of_two_processes_writes_to_a_shared_segment() {
     let both = || vec![segment(0, 4, 4), segment(1, 4, 4)];
     let mut found = offers([both(), both(), vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     found[1].node = "node0".into();

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_every_length_and_alignment_and_nothing_beside() {
+    fn copies_every_length_and_alignment_and_nothing_else() {
         let src: Vec<u8> =
             (0..2 * TUNING.stream_from_bytes).map(|i| (i * 31 % 251) as u8).collect();
         for bytes in

@@ -76,7 +76,7 @@ fn every_erasure(codec: &Codec) -> usize {
 }
 
 #[test]
-fn exact_codes_bear_every_loss_up_to_m_and_refuse_all_others() {
+fn exact_codes_survive_all_losses_up_to_m_and_refuse_others() {
     let mut patterns = 0;
     for n in 2..=10 {
         for m in 1..=n / 2 {
@@ -96,7 +96,7 @@ fn one_parity_of_reed_solomon_is_xor() {
 
 proptest! {
     #[test]
-    fn wide_stripes_bear_random_losses(
+    fn wide_stripes_survive_random_losses(
         k in 1usize..=200, m in 1usize..=55, seed: u64, pick: u64,
     ) {
         let codec = Codec::new(CodecKind::ReedSolomon, k, m).unwrap();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_firmest_generation_survives_what_the_last_complete_one_survives() {
+    fn most_redundant_generation_survives_what_the_last_one_does() {
         assert_eq!(firmest_epoch(&[]), None);
         assert_eq!(firmest_epoch(&[&[], &[]]), Some(9));
         assert_eq!(firmest_epoch(&[&[0], &[0]]), Some(9), "the older one would help nobody");

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_is_asked_for_is_stretched_by_the_slowest_rank() {
+    fn given_interval_is_stretched_by_the_slowest_rank() {
         let mut next = NextImage::new(every_by_cost(60.0), 1000.0);
         assert!(!next.is_due(1059.0) && next.is_due(1060.0));
         next.begin(1060.0);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_not_begun_says_nothing_of_its_cost() {
+    fn unstarted_image_leaves_its_cost_unknown() {
         let mut next = by_cost();
         next.begin(0.0);
         next.end(None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_given_counts_from_the_last_image_or_the_beginning() {
+    fn given_interval_counts_from_the_last_image_or_the_start() {
         let mut next = NextImage::new(ImagesEvery::Seconds(3600.0), 1000.0);
         assert!(!next.is_due(4599.0) && next.is_due(4600.0));
         next.begin(5000.0);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_goes_on_from_what_a_state_tells() {
+    fn clock_continues_from_the_saved_state() {
         let of_state: StateSeconds = |state| 3600.0 * state.len() as f64;
         let mut clock = RunClock::new(Some(of_state));
         clock.hear(b"two");

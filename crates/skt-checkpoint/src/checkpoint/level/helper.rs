@@ -393,7 +393,7 @@ mod tests {
     /// One image is begun, and two files of it are to be removed; after it come another image and
     /// files of a level without one. Nothing is forgotten where they are given up.
     #[test]
-    fn files_that_were_to_be_removed_are_left_where_images_are_given_up() {
+    fn files_due_for_removal_stay_where_images_are_given_up() {
         for operations in 0..=4 {
             let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
             let mut vault: Vault<Box<[u8]>> = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_ranks() {
+    fn invalid_rank_lists_are_refused() {
         for text in [
             "",
             "-",

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ranks_of_a_node_share_a_file_whose_slots_have_room_for_the_largest() {
+    fn ranks_of_a_node_share_a_file_with_slots_for_the_largest() {
         let expected = |all: [(&str, u64); 4]| all.map(|(ranks, mib)| (ranks.to_owned(), mib));
         let blocks = [("a", 1025), ("a", 1), ("b", 1024), ("b", 1)];
         let found = names(Reach::Global, &blocks);

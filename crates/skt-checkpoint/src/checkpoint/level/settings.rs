@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_with_a_mark_is_taken_whatever_it_costs() {
+    fn strict_interval_is_kept_whatever_it_costs() {
         let strict: Levels = "local:/x,every=2s!".parse().expect("legal");
         let every = &strict.open("run", 0, 0, 1, true)[0].every;
         assert!(matches!(every, ImagesEvery::Seconds(2.0)), "{every:?}");

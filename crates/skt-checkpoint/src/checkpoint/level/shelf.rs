@@ -459,7 +459,7 @@ mod tests {
 
     /// The last images of a start are written once those before are done.
     #[test]
-    fn images_that_are_waited_for_take_their_time_first() {
+    fn awaited_images_count_the_rest_of_those_under_way() {
         assert_eq!(writing(WhenBusy::Skip).seconds_of_images(), 2.0 * SECONDS);
         let shelves = writing(WhenBusy::Wait);
         let seconds = shelves.seconds_of_images();
@@ -468,7 +468,7 @@ mod tests {
 
     /// The cost of another rank counts, once the ranks have compared.
     #[test]
-    fn an_interval_that_the_cost_of_images_stretches_is_told_once() {
+    fn interval_stretched_by_image_cost_is_reported_once() {
         let interval_of: super::super::IntervalOf =
             Arc::new(|cost| (10.0 * cost.wait_seconds).max(2.0));
         let every = ImagesEvery::Cost { first_seconds: 2.0, interval_of };

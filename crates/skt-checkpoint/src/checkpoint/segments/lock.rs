@@ -241,7 +241,7 @@ mod tests {
     use crate::checkpoint::store::Files;
 
     #[test]
-    fn a_holder_says_who_it_is_and_what_nobody_wrote_is_not_known() {
+    fn holder_is_identified_and_blank_holds_are_unknown() {
         let holder = Holder::read(&Holder::this(&Plain), &Plain);
         assert_eq!(holder, Holder { presence: Presence::Alive, is_own: false });
         for nothing in [&[][..], &[0; HOLDER_BYTES], &[0xff; 8], b"12.x"] {

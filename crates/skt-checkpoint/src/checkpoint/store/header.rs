@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_back_as_written() {
+    fn header_survives_a_round_trip() {
         let name = SegmentName::new(&"r".repeat(RUN_BYTES_MAX), "state", 41).unwrap();
         let mut header = Header::new(&name, 800);
         let identity = header.identity(PAGE_BYTES + 800).unwrap();

@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_checked_and_told_apart() {
+    fn names_are_checked_and_distinguished() {
         let name = SegmentName::new("a-1.b_C", "state", 7).unwrap();
         assert_eq!(name.to_string(), "skt-hpl-a-1.b_C-state-7");
         assert_eq!(SegmentName::parse("skt-hpl-a-1.b_C-state-7"), Some(name));

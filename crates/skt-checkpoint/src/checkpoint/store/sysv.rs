@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_look_is_no_use() {
+    fn brief_probe_is_not_counted_as_use() {
         let (store, name) = (SysV::new(false), own_name(4));
         let mut segment = store.create(&name, 64).unwrap();
         let FoundSegment { shmid, .. } = store.find(&name).unwrap().unwrap();
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn many_keys_taken_stop_nobody_and_all_of_them_name_their_holder() {
+    fn taken_keys_are_skipped_and_a_refusal_names_the_holder() {
         if !is_alone() {
             return;
         }
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_many_stable_and_never_private() {
+    fn keys_are_distinct_stable_and_never_private() {
         let name = |rank| SegmentName::new("run", "state", rank).unwrap();
         assert!(keys(&name(3)).eq(keys(&name(3))));
         for rank in 0..100 {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_amd_contain_their_cores_and_other_chips_do_not_count() {
+    fn amd_sockets_contain_their_cores_and_other_chips_are_skipped() {
         let tree = Tree::new();
         for (number, label) in [(1, "Ecore000"), (2, "Esocket0"), (3, "Esocket1")] {
             tree.file(&format!("{FOLDER}/hwmon1/energy{number}_label"), label);

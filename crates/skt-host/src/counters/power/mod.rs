@@ -167,7 +167,7 @@ mod tests {
     use crate::testing::{Tree, zone};
 
     #[test]
-    fn what_covers_more_is_taken_alone() {
+    fn wider_source_is_used_alone() {
         let tree = Tree::new();
         assert_eq!(find(&tree.root()), Found::Nothing);
         zone(&tree, "intel-rapl:0", "package-0", 5_000_000);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_root_may_read_is_not_taken_for_absent() {
+    fn root_only_files_are_not_taken_for_absent() {
         let tree = Tree::new();
         zone(&tree, "intel-rapl:0", "package-0", 5_000_000);
         let root = tree.root();

@@ -875,7 +875,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_both_and_differ() {
+    fn both_signs_occur_and_differ() {
         let of = |seed| (0..64).map(|i| sign(seed, i)).collect::<Vec<_>>();
         assert_ne!(of(1), of(2));
         assert!((-30.0..30.0).contains(&of(1).iter().sum::<f64>()));

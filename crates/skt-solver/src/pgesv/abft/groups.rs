@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_the_diagonal_of_finished_columns_is_dead() {
+    fn below_the_diagonal_finished_columns_are_dead() {
         let cols = Cyclic::cols(3, 2);
         for (finished, row, q) in
             [0, 3, 7, 12].iter().flat_map(|f| (0..12).flat_map(move |r| [(f, r, 0), (f, r, 1)]))
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_of_finished_groups_are_dead_where_all_their_columns_are() {
+    fn checksums_are_dead_where_all_columns_of_their_group_are() {
         let cols = Cyclic::cols(3, 2);
         for (finished, row) in [0, 3, 6, 7, 12].iter().flat_map(|f| (0..14).map(move |r| (f, r))) {
             let dead = dead_checksums(cols, row, *finished);

@@ -772,7 +772,7 @@ mod tests {
 
     /// The value is that of another implementation of XXH3.
     #[test]
-    fn the_word_that_tells_systems_apart_is_the_same_for_every_compiler() {
+    fn system_word_is_the_same_for_every_compiler() {
         assert_eq!(form_of([1, 2, 1 << 63].into_iter()), 0xe64e_0e44_ba78_4d1b);
         assert_eq!(form_of([].into_iter()), 0x2d06_8005_38d3_94c3);
     }
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn states_come_back_from_their_words() {
+    fn states_survive_encoding_as_words() {
         let states = [0, 1, 7, u32::MAX as usize];
         let states = states.into_iter().flat_map(|k| {
             let solved = [MemoryState::Solved, MemoryState::Replaced(k)];
@@ -835,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_back_from_their_words() {
+    fn parts_survive_encoding_as_words() {
         let partly = [1, 1152, 1 << 40].map(PartState::Partly);
         let parts = [PartState::Open, PartState::Begun, PartState::Done, PartState::Undoing]
             .into_iter()
@@ -845,7 +845,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decoded_comes_back_from_its_word() {
+    fn decoded_state_survives_encoding_as_a_word() {
         let last = (1 << 31) - 1;
         for (is_unchecked, has_been) in [(false, false), (true, false), (false, true), (true, true)]
         {

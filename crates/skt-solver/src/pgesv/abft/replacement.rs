@@ -400,7 +400,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
         /// A' by its definition, with small whole numbers: A' x' = A x for any x'.
         #[test]
-        fn x_is_what_the_columns_that_were_summed_up_say(
+        fn x_is_recovered_from_the_summed_columns(
             n in 1usize..40, nb in 1usize..6, q in 1usize..5, lost in 0usize..5,
             cut in 0usize..40, numbers in prop::collection::vec(-9i32..10, 80),
         ) {

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decoded_is_unverified_where_no_checksum_is_left_over() {
+    fn decoded_data_is_unverified_without_a_spare_checksum() {
         let after = |rows: &[&str], is_checked| {
             let lost: Vec<Vec<bool>> =
                 rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_column_is_computed_anew_on_all_process_rows_where_that_can_be() {
+    fn process_column_is_recomputed_on_all_rows_if_possible() {
         for row in 0..2 {
             assert_eq!(anew(&["...", ".x."], row), (vec![1], vec![0], vec![]));
             assert_eq!(anew(&["..x", "..."], row), (vec![], vec![], vec![0]));

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn all_go_to_the_cut_after_the_last_panel_that_all_have_exchanged() {
+    fn all_ranks_go_to_the_cut_after_the_last_common_exchange() {
         use Action::*;
         use MemoryState::*;
         let states = [Exchanged(4), Exchanged(3), Logged(4), Rest(4), Hollow(0)];
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_begun_begins_however_much_is_lost() {
+    fn run_without_progress_starts_despite_any_loss() {
         use MemoryState::*;
         for states in [
             vec![Hollow(0), Hollow(0), Hollow(0)],
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn x_is_taken_from_whoever_has_it() {
+    fn x_is_taken_from_any_rank_that_has_it() {
         use MemoryState::*;
         let states = [Hollow(9), Rest(9), Solved, Hollow(0)];
         assert_eq!(decide(&reports(&states), 1), Ok(Decision::Solved { from: 2 }));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_absent_in_a_start_that_others_followed_is_lost() {
+    fn rank_absent_in_a_followed_start_is_lost() {
         let mut all = reports(&[MemoryState::Rest(5), MemoryState::Rest(3), MemoryState::Rest(5)]);
         (all[1].joined, all[1].confirmed) = (6, 6);
         let actions = vec![Action::Stay, Action::Rebuild, Action::Stay];
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_on_without_checksums_is_no_cut() {
+    fn memory_continued_without_checksums_is_no_cut() {
         use MemoryState::*;
         let refused = |states: &[MemoryState], rank| {
             let refusal = AbftRefusal::Replaced { rank, column: 1 };
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_go_on_without_one_process_column() {
+    fn ranks_continue_without_one_process_column() {
         use MemoryState::*;
         let mut two_rows = reports(&[Rest(4), Hollow(0), Rest(4), Rest(4), Hollow(3), Rest(4)]);
         two_rows
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decoded_is_known_from_any_rank_that_has_something_left() {
+    fn decoded_state_is_known_from_any_remaining_rank() {
         let [unchecked, unverified] = [(true, None), (false, Some((4, 4)))]
             .map(|(is_unchecked, unverified)| Decoded { is_unchecked, unverified, has_been: true });
         let mut all = reports(&[
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn inconsistent_memories_are_refused() {
         let is_mixture = |reports: &[MemoryReport]| {
             let decided = decide(reports, 1);
             assert!(matches!(decided, Err(AbftRefusal::Mixture { .. })), "{decided:?}");

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subsets_are_all_and_different() {
+    fn all_distinct_subsets_are_listed() {
         assert_eq!(subsets(4, 2).count(), 6);
         assert_eq!(subsets(7, 3).count(), 35);
         assert_eq!(subsets(3, 3).collect::<Vec<_>>(), [[0, 1, 2]]);
@@ -349,7 +349,7 @@ mod tests {
     /// Each process column is computed from the others, also without lost ones, as long as one more
     /// checksum is left.
     #[test]
-    fn a_process_column_comes_from_those_that_are_left() {
+    fn process_column_is_decoded_from_the_remaining_ones() {
         for (q, m) in [(1, 1), (3, 1), (2, 2), (7, 2), (1, 3), (2, 3), (6, 3)] {
             let weights = Weights::new(q, m);
             let values: Vec<f64> = (0..q).map(|c| (c * c % 7) as f64 - 3.0).collect();
@@ -376,7 +376,7 @@ mod tests {
 
     /// The figures of docs/abft.md.
     #[test]
-    fn amplification_is_what_it_is_said_to_be() {
+    fn amplification_matches_its_documentation() {
         let at_most = [
             (1, [1.0, 1.0, 1.0, 1.0, 1.0]),
             (2, [2.8, 6.4, 8.2, 15.4, 33.0]),

@@ -65,7 +65,7 @@ fn gf_kernels_are_the_field_at_every_length_and_alignment() {
 }
 
 #[test]
-fn gf_kernels_know_every_product() {
+fn gf_kernels_compute_every_product() {
     let all: Vec<u8> = (0..=255).collect();
     for kernel in available() {
         for c in 0..=255 {

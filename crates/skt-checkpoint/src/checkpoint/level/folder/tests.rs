@@ -67,7 +67,7 @@ fn ranks_write_to_one_file_and_each_to_its_slot() {
 /// Aligned whole blocks bypass the page cache, and everything before, between and after them goes
 /// through it. All of it must be there afterwards.
 #[test]
-fn bytes_are_where_they_were_written_whichever_way_they_went() {
+fn direct_and_cached_writes_store_the_same_bytes() {
     const BLOCK: usize = 4096;
     let (_above, folder) = folder();
     let mut pages = vec![0u8; SLOT_BYTES as usize + BLOCK];
@@ -149,7 +149,7 @@ fn a_file_that_another_rank_removes_is_written_to_its_end() {
 
 /// If a different file exists where one would be created, it is not written to.
 #[test]
-fn what_others_have_planted_is_refused_and_stays_as_it_is() {
+fn files_planted_by_others_are_refused_and_kept() {
     let (above, folder) = folder();
     let victim = above.path().join("victim");
     let path = path(&folder);
@@ -193,7 +193,7 @@ fn what_others_have_planted_is_refused_and_stays_as_it_is() {
 
 /// The level of such a folder fails, with the reason.
 #[test]
-fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
+fn invalid_or_shared_folder_is_a_failing_disk() {
     let above = tempfile::tempdir().unwrap();
     let (run, other) = (ImageFolder::path_of(above.path(), "run"), above.path().join("other"));
     fs::create_dir(&other).unwrap();
@@ -230,7 +230,7 @@ fn a_folder_that_is_none_or_not_this_users_alone_is_a_disk_that_fails() {
 /// All ranks and all starts ignore, in the same way, what another user has planted at the name of a
 /// folder.
 #[test]
-fn a_name_that_another_user_has_taken_leads_to_a_folder_of_ones_own() {
+fn name_taken_by_another_user_gets_another_folder() {
     if !Uid::effective().is_root() {
         println!("skipped: only root can make folders of another user");
         return;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_draft_of_a_dead_process_is_a_stub_and_what_looks_like_it_is_not() {
+    fn draft_of_a_dead_process_is_a_stub_and_lookalikes_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let store = Files::in_folder(folder.path());
         let (_, living) = Draft::create_named(folder.path()).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_passed_by_and_left() {
+    fn invalid_ids_are_skipped_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let name = |number| format!("skt-hpl.store.{}.{number}", process::user_id());
         fs::write(folder.path().join(name(0)), "short").unwrap();

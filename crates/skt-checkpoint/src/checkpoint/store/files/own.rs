@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_become_whole_since_it_was_looked_at_stays() {
+    fn segment_completed_since_the_check_stays() {
         let folder = tempfile::tempdir().unwrap();
         let store = Files::in_folder(folder.path());
         let name = SegmentName::new("run", "state", 0).unwrap();

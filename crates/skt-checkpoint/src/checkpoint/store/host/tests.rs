@@ -107,7 +107,7 @@ fn low_sysv_limits_are_named() {
 }
 
 #[test]
-fn an_ipc_namespace_of_ones_own_is_seen() {
+fn private_ipc_namespace_is_detected() {
     let (root, host) = machine(&[("proc/self/ns/x", "")]);
     let link = root.path().join("proc/self/ns/ipc");
     symlink("ipc:[4026531839]", &link).unwrap();

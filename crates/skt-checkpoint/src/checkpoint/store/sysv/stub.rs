@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stub_is_told_from_all_that_looks_like_one() {
+    fn stub_is_distinguished_from_similar_segments() {
         let bytes = marked_bytes(-77, 1 << 20);
         let marked = |line: &str, user| row(line).unwrap().is_marked(user);
         assert!(marked(&line(-77, "611", bytes, 0), 1000));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_other_programs_seldom_bear_the_mark() {
+    fn sizes_of_other_programs_rarely_have_the_mark() {
         let keys = 1..=20_000;
         let hits = keys.filter(|&key| tail_bytes(key, 256) == PAGE_BYTES).count();
         assert!(hits < 20, "whole pages: {hits} of 20000 keys");

@@ -112,7 +112,7 @@ fn words(text: &str) -> Vec<String> {
 /// The launcher's flags that give each rank cores for its threads; none where the user's flags say
 /// where ranks run.
 fn cores(starter: Starter, job: &JobSpec) -> Vec<String> {
-    if starter.is_told(job.extra) {
+    if starter.places_ranks(job.extra) {
         Vec::new()
     } else {
         starter.cores(job.threads, job.helper_cores)

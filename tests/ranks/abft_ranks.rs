@@ -733,7 +733,7 @@ impl Watcher for Flipping {
 
     fn checked(&mut self, found: Checked) {
         self.units = self.units.max(found.units);
-        self.mended_rows += found.mended_rows;
+        self.mended_rows += found.corrected_rows;
     }
 }
 

@@ -11,10 +11,10 @@ use skt_config::TestSpec;
 use skt_hpl::hpl::comm::CommError;
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, AbftRefusal, Beginning, CheckEvery, Checked, Flip, MendedRank, Unverified, Watcher,
-    Weights, image_doubles,
+    AbftError, AbftRefusal, Beginning, CheckEvery, Checked, CorrectedRank, Flip, Unverified,
+    Watcher, Weights, image_doubles,
 };
-use skt_hpl::hpl::pgesv::wrong::NotMended;
+use skt_hpl::hpl::pgesv::wrong::NotCorrected;
 use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
 use skt_hpl::run::ptest;
 use skt_sim::fibers::{Kill, Linger, SimOptions};
@@ -42,7 +42,7 @@ struct Watch {
     stop_at: Option<usize>,
     stops_early: bool,
     mended_rows: usize,
-    mended: Vec<MendedRank>,
+    mended: Vec<CorrectedRank>,
     has_flipped: bool,
     /// Number of columns that are eliminated.
     columns: usize,
@@ -78,8 +78,8 @@ impl Watcher for Watch {
     }
 
     fn checked(&mut self, found: Checked) {
-        self.mended_rows += found.mended_rows;
-        self.mended.extend(found.mended);
+        self.mended_rows += found.corrected_rows;
+        self.mended.extend(found.corrected);
     }
 }
 
@@ -204,7 +204,7 @@ fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
         let start = job.start_watched(&memory, &patient(&job, 2), 2, &mut watches);
         let fate = fate(&job, &start, &watches);
         let Fate::Solved { mended_rows: 1, .. } = fate else { panic!("rank {rank}: {fate:?}") };
-        let mended = MendedRank {
+        let mended = CorrectedRank {
             rank,
             process_row: 1,
             process_column: rank - 4,
@@ -330,7 +330,7 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
                 let (why, column) = (wrong.why, wrong.process_column);
                 assert_eq!(
                     (why, column, &wrong.suspects[..]),
-                    (NotMended::OneChecksum, None, &[][..])
+                    (NotCorrected::OneChecksum, None, &[][..])
                 );
             } else {
                 let of_column = |&other: &usize| other % job.width() == process_column;
@@ -338,7 +338,7 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
                 assert_eq!(wrong.process_column, Some(process_column), "{what}");
                 assert_eq!(
                     (wrong.why, &wrong.suspects),
-                    (NotMended::Eliminated, &suspects),
+                    (NotCorrected::Eliminated, &suspects),
                     "{what}"
                 );
             }
@@ -367,19 +367,19 @@ fn what_cannot_be_located_is_told_with_its_reason() {
     let flip = Flip { place: (40, 20), bit: 56 };
     let one = job((2, 2, 1), 1, every(1000), 3);
     let wrong = told(&one, &stopped(&one, 4, (4, flip), 4));
-    assert_eq!((wrong.why, wrong.rows, wrong.process_row), (NotMended::OneChecksum, 1, 1));
+    assert_eq!((wrong.why, wrong.rows, wrong.process_row), (NotCorrected::OneChecksum, 1, 1));
     assert_eq!((wrong.row, wrong.column), (Cyclic::rows(NB, 2).global(40, 1), 4 * NB));
     assert_eq!((wrong.suspects, wrong.noticed_by), (vec![], 5));
     let two = job((1, 2, 2), 1, every(1000), 3);
     let wrong = told(&two, &without(&stopped(&two, 1, (4, flip), 4), &[0]));
-    assert_eq!((wrong.why, wrong.suspects), (NotMended::OneIsLeft, vec![1, 2, 3]));
+    assert_eq!((wrong.why, wrong.suspects), (NotCorrected::OneIsLeft, vec![1, 2, 3]));
     // Two process columns are wrong in the same row.
     let three = job((1, 3, 3), 1, every(1000), 3);
     let mut memory = stopped(&three, 1, (4, flip), 4);
     let (a, shape) = matrix_of(&three, 2);
     memory[2][a.start + 40 * shape.lda + shape.cols - 1] += 1.0;
     let wrong = told(&three, &memory);
-    assert_eq!((wrong.why, wrong.process_column), (NotMended::Scattered, None));
+    assert_eq!((wrong.why, wrong.process_column), (NotCorrected::Scattered, None));
     assert_eq!(wrong.suspects, (0..6).collect::<Vec<_>>());
 }
 

@@ -55,7 +55,7 @@ pub fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
     let code = done.unwrap_or_else(|payload| {
         // Dropping what was thrown may throw again.
         std::mem::forget::<Box<dyn Any + Send>>(payload);
-        say(&bug().text);
+        set_message(&bug().text);
         Code::Internal
     });
     IS_INSIDE.set(false);
@@ -68,7 +68,7 @@ pub fn local(body: impl FnOnce() -> Result<()>) -> c_int {
         Ok(()) => (Code::Success, String::new()),
         Err(stop) => (stop.code, stop.text),
     };
-    say(&text);
+    set_message(&text);
     code as c_int
 }
 
@@ -77,19 +77,19 @@ fn on_state(body: impl FnOnce(&mut RunState) -> Result<Code>) -> Code {
         Ok(state) => state,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => {
-            say(
+            set_message(
                 "another thread is in a call of this library, or a callback of this one: make one \
                  call at a time",
             );
             return Code::Thread;
         }
     };
-    say("");
+    set_message("");
     let done = raw::check_mpi().and_then(|()| guarded(&mut state, body));
     match done {
         Ok(code) => code,
         Err(stop) => {
-            say(&stop.text);
+            set_message(&stop.text);
             let code = stop.code;
             if stop.is_over && !matches!(*state, RunState::Over(_)) {
                 // The session's memory may be in use by messages that other ranks still send.
@@ -110,7 +110,7 @@ fn guarded(state: &mut RunState, body: impl FnOnce(&mut RunState) -> Result<Code
         std::mem::forget(payload);
         let stop = bug();
         if let RunState::Open(session) = state {
-            session.tell_failed(&stop);
+            session.notify_failure(&stop);
         }
         Err(stop)
     })
@@ -129,7 +129,7 @@ pub fn c_text(text: &str) -> CString {
 
 /// Sets the message of this thread. A thread that is ending, as in a function of `atexit`, has no
 /// message any more: its calls only return codes.
-pub fn say(text: &str) {
+pub fn set_message(text: &str) {
     let text = c_text(text);
     let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
 }

@@ -237,7 +237,7 @@ impl Control {
         let agreed = self.agree_while(call, wrong, is_so, &mut noted);
         if let Some(stop) = failed {
             // This rank has entered the agreement, so the others wait for it without a limit.
-            self.tell_failed(call, &stop);
+            self.notify_failure(call, &stop);
         }
         agreed
     }
@@ -248,10 +248,10 @@ impl Control {
     /// # Errors
     /// The first rank that has failed, in words that name it, on all ranks.
     pub fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
-        let (mine, said) = self.enter(call, wrong, false);
+        let (mine, words) = self.enter(call, wrong, false);
         let mut roll = Roll { is_limited: false, ..Roll::begins(self.patience()) };
-        let said = self.meet(said, &mine, Some(&mut roll), &mut || Ok(()))?;
-        self.settle(said, mine, roll.entered, &mut || Ok(())).map(drop)
+        let words = self.meet(words, &mine, Some(&mut roll), &mut || Ok(()))?;
+        self.settle(words, mine, roll.entered, &mut || Ok(())).map(drop)
     }
 
     /// How long this rank waits for the others. A rank other than 0 gives rank 0 up after twice the
@@ -268,13 +268,13 @@ impl Control {
         is_so: bool,
         while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
-        let (mine, said) = self.enter(call, wrong, is_so);
+        let (mine, words) = self.enter(call, wrong, is_so);
         let mut roll = Roll::begins(self.patience());
-        let said = self.meet(said, &mine, Some(&mut roll), while_waiting)?;
-        if is_right(said) {
-            self.meet(said, &mine, None, while_waiting)?;
+        let words = self.meet(words, &mine, Some(&mut roll), while_waiting)?;
+        if is_right(words) {
+            self.meet(words, &mine, None, while_waiting)?;
         }
-        self.settle(said, mine, roll.entered, while_waiting)
+        self.settle(words, mine, roll.entered, while_waiting)
     }
 
     /// The message of this rank in a new agreement, and what the ranks find the maxima of.
@@ -290,13 +290,13 @@ impl Control {
     /// wrong, of which rank 0 hears from those that have not `entered` in messages.
     fn settle(
         &self,
-        said: [u64; 3],
+        words: [u64; 3],
         mine: Word,
         entered: BTreeMap<usize, Word>,
         while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         match self.comm.rank() {
-            _ if is_right(said) => Ok(said[0] > 0),
+            _ if is_right(words) => Ok(words[0] > 0),
             0 => Err(self.lead(mine, entered, while_waiting)?),
             _ => Err(self.follow(&mine, while_waiting)?),
         }
@@ -306,12 +306,12 @@ impl Control {
     /// limit, if it has one.
     fn meet(
         &self,
-        said: [u64; 3],
+        words: [u64; 3],
         mine: &Word,
         mut roll: Option<&mut Roll>,
         while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<[u64; 3]> {
-        let mut maxima = self.comm.maxima(said).map_err(|why| lost(&why))?;
+        let mut maxima = self.comm.maxima(words).map_err(|why| lost(&why))?;
         let mut spins = 0;
         loop {
             if let Some(all) = maxima.test().map_err(|why| lost(&why))? {
@@ -426,8 +426,8 @@ impl Control {
         self.send(mine, 0, TAG_UP)?;
         loop {
             // A late `Roll`, which is not needed any more, has no content.
-            let told = self.receive(0, TAG_DOWN, mine.number, while_waiting)?;
-            if let Some(stop) = told.stop {
+            let message = self.receive(0, TAG_DOWN, mine.number, while_waiting)?;
+            if let Some(stop) = message.stop {
                 return Ok(stop);
             }
         }
@@ -507,7 +507,7 @@ impl Control {
     }
 
     /// Notifies all other ranks that this one has failed.
-    pub fn tell_failed(&self, call: Call, stop: &Stop) {
+    pub fn notify_failure(&self, call: Call, stop: &Stop) {
         let text = format!("rank {}: {}", self.comm.rank(), stop.text);
         let stop = Stop::over(stop.code, text);
         let word = Word::new(WordKind::Failed, call, self.number.get(), Some(&stop));
@@ -672,11 +672,11 @@ mod tests {
         job.env("OMPI_MCA_orte_tmpdir_base", folder.path());
         job.env("PRTE_MCA_prte_tmpdir_base", folder.path());
         let output = job.output().expect("mpirun");
-        let said = String::from_utf8_lossy(&output.stderr);
-        let told = |rank: usize| std::fs::read_to_string(folder.path().join(rank.to_string()));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let received = |rank: usize| std::fs::read_to_string(folder.path().join(rank.to_string()));
         for rank in 0..RANKS {
             let want = if rank == 1 { "no memory" } else { "rank 1: no memory" };
-            assert_eq!(told(rank).unwrap_or_default(), want, "rank {rank}: {said}");
+            assert_eq!(received(rank).unwrap_or_default(), want, "rank {rank}: {stderr}");
         }
     }
 

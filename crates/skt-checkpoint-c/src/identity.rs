@@ -139,9 +139,9 @@ pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>
     if let (0, Ok(here)) = (comm.rank(), &here) {
         first = First { file: here.file, contents: read(), call: here.hash_of_call() };
     }
-    let mut told = [first];
-    broadcast(comm, &mut told, 0)?;
-    let first = told[0];
+    let mut message = [first];
+    broadcast(comm, &mut message, 0)?;
+    let first = message[0];
     let (contents, call) = match &here {
         Ok(here) => {
             let is_shared = comm.rank() == 0 || here.file == first.file;

@@ -143,7 +143,7 @@ fn begin(
             Ok(Code::Success)
         }
         InitOutcome::Ended(stay) => {
-            border::say(&stay);
+            border::set_message(&stay);
             Ok(Code::Ended)
         }
     }
@@ -483,7 +483,7 @@ pub extern "C" fn skt_finalize(done: c_int) -> c_int {
         // Before the memory is unmapped that they have pinned.
         device::close();
         if let RunState::Open(session) = std::mem::replace(state, RunState::None) {
-            border::say(&session.end(done != 0)?);
+            border::set_message(&session.end(done != 0)?);
         }
         Ok(Code::Success)
     })

@@ -107,7 +107,7 @@ fn stop_of(error: CheckpointError) -> Stop {
             let text = text.replace("with --run-id", "by the option run_id");
             Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
         }
-        CheckpointError::Comm(CommError::Aborted(told)) => Stop::over(Code::Lost, told.clone()),
+        CheckpointError::Comm(CommError::Aborted(why)) => Stop::over(Code::Lost, why.clone()),
         CheckpointError::Comm(why) => lost(why),
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
             Stop::over(Code::System, error.to_string())
@@ -125,7 +125,7 @@ fn stop_of(error: CheckpointError) -> Stop {
 }
 
 /// Reports the failure of a step within a call to the other ranks, as they may wait for this one.
-fn told<T>(
+fn or_notify<T>(
     control: &Mutex<Control>,
     call: Call,
     outcome: std::result::Result<T, CheckpointError>,
@@ -142,7 +142,7 @@ fn told<T>(
         let stop = stop_of(error);
         // A failure that does not end the run is the same on all ranks.
         if stop.is_over {
-            control.tell_failed(call, &stop);
+            control.notify_failure(call, &stop);
         }
         stop
     })
@@ -225,21 +225,21 @@ impl Session {
     ) -> Result<InitOutcome> {
         // The clock of rank 0 and its environment determine when the job's time ends.
         let mut end_unix = [options.end_unix.unwrap_or(f64::INFINITY)];
-        let told_end = collect::broadcast(&job, &mut end_unix, 0);
-        told(&control, Call::Init, told_end.map_err(CheckpointError::from))?;
+        let shared_end = collect::broadcast(&job, &mut end_unix, 0);
+        or_notify(&control, Call::Init, shared_end.map_err(CheckpointError::from))?;
         let end_unix = end_unix[0];
         options.end_unix = end_unix.is_finite().then_some(end_unix);
         let mut most = [bytes as u64];
         let largest = collect::all_reduce(&job, &mut most, u64::max);
-        told(&control, Call::Init, largest.map_err(CheckpointError::from))?;
+        or_notify(&control, Call::Init, largest.map_err(CheckpointError::from))?;
         let memory_bytes = memory_bytes(most[0] as usize).expect("each rank has checked its own");
         // The options of each run stay for the rest of the process.
         let options: &'static client::Options = Box::leak(Box::new(options));
         let next = client::open(&job, options, &[Region::of::<u8>(memory_bytes)]);
-        let mut saved = match told(&control, Call::Init, next)? {
+        let mut saved = match or_notify(&control, Call::Init, next)? {
             Next::Compute(saved) => saved,
             Next::Report(ended) => {
-                let stay = told(&control, Call::Init, ended.clear())?;
+                let stay = or_notify(&control, Call::Init, ended.clear())?;
                 identity::note_ended(&options.config.run_id);
                 return Ok(InitOutcome::Ended(in_words(&stay)));
             }
@@ -504,7 +504,7 @@ impl Session {
     pub fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
-        told(&self.control, Call::Checkpoint, done)?;
+        or_notify(&self.control, Call::Checkpoint, done)?;
         self.wait_for_disks(Call::Checkpoint)
     }
 
@@ -521,7 +521,7 @@ impl Session {
         if self.saved.levels().is_empty() {
             return Ok(());
         }
-        told(&self.control, call, self.saved.barrier())
+        or_notify(&self.control, call, self.saved.barrier())
     }
 
     /// Copies the program's regions, whose memory is free again then, and begins to save all
@@ -537,7 +537,7 @@ impl Session {
         // pointers to regions of the library's memory and is not allowed to write there;
         // `end_checkpoint` checks whether it has.
         let done = unsafe { self.saved.begin() };
-        told(&self.control, Call::Begin, done)
+        or_notify(&self.control, Call::Begin, done)
     }
 
     /// Encodes a piece of the checkpoint that has begun. Returns whether nothing is left that this
@@ -554,7 +554,7 @@ impl Session {
             return Err(stop);
         }
         let polled = self.saved.poll();
-        told(&self.control, Call::Wait, polled)
+        or_notify(&self.control, Call::Wait, polled)
     }
 
     /// Completes the checkpoint that has begun. Collective.
@@ -570,7 +570,7 @@ impl Session {
         self.agree(Call::Wait, wrong)?;
         let done = self.saved.complete(&self.state());
         self.begun = None;
-        told(&self.control, Call::Wait, done)?;
+        or_notify(&self.control, Call::Wait, done)?;
         self.wait_for_disks(Call::Wait)
     }
 
@@ -648,7 +648,7 @@ impl Session {
             return Ok(Due::No);
         }
         let due = self.saved.due();
-        told(&self.control, Call::Due, due)
+        or_notify(&self.control, Call::Due, due)
     }
 
     /// Seconds up to the end of the job's time, by the clock of this node; infinite without one.
@@ -662,15 +662,15 @@ impl Session {
     /// There is no such level, or it has failed.
     pub fn image(&self, level: i32) -> Result<u64> {
         let levels = self.saved.levels();
-        let Some(told) = usize::try_from(level).ok().and_then(|level| levels.get(level)) else {
+        let Some(report) = usize::try_from(level).ok().and_then(|level| levels.get(level)) else {
             let text = format!("skt_image: level {level} of {} (from 0 on)", levels.len());
             return Err(Stop::new(Code::Argument, text));
         };
-        let elsewhere = || told.is_over.then(|| "a write has failed on another rank".to_owned());
-        match told.failure.clone().or_else(elsewhere) {
-            None => Ok(told.complete_epoch),
+        let elsewhere = || report.is_over.then(|| "a write has failed on another rank".to_owned());
+        match report.failure.clone().or_else(elsewhere) {
+            None => Ok(report.complete_epoch),
             Some(why) => {
-                let text = format!("{}: {why}. The run continues without this level", told.name);
+                let text = format!("{}: {why}. The run continues without this level", report.name);
                 Err(Stop::new(Code::Level, text))
             }
         }
@@ -684,7 +684,7 @@ impl Session {
         let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
         self.agree(Call::Images, wrong)?;
         let done = self.saved.finish_images();
-        told(&self.control, Call::Images, done).map(drop)
+        or_notify(&self.control, Call::Images, done).map(drop)
     }
 
     /// Agrees that all ranks end the run, with the same argument. Collective.
@@ -708,12 +708,12 @@ impl Session {
         let Self { mut saved, control, comm, run_id, .. } = self;
         let mut stay = Vec::new();
         if is_done {
-            let ended = told(&control, Call::Done, saved.finish(&state))?;
-            stay = told(&control, Call::Done, ended.clear())?;
+            let ended = or_notify(&control, Call::Done, saved.finish(&state))?;
+            stay = or_notify(&control, Call::Done, ended.clear())?;
             identity::note_ended(run_id);
         } else {
             // The memory may be lost when the allocation ends.
-            told(&control, Call::Later, saved.finish_images())?;
+            or_notify(&control, Call::Later, saved.finish_images())?;
             drop(saved);
         }
         raw::free(comm);
@@ -721,8 +721,8 @@ impl Session {
     }
 
     /// Reports a failure of this rank to the other ranks.
-    pub fn tell_failed(&self, stop: &Stop) {
-        lock(&self.control).tell_failed(Call::Checkpoint, stop);
+    pub fn notify_failure(&self, stop: &Stop) {
+        lock(&self.control).notify_failure(Call::Checkpoint, stop);
     }
 }
 

@@ -194,9 +194,9 @@ fn entry(id: i32, kind: u32, begin: usize, count: usize, size: usize) -> Entry {
 }
 
 fn no_room(id: i32, count: usize, size: usize, memory_bytes: usize) -> Stop {
-    let told = memory_bytes - TABLE_BYTES - MOST_REGIONS * ALIGN;
+    let capacity = memory_bytes - TABLE_BYTES - MOST_REGIONS * ALIGN;
     let text = format!(
-        "region {id} of {count} x {size} bytes does not fit: skt_init was told {told} bytes for all \
+        "region {id} of {count} x {size} bytes does not fit: skt_init was told {capacity} bytes for all \
          regions of the rank that has most. Tell it more"
     );
     Stop::new(Code::Space, text)

@@ -772,10 +772,10 @@ mod tests {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", TEST, "--nocapture"]).env(sign::ENV, "signs.1.2");
         let output = child.output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{told}");
-        let parts: Vec<&str> = told.split(WAITED).collect();
-        assert_eq!(parts.len(), 3, "{told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{message}");
+        let parts: Vec<&str> = message.split(WAITED).collect();
+        assert_eq!(parts.len(), 3, "{message}");
         for part in &parts[..2] {
             let signs = part.lines().filter_map(|line| {
                 sign::find_marked::<serde_json::Value>(line, sign::MARK).map(|(_, sign)| sign)
@@ -823,10 +823,10 @@ mod tests {
                 });
                 let (first, value) = (odd.max(1), want.rsplit(' ').next().expect("a word"));
                 let name = want.strip_suffix(value).expect("it ends with it");
-                for told in tried.into_iter().map(|rank| rank.expect("it is refused")) {
-                    assert!(told.starts_with(&format!("rank {first} has {name}")), "{told}");
+                for message in tried.into_iter().map(|rank| rank.expect("it is refused")) {
+                    assert!(message.starts_with(&format!("rank {first} has {name}")), "{message}");
                     let at = if odd == 0 { "rank 0 has " } else { name };
-                    assert!(told.contains(&format!("{at}{value}")), "{told}");
+                    assert!(message.contains(&format!("{at}{value}")), "{message}");
                 }
             }
         }

@@ -141,8 +141,8 @@ mod tests {
         progress.last_piece -= Duration::from_secs(20);
         progress.report();
         progress.report();
-        let told = waits.0.lock().expect("no panic").clone();
-        assert_eq!(told.iter().map(|wait| wait.operations).collect::<Vec<_>>(), [2, 3]);
-        assert!(told.iter().all(|wait| wait.seconds >= 60.0 && wait.expected_seconds >= 20.0));
+        let reported = waits.0.lock().expect("no panic").clone();
+        assert_eq!(reported.iter().map(|wait| wait.operations).collect::<Vec<_>>(), [2, 3]);
+        assert!(reported.iter().all(|wait| wait.seconds >= 60.0 && wait.expected_seconds >= 20.0));
     }
 }

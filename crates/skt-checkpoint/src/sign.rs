@@ -142,33 +142,33 @@ impl Signs {
 
     /// Reports that a run is looked for, and where its data is kept.
     pub fn open(&mut self, keeps: impl FnOnce() -> DataLocation) {
-        self.tell(0.0, |sign| (sign.phase, sign.keeps) = (OPEN, Some(keeps())));
+        self.update(0.0, |sign| (sign.phase, sign.keeps) = (OPEN, Some(keeps())));
     }
 
     /// Reports what the program does now, at once.
     pub fn phase(&mut self, phase: &'static str) {
-        self.tell(0.0, |sign| sign.phase = phase);
+        self.update(0.0, |sign| sign.phase = phase);
     }
 
     /// Reports that the program computes, from checkpoint `number` on; 0 is the beginning.
     pub fn compute_from(&mut self, number: u64) {
-        self.tell(0.0, |sign| (sign.phase, sign.column) = (COMPUTE, number));
+        self.update(0.0, |sign| (sign.phase, sign.column) = (COMPUTE, number));
     }
 
     /// Reports that a checkpoint begins.
     pub fn begins(&mut self) {
-        self.tell(CHECKPOINT_INTERVAL_SECONDS, |sign| sign.phase = CHECKPOINT);
+        self.update(CHECKPOINT_INTERVAL_SECONDS, |sign| sign.phase = CHECKPOINT);
     }
 
     /// Reports that checkpoint `number` is complete.
     pub fn complete(&mut self, number: u64) {
         let change = |sign: &mut Sign| (sign.phase, sign.column) = (COMPUTE, number);
-        self.tell(CHECKPOINT_INTERVAL_SECONDS, change);
+        self.update(CHECKPOINT_INTERVAL_SECONDS, change);
     }
 
     /// Reports that the program has come as far as to ask whether a checkpoint is due.
     pub fn step(&mut self) {
-        self.tell(INTERVAL_SECONDS, |sign| sign.steps += 1);
+        self.update(INTERVAL_SECONDS, |sign| sign.steps += 1);
     }
 
     /// Reports why a run could not be opened, where the supervisor can do something about it.
@@ -181,7 +181,7 @@ impl Signs {
     }
 
     /// Changes the sign, and writes it if the last one is `interval_seconds` old.
-    fn tell<T>(&mut self, interval_seconds: f64, change: impl FnOnce(&mut Sign) -> T) {
+    fn update<T>(&mut self, interval_seconds: f64, change: impl FnOnce(&mut Sign) -> T) {
         let elapsed_seconds = self.start.elapsed().as_secs_f64();
         if let Some(line) = self.due(elapsed_seconds, interval_seconds, change) {
             write(&line);
@@ -233,7 +233,7 @@ fn write(line: &str) {
 #[derive(Debug, Default)]
 pub struct WaitSigns {
     /// The seconds of the wait and the operations in the last sign.
-    told: Option<(f64, u64)>,
+    reported: Option<(f64, u64)>,
     /// The seconds of the wait at the last call.
     waited_seconds: f64,
 }
@@ -249,20 +249,20 @@ impl WaitSigns {
         (rank, ranks): (usize, usize),
     ) -> bool {
         if waited_seconds < self.waited_seconds {
-            self.told = None;
+            self.reported = None;
         }
         self.waited_seconds = waited_seconds;
         let of_all = |ranks: usize| ranks as f64 / WAIT_SIGNS_A_SECOND;
-        let is_due = match self.told {
+        let is_due = match self.reported {
             None if rank == 0 => true,
             None => waited_seconds >= INTERVAL_SECONDS + of_all(rank),
-            Some((told_seconds, told)) => {
+            Some((reported_seconds, reported)) => {
                 let interval_seconds = INTERVAL_SECONDS.max(of_all(ranks));
-                told != operations && waited_seconds - told_seconds >= interval_seconds
+                reported != operations && waited_seconds - reported_seconds >= interval_seconds
             }
         };
         if is_due {
-            self.told = Some((waited_seconds, operations));
+            self.reported = Some((waited_seconds, operations));
         }
         is_due
     }
@@ -284,8 +284,8 @@ impl Hook for SignedWaits {
 
     fn waits(&self, wait: &Wait) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (told, sign) = &mut *last;
-        if told.is_due(wait.seconds, wait.operations, (sign.rank, self.ranks)) {
+        let (reported, sign) = &mut *last;
+        if reported.is_due(wait.seconds, wait.operations, (sign.rank, self.ranks)) {
             (sign.steps, sign.expected_seconds) = (wait.operations, wait.expected_seconds);
             sign.elapsed_seconds = self.start.elapsed().as_secs_f64();
             write(&marked_line(MARK, sign));
@@ -333,11 +333,11 @@ mod tests {
             let at = 0.1 * f64::from(asked);
             assert_eq!(signs.due(at, INTERVAL_SECONDS, |sign| sign.steps += 1), None);
         }
-        let told = signs.due(1.0, INTERVAL_SECONDS, |sign| sign.steps += 1).expect("a second");
-        assert!(told.contains("\"steps\":10") && !told.contains("keeps"), "{told}");
+        let reported = signs.due(1.0, INTERVAL_SECONDS, |sign| sign.steps += 1).expect("a second");
+        assert!(reported.contains("\"steps\":10") && !reported.contains("keeps"), "{reported}");
         // The next sign reports a checkpoint that follows at once.
         assert_eq!(signs.due(1.05, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 1), None);
-        let told = signs.due(1.15, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 2);
-        assert!(told.is_some_and(|told| told.contains("\"column\":2")));
+        let reported = signs.due(1.15, CHECKPOINT_INTERVAL_SECONDS, |sign| sign.column = 2);
+        assert!(reported.is_some_and(|reported| reported.contains("\"column\":2")));
     }
 }

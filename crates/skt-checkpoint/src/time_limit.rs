@@ -74,8 +74,8 @@ impl TimeLimit {
     /// environment.
     pub fn unknown_end(self, get: impl Fn(&str) -> Option<String>) -> Option<String> {
         let is_slurm = self == Self::Auto && get(SLURM_JOB).is_some();
-        let is_told = self.end_unix(0.0, get(SLURM_END).as_deref()).is_some();
-        (is_slurm && !is_told).then(|| {
+        let is_known = self.end_unix(0.0, get(SLURM_END).as_deref()).is_some();
+        (is_slurm && !is_known).then(|| {
             format!(
                 "the end of this Slurm job is not known ({SLURM_END} is missing before Slurm \
                  23.02), so the run will not save its state before it: give --time-limit"
@@ -141,16 +141,16 @@ mod tests {
 
     #[test]
     fn slurm_job_of_unknown_end_is_reported() {
-        let said = |limit: TimeLimit, job: Option<&str>, end: Option<&str>| {
+        let warns = |limit: TimeLimit, job: Option<&str>, end: Option<&str>| {
             let of = |name: &str| if name == SLURM_JOB { job } else { end };
             limit.unknown_end(|name| of(name).map(str::to_owned)).is_some()
         };
-        assert!(said(TimeLimit::Auto, Some("7"), None));
-        assert!(said(TimeLimit::Auto, Some("7"), Some("soon")));
-        assert!(!said(TimeLimit::Auto, Some("7"), Some("5000")));
-        assert!(!said(TimeLimit::Auto, None, None));
+        assert!(warns(TimeLimit::Auto, Some("7"), None));
+        assert!(warns(TimeLimit::Auto, Some("7"), Some("soon")));
+        assert!(!warns(TimeLimit::Auto, Some("7"), Some("5000")));
+        assert!(!warns(TimeLimit::Auto, None, None));
         for limit in [TimeLimit::Never, TimeLimit::Seconds(60.0), TimeLimit::At(2000.0)] {
-            assert!(!said(limit, Some("7"), None), "{limit}");
+            assert!(!warns(limit, Some("7"), None), "{limit}");
         }
     }
 }

@@ -71,12 +71,12 @@ fn own_mpi() {
 fn fails_in_a_message() {
     let universe = mpi::initialize().expect("MPI");
     let comm = MpiComm::duplicate_of(&universe.world()).expect("a duplicate");
-    let told = PathBuf::from(std::env::var_os(FOLDER).expect("a folder")).join("told");
+    let notified = PathBuf::from(std::env::var_os(FOLDER).expect("a folder")).join("told");
     const DOUBLES: usize = 8 << 20;
     if comm.rank() == 0 {
         let message = PageBuf::for_messages(DOUBLES).expect("memory");
         let send = comm.isend(message.into(), 0..DOUBLES, 1, 1).expect("begun");
-        while !told.exists() {
+        while !notified.exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
         send.wait().expect("its receiver is there");
@@ -88,7 +88,7 @@ fn fails_in_a_message() {
     let ended = watched.recv_bytes(&mut memory, 0, 1);
     assert!(matches!(ended, Err(CommError::Aborted(_))), "{ended:?}");
     eprintln!("the wait has ended");
-    std::fs::write(told, "").expect("room");
+    std::fs::write(notified, "").expect("room");
     // The message comes to its end, in memory that has been leaked.
     drop(watched);
 }

@@ -42,13 +42,13 @@ fn write(path: &Path, text: &str) {
 fn build() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the checkout");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-    let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-client");
-    let heat = beside.join("heat");
+    let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-client");
+    let heat = work.join("heat");
     write(&heat.join("Cargo.toml"), block("toml"));
     write(&heat.join("src/main.rs"), block("rust"));
     // The versions of the workspace, which are on this machine.
     fs::copy(checkout.join("Cargo.lock"), heat.join("Cargo.lock")).unwrap();
-    let link = beside.join("skt-hpl");
+    let link = work.join("skt-hpl");
     if fs::read_link(&link).ok().as_deref() != Some(checkout) {
         let _ = fs::remove_file(&link);
         symlink(checkout, &link).unwrap();
@@ -66,8 +66,8 @@ fn build() -> PathBuf {
     }
     command.args(["--config", "profile.dev.package.twox-hash.opt-level=2"]);
     let output = command.output().expect("cargo");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
     let lock = fs::read_to_string(heat.join("Cargo.lock")).unwrap();
     for other in ["skt-hpl", "skt-model", "clap"] {
         assert!(!lock.contains(&format!("name = \"{other}\"")), "it needs {other}");
@@ -108,9 +108,9 @@ impl Run {
     fn kill_after_checkpoints(&self) -> u64 {
         let mut job = self.spawn(u64::MAX);
         let (sender, lines) = mpsc::channel();
-        let said = BufReader::new(job.stderr.take().unwrap());
-        std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
-        let (mut told, mut all, mut is_killed) = (Vec::new(), String::new(), false);
+        let stderr = BufReader::new(job.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().try_for_each(|line| sender.send(line.unwrap())));
+        let (mut reported, mut all, mut is_killed) = (Vec::new(), String::new(), false);
         loop {
             let line = match lines.recv_timeout(LIMIT) {
                 Ok(line) => line,
@@ -122,9 +122,9 @@ impl Run {
                 }
             };
             let step = line.strip_prefix("checkpoint at step ");
-            told.extend(step.map(|step| step.parse::<u64>().unwrap()));
+            reported.extend(step.map(|step| step.parse::<u64>().unwrap()));
             all += &(line + "\n");
-            if told.len() == 2 && !is_killed {
+            if reported.len() == 2 && !is_killed {
                 kill(Pid::from_raw(self.process_of(1)), Signal::SIGKILL).unwrap();
                 is_killed = true;
             }
@@ -132,7 +132,7 @@ impl Run {
         let mut out = String::new();
         job.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         assert!(is_killed && !job.wait().unwrap().success() && out.is_empty(), "{out}\n{all}");
-        *told.last().unwrap()
+        *reported.last().unwrap()
     }
 
     /// The process of a rank, by the launcher's order.
@@ -177,16 +177,16 @@ fn the_program_of_the_page_compiles_alone_and_survives() {
     assert!(libraries.contains("libmpi") && !libraries.contains("blas"), "{libraries}");
 
     let disturbed = Run::new(&program, "disturbed");
-    let told = disturbed.kill_after_checkpoints();
+    let reported = disturbed.kill_after_checkpoints();
     let lost: Vec<_> = disturbed.segments().into_iter().filter(|name| name.rank() == 2).collect();
     let lost = lost.iter().filter(|name| name.role().starts_with('t'));
     assert_eq!(lost.filter(|name| SysV::new(false).remove(name).unwrap()).count(), 1);
     // Another checkpoint may have been complete before it was reported.
-    let steps = told + 250;
-    let (result, said) = disturbed.end(steps);
-    let found = said.split("continues from step ").nth(1).and_then(|rest| rest.lines().next());
-    let found: u64 = found.unwrap_or_else(|| panic!("it began again: {said}")).parse().unwrap();
-    assert!((told..steps).contains(&found), "{said}");
+    let steps = reported + 250;
+    let (result, stderr) = disturbed.end(steps);
+    let found = stderr.split("continues from step ").nth(1).and_then(|rest| rest.lines().next());
+    let found: u64 = found.unwrap_or_else(|| panic!("it began again: {stderr}")).parse().unwrap();
+    assert!((reported..steps).contains(&found), "{stderr}");
     assert_eq!(disturbed.segments(), []);
 
     let undisturbed = Run::new(&program, "undisturbed");

@@ -64,15 +64,15 @@ fn began_with(pid: u32, name: &str) -> bool {
 
 /// The number of ranks of the job, if the launcher passes it.
 pub fn size() -> Option<usize> {
-    told_sizes(|name| env::var(name).ok()).first().map(|(_, size)| *size)
+    size_variables(|name| env::var(name).ok()).first().map(|(_, size)| *size)
 }
 
 /// The variables with the number of ranks, each with its value. Those of Slurm count only without
 /// others: a launcher of an MPI may start its daemons by `srun`.
-fn told_sizes(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)> {
-    let told = |name: &'static str| Some((name, first_number(&[name], &get)?));
-    let all: Vec<_> = SIZE_NAMES.into_iter().filter_map(told).collect();
-    if all.is_empty() { told(SLURM_SIZE_NAME).into_iter().collect() } else { all }
+fn size_variables(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, usize)> {
+    let read = |name: &'static str| Some((name, first_number(&[name], &get)?));
+    let all: Vec<_> = SIZE_NAMES.into_iter().filter_map(read).collect();
+    if all.is_empty() { read(SLURM_SIZE_NAME).into_iter().collect() } else { all }
 }
 
 /// Whether this process may be the shell on a terminal that `srun --pty` has started, or a command
@@ -83,7 +83,7 @@ pub fn is_on_a_terminal_of_slurm() -> bool {
 }
 
 fn is_shell_of_slurm(get: impl Fn(&str) -> Option<String>) -> bool {
-    get(SLURM_TERMINAL_NAME).is_some() && told_sizes(get) == [(SLURM_SIZE_NAME, 1)]
+    get(SLURM_TERMINAL_NAME).is_some() && size_variables(get) == [(SLURM_SIZE_NAME, 1)]
 }
 
 /// The launcher has started several processes, and each is alone in its `MPI_COMM_WORLD`.
@@ -124,13 +124,13 @@ fn alone(
     get: impl Fn(&str) -> Option<String>,
     by_supervisor: Option<(&'static str, usize)>,
 ) -> Option<(&'static str, usize)> {
-    let mut told = told_sizes(&get);
-    told.retain(|(name, _)| *name != SLURM_SIZE_NAME || get(SLURM_TERMINAL_NAME).is_none());
+    let mut sizes = size_variables(&get);
+    sizes.retain(|(name, _)| *name != SLURM_SIZE_NAME || get(SLURM_TERMINAL_NAME).is_none());
     let is_several = |&(_, size): &(&str, usize)| size > 1;
-    if ranks != 1 || !told.iter().all(is_several) {
+    if ranks != 1 || !sizes.iter().all(is_several) {
         return None;
     }
-    told.first().copied().or(by_supervisor.filter(is_several))
+    sizes.first().copied().or(by_supervisor.filter(is_several))
 }
 
 /// The name and number of an MPI: `Open MPI v4.1.4`, from its long version.
@@ -270,7 +270,7 @@ mod tests {
                 let found = variables.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            (told_sizes(get), is_shell_of_slurm(get))
+            (size_variables(get), is_shell_of_slurm(get))
         };
         let (one, terminal) = (("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PTY_PORT", "9"));
         assert_eq!(seen(&[one]), (vec![(one.0, 1)], false));
@@ -283,12 +283,12 @@ mod tests {
 
     #[test]
     fn supervisor_passes_the_size_for_unknown_launchers() {
-        let told = |size| Some(("V", size));
-        assert_eq!(found(1, &[], told(4)), told(4));
-        assert_eq!(found(1, &[("SLURM_PTY_PORT", "9")], told(4)), told(4));
-        assert_eq!(found(1, &[], told(1)), None);
-        assert_eq!(found(4, &[], told(4)), None);
-        assert_eq!(found(1, &[("PMI_SIZE", "1")], told(4)), None, "a process of a rank");
+        let given = |size| Some(("V", size));
+        assert_eq!(found(1, &[], given(4)), given(4));
+        assert_eq!(found(1, &[("SLURM_PTY_PORT", "9")], given(4)), given(4));
+        assert_eq!(found(1, &[], given(1)), None);
+        assert_eq!(found(4, &[], given(4)), None);
+        assert_eq!(found(1, &[("PMI_SIZE", "1")], given(4)), None, "a process of a rank");
     }
 
     #[test]

@@ -267,8 +267,8 @@ mod tests {
             symlink(&link, own.join("link")).unwrap();
             for path in [&link, &own.join("link")] {
                 for refused in [write(path, b"evil"), replace_with(path, "evil")] {
-                    let said = refused.unwrap_err().to_string();
-                    assert!(said.contains("it belongs to user 65534"), "{said}");
+                    let message = refused.unwrap_err().to_string();
+                    assert!(message.contains("it belongs to user 65534"), "{message}");
                 }
             }
             assert_eq!(text(&victim), "dear");
@@ -309,8 +309,8 @@ mod tests {
         let (victim, second) = (own.join("victim"), folder.path().join("report"));
         fs::write(&victim, "dear").unwrap();
         fs::hard_link(&victim, &second).unwrap();
-        let said = write(&second, b"evil").unwrap_err().to_string();
-        assert!(said.contains("second name"), "{said}");
+        let message = write(&second, b"evil").unwrap_err().to_string();
+        assert!(message.contains("second name"), "{message}");
         // A file that replaces the name leaves the other name alone.
         replace_with(&second, "ours").unwrap();
         assert_eq!((text(&victim), text(&second)), ("dear".into(), "ours".into()));

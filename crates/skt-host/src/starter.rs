@@ -42,8 +42,8 @@ fn words(text: &str) -> Vec<String> {
 impl Starter {
     /// Which launcher `program` is, by its output for `--version`.
     pub fn of_program(program: &str) -> Option<Self> {
-        let said = Command::new(program).arg("--version").output().ok()?;
-        Self::of_version(&String::from_utf8_lossy(&said.stdout))
+        let output = Command::new(program).arg("--version").output().ok()?;
+        Self::of_version(&String::from_utf8_lossy(&output.stdout))
     }
 
     /// Which launcher prints this version.
@@ -90,7 +90,7 @@ impl Starter {
     }
 
     /// Whether a user's arguments already place the ranks: a launcher refuses a second placement.
-    pub fn is_told(self, words: &[String]) -> bool {
+    pub fn places_ranks(self, words: &[String]) -> bool {
         let flags: &[&str] = match self {
             Self::Openmpi => {
                 &["bind-to", "bind-to-core", "bind-to-none", "cpu-set", "cpu-list", "rankfile"]
@@ -196,12 +196,14 @@ mod tests {
 
     #[test]
     fn placement_flags_of_the_user_are_not_repeated() {
-        let told = |starter: Starter, line: &str| starter.is_told(&words(line));
-        assert!(told(Starter::Openmpi, "--report-bindings --bind-to core"));
-        assert!(told(Starter::Openmpi, "-bind-to core") && told(Starter::Openmpi, "--cpu-set 0,1"));
-        assert!(!told(Starter::Openmpi, "--map-by ppr:1:node"));
-        assert!(told(Starter::Slurm, "-c4") && told(Starter::Slurm, "--cpu-bind=cores"));
-        assert!(!told(Starter::Slurm, "--mpi=pmix"));
+        let places = |starter: Starter, line: &str| starter.places_ranks(&words(line));
+        assert!(places(Starter::Openmpi, "--report-bindings --bind-to core"));
+        assert!(
+            places(Starter::Openmpi, "-bind-to core") && places(Starter::Openmpi, "--cpu-set 0,1")
+        );
+        assert!(!places(Starter::Openmpi, "--map-by ppr:1:node"));
+        assert!(places(Starter::Slurm, "-c4") && places(Starter::Slurm, "--cpu-bind=cores"));
+        assert!(!places(Starter::Slurm, "--mpi=pmix"));
     }
 
     #[test]

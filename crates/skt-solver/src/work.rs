@@ -52,7 +52,7 @@ pub fn observe(observer: Observer) {
 }
 
 /// Reports a piece of work to this thread's observer, if it has one.
-pub(crate) fn tell(work: Work) {
+pub(crate) fn report(work: Work) {
     if let Some(observer) = OBSERVER.get() {
         observer(work);
     }

@@ -100,7 +100,7 @@ pub fn wishes(get: impl Fn(&str) -> Option<String>, bin: Option<&Path>) -> Resul
         return Ok(Wishes { order: order(mpi, is_certain), why });
     }
     let of_bin = bin.and_then(|bin| {
-        let has_library = |mpi: &Mpi| super::library::beside(bin, mpi.library()).is_some();
+        let has_library = |mpi: &Mpi| super::library::sibling_library(bin, mpi.library()).is_some();
         let of_name = |name: &str| {
             let file = bin.join(name).canonicalize().ok()?;
             Mpi::of_launcher(file.file_name()?.to_str()?)
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn the_user_decides_before_all() {
-        let told = |name| of(&[("SKT_HPL_MPI", name), ("OMPI_COMM_WORLD_SIZE", "2")]);
-        assert_eq!(told("mpich").unwrap().order, [Mpich]);
-        assert_eq!(told("").unwrap().order, [Openmpi]);
-        assert!(told("intel").unwrap_err().contains("SKT_HPL_MPI=intel"));
+        let chosen = |name| of(&[("SKT_HPL_MPI", name), ("OMPI_COMM_WORLD_SIZE", "2")]);
+        assert_eq!(chosen("mpich").unwrap().order, [Mpich]);
+        assert_eq!(chosen("").unwrap().order, [Openmpi]);
+        assert!(chosen("intel").unwrap_err().contains("SKT_HPL_MPI=intel"));
     }
 
     #[test]

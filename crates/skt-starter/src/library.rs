@@ -26,7 +26,7 @@ pub fn launchers_bin() -> Option<PathBuf> {
 }
 
 /// A library in the lib folder that belongs to a bin folder.
-pub fn beside(bin: &Path, library: &str) -> Option<PathBuf> {
+pub fn sibling_library(bin: &Path, library: &str) -> Option<PathBuf> {
     let root = bin.parent()?;
     let multiarch = if cfg!(target_arch = "aarch64") {
         "lib/aarch64-linux-gnu"
@@ -46,7 +46,7 @@ pub fn find(mpi: Mpi, bin: Option<&Path>, programs: &Path) -> Result<Option<OsSt
     let library = mpi.library();
     let named = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let is_named = env::split_paths(&named).any(|folder| folder.join(library).exists());
-    if let Some(file) = bin.filter(|_| !is_named).and_then(|bin| beside(bin, library)) {
+    if let Some(file) = bin.filter(|_| !is_named).and_then(|bin| sibling_library(bin, library)) {
         // The user's folders have no MPI library, but their other libraries come first: this folder
         // may be the system's.
         return load(&file).map(|()| file.parent().map(|folder| list(&named, folder.as_os_str())));
@@ -92,10 +92,10 @@ mod tests {
     fn library_is_found_next_to_its_launcher() {
         let root = env::temp_dir().join(format!("skt-starter-{}", std::process::id()));
         fs::create_dir_all(root.join("lib64")).unwrap();
-        assert_eq!(beside(&root.join("bin"), "libmpi.so.12"), None);
+        assert_eq!(sibling_library(&root.join("bin"), "libmpi.so.12"), None);
         let file = root.join("lib64/libmpi.so.12");
         fs::write(&file, "").unwrap();
-        assert_eq!(beside(&root.join("bin"), "libmpi.so.12"), Some(file.clone()));
+        assert_eq!(sibling_library(&root.join("bin"), "libmpi.so.12"), Some(file.clone()));
         let why = load(&file).unwrap_err();
         assert!(why.contains("libmpi.so.12"), "{why}");
         fs::remove_dir_all(root).unwrap();

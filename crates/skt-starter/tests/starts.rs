@@ -83,16 +83,19 @@ fn the_name_and_the_arguments_survive() {
 fn the_library_of_the_launcher_is_taken() {
     let package = Package::new("launcher", &["libmpi.so.12"]);
     let (bin, lib) = (package.path("mpi/bin"), package.path("mpi/lib"));
-    let told = environment(&package.call("/proc/self/environ", &[("PATH", &bin)]));
-    assert!(told.contains(&format!("LD_LIBRARY_PATH={lib}")), "{told:?}");
-    assert!(told.contains(&format!("SKT_HPL_STARTER={}", package.path("bin/skt-hpl"))), "{told:?}");
+    let variables = environment(&package.call("/proc/self/environ", &[("PATH", &bin)]));
+    assert!(variables.contains(&format!("LD_LIBRARY_PATH={lib}")), "{variables:?}");
+    assert!(
+        variables.contains(&format!("SKT_HPL_STARTER={}", package.path("bin/skt-hpl"))),
+        "{variables:?}"
+    );
     // A folder that the user names comes first, also where it has no MPI, and stays.
     let named = [("PATH", bin.as_str()), ("LD_LIBRARY_PATH", "/tmp/x")];
-    let told = environment(&package.call("/proc/self/environ", &named));
-    assert!(told.contains(&format!("LD_LIBRARY_PATH=/tmp/x:{lib}")), "{told:?}");
+    let variables = environment(&package.call("/proc/self/environ", &named));
+    assert!(variables.contains(&format!("LD_LIBRARY_PATH=/tmp/x:{lib}")), "{variables:?}");
     let named = [("PATH", bin.as_str()), ("LD_LIBRARY_PATH", &lib)];
-    let told = environment(&package.call("/proc/self/environ", &named));
-    assert!(told.contains(&format!("LD_LIBRARY_PATH={lib}")), "{told:?}");
+    let variables = environment(&package.call("/proc/self/environ", &named));
+    assert!(variables.contains(&format!("LD_LIBRARY_PATH={lib}")), "{variables:?}");
 }
 
 #[test]
@@ -103,17 +106,17 @@ fn what_is_missing_is_named() {
     fs::write(format!("{lib}/libmpi.so.12"), "").expect("a file that is no library");
     let launched = [("MPI_LOCALRANKID", "0"), ("LD_LIBRARY_PATH", lib.as_str())];
     let output = package.call("/dev/null", &launched);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let of_own_name = package.call_as("skt-hpl", "/dev/null", &launched);
     assert_eq!((of_own_name.status.code(), of_own_name.stderr), (Some(2), output.stderr.clone()));
     // The other library is there, and would make each rank run alone.
     for words in ["libmpi.so.12", "MPI_LOCALRANKID", "remedy: "] {
-        assert!(said.contains(words), "{said}");
+        assert!(stderr.contains(words), "{stderr}");
     }
     let other = [("MPI_LOCALRANKID", "1"), launched[1]];
     let output = package.call("/dev/null", &other);
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(1), &b""[..]));
-    let told = [("SKT_HPL_MPI", "openmpi"), launched[0], launched[1]];
-    assert!(package.call("/dev/null", &told).status.success());
+    let forced = [("SKT_HPL_MPI", "openmpi"), launched[0], launched[1]];
+    assert!(package.call("/dev/null", &forced).status.success());
 }

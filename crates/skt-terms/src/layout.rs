@@ -128,13 +128,13 @@ mod tests {
             for me in 0..procs {
                 let held: Vec<_> = (from..from + len).filter(|&g| map.owner(g) == me).collect();
                 let spans = map.spans(from..from + len, me);
-                let told: Vec<_> = spans
+                let listed: Vec<_> = spans
                     .inspect(|&(local, global, len)| {
                         assert!(len > 0 && map.local(global) == local && map.owner(global) == me);
                     })
                     .flat_map(|(_, global, len)| global..global + len)
                     .collect();
-                prop_assert_eq!(told, held);
+                prop_assert_eq!(listed, held);
             }
         }
 

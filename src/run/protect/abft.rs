@@ -767,9 +767,9 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
 
     fn checked(&mut self, found: Checked) {
         self.learned.checks += 1;
-        self.learned.mended_rows += found.mended_rows as u64;
-        note_mended(&mut self.learned.mended, &found.mended, self.hosts);
-        charge_origins(&found.mended, self.hosts);
+        self.learned.mended_rows += found.corrected_rows as u64;
+        note_mended(&mut self.learned.mended, &found.corrected, self.hosts);
+        charge_origins(&found.corrected, self.hosts);
     }
 
     fn back_substitutes(&mut self) {

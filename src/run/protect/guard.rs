@@ -332,7 +332,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             epoch,
             column,
             rebuilt_ranks: recovered.map_or(Vec::new(), |recovered| recovered.rebuilt.clone()),
-            damaged_blocks: recovered.map_or(0, |recovered| recovered.mended_cells),
+            damaged_blocks: recovered.map_or(0, |recovered| recovered.repaired_cells),
             level: load.map(|load| self.settings.levels.0[load.level].name()),
             ..Restart::default()
         };

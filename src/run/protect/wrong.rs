@@ -4,8 +4,8 @@ use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
 use crate::heartbeat::{self, CorruptionReport};
-use crate::hpl::pgesv::abft::{CheckEvery, MendedRank};
-use crate::hpl::pgesv::wrong::{NotMended, WrongNumbers};
+use crate::hpl::pgesv::abft::{CheckEvery, CorrectedRank};
+use crate::hpl::pgesv::wrong::{NotCorrected, WrongNumbers};
 use crate::record::{Mended, Protection};
 use skt_config::protection::Settings;
 
@@ -41,7 +41,7 @@ impl Wrong {
         settings: &Settings,
         images: Option<&Images>,
     ) -> Self {
-        let told = wrong.told(|rank| format!("rank {rank} ({})", hosts[rank]));
+        let told = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
         let mut sentences = vec![told, what_now(settings, images)];
         sentences.extend(another_time(wrong.why, settings));
         Self {
@@ -83,21 +83,21 @@ fn what_now(settings: &Settings, images: Option<&Images>) -> String {
 }
 
 /// Tells which settings would have mended the wrong number, if any would.
-fn another_time(why: NotMended, settings: &Settings) -> Option<String> {
+fn another_time(why: NotCorrected, settings: &Settings) -> Option<String> {
     match (why, settings.parities, settings.check_every) {
-        (NotMended::OneChecksum, ..) => Some(
+        (NotCorrected::OneChecksum, ..) => Some(
             "With --parities 2 or 3 a wrong number is located, and mended if a check comes before \
              its column is eliminated (--check-every)"
                 .to_owned(),
         ),
-        (NotMended::OneIsLeft, 2, _) => Some(
+        (NotCorrected::OneIsLeft, 2, _) => Some(
             "With --parities 3 it is located and mended while one rank is lost, too".to_owned(),
         ),
-        (NotMended::Eliminated, _, CheckEvery::Auto) => Some(
+        (NotCorrected::Eliminated, _, CheckEvery::Auto) => Some(
             "--check-every of a few panels, in place of auto, notices more such numbers in time"
                 .to_owned(),
         ),
-        (NotMended::Eliminated, _, CheckEvery::Panels(panels)) if panels.get() > 1 => {
+        (NotCorrected::Eliminated, _, CheckEvery::Panels(panels)) if panels.get() > 1 => {
             Some(format!("--check-every below {panels} panels notices more such numbers in time"))
         }
         _ => None,
@@ -105,8 +105,8 @@ fn another_time(why: NotMended, settings: &Settings) -> Option<String> {
 }
 
 /// Adds the ranks whose rows one check has recomputed to those of earlier checks.
-pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[MendedRank], hosts: &[String]) {
-    for &MendedRank { rank, process_row, process_column, rows, first_row, column, is_origin } in
+pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[CorrectedRank], hosts: &[String]) {
+    for &CorrectedRank { rank, process_row, process_column, rows, first_row, column, is_origin } in
         ranks
     {
         let is_same = |mended: &&mut Mended| (mended.rank, mended.is_origin) == (rank, is_origin);
@@ -137,7 +137,7 @@ pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[MendedRank], hosts: &
 }
 
 /// Tells a supervisor of the ranks that certainly gave the wrong numbers of a check.
-pub(super) fn charge_origins(ranks: &[MendedRank], hosts: &[String]) {
+pub(super) fn charge_origins(ranks: &[CorrectedRank], hosts: &[String]) {
     for rank in ranks.iter().filter(|rank| rank.is_origin) {
         heartbeat::charge(CorruptionReport {
             host: hosts[rank.rank].clone(),
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::methods::Method;
 
-    fn wrong(why: NotMended) -> WrongNumbers {
+    fn wrong(why: NotCorrected) -> WrongNumbers {
         WrongNumbers {
             column: 640,
             row: 1500,
@@ -195,23 +195,23 @@ mod tests {
         CheckEvery::Panels(panels.try_into().expect("not 0"))
     }
 
-    fn told(why: NotMended, settings: &Settings, images: Option<&Images>) -> String {
+    fn told(why: NotCorrected, settings: &Settings, images: Option<&Images>) -> String {
         let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned);
         Wrong::new(&wrong(why), &hosts, settings, images).what
     }
 
     #[test]
     fn hosts_are_named_and_advice_is_of_what_the_run_does_not_have() {
-        let one = told(NotMended::OneChecksum, &settings(1, CheckEvery::Auto), None);
+        let one = told(NotCorrected::OneChecksum, &settings(1, CheckEvery::Auto), None);
         assert!(one.contains("; rank 2 (n2) noticed. The wrong number comes from rank 1 (n1) of"));
         assert!(one.contains("With --parities 2 or 3"), "{one}");
         assert!(one.contains("has no --level: start over with --resume never"), "{one}");
         for check in [CheckEvery::Auto, every(7), every(1)] {
-            let two = told(NotMended::Eliminated, &settings(2, check), None);
+            let two = told(NotCorrected::Eliminated, &settings(2, check), None);
             assert!(!two.contains("--parities"), "{two}");
             assert_eq!(two.contains("--check-every"), check != every(1), "{two}");
         }
-        let lost = |parities| told(NotMended::OneIsLeft, &settings(parities, every(1)), None);
+        let lost = |parities| told(NotCorrected::OneIsLeft, &settings(parities, every(1)), None);
         assert!(lost(2).contains("--parities 3") && !lost(3).contains("--parities"));
     }
 
@@ -219,24 +219,24 @@ mod tests {
     fn the_same_command_goes_on_only_where_it_can() {
         let plain = settings(2, every(1));
         let images = Images { level: "local:/l".into(), epoch: 3, is_suspect: false };
-        let back = told(NotMended::Again, &plain, Some(&images));
+        let back = told(NotCorrected::Again, &plain, Some(&images));
         assert!(
             back.ends_with("The same command goes back to the images of checkpoint 3 in local:/l")
         );
         let suspect = Images { is_suspect: true, ..images };
-        let maybe = told(NotMended::Again, &plain, Some(&suspect));
+        let maybe = told(NotCorrected::Again, &plain, Some(&suspect));
         assert!(maybe.contains("older ones or, where there are none, says so; then start over"));
         let outlived = Settings { on_loss: OnLoss::Recover, ..plain.clone() };
-        let cleans = told(NotMended::Again, &outlived, None);
+        let cleans = told(NotCorrected::Again, &outlived, None);
         assert!(cleans.contains("`skt-hpl store clean --run r` on each host"), "{cleans}");
         assert!(!cleans.contains("--resume never") && !cleans.contains("same command"));
-        assert!(!told(NotMended::Again, &plain, None).contains("same command"));
+        assert!(!told(NotCorrected::Again, &plain, None).contains("same command"));
     }
 
     #[test]
     fn rows_of_a_rank_are_summed_up_and_ranks_are_bounded() {
         let hosts: Vec<String> = (0..20).map(|rank| format!("n{rank}")).collect();
-        let rank = |rank, rows, column| MendedRank {
+        let rank = |rank, rows, column| CorrectedRank {
             rank,
             process_row: 0,
             process_column: rank,
@@ -254,10 +254,10 @@ mod tests {
             (list[0].host.as_str(), list[0].first_column, list[0].last_column),
             ("n3", 64, 128)
         );
-        let many: Vec<MendedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
+        let many: Vec<CorrectedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
         note_mended(&mut list, &many, &hosts);
         assert_eq!((list.len(), list[0].rows), (Protection::MENDED_KEPT, 7));
-        let late = MendedRank { is_origin: true, ..rank(19, 1, 256) };
+        let late = CorrectedRank { is_origin: true, ..rank(19, 1, 256) };
         note_mended(&mut list, &[late], &hosts);
         let last = list.last().expect("some");
         assert_eq!(

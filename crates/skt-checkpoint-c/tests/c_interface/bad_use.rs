@@ -22,7 +22,7 @@ const RANKS: usize = 3;
 const LIMIT_SECONDS: &str = "120";
 
 /// What a rank prints of a call: the call, its code, and a part of the text.
-pub type Said = (&'static str, Code, &'static str);
+pub type Expected = (&'static str, Code, &'static str);
 
 fn program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -40,14 +40,14 @@ fn run_of(name: &str) -> String {
 
 /// Runs a case, and compares the output of each rank with `wanted`. Nothing of the run is left.
 #[track_caller]
-fn case(name: &str, wanted: impl Fn(usize) -> Vec<Said>) {
+fn case(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) {
     assert_eq!(segments_after(name, wanted), 0, "{name}");
 }
 
 /// Runs a case as [`case`] does, and removes what is left of the run: the number of ranks whose
 /// memory was there.
 #[track_caller]
-fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Said>) -> usize {
+fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) -> usize {
     let folder = tempfile::tempdir().expect("a folder");
     // A case makes a file of its name, or has images there.
     let is_in_folder =
@@ -63,7 +63,7 @@ pub fn segments_after_case(
     program: &Path,
     name: &str,
     argument: &Path,
-    wanted: impl Fn(usize) -> Vec<Said>,
+    wanted: impl Fn(usize) -> Vec<Expected>,
 ) -> usize {
     let run = run_of(name);
     let mut command = mpirun(RANKS);
@@ -91,7 +91,7 @@ pub fn segments_after_case(
 }
 
 /// All calls of `all_calls` in the source, with one code.
-fn all_calls(code: Code, text: &'static str) -> Vec<Said> {
+fn all_calls(code: Code, text: &'static str) -> Vec<Expected> {
     [
         "skt_comm(&comm)",
         "skt_found(&found)",
@@ -121,10 +121,10 @@ fn outside_of_mpi() {
     case("outside", |rank| {
         // Before MPI is initialized all take themselves for rank 0.
         let before = vec![(INIT, Mpi, "MPI is not initialized: call MPI_Init first"); RANKS];
-        let mut said = if rank == 0 { before } else { Vec::new() };
-        said.extend(all_calls(Mpi, "MPI is finalized"));
-        said.push((INIT, Mpi, "MPI is finalized"));
-        said
+        let mut expected = if rank == 0 { before } else { Vec::new() };
+        expected.extend(all_calls(Mpi, "MPI is finalized"));
+        expected.push((INIT, Mpi, "MPI is finalized"));
+        expected
     });
 }
 
@@ -132,16 +132,16 @@ fn outside_of_mpi() {
 fn without_an_open_run() {
     case("before-init", |_| all_calls(Order, "no run is open; call skt_init first"));
     case("after-finalize", |_| {
-        let mut said = all_calls(Order, "no run is open; call skt_init first");
-        said.push((INIT, Order, "skt_init: a run is open; call skt_finalize first"));
-        said
+        let mut expected = all_calls(Order, "no run is open; call skt_init first");
+        expected.push((INIT, Order, "skt_init: a run is open; call skt_finalize first"));
+        expected
     });
 }
 
 #[test]
 fn wrong_arguments_of_init_are_reported_on_all_ranks() {
     case("init", |rank| {
-        let mut said = vec![
+        let mut expected = vec![
             ("skt_init(MPI_COMM_NULL, 8000, NULL)", Argument, "is MPI_COMM_NULL"),
             (
                 "skt_init(MPI_COMM_WORLD, rank == 1 ? 0 : 8000, NULL)",
@@ -170,9 +170,9 @@ fn wrong_arguments_of_init_are_reported_on_all_ranks() {
             ),
         ];
         if rank == 0 {
-            said.push(("skt_init(MPI_COMM_SELF, 8000, NULL)", Refused, "rank"));
+            expected.push(("skt_init(MPI_COMM_SELF, 8000, NULL)", Refused, "rank"));
         }
-        said
+        expected
     });
 }
 
@@ -216,21 +216,29 @@ fn null_and_empty_arguments_are_refused() {
 fn oversized_regions_fail_the_next_checkpoint_on_all_ranks() {
     case("space", |rank| {
         let large = "region 1 of 30000 x 8 bytes does not fit: skt_init was told 832 bytes";
-        let mut said = Vec::new();
+        let mut expected = Vec::new();
         if rank == 1 {
-            said.push(("skt_protect(1, numbers, 30000, 8)", Space, large));
+            expected.push(("skt_protect(1, numbers, 30000, 8)", Space, large));
         }
-        said.push(("skt_checkpoint()", Space, "rank 1: region 1 of 30000 x 8 bytes does not fit"));
+        expected.push((
+            "skt_checkpoint()",
+            Space,
+            "rank 1: region 1 of 30000 x 8 bytes does not fit",
+        ));
         if rank == 1 {
-            said.push(("skt_unprotect(1)", Argument, "region 1 is not protected"));
+            expected.push(("skt_unprotect(1)", Argument, "region 1 is not protected"));
         }
         if rank == 0 {
-            said.push(("skt_alloc(3, 30000, 8, &memory)", Space, "region 3 of 30000 x 8"));
+            expected.push(("skt_alloc(3, 30000, 8, &memory)", Space, "region 3 of 30000 x 8"));
         }
-        said.push(("skt_checkpoint()", Space, "rank 0: region 3 of 30000 x 8 bytes does not fit"));
-        said.push(("skt_protect(SKT_REGIONS, numbers, 1, 1)", Space, "more than 256 regions"));
-        said.push(("skt_finalize(1)", Space, "rank 0: more than 256 regions"));
-        said
+        expected.push((
+            "skt_checkpoint()",
+            Space,
+            "rank 0: region 3 of 30000 x 8 bytes does not fit",
+        ));
+        expected.push(("skt_protect(SKT_REGIONS, numbers, 1, 1)", Space, "more than 256 regions"));
+        expected.push(("skt_finalize(1)", Space, "rank 0: more than 256 regions"));
+        expected
     });
 }
 
@@ -334,8 +342,11 @@ fn overlap(name: &str) {
 #[test]
 fn memory_that_is_asked_for_before_a_restore_leaves_room_for_it() {
     case("alloc-first", |_| {
-        let told = "region 4 of 30000 x 8 bytes does not fit: skt_init was told 8000 bytes";
-        vec![("skt_alloc(4, 30000, 8, &memory)", Space, told), ("skt_finalize(1)", Space, told)]
+        let message = "region 4 of 30000 x 8 bytes does not fit: skt_init was told 8000 bytes";
+        vec![
+            ("skt_alloc(4, 30000, 8, &memory)", Space, message),
+            ("skt_finalize(1)", Space, message),
+        ]
     });
 }
 
@@ -371,8 +382,8 @@ fn invalid_levels_are_refused_and_failing_ones_dropped() {
 fn a_run_whose_level_is_gone_ends() {
     case("level-gone", |rank| {
         // The first rank whose disk fails reports it.
-        let told = if rank == 0 { "removing the images of level local:" } else { "" };
-        vec![("skt_finalize(1)", Success, told)]
+        let message = if rank == 0 { "removing the images of level local:" } else { "" };
+        vec![("skt_finalize(1)", Success, message)]
     });
 }
 
@@ -437,17 +448,17 @@ fn run_ended_by_an_earlier_start_is_reported_and_removed() {
 
 /// What is reported on the ranks if `late` comes too late for a checkpoint.
 fn late(name: &str, late: usize) {
-    let told = match late {
+    let message = match late {
         0 => "rank 0 has not called skt_checkpoint within 10 s (option timeout_seconds)",
         _ => "rank 1 has not called skt_checkpoint within 5 s (option timeout_seconds)",
     };
     let left = segments_after(name, |rank| {
         // Rank 0 is late itself, so it hears of it from the others.
         let late = "rank 0 was late: ranks 1, 2 had given up waiting for its skt_checkpoint";
-        let told =
-            if (late, rank) == (late, 0) && told.starts_with("rank 0") { late } else { told };
+        let message =
+            if (late, rank) == (late, 0) && message.starts_with("rank 0") { late } else { message };
         let calls = ["skt_checkpoint()", "skt_checkpoint()", "skt_finalize(1)", INIT];
-        calls.map(|call| (call, Timeout, told)).to_vec()
+        calls.map(|call| (call, Timeout, message)).to_vec()
     });
     assert_eq!(left, RANKS, "the next start continues");
 }
@@ -465,10 +476,10 @@ fn rank_that_does_not_call_is_named_and_none_hangs() {
 #[test]
 fn ranks_in_different_calls_are_reported_and_run_stays_open() {
     case("different", |rank| {
-        let told = "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint";
+        let message = "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint";
         let call = if rank == 1 { "skt_finalize(1)" } else { "skt_checkpoint()" };
         let other = "rank 1 has called skt_finalize(0), rank 0 skt_finalize(1)";
-        vec![(call, Order, told), ("skt_finalize(rank == 0)", Order, other)]
+        vec![(call, Order, message), ("skt_finalize(rank == 0)", Order, other)]
     });
 }
 
@@ -487,16 +498,17 @@ fn rank_that_fails_alone_within_a_call_is_reported() {
     case("alone", |rank| {
         let call =
             "skt_init(MPI_COMM_WORLD, 8000, \"store = \\\"file:/proc/self/cwd/store-of-all\\\"\")";
-        let told = if rank == 1 { "the store of rank 1" } else { "rank 1: " };
-        vec![(call, System, told), (INIT, System, told)]
+        let message = if rank == 1 { "the store of rank 1" } else { "rank 1: " };
+        vec![(call, System, message), (INIT, System, message)]
     });
 }
 
 #[test]
 fn calls_of_two_threads() {
     case("threads", |rank| {
-        let told = "another thread is in a call of this library, or a callback of this one: make";
-        if rank == 0 { vec![("skt_found(&found)", Thread, told)] } else { Vec::new() }
+        let message =
+            "another thread is in a call of this library, or a callback of this one: make";
+        if rank == 0 { vec![("skt_found(&found)", Thread, message)] } else { Vec::new() }
     });
     case("other-thread", |_| {
         vec![("skt_checkpoint()", Thread, "for calls of its main thread alone")]

@@ -19,8 +19,8 @@ fn libraries() -> PathBuf {
 #[track_caller]
 pub fn succeeds(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
-    let said = String::from_utf8_lossy(&stderr);
-    assert!(status.success() && said.is_empty(), "{command:?}: {status}: {said}");
+    let printed = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && printed.is_empty(), "{command:?}: {status}: {printed}");
     String::from_utf8(stdout).expect("UTF-8")
 }
 
@@ -30,10 +30,10 @@ pub fn prefix() -> &'static Path {
     PREFIX.get_or_init(|| {
         let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-interface");
         let mut install = Command::new(checkout().join("scripts/install-c"));
-        let said = succeeds(install.arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
+        let printed = succeeds(install.arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
         assert!(
-            said.starts_with("installed in "),
-            "a compiler is missing (scripts/needs.sh): {said}"
+            printed.starts_with("installed in "),
+            "a compiler is missing (scripts/needs.sh): {printed}"
         );
         prefix
     })
@@ -50,9 +50,9 @@ pub fn under() -> Vec<String> {
 fn flags(extra: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(["--cflags", "--libs"]).args(extra).arg("skt-checkpoint");
-    let told = succeeds(command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+    let printed = succeeds(command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
     // As a shell reads them: paths may have blanks.
-    let words = succeeds(Command::new("sh").args(["-c", &format!("printf '%s\\n' {told}")]));
+    let words = succeeds(Command::new("sh").args(["-c", &format!("printf '%s\\n' {printed}")]));
     words.lines().map(str::to_owned).collect()
 }
 

@@ -58,7 +58,7 @@ pub struct Ended {
     pub out: String,
     pub err: String,
     /// Checkpoints that it has reported.
-    told: usize,
+    reported: usize,
     /// When it has reported that it stops, in seconds since 1970; 0 if it has not.
     stopped_unix: f64,
     /// The time between two checkpoints; zero without two.
@@ -153,9 +153,9 @@ impl Run {
             act();
         }
         let (sender, lines) = mpsc::channel();
-        let said = BufReader::new(job.stderr.take().expect("piped"));
-        std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
-        let (mut told, mut err, mut at, mut stopped_unix) = (0, String::new(), Vec::new(), 0.0);
+        let stderr = BufReader::new(job.stderr.take().expect("piped"));
+        std::thread::spawn(move || stderr.lines().try_for_each(|line| sender.send(line.unwrap())));
+        let (mut reported, mut err, mut at, mut stopped_unix) = (0, String::new(), Vec::new(), 0.0);
         loop {
             let line = match lines.recv_timeout(LIMIT) {
                 Ok(line) => line,
@@ -171,9 +171,9 @@ impl Run {
             }
             if line.starts_with("checkpoint at step ") {
                 at.push(Instant::now());
-                told += 1;
+                reported += 1;
             }
-            if told == after
+            if reported == after
                 && line.starts_with("checkpoint at step ")
                 && let Some(act) = act.take()
             {
@@ -189,7 +189,15 @@ impl Run {
         };
         let out = of_client(&out);
         let status = job.wait().expect("our child");
-        Ended { ok: status.success(), code: status.code(), out, err, told, stopped_unix, between }
+        Ended {
+            ok: status.success(),
+            code: status.code(),
+            out,
+            err,
+            reported,
+            stopped_unix,
+            between,
+        }
     }
 
     pub fn segments(&self) -> Vec<SegmentName> {
@@ -360,7 +368,7 @@ fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
         // At the third checkpoint all ranks had completed their images of the first: that of each
         // checkpoint is waited for by the next, and reported at the one after it.
         let has_level = run.level.is_some();
-        known.in_images |= has_level && ended.told >= 3;
+        known.in_images |= has_level && ended.reported >= 3;
         known.is_doubtful |= has_level;
         match Loss::of(dice, has_level) {
             Loss::Nothing => {}
@@ -530,7 +538,7 @@ mod timing {
     fn the_last_checkpoint_is_whole_before_the_time_ends() {
         stops_in_four_seconds(|ended, end_unix| {
             // With one checkpoint the time was over before it had begun to compute.
-            let is_in_time = ended.told == 1 || ended.stopped_unix <= end_unix;
+            let is_in_time = ended.reported == 1 || ended.stopped_unix <= end_unix;
             assert!(is_in_time, "whole {} s late: {}", ended.stopped_unix - end_unix, ended.err);
         });
     }

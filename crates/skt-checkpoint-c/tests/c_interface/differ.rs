@@ -61,14 +61,17 @@ fn each_option_that_one_rank_alone_has_is_refused_by_name() {
         for (name, value, usual) in others {
             for odd in [0, RANKS - 1] {
                 let line = lines.next().unwrap_or_else(|| panic!("{name}: no line: {out}"));
-                let told = line.strip_prefix(&format!("{} ", Code::Options as i32));
-                let told = told.unwrap_or_else(|| panic!("{name}, rank {rank}: {line}"));
+                let message = line.strip_prefix(&format!("{} ", Code::Options as i32));
+                let message = message.unwrap_or_else(|| panic!("{name}, rank {rank}: {line}"));
                 let given = format!("{value:?}");
                 let usual = usual.unwrap_or_default();
                 let (first, here, there) =
                     if odd == 0 { (1, usual, &*given) } else { (odd, &*given, usual) };
-                assert!(told.starts_with(&format!("rank {first} has {name} = {here}")), "{line}");
-                assert!(told.contains(&format!("rank 0 has {there}")), "{line}");
+                assert!(
+                    message.starts_with(&format!("rank {first} has {name} = {here}")),
+                    "{line}"
+                );
+                assert!(message.contains(&format!("rank 0 has {there}")), "{line}");
             }
         }
     }

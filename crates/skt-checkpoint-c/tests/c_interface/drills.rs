@@ -149,9 +149,9 @@ impl Drill {
             }
             Self::Differ(rank, (variable, value)) => {
                 let name = variable.trim_start_matches("SKT_").to_lowercase();
-                let told = format!("rank {} has {name} = ", (*rank).max(1));
+                let message = format!("rank {} has {name} = ", (*rank).max(1));
                 ended.code == Some(2)
-                    && ended.err.contains(&told)
+                    && ended.err.contains(&message)
                     && ended.err.contains(&format!("{value:?} ({variable})"))
             }
         }

@@ -75,10 +75,10 @@ fn versions_and_soname_agree() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(source("include/skt.h").contains(&format!("#define SKT_VERSION \"{version}\"\n")));
     let mut readelf = Command::new("readelf");
-    let told = succeeds(readelf.arg("-d").arg(prefix().join("lib/libskt-checkpoint.so")));
+    let printed = succeeds(readelf.arg("-d").arg(prefix().join("lib/libskt-checkpoint.so")));
     let major = version.split('.').next().unwrap();
-    assert!(told.contains(&format!("soname: [libskt-checkpoint.so.{major}]")), "{told}");
-    assert!(!told.to_lowercase().contains("blas"), "{told}");
+    assert!(printed.contains(&format!("soname: [libskt-checkpoint.so.{major}]")), "{printed}");
+    assert!(!printed.to_lowercase().contains("blas"), "{printed}");
 }
 
 /// Two compilers, and the static library in addition to the shared one.
@@ -102,8 +102,8 @@ fn the_header_is_clean_and_programs_link_to_both_libraries() {
     command.arg(&c).arg("-I").arg(prefix().join("include")).arg(&archive).args(private);
     succeeds(command.arg("-o").arg(&program));
     assert_eq!(succeeds(&mut Command::new(&program)).trim(), env!("CARGO_PKG_VERSION"));
-    let told = succeeds(Command::new("readelf").arg("-d").arg(&program));
-    assert!(!told.contains("skt-checkpoint"), "{told}");
+    let printed = succeeds(Command::new("readelf").arg("-d").arg(&program));
+    assert!(!printed.contains("skt-checkpoint"), "{printed}");
 }
 
 /// The clients too are clean with a second compiler.
@@ -154,23 +154,27 @@ target_link_libraries(fortran skt::fortran)
         let mut command = Command::new("cmake");
         let found = command.args(arguments).env("CMAKE_PREFIX_PATH", prefix()).output();
         let output = found.expect("cmake");
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        (output.status.success(), said)
+        let printed =
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), printed)
     };
     let (from, to) = (folder.path().display().to_string(), folder.path().join("built"));
     let to = to.display().to_string();
     for arguments in [&["-S", &from, "-B", &to][..], &["--build", &to]] {
-        let (is_done, said) = cmake(arguments);
-        assert!(is_done, "{said}");
+        let (is_done, printed) = cmake(arguments);
+        assert!(is_done, "{printed}");
     }
     for name in ["shared", "static", "fortran"] {
-        let told = succeeds(&mut Command::new(folder.path().join("built").join(name)));
-        assert_eq!(told.trim(), env!("CARGO_PKG_VERSION"), "{name}");
+        let printed = succeeds(&mut Command::new(folder.path().join("built").join(name)));
+        assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"), "{name}");
     }
     let other = project.replace("skt-checkpoint 0.1", "skt-checkpoint 0.2");
     fs::write(folder.path().join("CMakeLists.txt"), other).expect("room");
-    let (is_done, said) = cmake(&["-S", &from, "-B", &(to + "2")]);
-    assert!(!is_done && said.contains("version: 0.1.0"), "another interface is refused: {said}");
+    let (is_done, printed) = cmake(&["-S", &from, "-B", &(to + "2")]);
+    assert!(
+        !is_done && printed.contains("version: 0.1.0"),
+        "another interface is refused: {printed}"
+    );
 }
 
 /// With `mpi_f08` a communicator is a type; texts and logicals come over the border.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use skt_checkpoint_c::code::Code::{Argument, Device, Order, Region, Success, Thread};
 
-use crate::bad_use::{Said, segments_after_case};
+use crate::bad_use::{Expected, segments_after_case};
 use crate::build::{checkout, compile_c, compile_fortran, prefix, succeeds};
 use crate::clients::mpirun::mpirun;
 
@@ -22,8 +22,8 @@ fn program() -> PathBuf {
 
 /// Runs a case, in which all ranks have the same output.
 #[track_caller]
-fn case(name: &str, said: &[Said]) {
-    let left = segments_after_case(&program(), name, Path::new(""), |_| said.to_vec());
+fn case(name: &str, expected: &[Expected]) {
+    let left = segments_after_case(&program(), name, Path::new(""), |_| expected.to_vec());
     assert_eq!(left, 0, "{name}");
 }
 

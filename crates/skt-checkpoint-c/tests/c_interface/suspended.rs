@@ -43,8 +43,8 @@ impl Job {
         job.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = job.spawn().expect("mpirun");
         let (sender, lines) = mpsc::channel();
-        let said = BufReader::new(child.stderr.take().expect("piped"));
-        std::thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        std::thread::spawn(move || stderr.lines().try_for_each(|line| sender.send(line.unwrap())));
         let job = Self { run, child, lines, file, _folder: folder };
         job.line("waits");
         job
@@ -53,16 +53,16 @@ impl Job {
     /// Waits for a line with this text.
     #[track_caller]
     fn line(&self, text: &str) -> String {
-        let (until, mut said) = (Instant::now() + LIMIT, String::new());
+        let (until, mut stderr) = (Instant::now() + LIMIT, String::new());
         while let Ok(line) =
             self.lines.recv_timeout(until.saturating_duration_since(Instant::now()))
         {
             if line.contains(text) {
                 return line;
             }
-            said += &(line + "\n");
+            stderr += &(line + "\n");
         }
-        panic!("no line with `{text}`: {said}");
+        panic!("no line with `{text}`: {stderr}");
     }
 
     fn process(&self, rank: usize) -> i32 {
@@ -102,8 +102,8 @@ fn a_job_that_stood_still_continues() {
         }
     }
     job.come();
-    let (code, out, said) = job.end();
-    assert_eq!((code, &*out), (Some(0), "sum 10 of 4 ranks\n"), "{said:?}");
+    let (code, out, stderr) = job.end();
+    assert_eq!((code, &*out), (Some(0), "sum 10 of 4 ranks\n"), "{stderr:?}");
 }
 
 /// Rank 2 waits with the others when it is stopped, and has not answered when the limit is over.
@@ -112,11 +112,11 @@ fn a_rank_that_alone_stands_still_is_named() {
     let job = Job::waiting("one");
     let stopped = job.process(2);
     signal_all(&[stopped], Signal::SIGSTOP);
-    let told = job.line("have not called");
-    assert!(told.contains("ranks 1, 2 have not called skt_checkpoint within 3 s"), "{told}");
+    let line = job.line("have not called");
+    assert!(line.contains("ranks 1, 2 have not called skt_checkpoint within 3 s"), "{line}");
     signal_all(&[stopped], Signal::SIGCONT);
-    let (code, out, said) = job.end();
-    assert_eq!((code, &*out), (Some(75), ""), "{said:?}");
+    let (code, out, stderr) = job.end();
+    assert_eq!((code, &*out), (Some(75), ""), "{stderr:?}");
 }
 
 /// Rank 0 does not name the others when it continues: they have waited for it.
@@ -126,11 +126,11 @@ fn rank_0_that_alone_stands_still_is_named() {
     let stopped = job.process(0);
     signal_all(&[stopped], Signal::SIGSTOP);
     job.come();
-    let told = job.line("rank 0 has not called skt_checkpoint within 6 s");
-    assert!(told.contains("timeout_seconds"), "{told}");
+    let line = job.line("rank 0 has not called skt_checkpoint within 6 s");
+    assert!(line.contains("timeout_seconds"), "{line}");
     signal_all(&[stopped], Signal::SIGCONT);
-    let (code, out, said) = job.end();
-    assert_eq!((code, &*out), (Some(75), ""), "{said:?}");
+    let (code, out, stderr) = job.end();
+    assert_eq!((code, &*out), (Some(75), ""), "{stderr:?}");
     let names_others = |line: &String| line.contains("has not called") && !line.contains("rank 0");
-    assert!(!said.iter().any(names_others), "{said:?}");
+    assert!(!stderr.iter().any(names_others), "{stderr:?}");
 }

@@ -261,7 +261,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
     /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
-    pub fn mend(
+    pub fn repair(
         &mut self,
         segment: &mut OwnSegment<M>,
         epoch: u64,
@@ -269,16 +269,16 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         lost: &[usize],
     ) -> Result<usize> {
         let settled = self.method.settled(epoch);
-        let mut mended = 0;
+        let mut repaired = 0;
         for (place, members) in damaged {
             let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
             segment.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();
             self.view(segment, place.region).rebuild_cell(&gone, settled, place, step)?;
-            mended += usize::from(members.contains(&self.group.rank()));
+            repaired += usize::from(members.contains(&self.group.rank()));
         }
-        Ok(mended)
+        Ok(repaired)
     }
 
     /// This member's view of a region.

@@ -177,15 +177,15 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
         let rebuilt_bytes = self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
-        let mended = self.encoding.mend(&mut self.segment, epoch, &damaged, &lost)?;
-        let mut mended = [mended as u64];
+        let repaired = self.encoding.repair(&mut self.segment, epoch, &damaged, &lost)?;
+        let mut repaired = [repaired as u64];
         self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
         copied_bytes += self.segment.reset_workspace(epoch)?;
 
-        all_reduce(&self.job, &mut mended, |a, b| a + b)?;
-        if mended[0] > 0 {
+        all_reduce(&self.job, &mut repaired, |a, b| a + b)?;
+        if repaired[0] > 0 {
             self.follow_images_at_once();
         }
 
@@ -199,7 +199,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             rebuilt_bytes,
             copied_bytes,
             loaded_bytes,
-            mended_cells: mended[0] as usize,
+            repaired_cells: repaired[0] as usize,
             seconds: start.elapsed().as_secs_f64(),
         }))
     }

@@ -195,7 +195,7 @@ impl Refusal {
             Self::RottenImages { epoch, level, rotten, lost, parities } => format!(
                 "epoch {epoch} cannot be restored from the images of {level}: those of ranks \
                  {rotten:?} have rotted{}; {parities} parities a group cannot rebuild that",
-                beside(lost)
+                also_lost(lost)
             ),
             Self::OfNoUse { why } => why.clone(),
             other => other.to_string(),
@@ -239,15 +239,15 @@ fn beyond_repair(
         )
     };
     let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");
-    let beside = beside(lost);
+    let also_lost = also_lost(lost);
     let from = level.map_or(String::new(), |level| format!(" from the images of {level}"));
     format!(
-        "epoch {epoch} cannot be restored{from}: {damage}{beside}; {parities} parities a group \
+        "epoch {epoch} cannot be restored{from}: {damage}{also_lost}; {parities} parities a group \
          cannot rebuild that"
     )
 }
 
-fn beside(lost: &[usize]) -> String {
+fn also_lost(lost: &[usize]) -> String {
     if lost.is_empty() { String::new() } else { format!(", beside the lost ranks {lost:?}") }
 }
 

@@ -128,7 +128,7 @@ pub(super) enum EncodeMode<C: Comm> {
 /// How many units are ready on each member, exchanged between members.
 pub(super) struct ReadyCounts<C: Comm> {
     /// Units that have been reported to the others as ready here.
-    pub told: usize,
+    pub reported: usize,
     pub sent: Vec<C::Send>,
     /// By member: the number of units that are ready there, and the pending receive of its next
     /// count. The entry of this member counts all units as ready, since this member does not encode

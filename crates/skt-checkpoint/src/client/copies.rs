@@ -77,11 +77,11 @@ impl<C: Comm> Saved<'_, C> {
             return Ok(());
         }
         let rank = first[0] as usize;
-        let mut told = failed.map_or_else(Vec::new, |(region, error)| {
+        let mut message = failed.map_or_else(Vec::new, |(region, error)| {
             [&(region as u64).to_le_bytes()[..], error.to_string().as_bytes()].concat()
         });
-        broadcast_bytes(comm, &mut told, rank)?;
-        let (region, text) = told.split_at(size_of::<u64>());
+        broadcast_bytes(comm, &mut message, rank)?;
+        let (region, text) = message.split_at(size_of::<u64>());
         let region = u64::from_le_bytes(region.try_into().expect("eight bytes")) as usize;
         let text = String::from_utf8_lossy(text).into_owned();
         Err(CheckpointError::NotMoved { rank, region, text })

@@ -66,7 +66,7 @@ fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Resu
 }
 
 fn look(watch: &FailureWatch) -> Result<()> {
-    watch()?.map_or(Ok(()), |told| Err(CommError::Aborted(told)))
+    watch()?.map_or(Ok(()), |reason| Err(CommError::Aborted(reason)))
 }
 
 /// A message in progress from or into memory that it owns. If it is dropped before it is complete,

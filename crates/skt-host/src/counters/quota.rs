@@ -40,13 +40,13 @@ fn quota_in(folder: &Path, version: Version) -> Option<Quota> {
         Version::V1 => (1, "cpu.cfs_quota_us"),
         Version::V2 => (2, "cpu.max"),
     };
-    let said = read(name)?;
+    let text = read(name)?;
     let (micros, period) = match version {
         // A quota of -1 is none.
-        Version::V1 => (said.trim().to_owned(), read("cpu.cfs_period_us")?.trim().to_owned()),
+        Version::V1 => (text.trim().to_owned(), read("cpu.cfs_period_us")?.trim().to_owned()),
         // A quota of `max` is none.
         Version::V2 => {
-            let (micros, period) = said.trim().split_once(' ')?;
+            let (micros, period) = text.trim().split_once(' ')?;
             (micros.to_owned(), period.to_owned())
         }
     };

@@ -24,11 +24,11 @@ pub struct Cpu {
 /// # Errors
 /// When the kernel does not list them (no `/sys`).
 pub fn online(root: &Root) -> io::Result<Vec<Cpu>> {
-    let said = root.text(&format!("{FOLDER}/online"));
-    let Some(ids) = said.as_deref().and_then(parse_cpu_list).filter(|ids| !ids.is_empty()) else {
+    let listed = root.text(&format!("{FOLDER}/online"));
+    let Some(ids) = listed.as_deref().and_then(parse_cpu_list).filter(|ids| !ids.is_empty()) else {
         let file = root.folder().join(FOLDER).join("online");
-        let said = said.map_or("cannot be read".to_owned(), |text| format!("says '{text}'"));
-        return Err(io::Error::other(format!("{} {said}", file.display())));
+        let listed = listed.map_or("cannot be read".to_owned(), |text| format!("says '{text}'"));
+        return Err(io::Error::other(format!("{} {listed}", file.display())));
     };
     let cpu = |id: usize| {
         let path = |name: &str| format!("{FOLDER}/cpu{id}/topology/{name}");

@@ -474,7 +474,7 @@ struct Away {
 
 /// The predicted outcome of a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Foretold {
+pub enum Prediction {
     Fresh,
     Recovered(u64, Vec<u8>),
     Unrecoverable(u64, BTreeSet<usize>),
@@ -691,27 +691,27 @@ impl Cluster {
 
     /// Once a result is reported, no start may compute again while anything is left of a run that
     /// has seen its end.
-    fn check_promise(&self, foretold: &Foretold) {
+    fn check_promise(&self, predicted: &Prediction) {
         if let (Some(reported), false) = (&self.book.reported, self.book.was_split) {
-            match foretold {
-                Foretold::Finished(result) => assert_eq!(result, reported),
-                Foretold::Fresh => {}
+            match predicted {
+                Prediction::Finished(result) => assert_eq!(result, reported),
+                Prediction::Fresh => {}
                 other => panic!("{reported:?} was reported, and now {other:?}"),
             }
         }
     }
 
     /// Predicts the outcome of the next start from the book.
-    pub fn foretell(&self, setup: &Setup) -> Foretold {
+    pub fn predict(&self, setup: &Setup) -> Prediction {
         let book = &self.book;
         if let Some(result) = book.marked.values().next() {
-            return Foretold::Finished(result.clone());
+            return Prediction::Finished(result.clone());
         }
         let Some((epoch, state)) = book.committed.values().max_by_key(|c| c.0).cloned() else {
-            return Foretold::Fresh;
+            return Prediction::Fresh;
         };
         if epoch == 0 {
-            return Foretold::Fresh;
+            return Prediction::Fresh;
         }
         let mut lost = book.lost.clone();
         if setup.method == Method::Single {
@@ -727,9 +727,9 @@ impl Cluster {
             }
         }
         if broken.is_empty() {
-            Foretold::Recovered(epoch, state)
+            Prediction::Recovered(epoch, state)
         } else {
-            Foretold::Unrecoverable(epoch, broken)
+            Prediction::Unrecoverable(epoch, broken)
         }
     }
 }
@@ -879,12 +879,12 @@ pub fn start_before<W: Witness>(
     how: &Disturbance,
     witness: Option<W>,
 ) -> (Ran, Option<W>) {
-    let foretold = match how.resume {
-        Resume::Never => Foretold::Fresh,
-        _ => cluster.foretell(setup),
+    let predicted = match how.resume {
+        Resume::Never => Prediction::Fresh,
+        _ => cluster.predict(setup),
     };
-    cluster.check_promise(&foretold);
-    if foretold == Foretold::Fresh {
+    cluster.check_promise(&predicted);
+    if predicted == Prediction::Fresh {
         cluster.book.reported = None;
     }
     cluster.book.at_end.clear();
@@ -922,7 +922,7 @@ pub fn start_before<W: Witness>(
         let in_reach = if setup.one_host { nodes.clone() } else { vec![nodes[node].clone()] };
         let memory =
             NodeMemory { node: nodes[node].clone(), in_reach, index: node, book: book.clone() };
-        process.live(comm, memory, &domains[node], starts, &foretold)
+        process.live(comm, memory, &domains[node], starts, &predicted)
     });
     let witness = staged.map(|staged| {
         let staged = Arc::into_inner(staged).expect("the run is over").into_inner().unwrap();
@@ -966,7 +966,7 @@ impl Process<'_> {
         memory: NodeMemory,
         domain: &str,
         starts: u64,
-        foretold: &Foretold,
+        predicted: &Prediction,
     ) -> Result<Ended, CheckpointError> {
         let (point, book) = (self.point.clone(), self.book.clone());
         let (ranks, result) = (self.setup.ranks, result_of(starts, self.how.until_epoch));
@@ -982,12 +982,12 @@ impl Process<'_> {
             }
             Err(CheckpointError::Refused(refusal)) => {
                 // An orderly end, which kills no rank.
-                check_refusal(&refusal, foretold);
+                check_refusal(&refusal, predicted);
                 return Ok(Ended { refused: true, ..Ended::default() });
             }
             Ok(Opened::Finished(done)) => {
-                let Foretold::Finished(result) = foretold else {
-                    panic!("told it is done, foretold {foretold:?}");
+                let Prediction::Finished(result) = predicted else {
+                    panic!("told it is done, foretold {predicted:?}");
                 };
                 return self.report(&comm, done, result);
             }
@@ -995,11 +995,11 @@ impl Process<'_> {
             Err(error) => return Err(error),
         };
         let (rank, found) = (ckpt.rank(), ckpt.found());
-        self.note_open(rank, found.epoch, &found.lost, &found.groups, foretold);
+        self.note_open(rank, found.epoch, &found.lost, &found.groups, predicted);
         let (mut ckpt, recovered) = ckpt.recover()?;
         let mut state = match recovered {
             None => {
-                assert_eq!(*foretold, Foretold::Fresh);
+                assert_eq!(*predicted, Prediction::Fresh);
                 for region in 0..self.setup.shapes.len() {
                     let start = self.setup.contents(rank, region, &[]);
                     ckpt.region(region).copy_from_slice(&start);
@@ -1007,8 +1007,8 @@ impl Process<'_> {
                 Vec::new()
             }
             Some(recovered) => {
-                let got = Foretold::Recovered(recovered.epoch, recovered.state.clone());
-                assert_eq!(got, *foretold, "rank {rank}");
+                let got = Prediction::Recovered(recovered.epoch, recovered.state.clone());
+                assert_eq!(got, *predicted, "rank {rank}");
                 recovered.state
             }
         };
@@ -1075,13 +1075,13 @@ impl Process<'_> {
         epoch: u64,
         lost: &[usize],
         groups: &[Vec<usize>],
-        foretold: &Foretold,
+        predicted: &Prediction,
     ) {
         let mut book = self.book.lock().unwrap();
         let starts = book.starts;
         book.followed.insert(self.node, starts);
-        let state = match foretold {
-            Foretold::Fresh => {
+        let state = match predicted {
+            Prediction::Fresh => {
                 assert_eq!(epoch, 0);
                 book.lost.remove(&rank);
                 book.home.insert(rank, self.node);
@@ -1091,7 +1091,7 @@ impl Process<'_> {
                 book.groups = groups.to_vec();
                 Vec::new()
             }
-            Foretold::Recovered(_, state) => {
+            Prediction::Recovered(_, state) => {
                 assert_eq!(book.groups, groups, "groups outlive restarts");
                 if lost.contains(&rank) {
                     // Torn copies of `single` are lost without a death.
@@ -1104,8 +1104,8 @@ impl Process<'_> {
                 book.updating.remove(&rank);
                 state.clone()
             }
-            Foretold::Unrecoverable(..) | Foretold::Finished(_) => {
-                panic!("opened, and should not have been: {foretold:?}")
+            Prediction::Unrecoverable(..) | Prediction::Finished(_) => {
+                panic!("opened, and should not have been: {predicted:?}")
             }
         };
         *self.known.lock().unwrap() = Some((rank, state));
@@ -1236,11 +1236,11 @@ fn result_of(starts: u64, epoch: u64) -> Vec<u8> {
     vec![b'R', starts as u8, epoch as u8, 1, 2, 3]
 }
 
-fn check_refusal(refusal: &Refusal, foretold: &Foretold) {
-    let (Refusal::Unrecoverable { epoch, lost, .. }, Foretold::Unrecoverable(at, broken)) =
-        (refusal, foretold)
+fn check_refusal(refusal: &Refusal, predicted: &Prediction) {
+    let (Refusal::Unrecoverable { epoch, lost, .. }, Prediction::Unrecoverable(at, broken)) =
+        (refusal, predicted)
     else {
-        panic!("refused with `{refusal}`, foretold {foretold:?}");
+        panic!("refused with `{refusal}`, foretold {predicted:?}");
     };
     assert_eq!(epoch, at);
     let named: BTreeSet<usize> = lost.iter().flat_map(|group| &group.ranks).copied().collect();
@@ -1248,13 +1248,13 @@ fn check_refusal(refusal: &Refusal, foretold: &Foretold) {
 }
 
 /// Checks that an undisturbed start had the predicted outcome, the same on all ranks.
-pub fn check_undisturbed(ran: &Ran, foretold: &Foretold) {
-    let refused = matches!(foretold, Foretold::Unrecoverable(..));
+pub fn check_undisturbed(ran: &Ran, predicted: &Prediction) {
+    let refused = matches!(predicted, Prediction::Unrecoverable(..));
     let mut first = None;
     for result in &ran.results {
         let ended = result.as_ref().unwrap_or_else(|e| panic!("undisturbed, and yet: {e}"));
         assert_eq!(ended.refused, refused);
-        if let Foretold::Finished(result) = foretold {
+        if let Prediction::Finished(result) = predicted {
             assert_eq!(ended.result.as_ref(), Some(result), "another result than before");
         }
         let first = first.get_or_insert((ended.epoch, &ended.state, &ended.result));

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::camera::{Image, Picture};
-use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, start};
 use crate::essence::essence;
 use crate::futures::{Futures, Lingering};
 use skt_checkpoint::checkpoint::encode::Encoder;
@@ -220,42 +220,42 @@ impl Explorer {
 
     /// Checks that the restart from the essence of a state comes to what is predicted.
     fn check(&mut self, state: &Cluster, round: usize) {
-        let foretold = state.foretell(&self.setup);
-        let essence = essence(&self.setup, state, &foretold);
+        let predicted = state.predict(&self.setup);
+        let essence = essence(&self.setup, state, &predicted);
         self.tally.states += 1;
         if self.is_small(round) {
             // The restart from the unchanged state is checked, too.
-            self.check_restart(state, &foretold);
+            self.check_restart(state, &predicted);
         }
         if self.checked.insert(essence.fingerprint()) {
-            self.check_restart(&essence, &foretold);
+            self.check_restart(&essence, &predicted);
         }
     }
 
     /// Checks that an undisturbed restart comes to what is predicted, and that the epoch after it
     /// survives the next loss.
-    fn check_restart(&mut self, state: &Cluster, foretold: &Foretold) {
-        let epoch = match foretold {
-            Foretold::Fresh => 0,
-            Foretold::Recovered(epoch, _) | Foretold::Unrecoverable(epoch, _) => *epoch,
-            Foretold::Finished(_) => unreachable!("these jobs end without finishing"),
+    fn check_restart(&mut self, state: &Cluster, predicted: &Prediction) {
+        let epoch = match predicted {
+            Prediction::Fresh => 0,
+            Prediction::Recovered(epoch, _) | Prediction::Unrecoverable(epoch, _) => *epoch,
+            Prediction::Finished(_) => unreachable!("these jobs end without finishing"),
         };
         let mut cluster = state.clone();
         let turn = self.checked.len();
         let how = Disturbance::none(turn as u64, epoch + 1);
         let ran = start(&self.setup, &mut cluster, &how);
-        check_undisturbed(&ran, foretold);
-        match foretold {
-            Foretold::Fresh => self.tally.afresh += 1,
-            Foretold::Recovered(..) => self.tally.recovered += 1,
-            Foretold::Unrecoverable(..) => {
+        check_undisturbed(&ran, predicted);
+        match predicted {
+            Prediction::Fresh => self.tally.afresh += 1,
+            Prediction::Recovered(..) => self.tally.recovered += 1,
+            Prediction::Unrecoverable(..) => {
                 self.tally.refused += 1;
                 return;
             }
-            Foretold::Finished(_) => unreachable!("see above"),
+            Prediction::Finished(_) => unreachable!("see above"),
         }
         // Loses other ranks and recovers again, once per state that a restart comes to.
-        let end = Foretold::Recovered(epoch + 1, ran.results[0].as_ref().unwrap().state.clone());
+        let end = Prediction::Recovered(epoch + 1, ran.results[0].as_ref().unwrap().state.clone());
         if !self.recovered.insert(essence(&self.setup, &cluster, &end).fingerprint()) {
             return;
         }
@@ -263,14 +263,14 @@ impl Explorer {
         let nodes: BTreeSet<usize> =
             (0..self.setup.parities).map(|i| cluster.placement[(turn + i) % ranks]).collect();
         cluster.lose_nodes(&nodes);
-        let foretold = cluster.foretell(&self.setup);
-        assert!(matches!(foretold, Foretold::Recovered(at, _) if at == epoch + 1));
+        let predicted = cluster.predict(&self.setup);
+        assert!(matches!(predicted, Prediction::Recovered(at, _) if at == epoch + 1));
         let ran = start(&self.setup, &mut cluster, &Disturbance::none(how.seed, epoch + 1));
-        check_undisturbed(&ran, &foretold);
+        check_undisturbed(&ran, &predicted);
     }
 
     fn is_new(&mut self, state: &Cluster) -> bool {
-        if matches!(state.foretell(&self.setup), Foretold::Unrecoverable(..)) {
+        if matches!(state.predict(&self.setup), Prediction::Unrecoverable(..)) {
             return false;
         }
         self.kinds.insert(state.outline(&self.setup))
@@ -298,7 +298,7 @@ impl Explorer {
             let some = if self.setup.ranks >= 5 && !soak() { 4 } else { 1 };
             for state in states.into_iter().step_by(some) {
                 // The start of a new run was killed first of all.
-                if let Foretold::Recovered(epoch, _) = state.foretell(&self.setup) {
+                if let Prediction::Recovered(epoch, _) = state.predict(&self.setup) {
                     next.extend(self.kill_everywhere(&state, epoch, round));
                 }
             }

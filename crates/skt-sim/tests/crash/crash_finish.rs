@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, start};
+use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, start};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::{Kill, Linger};
 
@@ -26,7 +26,7 @@ fn is_soak() -> bool {
 struct Tally {
     crash_points: u64,
     resumed: u64,
-    told: u64,
+    reported: u64,
     afresh: u64,
     refused: u64,
 }
@@ -126,14 +126,14 @@ impl Explorer {
         if !self.checked.insert(state.fingerprint()) {
             return;
         }
-        let foretold = state.foretell(&self.setup);
+        let predicted = state.predict(&self.setup);
         let mut cluster = state.clone();
         let ran = start(&self.setup, &mut cluster, &self.undisturbed(round as u64));
-        check_undisturbed(&ran, &foretold);
-        match foretold {
-            Foretold::Recovered(..) => self.tally.resumed += 1,
-            Foretold::Finished(_) => self.tally.told += 1,
-            Foretold::Fresh => {
+        check_undisturbed(&ran, &predicted);
+        match predicted {
+            Prediction::Recovered(..) => self.tally.resumed += 1,
+            Prediction::Finished(_) => self.tally.reported += 1,
+            Prediction::Fresh => {
                 // Nothing is left, or nothing was saved: some ranks had not come that far or, after
                 // the first round, were not rebuilt yet.
                 let all_came = state.book.at_end.len() == self.setup.ranks;
@@ -143,7 +143,7 @@ impl Explorer {
             }
             // Some ranks had not come that far or were not rebuilt yet; with `single` some may also
             // have begun a checkpoint that others have ended.
-            Foretold::Unrecoverable(..) => {
+            Prediction::Unrecoverable(..) => {
                 let single = self.setup.method == Method::Single;
                 assert!(round > 0 || single, "refused: {}", state.describe(&self.setup));
                 self.tally.refused += 1;
@@ -169,7 +169,7 @@ impl Explorer {
         }
         let Setup { ranks, parities, method, .. } = self.setup;
         println!("{method}, n = {ranks}, m = {parities}: {round} rounds, {:?}", self.tally);
-        assert!(self.tally.told > 20 && self.tally.afresh > 0);
+        assert!(self.tally.reported > 20 && self.tally.afresh > 0);
         assert!(self.tally.resumed > 0 || self.last_epoch == 0);
         self.tally
     }

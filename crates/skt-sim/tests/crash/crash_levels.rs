@@ -526,9 +526,9 @@ impl Failing {
             }
             // A rank notices that it cannot change the disk when it has something to remove.
             _ if self.fault == Fault::ReadOnly => {
-                assert!(world.told_to_fail.iter().all(|&rank| rank < self.nodes));
+                assert!(world.reported_to_fail.iter().all(|&rank| rank < self.nodes));
             }
-            _ => assert_eq!(world.told_to_fail.len(), world.setup.ranks),
+            _ => assert_eq!(world.reported_to_fail.len(), world.setup.ranks),
         }
         assert!(world.promise() >= self.world.promise());
         start_repaired(world, count);
@@ -604,7 +604,7 @@ fn a_disk_from_which_nothing_can_be_removed_costs_its_level() {
     // No image is due.
     let ran = world.start(&How::none(2, 4));
     let Ok(Came::Resumed(_, None)) = &ran.results[0] else { panic!("{ran:?}") };
-    assert_eq!(world.told_to_fail, [1].into());
+    assert_eq!(world.reported_to_fail, [1].into());
 }
 
 /// Images are due at each third epoch, counted over starts of two epochs each, from memory or from
@@ -748,7 +748,7 @@ fn a_level_that_fails_and_hides_nothing_costs_the_level() {
         world.faults.insert((0, 1), fault);
         let ran = world.start(&How { resume, nothing_hidden: true, ..How::none(1, 4) });
         assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Fresh), "{fault:?}");
-        assert_eq!(world.told_to_fail.len(), 3, "{fault:?}");
+        assert_eq!(world.reported_to_fail.len(), 3, "{fault:?}");
         world.faults.clear();
         world.power_off(0..3, Cut::All);
         let promise = world.promise();
@@ -769,7 +769,7 @@ fn a_level_that_fails_does_not_keep_a_run_from_its_end() {
         world.faults = (1..3).map(|node| ((level, node), Fault::Dead)).collect();
         let ran = world.start(&How { finish: true, ..How::none(2, 5) });
         assert!(ran.results.iter().all(|r| *r.as_ref().unwrap() == Came::Finished));
-        assert_eq!(world.told_to_stay, 1);
+        assert_eq!(world.reported_to_stay, 1);
         assert!(world.nodes.iter().all(|node| node.segments.is_empty()));
         let images = |level: usize| -> usize {
             world.disks[level].iter().map(|platter| platter.images().len()).sum()
@@ -938,7 +938,7 @@ fn load_what_fails(setup: &Setup, most: usize, fault: Fault, count: &mut Count) 
         let came = check_kept(&ran, None, true);
         let Came::Resumed(state, Some(_)) = &came else { panic!("{fault:?} {nodes}: {came:?}") };
         assert_eq!(state.len(), expected, "{fault:?} at {nodes} of {n}, {m} parities");
-        assert!(undisturbed.told_to_fail.is_empty(), "the level is not given up");
+        assert!(undisturbed.reported_to_fail.is_empty(), "the level is not given up");
         undisturbed.faults.clear();
         undisturbed.power_off(0..n, Cut::All);
         // The generation that was passed over is removed.

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
+use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, code, start};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::layout::RegionShape;
@@ -45,7 +45,7 @@ struct Tally {
     refused: u64,
     returned: u64,
     finished: u64,
-    told: u64,
+    reported: u64,
 }
 
 fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
@@ -123,18 +123,18 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
             shuffle(&mut dice, &mut cluster);
         }
         cluster.reconsider();
-        let foretold = cluster.foretell(&setup);
-        let epoch = match &foretold {
-            Foretold::Recovered(epoch, _) => *epoch,
+        let predicted = cluster.predict(&setup);
+        let epoch = match &predicted {
+            Prediction::Recovered(epoch, _) => *epoch,
             _ => 0,
         };
         how = Disturbance::none(dice.roll(1 << 40), epoch + dice.roll(3));
         how.finish = dice.chance(50);
         how.switches_of_256 = [8, 64, 200][dice.between(0, 2)];
         how.trace = trace;
-        if matches!(foretold, Foretold::Unrecoverable(..)) {
+        if matches!(predicted, Prediction::Unrecoverable(..)) {
             let ran = start(&setup, &mut cluster, &how);
-            check_undisturbed(&ran, &foretold);
+            check_undisturbed(&ran, &predicted);
             tally.refused += 1;
             how.resume = Resume::Never;
         }
@@ -150,7 +150,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
         if trace {
             println!("{}", cluster.describe(&setup));
         }
-        let expected = if how.resume == Resume::Never { Foretold::Fresh } else { foretold };
+        let expected = if how.resume == Resume::Never { Prediction::Fresh } else { predicted };
         let ran = start(&setup, &mut cluster, &how);
         tally.starts += 1;
         if trace && std::env::var_os("SKT_CRASH_STEPS").is_some() {
@@ -158,10 +158,10 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
         }
         if ran.killed == 0 {
             check_undisturbed(&ran, &expected);
-            tally.recovered += u64::from(matches!(expected, Foretold::Recovered(..)));
-            let told = matches!(expected, Foretold::Finished(_));
-            tally.told += u64::from(told);
-            if how.finish || told {
+            tally.recovered += u64::from(matches!(expected, Prediction::Recovered(..)));
+            let reported = matches!(expected, Prediction::Finished(_));
+            tally.reported += u64::from(reported);
+            if how.finish || reported {
                 assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing behind");
                 tally.finished += 1;
             }
@@ -185,16 +185,16 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
         }
     }
     cluster.reconsider();
-    let foretold = cluster.foretell(&setup);
-    let epoch = match &foretold {
-        Foretold::Recovered(epoch, _) => *epoch,
+    let predicted = cluster.predict(&setup);
+    let epoch = match &predicted {
+        Prediction::Recovered(epoch, _) => *epoch,
         _ => 0,
     };
     how = Disturbance { finish: true, ..Disturbance::none(dice.roll(1 << 40), epoch + 1) };
     let ran = start(&setup, &mut cluster, &how);
-    check_undisturbed(&ran, &foretold);
-    match foretold {
-        Foretold::Unrecoverable(..) => tally.refused += 1,
+    check_undisturbed(&ran, &predicted);
+    match predicted {
+        Prediction::Unrecoverable(..) => tally.refused += 1,
         _ => assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing behind"),
     }
 }
@@ -213,9 +213,9 @@ fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
     let both = start(&setup, &mut cluster.clone(), &how).steps;
     for round in 0..dice.between(3, 12) {
         cluster.reconsider();
-        let foretold = cluster.foretell(&setup);
-        let epoch = match &foretold {
-            Foretold::Recovered(epoch, _) => *epoch,
+        let predicted = cluster.predict(&setup);
+        let epoch = match &predicted {
+            Prediction::Recovered(epoch, _) => *epoch,
             _ => 0,
         };
         how = Disturbance::none(dice.roll(1 << 40), epoch + 1);
@@ -228,16 +228,16 @@ fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
         how.kills = (0..count).map(|_| kill()).collect();
         how.linger = Linger::Steps(dice.roll(30));
         if trace {
-            println!("{foretold:?}\n{how:?}\n{}", cluster.describe(&setup));
+            println!("{predicted:?}\n{how:?}\n{}", cluster.describe(&setup));
         }
         let before = cluster.placement.clone();
         let ran = start(&setup, &mut cluster, &how);
         tally.starts += 1;
         tally.kills += u64::from(ran.killed.count_ones());
         if ran.killed == 0 {
-            check_undisturbed(&ran, &foretold);
+            check_undisturbed(&ran, &predicted);
             tally.recovered += u64::from(epoch > 0);
-            tally.refused += u64::from(matches!(foretold, Foretold::Unrecoverable(..)));
+            tally.refused += u64::from(matches!(predicted, Prediction::Unrecoverable(..)));
         }
         for process in (0..setup.ranks).filter(|p| ran.killed >> p & 1 == 1) {
             if dice.chance(70) {
@@ -250,18 +250,18 @@ fn play_decisions(seed: u64, trace: bool, tally: &mut Tally) {
         }
     }
     cluster.reconsider();
-    let foretold = cluster.foretell(&setup);
+    let predicted = cluster.predict(&setup);
     let ran = start(&setup, &mut cluster, &Disturbance::none(dice.roll(1 << 40), 0));
-    check_undisturbed(&ran, &foretold);
-    tally.recovered += u64::from(matches!(foretold, Foretold::Recovered(..)));
-    tally.refused += u64::from(matches!(foretold, Foretold::Unrecoverable(..)));
+    check_undisturbed(&ran, &predicted);
+    tally.recovered += u64::from(matches!(predicted, Prediction::Recovered(..)));
+    tally.refused += u64::from(matches!(predicted, Prediction::Unrecoverable(..)));
 }
 
 fn play_many(method: Method, cases: u64) {
     let tally = play_all(&format!("method {method}"), cases, |seed, trace, tally| {
         play(seed, method, trace, tally);
     });
-    let all = [tally.recovered, tally.kills, tally.finished, tally.told];
+    let all = [tally.recovered, tally.kills, tally.finished, tally.reported];
     assert!(tally.is_one || all.iter().all(|count| *count > 0));
 }
 

@@ -9,7 +9,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_sim::fibers::Kill;
 
-use crate::cluster::{Cluster, Disturbance, Foretold, Setup, check_undisturbed, code, start};
+use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, code, start};
 
 #[test]
 fn job_continues_after_losses() {
@@ -17,15 +17,15 @@ fn job_continues_after_losses() {
         let setup = Setup::small(ranks, parities);
         let mut cluster = Cluster::new(&setup, 1);
         let ran = start(&setup, &mut cluster, &Disturbance::none(1, 3));
-        check_undisturbed(&ran, &Foretold::Fresh);
+        check_undisturbed(&ran, &Prediction::Fresh);
         for round in 0..4u64 {
             let lost = (0..parities).map(|i| cluster.placement[(i * 2 + round as usize) % ranks]);
             let lost = lost.collect::<BTreeSet<_>>();
             cluster.lose_nodes(&lost);
-            let foretold = cluster.foretell(&setup);
-            assert!(matches!(foretold, Foretold::Recovered(epoch, _) if epoch == 3 + round));
+            let predicted = cluster.predict(&setup);
+            assert!(matches!(predicted, Prediction::Recovered(epoch, _) if epoch == 3 + round));
             let ran = start(&setup, &mut cluster, &Disturbance::none(round, 4 + round));
-            check_undisturbed(&ran, &foretold);
+            check_undisturbed(&ran, &predicted);
         }
         if ranks == parities + 1 {
             // All memory is lost: that is a new run.
@@ -33,10 +33,10 @@ fn job_continues_after_losses() {
         }
         let lost = (0..=parities).map(|i| cluster.placement[i]).collect();
         cluster.lose_nodes(&lost);
-        let foretold = cluster.foretell(&setup);
-        assert!(matches!(foretold, Foretold::Unrecoverable(..)));
+        let predicted = cluster.predict(&setup);
+        assert!(matches!(predicted, Prediction::Unrecoverable(..)));
         let ran = start(&setup, &mut cluster, &Disturbance::none(9, 9));
-        check_undisturbed(&ran, &foretold);
+        check_undisturbed(&ran, &predicted);
     }
 }
 
@@ -68,10 +68,10 @@ fn rank_that_alone_followed_a_start_rejoins_the_others() {
             }
             again.bring_back(0);
             again.reconsider();
-            let foretold = again.foretell(&setup);
+            let predicted = again.predict(&setup);
             came_back += usize::from(again.placement.contains(&0));
             nothing_lost += usize::from(again.book.lost.is_empty());
-            check_undisturbed(&start(&setup, &mut again, &Disturbance::none(3, 2)), &foretold);
+            check_undisturbed(&start(&setup, &mut again, &Disturbance::none(3, 2)), &predicted);
         }
     }
     assert!(came_back > 100 && nothing_lost > 50, "{came_back} {nothing_lost}");
@@ -174,7 +174,7 @@ fn all_encoders_give_the_same_bytes() {
                 };
                 let mut cluster = Cluster::new(&setup, 1);
                 let ran = start(&setup, &mut cluster, &Disturbance::none(2, 3));
-                check_undisturbed(&ran, &Foretold::Fresh);
+                check_undisturbed(&ran, &Prediction::Fresh);
                 cluster.fingerprint()
             };
             let all: BTreeSet<u64> = Encoder::ALL.into_iter().map(memory).collect();
@@ -201,7 +201,7 @@ fn without_checkpoints_nothing_is_left_and_any_placement_does() {
         };
         let mut cluster = Cluster::new(&setup, 2);
         let how = Disturbance::none(0, 0);
-        check_undisturbed(&start(&setup, &mut cluster, &how), &Foretold::Fresh);
+        check_undisturbed(&start(&setup, &mut cluster, &how), &Prediction::Fresh);
         assert_eq!(cluster.segments(), 0);
     }
 }
@@ -213,7 +213,7 @@ fn required_shared_memory_must_be_available() {
     let ran = start(&setup, &mut cluster, &Disturbance::none(1, 3));
     // The first rank to report it ends the job for the others.
     assert!(ran.results.iter().all(Result::is_err));
-    let says_so = |result| matches!(result, &Err(CheckpointError::NotDirect));
-    assert!(ran.results.iter().any(says_so), "{:?}", ran.results);
+    let is_not_direct = |result| matches!(result, &Err(CheckpointError::NotDirect));
+    assert!(ran.results.iter().any(is_not_direct), "{:?}", ran.results);
     assert_eq!(cluster.segments(), 0);
 }

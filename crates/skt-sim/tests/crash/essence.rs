@@ -16,7 +16,7 @@ use skt_checkpoint::checkpoint::layout::{RegionAreas, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::record::Record;
 
-use super::cluster::{Cluster, Foretold, Setup};
+use super::cluster::{Cluster, Prediction, Setup};
 
 /// Replaces areas of a segment by garbage.
 struct Eraser<'a> {
@@ -36,13 +36,13 @@ impl Eraser<'_> {
 }
 
 /// The state, with garbage in everything that a restart must not rely on.
-pub fn essence(setup: &Setup, state: &Cluster, foretold: &Foretold) -> Cluster {
+pub fn essence(setup: &Setup, state: &Cluster, predicted: &Prediction) -> Cluster {
     assert_eq!(setup.method, Method::SelfCheckpoint, "others rely on other areas");
-    let epoch = match foretold {
-        Foretold::Recovered(epoch, _) => Some(*epoch),
+    let epoch = match predicted {
+        Prediction::Recovered(epoch, _) => Some(*epoch),
         // No data is looked at.
-        Foretold::Fresh | Foretold::Unrecoverable(..) => None,
-        Foretold::Finished(_) => unreachable!("the book is that of a run under way"),
+        Prediction::Fresh | Prediction::Unrecoverable(..) => None,
+        Prediction::Finished(_) => unreachable!("the book is that of a run under way"),
     };
     let header = setup.header();
     let layout = setup.layout();

@@ -50,7 +50,7 @@ struct Chronicle {
     /// The points of all ranks when the run comes to a step, and a picture of that instant.
     steps: Vec<(Vec<ProgramPoint>, Picture)>,
     /// The answers that each rank got when it asked whether a message has arrived.
-    told: Vec<VecDeque<bool>>,
+    answers: Vec<VecDeque<bool>>,
     /// A picture of its end.
     end: Option<Picture>,
 }
@@ -65,7 +65,7 @@ impl Witness for Chronicle {
     }
 
     fn sees(&mut self, rank: usize, is_here: bool) -> bool {
-        self.told[rank].push_back(is_here);
+        self.answers[rank].push_back(is_here);
         is_here
     }
 
@@ -85,7 +85,7 @@ struct HoldBack {
     pictures: Vec<Picture>,
     /// The answers for each rank: those held back get the same as before, or they would act
     /// differently.
-    told: Vec<VecDeque<bool>>,
+    answers: Vec<VecDeque<bool>>,
 }
 
 impl Witness for HoldBack {
@@ -127,9 +127,9 @@ impl Witness for HoldBack {
         if self.held >> rank & 1 == 0 {
             return is_here;
         }
-        let told = self.told[rank].pop_front().expect("it asks as often as before");
-        assert!(is_here || !told, "rank {rank} was told of a message that is not here now");
-        told
+        let answer = self.answers[rank].pop_front().expect("it asks as often as before");
+        assert!(is_here || !answer, "rank {rank} was told of a message that is not here now");
+        answer
     }
 
     fn at_end(&mut self, camera: &mut Camera) {
@@ -162,8 +162,8 @@ impl<'a> Futures<'a> {
         nodes.sort_unstable();
         nodes.dedup();
         assert_eq!(nodes.len(), before.placement.len(), "one process a node");
-        let told = vec![VecDeque::new(); setup.ranks];
-        let chronicle = Some(Chronicle { steps: Vec::new(), told, end: None });
+        let answers = vec![VecDeque::new(); setup.ranks];
+        let chronicle = Some(Chronicle { steps: Vec::new(), answers, end: None });
         let (ran, chronicle) = start_before(setup, &mut before.clone(), how, chronicle);
         let chronicle = chronicle.expect("it was given");
         assert_eq!(ran.steps, chronicle.steps.len() as u64);
@@ -199,8 +199,8 @@ impl<'a> Futures<'a> {
         let by_step = by_step.collect();
         let held = dead.iter().fold(0, |set, rank| set | 1 << rank);
         let count = places.len();
-        let (dead, pictures, told) = (dead.to_vec(), Vec::new(), self.chronicle.told.clone());
-        let hold = HoldBack { held, dead, places, pictures, told };
+        let (dead, pictures, answers) = (dead.to_vec(), Vec::new(), self.chronicle.answers.clone());
+        let hold = HoldBack { held, dead, places, pictures, answers };
         let mut after = self.before.clone();
         let (ran, hold) = start_before(self.setup, &mut after, self.how, Some(hold));
         assert!(ran.results.iter().all(Result::is_ok), "nobody was killed");

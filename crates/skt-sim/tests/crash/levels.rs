@@ -67,9 +67,9 @@ pub struct World {
     /// Whether the application could not continue with what the last start had recovered first.
     pub is_judged: bool,
     /// The number of errors by which the last start has reported that images stay after its end.
-    pub told_to_stay: usize,
+    pub reported_to_stay: usize,
     /// Ranks that have reported a failed level after the last start had recovered.
-    pub told_to_fail: BTreeSet<usize>,
+    pub reported_to_fail: BTreeSet<usize>,
 }
 
 /// With `abft`: the regions of the word and of the data.
@@ -164,8 +164,8 @@ impl World {
             histories: BTreeSet::new(),
             is_reported: false,
             is_judged: false,
-            told_to_stay: 0,
-            told_to_fail: BTreeSet::new(),
+            reported_to_stay: 0,
+            reported_to_fail: BTreeSet::new(),
         }
     }
 
@@ -346,12 +346,12 @@ impl World {
         self.histories = histories.lock().unwrap().clone();
         self.is_reported = *reported.lock().unwrap();
         self.is_judged = judged.into_inner().unwrap();
-        self.told_to_stay = stay.into_inner().unwrap();
-        self.told_to_fail = fail.into_inner().unwrap();
-        let is_told = self.told_to_stay > 0 || !self.told_to_fail.is_empty();
+        self.reported_to_stay = stay.into_inner().unwrap();
+        self.reported_to_fail = fail.into_inner().unwrap();
+        let is_reported = self.reported_to_stay > 0 || !self.reported_to_fail.is_empty();
         // A rank that is killed in an operation on a disk takes that for a failure of the disk.
         let is_well = self.faults.is_empty() && how.kills.is_empty();
-        assert!(!is_told || !is_well, "all disks are well");
+        assert!(!is_reported || !is_well, "all disks are well");
         assert_eq!(outcome.deadlock, None, "deadlock");
         outcome
     }

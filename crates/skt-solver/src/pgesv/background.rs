@@ -188,7 +188,7 @@ impl Token<'_> {
     }
 
     /// Notifies the second thread that the factorization is at `reached`.
-    pub fn tell(&self, reached: Reached) {
+    pub fn report(&self, reached: Reached) {
         let Some((shared, thread)) = &self.shared else { return };
         let done = shared.stretch.final_part(reached);
         debug_assert_eq!(done.cols(), shared.done.cols());
@@ -247,11 +247,11 @@ impl BackgroundWork<'_> {
         messages: Option<&C>,
         body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
     ) -> Result<R, SolveError> {
-        self.run_beside_by(thread::Builder::new(), reached, messages, body)
+        self.run_overlapped_by(thread::Builder::new(), reached, messages, body)
     }
 
     /// Does what [`Self::run_overlapped_with`] does; `starter` starts the second thread.
-    fn run_beside_by<C: Comm, R>(
+    fn run_overlapped_by<C: Comm, R>(
         &mut self,
         starter: thread::Builder,
         reached: Reached,
@@ -357,7 +357,7 @@ mod tests {
         // No address space has such a stack.
         let refused = thread::Builder::new().stack_size(1 << (usize::BITS - 4));
         let begun = Reached::Begun;
-        let is_held = work.run_beside_by(refused, begun, None::<&ThreadComm>, |token| {
+        let is_held = work.run_overlapped_by(refused, begun, None::<&ThreadComm>, |token| {
             token.release();
             Ok(token.is_held() && token.try_acquire())
         });

@@ -300,7 +300,7 @@ impl<C: Comm> Workspace<C> {
         let may_be_sent = if cut_follows { &[][..] } else { &next_halves };
         let width = halves.first().map_or(0, Range::len);
         let goes_first = advances_first(*least_threads, panel.layout.jb, width);
-        let (advance_first, mut advance_beside) =
+        let (advance_first, mut advance_overlapped) =
             if goes_first { (newest, None) } else { (None, newest) };
         look_ahead.advance(local, advance_first, panel, token, phases)?;
         local.release_if_alone(token);
@@ -318,14 +318,14 @@ impl<C: Comm> Workspace<C> {
                     panel,
                     u,
                     cols.clone(),
-                    advance_beside,
+                    advance_overlapped,
                     has_messages,
                     &Unrecorded,
                 )
             };
             let clock = ProductClock::start(local.grid.all.now(), phases);
             let computed = product.compute_overlapped_with(local.team, || {
-                look_ahead.advance(local, advance_beside, panel, token, phases)?;
+                look_ahead.advance(local, advance_overlapped, panel, token, phases)?;
                 token.messages_are_sent();
                 let progress = |token: &Token| {
                     let must_forward = look_ahead.progress(local, panel)?;
@@ -337,7 +337,7 @@ impl<C: Comm> Workspace<C> {
                 };
                 product.compute_between_messages(token, progress, |token, rows| {
                     if half + 1 == halves.len() {
-                        token.tell(Reached::Multiplied { k: panel.k, rows });
+                        token.report(Reached::Multiplied { k: panel.k, rows });
                     }
                 })
             });
@@ -345,7 +345,7 @@ impl<C: Comm> Workspace<C> {
             clock.stop(local.grid.all.now(), phases);
             computed?;
             rates.add(panel.k, product.work());
-            advance_beside = None;
+            advance_overlapped = None;
         }
         Ok(())
     }

@@ -31,14 +31,14 @@ pub struct WrongNumbers {
     /// The rank of the grid whose checksums have noticed the wrong numbers.
     pub noticed_by: usize,
     /// Why the wrong numbers have not been corrected.
-    pub why: NotMended,
+    pub why: NotCorrected,
     /// Whether all ranks of the grid return this error; else only `noticed_by` does.
     pub is_known_to_all: bool,
 }
 
 /// Why wrong numbers have not been corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotMended {
+pub enum NotCorrected {
     /// There is only one checksum.
     OneChecksum,
     /// The lost ranks leave only one checksum to check with.
@@ -56,7 +56,7 @@ pub enum NotMended {
     Rebuilding,
 }
 
-impl NotMended {
+impl NotCorrected {
     /// All reasons. Messages between ranks have the position of a reason in this list.
     pub(super) const ALL: [Self; 7] = [
         Self::OneChecksum,
@@ -69,7 +69,7 @@ impl NotMended {
     ];
 }
 
-impl fmt::Display for NotMended {
+impl fmt::Display for NotCorrected {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
             Self::OneChecksum => "One parity notices a wrong number, but cannot locate or mend it",
@@ -97,7 +97,7 @@ impl fmt::Display for NotMended {
 
 impl WrongNumbers {
     /// Describes the wrong numbers in words; `name` names a rank of the grid.
-    pub fn told(&self, name: impl Fn(usize) -> String) -> String {
+    pub fn describe(&self, name: impl Fn(usize) -> String) -> String {
         let Self { column, row, units, process_row, rows, noticed_by, why, .. } = self;
         let more = match rows.saturating_sub(1) {
             0 => String::new(),
@@ -133,7 +133,7 @@ impl WrongNumbers {
 
 impl fmt::Display for WrongNumbers {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.told(|rank| format!("rank {rank}")))
+        f.write_str(&self.describe(|rank| format!("rank {rank}")))
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
             process_column: Some(0),
             suspects: vec![4],
             noticed_by: 7,
-            why: NotMended::Eliminated,
+            why: NotCorrected::Eliminated,
             is_known_to_all: true,
         }
     }
@@ -160,7 +160,7 @@ mod tests {
     fn suspect_is_distinguished_from_the_noticing_rank() {
         let host = |rank: usize| format!("rank {rank} (n{rank})");
         assert_eq!(
-            wrong().told(host),
+            wrong().describe(host),
             "the checksums contradict row 1500 of the matrix (process row 1) and 2 more, at column \
              640 of the elimination, by 1.500e9 times the rounding error; rank 7 (n7) noticed. The \
              wrong number comes from rank 4 (n4) of process column 0, its memory or a link to it. \
@@ -170,7 +170,7 @@ mod tests {
             rows: 1,
             process_column: None,
             suspects: vec![4, 5, 7],
-            why: NotMended::OneChecksum,
+            why: NotCorrected::OneChecksum,
             ..wrong()
         };
         assert_eq!(
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_position() {
-        for (at, why) in NotMended::ALL.into_iter().enumerate() {
+        for (at, why) in NotCorrected::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, at);
         }
     }

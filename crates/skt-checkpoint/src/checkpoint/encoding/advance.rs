@@ -228,7 +228,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             let coming = if listens { Some(self.listen(None, member)?) } else { None };
             theirs.push((if listens { 0 } else { units }, coming));
         }
-        Ok(ReadyCounts { told: 0, sent: Vec::new(), theirs })
+        Ok(ReadyCounts { reported: 0, sent: Vec::new(), theirs })
     }
 
     fn listen(&self, buffer: Option<PageBuf>, member: usize) -> Result<C::Recv> {
@@ -244,9 +244,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         wait: bool,
     ) -> Result<Polled> {
         let units = schedule.units.len();
-        self.tell(segment, schedule.ready, counts)?;
+        self.report_ready(segment, schedule.ready, counts)?;
         for member in 0..counts.theirs.len() {
-            self.hear(member, counts, units, false)?;
+            self.receive_ready(member, counts, units, false)?;
         }
         loop {
             let least = counts.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
@@ -261,7 +261,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 break;
             }
             let late = counts.theirs.iter().position(|(ready, _)| *ready == least);
-            self.hear(late.expect("the least of them"), counts, units, true)?;
+            self.receive_ready(late.expect("the least of them"), counts, units, true)?;
         }
         if schedule.begun < units || schedule.ready < units {
             return Ok(Polled::Idle);
@@ -278,16 +278,16 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// Sends the others the number of units that are ready here, if that has changed.
-    fn tell(
+    fn report_ready(
         &mut self,
         segment: &OwnSegment<M>,
         ready: usize,
         counts: &mut ReadyCounts<C>,
     ) -> Result<()> {
-        if ready == counts.told {
+        if ready == counts.reported {
             return Ok(());
         }
-        counts.told = ready;
+        counts.reported = ready;
         segment.order();
         let mut word = word()?;
         // A number as a double: a transport of doubles need not preserve other bit patterns.
@@ -301,7 +301,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// Reads a member's counts that have arrived; with `wait`, waits for at least one.
-    fn hear(
+    fn receive_ready(
         &mut self,
         member: usize,
         counts: &mut ReadyCounts<C>,

@@ -64,25 +64,25 @@ impl fmt::Debug for ImagesEvery {
 pub(super) struct RunClock {
     of_state: Option<StateSeconds>,
     /// The seconds in the last state, and when it was saved.
-    told: (f64, Instant),
+    saved: (f64, Instant),
 }
 
 impl RunClock {
     /// The clock of a start that begins now.
     pub fn new(of_state: Option<StateSeconds>) -> Self {
-        Self { of_state, told: (0.0, Instant::now()) }
+        Self { of_state, saved: (0.0, Instant::now()) }
     }
 
     /// Notes that `state` is saved now.
-    pub fn hear(&mut self, state: &[u8]) {
+    pub fn note_saved(&mut self, state: &[u8]) {
         if let Some(of_state) = self.of_state {
-            self.told = (of_state(state), Instant::now());
+            self.saved = (of_state(state), Instant::now());
         }
     }
 
     /// Seconds of the run.
     pub fn seconds(&self) -> f64 {
-        let (seconds, at) = self.told;
+        let (seconds, at) = self.saved;
         seconds + at.elapsed().as_secs_f64()
     }
 }
@@ -253,10 +253,10 @@ mod tests {
     fn clock_continues_from_the_saved_state() {
         let of_state: StateSeconds = |state| 3600.0 * state.len() as f64;
         let mut clock = RunClock::new(Some(of_state));
-        clock.hear(b"two");
+        clock.note_saved(b"two");
         assert!((10_800.0..14_400.0).contains(&clock.seconds()));
         let mut silent = RunClock::new(None);
-        silent.hear(b"two");
+        silent.note_saved(b"two");
         assert!(silent.seconds() < 3600.0, "of this start");
     }
 }

@@ -109,9 +109,9 @@ pub(in super::super) fn encode_seal(
     bytes
 }
 
-/// How an image describes itself.
+/// The seal of an image, as far as it can be read.
 #[derive(Debug)]
-pub(in super::super) enum Said {
+pub(in super::super) enum SealState {
     /// The image has a whole seal of this version.
     Sealed(Box<Seal>),
     /// The image is of another version.
@@ -127,16 +127,16 @@ pub(in super::super) enum Said {
 pub(in super::super) fn read_seal(
     header: &HeaderLayout,
     file: &mut dyn ImageFile,
-) -> io::Result<Said> {
+) -> io::Result<SealState> {
     let bytes = file.bytes()?;
     let mut fixed = [0; FIXED_BYTES];
     if bytes < FIXED_BYTES as u64 {
-        return Ok(Said::Nothing);
+        return Ok(SealState::Nothing);
     }
     file.read_at(0, &mut fixed)?;
     if !fixed.starts_with(&MAGIC) {
         let is_other = fixed.starts_with(&MAGIC[..MAGIC.len() - 1]);
-        return Ok(if is_other { Said::OtherVersion } else { Said::Nothing });
+        return Ok(if is_other { SealState::OtherVersion } else { SealState::Nothing });
     }
     let word = |at: usize| {
         let bytes = fixed[at..at + 8].try_into().expect("eight bytes");
@@ -145,12 +145,12 @@ pub(in super::super) fn read_seal(
     let (text_bytes, body_bytes, body_sum, sum) = (word(8), word(16), word(24), word(32));
     let end = FIXED_BYTES as u64 + text_bytes.min(MOST_TEXT_BYTES as u64);
     if text_bytes > MOST_TEXT_BYTES as u64 || end > bytes {
-        return Ok(Said::Nothing);
+        return Ok(SealState::Nothing);
     }
     let mut text = vec![0; text_bytes as usize];
     file.read_at(FIXED_BYTES as u64, &mut text)?;
     if checksum(&[&fixed[..32], &text[..]].concat()) != sum {
-        return Ok(Said::Nothing);
+        return Ok(SealState::Nothing);
     }
     let body_at = end.next_multiple_of(IMAGE_PAGE_BYTES as u64);
     let seal = seal_of(header, &text).map(|(identity, record)| Seal {
@@ -163,8 +163,8 @@ pub(in super::super) fn read_seal(
     // The slot was made for the longest seal, so a sealed image fits.
     let is_whole = |seal: &Seal| body_at + seal.body_bytes <= bytes;
     Ok(match seal.filter(is_whole) {
-        Some(seal) => Said::Sealed(Box::new(seal)),
-        None => Said::Nothing,
+        Some(seal) => SealState::Sealed(Box::new(seal)),
+        None => SealState::Nothing,
     })
 }
 

@@ -54,7 +54,7 @@ struct Asked {
 }
 
 /// How often a waiting rank calls its hook.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+const REPORT_PERIOD: Duration = Duration::from_millis(100);
 /// The longest pause before the thread checks again how long to pause.
 const PAUSE_SECONDS_MAX: f64 = 1.0;
 
@@ -115,7 +115,7 @@ impl Helper {
     /// results and the permission to overwrite their source. The wait is reported to `hook`.
     pub fn take_back(&mut self, when_busy: WhenBusy, hook: &dyn Hook) -> (Vec<Written>, Free) {
         let start = Instant::now();
-        let tell = |(operations, expected_seconds): (u64, f64)| {
+        let report = |(operations, expected_seconds): (u64, f64)| {
             let seconds = start.elapsed().as_secs_f64();
             hook.waits(&Wait { seconds, operations, expected_seconds });
         };
@@ -124,7 +124,7 @@ impl Helper {
             WriterKind::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
                 match when_busy {
                     WhenBusy::Wait => loop {
-                        tell(writing.progress());
+                        report(writing.progress());
                         if !writing.advance() {
                             break;
                         }
@@ -133,7 +133,7 @@ impl Helper {
                 }
                 writing.into_written()
             }),
-            WriterKind::Thread(thread) => thread.take_back(when_busy, tell),
+            WriterKind::Thread(thread) => thread.take_back(when_busy, report),
         };
         (written, Free(()))
     }
@@ -173,7 +173,7 @@ impl Thread {
         self.is_busy = true;
     }
 
-    fn take_back(&mut self, when_busy: WhenBusy, tell: impl Fn((u64, f64))) -> Vec<Written> {
+    fn take_back(&mut self, when_busy: WhenBusy, report: impl Fn((u64, f64))) -> Vec<Written> {
         if !std::mem::take(&mut self.is_busy) {
             return Vec::new();
         }
@@ -182,9 +182,9 @@ impl Thread {
             WhenBusy::Skip => &self.asked.give_up,
         });
         loop {
-            match self.from.recv_timeout(TELL_EVERY) {
+            match self.from.recv_timeout(REPORT_PERIOD) {
                 Ok(written) => return written,
-                Err(RecvTimeoutError::Timeout) => tell(self.asked.progress()),
+                Err(RecvTimeoutError::Timeout) => report(self.asked.progress()),
                 Err(RecvTimeoutError::Disconnected) => {
                     unreachable!("the thread ends when it is told to")
                 }
@@ -202,7 +202,7 @@ impl Thread {
 }
 
 impl Asked {
-    fn tell(&self, (operations, expected_seconds): (u64, f64)) {
+    fn report(&self, (operations, expected_seconds): (u64, f64)) {
         self.expected_seconds.store(expected_seconds.to_bits(), Ordering::Relaxed);
         // Who sees the operation also sees the seconds that it may take.
         self.operations.store(operations, Ordering::Release);
@@ -215,20 +215,20 @@ impl Asked {
 
     /// Writes images, no faster than allowed, until they are done or given up.
     fn write(&self, writing: &mut Writing) {
-        let mut goes_on = true;
-        while goes_on && !self.give_up.load(Ordering::Relaxed) {
+        let mut continues = true;
+        while continues && !self.give_up.load(Ordering::Relaxed) {
             match writing.pause_seconds() {
                 seconds if seconds > 0.0 && !self.hurry.load(Ordering::Relaxed) => {
                     let pause = Duration::from_secs_f64(seconds.min(PAUSE_SECONDS_MAX));
                     thread::park_timeout(pause);
                 }
                 _ => {
-                    self.tell(writing.progress());
-                    goes_on = writing.advance();
+                    self.report(writing.progress());
+                    continues = writing.advance();
                 }
             }
         }
-        if goes_on {
+        if continues {
             writing.give_up();
         }
     }

@@ -139,7 +139,7 @@ impl Images {
             self.write(segment, newest, put_off);
             self.wait(job, segment)?;
         }
-        let is_whole = |told: LevelReport| told.complete_epoch == newest && newest > 0;
+        let is_whole = |report: LevelReport| report.complete_epoch == newest && newest > 0;
         Ok(self.reports().into_iter().map(is_whole).collect())
     }
 
@@ -222,7 +222,7 @@ impl Images {
     ) -> Result<()> {
         let mut votes = self.shelves.votes();
         all_reduce(job, &mut votes, Vote::and)?;
-        self.shelves.hear(&votes);
+        self.shelves.count_votes(&votes);
         if self.shelves.has_complete_images() {
             segment.forget_rotten_images();
         }

@@ -7,7 +7,7 @@ use super::super::header::{HeaderLayout, Identity};
 use super::super::parameters::{Parameters, differences};
 use super::Level;
 use super::disk::{FileId, ImageId};
-use super::format::{Said, read_seal};
+use super::format::{SealState, read_seal};
 use super::source::FoundImage;
 
 /// The properties that a segment or an image must have to be usable.
@@ -65,20 +65,20 @@ impl ImageQuery<'_> {
     /// image without a seal may be removed.
     fn found(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(FoundImage, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
-        let said = read_seal(self.header, &mut *file)?;
+        let state = read_seal(self.header, &mut *file)?;
         let nothing = FoundImage { id, content: None, other: None };
         let differs = |theirs: &Parameters| differences(theirs, self.parameters);
-        Ok(match said {
-            Said::Nothing => (nothing, Vec::new()),
-            Said::OtherVersion => {
+        Ok(match state {
+            SealState::Nothing => (nothing, Vec::new()),
+            SealState::OtherVersion => {
                 let other = Some(differs(&Parameters::new()));
                 (FoundImage { other, ..nothing }, Vec::new())
             }
-            Said::Sealed(seal) if seal.identity.fingerprint != self.fingerprint => {
+            SealState::Sealed(seal) if seal.identity.fingerprint != self.fingerprint => {
                 let Identity { parameters, .. } = &seal.identity;
                 (FoundImage { other: Some(differs(parameters)), ..nothing }, Vec::new())
             }
-            Said::Sealed(seal) => {
+            SealState::Sealed(seal) => {
                 let content = Some(Content::of(seal.identity, &seal.record));
                 (FoundImage { content, ..nothing }, seal.record.state().to_vec())
             }

@@ -397,7 +397,7 @@ mod tests {
         ] {
             assert!(text.parse::<Levels>().is_err(), "{text}");
         }
-        for (text, said) in [
+        for (text, message) in [
             ("local:/x,evry=3s", "`evry` is no option of a level; these are every, mtbf"),
             ("local:scratch", "`scratch` is no absolute path"),
             ("near:/x", "`near` is neither local nor global"),
@@ -407,7 +407,7 @@ mod tests {
             ("local", "`local` is neither a level"),
         ] {
             let why = text.parse::<Levels>().unwrap_err().to_string();
-            assert!(why.starts_with(said), "{text}: {why}");
+            assert!(why.starts_with(message), "{text}: {why}");
         }
     }
 }

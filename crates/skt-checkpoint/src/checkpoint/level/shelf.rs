@@ -104,7 +104,7 @@ struct Shelf {
     unneeded: Vec<FileId>,
     /// Whether this process has warned that the interval is longer than the user asks for.
     has_warned: bool,
-    told: LevelReport,
+    report: LevelReport,
 }
 
 impl Shelves {
@@ -132,7 +132,7 @@ impl Shelves {
             own,
             unneeded: Vec::new(),
             has_warned: false,
-            told: LevelReport {
+            report: LevelReport {
                 name: levels[i].name.clone(),
                 images: 0,
                 bytes: 0,
@@ -154,7 +154,7 @@ impl Shelves {
     /// Notes that the disk of a level has failed, so that this rank writes no more images there.
     /// The other ranks learn of it at the next barrier.
     pub fn fail(&mut self, level: usize, why: String) {
-        self.shelves[level].told.failure.get_or_insert(why);
+        self.shelves[level].report.failure.get_or_insert(why);
     }
 
     /// Whether there are no levels.
@@ -171,7 +171,7 @@ impl Shelves {
     pub fn reports(&self) -> Vec<LevelReport> {
         let report = |shelf: &Shelf| LevelReport {
             interval_seconds: shelf.next.interval_by_cost(),
-            ..shelf.told.clone()
+            ..shelf.report.clone()
         };
         self.shelves.iter().map(report).collect()
     }
@@ -199,9 +199,9 @@ impl Shelves {
     pub fn seconds_of_images(&self) -> f64 {
         let (mut new, mut begun, mut passed) = (0.0, 0.0, 0.0_f64);
         // A write that has failed here ends this rank's images, before the others learn of it.
-        let works = |shelf: &&Shelf| !shelf.told.is_over && shelf.told.failure.is_none();
+        let works = |shelf: &&Shelf| !shelf.report.is_over && shelf.report.failure.is_none();
         for shelf in self.shelves.iter().filter(works) {
-            let LevelReport { seconds, images, .. } = shelf.told;
+            let LevelReport { seconds, images, .. } = shelf.report;
             let known = if images > 0 { seconds / images as f64 } else { 0.0 };
             let under_way = shelf.next.seconds_under_way();
             new += known.max(2.0 * under_way.unwrap_or(0.0));
@@ -217,13 +217,13 @@ impl Shelves {
 
     /// Notes that the application saves `state` now.
     pub fn hear_state(&mut self, state: &[u8]) {
-        self.clock.hear(state);
+        self.clock.note_saved(state);
     }
 
     /// The levels that need an image now, one bit each, as rank 0 sees it.
     pub fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
-        self.levels_that(|shelf| !shelf.told.is_over && shelf.next.is_due(now_seconds))
+        self.levels_that(|shelf| !shelf.report.is_over && shelf.next.is_due(now_seconds))
     }
 
     /// The levels whose images of the last epoch were due and had no room, one bit each.
@@ -261,7 +261,7 @@ impl Shelves {
         let vote = |shelf: &Shelf| {
             let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;
             let sealed = shelf.pending.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
-            let works = if shelf.told.failure.is_none() { u64::MAX } else { 0 };
+            let works = if shelf.report.failure.is_none() { u64::MAX } else { 0 };
             Vote { sealed, works, cost: shelf.next.own_cost() }
         };
         self.shelves.iter().map(vote).collect()
@@ -269,10 +269,10 @@ impl Shelves {
 
     /// Applies the votes of all ranks together: a generation that all have sealed becomes complete,
     /// generations older than the ones to keep may be removed, and the slowest rank's cost counts.
-    pub fn hear(&mut self, votes: &[Vote]) {
+    pub fn count_votes(&mut self, votes: &[Vote]) {
         assert_eq!(votes.len(), self.shelves.len());
         for (shelf, vote) in self.shelves.iter_mut().zip(votes) {
-            shelf.told.is_over |= vote.works == 0;
+            shelf.report.is_over |= vote.works == 0;
             shelf.next.hear_cost(vote.cost);
             shelf.complete(self.start, vote.sealed);
         }
@@ -281,7 +281,7 @@ impl Shelves {
     /// Whether images of this start are complete on all levels that are still written to.
     pub fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
-        let mut working = self.shelves.iter().filter(|shelf| !shelf.told.is_over).peekable();
+        let mut working = self.shelves.iter().filter(|shelf| !shelf.report.is_over).peekable();
         working.peek().is_some()
             && working.all(|shelf| shelf.complete.first().is_some_and(is_of_start))
     }
@@ -308,7 +308,7 @@ impl Shelves {
                 shelf.pending.push(epoch);
                 shelf.own.insert(FileId { generation, ranks: shelf.slot.ranks });
             }
-            let is_written = is_due && shelf.told.failure.is_none();
+            let is_written = is_due && shelf.report.failure.is_none();
             let remove = std::mem::take(&mut shelf.unneeded);
             if is_written || !remove.is_empty() {
                 let (disk, slot) = (shelf.level.disk.clone(), shelf.slot);
@@ -329,7 +329,7 @@ impl Shelves {
             shelf.note(one, share * wait_seconds);
         }
         for shelf in &mut self.shelves {
-            shelf.told.stall_seconds += wait_seconds;
+            shelf.report.stall_seconds += wait_seconds;
         }
     }
 }
@@ -340,24 +340,24 @@ impl Shelf {
         let Written { epoch, end, left, seconds, cpu_seconds, .. } = written;
         self.unneeded.extend(left);
         let cost = ImageCost { write_seconds: seconds, wait_seconds, cpu_seconds };
-        self.told.cpu_seconds += cpu_seconds;
+        self.report.cpu_seconds += cpu_seconds;
         match end {
             ImageEnd::Sealed(bytes) => {
-                self.told.images += 1;
-                self.told.bytes += bytes;
-                self.told.seconds += seconds;
+                self.report.images += 1;
+                self.report.bytes += bytes;
+                self.report.seconds += seconds;
                 self.sealed.insert(epoch);
                 self.next.end(Some(cost));
             }
-            ImageEnd::Removed => self.told.seconds += seconds,
+            ImageEnd::Removed => self.report.seconds += seconds,
             ImageEnd::GivenUp => {
-                self.told.given_up += 1;
+                self.report.given_up += 1;
                 // It would have taken longer, by an unknown time.
                 self.next.end((seconds > 0.0).then_some(cost));
             }
             ImageEnd::Failed(why) => {
-                self.told.seconds += seconds;
-                self.told.failure.get_or_insert(why);
+                self.report.seconds += seconds;
+                self.report.failure.get_or_insert(why);
             }
         }
     }
@@ -401,7 +401,7 @@ impl Shelf {
         }
         self.complete.truncate(self.level.keep);
         self.pending.drain(..=newest);
-        self.told.complete_epoch = self.complete[0].epoch;
+        self.report.complete_epoch = self.complete[0].epoch;
         let is_needed = |file: &FileId| {
             let Generation { start: of, epoch } = file.generation;
             let is_pending = of == start && self.pending.contains(&epoch);
@@ -481,14 +481,14 @@ mod tests {
         };
         let own = shelves.votes();
         let both: Vec<Vote> = own.iter().map(|own| own.and(of_another(4.0))).collect();
-        shelves.hear(&both);
+        shelves.count_votes(&both);
         let warnings = shelves.new_warnings();
         assert_eq!(warnings.len(), 2, "one for each level");
         for part in ["level level: ", "the run waits 4.000 s", "every 2 s", "are 40.000 s apart"] {
             assert!(warnings[0].contains(part), "{warnings:?}");
         }
         assert_eq!(shelves.new_warnings(), Vec::<String>::new());
-        let intervals = shelves.reports().into_iter().map(|told| told.interval_seconds);
+        let intervals = shelves.reports().into_iter().map(|report| report.interval_seconds);
         assert_eq!(intervals.collect::<Vec<_>>(), [Some(40.0); 2]);
     }
 

@@ -42,7 +42,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             rebuilt_bytes: 0,
             copied_bytes: 0,
             loaded_bytes,
-            mended_cells: 0,
+            repaired_cells: 0,
             seconds: start.elapsed().as_secs_f64(),
         })
     }

@@ -178,10 +178,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The ranks of the job for which `is_so` holds, in rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
-        let mut said = vec![0u8; self.job.size()];
-        said[self.job.rank()] = u8::from(is_so);
-        all_reduce(&self.job, &mut said, u8::max)?;
-        Ok((0..said.len()).filter(|&rank| said[rank] != 0).collect())
+        let mut flags = vec![0u8; self.job.size()];
+        flags[self.job.rank()] = u8::from(is_so);
+        all_reduce(&self.job, &mut flags, u8::max)?;
+        Ok((0..flags.len()).filter(|&rank| flags[rank] != 0).collect())
     }
 
     /// Refuses a state or a result that does not fit into the header.

@@ -27,7 +27,7 @@ pub struct Recovered {
     /// Bytes of B and C that were read from an image.
     pub loaded_bytes: usize,
     /// Damaged cells of the whole job that were rebuilt.
-    pub mended_cells: usize,
+    pub repaired_cells: usize,
     /// Seconds on this rank.
     pub seconds: f64,
 }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::SolveError;
 use super::super::local::Local;
-use super::super::wrong::{NotMended, WrongNumbers};
+use super::super::wrong::{NotCorrected, WrongNumbers};
 use super::groups::{columns_of, dead_checksums, dead_columns, first_of_last_group, of_group};
 use super::memory::{Decoded, Places};
 use super::relay::{Relay, Sum};
@@ -68,16 +68,16 @@ pub struct Checked {
     /// The largest delta after the correction, in units.
     pub units: f64,
     /// Rows that were wrong and have been corrected.
-    pub mended_rows: usize,
+    pub corrected_rows: usize,
     /// The ranks of these rows, in order, as far as it is certain that the wrong numbers come from
     /// them.
-    pub mended: Vec<MendedRank>,
+    pub corrected: Vec<CorrectedRank>,
 }
 
 /// A rank whose wrong rows have been recomputed. One wrong number may make rows of several ranks of
 /// its process column wrong, as it spreads to lower rows there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MendedRank {
+pub struct CorrectedRank {
     /// The rank's number in the grid.
     pub rank: usize,
     /// The rank's process row.
@@ -99,10 +99,10 @@ pub struct MendedRank {
     pub is_origin: bool,
 }
 
-/// A rank's own [`MendedRank`] as it is sent to the others.
+/// A rank's own [`CorrectedRank`] as it is sent to the others.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct MendedWords {
+struct CorrectedWords {
     rank: u64,
     process_row: u64,
     process_column: u64,
@@ -285,11 +285,11 @@ pub(super) fn check<C: Comm>(
     let finished = local.params.columns_before(scope.cut);
     for wrong in &wrong {
         let target = wrong.column.expect("else it is hopeless");
-        let (terms, divisor) = weights.anew(target, &lost);
+        let (terms, divisor) = weights.recomputation(target, &lost);
         let sum = Sum { divisor, ..Sum::new("mend", terms, target, finished) };
         relay.sum(sum, (wrong.row..wrong.row + 1, 0..columns_of(local, target)))?;
     }
-    let (mended_rows, mended) = mended_ranks(local, scope, &wrong, doubt)?;
+    let (corrected_rows, corrected) = corrected_ranks(local, scope, &wrong, doubt)?;
     // A wrong number may have set the first unit.
     let RowCheck { wrong, units, unit } = look(1)?;
     let mut most = [units, wrong.len() as f64];
@@ -299,20 +299,20 @@ pub(super) fn check<C: Comm>(
         let sure = |wrong: &Wrong| wrong.column.filter(|_| doubt.leaves_sure(wrong.units));
         let wrong: Vec<Wrong> =
             wrong.iter().map(|wrong| Wrong { column: sure(wrong), ..*wrong }).collect();
-        return Err(refused(local, scope, &wrong, NotMended::Again)?);
+        return Err(refused(local, scope, &wrong, NotCorrected::Again)?);
     }
-    Ok((Checked { units, mended_rows, mended }, unit))
+    Ok((Checked { units, corrected_rows, corrected }, unit))
 }
 
 /// The number of rows of the grid that have been recomputed, and the ranks of these rows, as far as
 /// it is certain that the wrong numbers come from them. `wrong` has the rows of this process row.
 /// Collective over the grid.
-fn mended_ranks<C: Comm>(
+fn corrected_ranks<C: Comm>(
     local: &Local<C>,
     scope: &Scope,
     wrong: &[Wrong],
     doubt: Doubt,
-) -> Result<(usize, Vec<MendedRank>), CommError> {
+) -> Result<(usize, Vec<CorrectedRank>), CommError> {
     let grid = local.grid;
     // Each process row counts its rows once, on its first rank, even if that rank is lost.
     let mut rows = [if grid.row.rank() == 0 { wrong.len() as f64 } else { 0.0 }];
@@ -323,7 +323,7 @@ fn mended_ranks<C: Comm>(
     let global = own.iter().map(|&row| local.rows.global(row, grid.myrow));
     let first_row = global.min().unwrap_or(0);
     let has_moved = own.iter().any(|&row| scope.has_moved(grid.p, row));
-    let mine = MendedWords {
+    let mine = CorrectedWords {
         rank: scope.number as u64,
         process_row: grid.myrow as u64,
         process_column: grid.mycol as u64,
@@ -332,11 +332,11 @@ fn mended_ranks<C: Comm>(
         has_moved: u64::from(has_moved),
     };
     let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
-    let all = all.iter().map(|bytes| bytemuck::pod_read_unaligned::<MendedWords>(bytes));
-    let wrong: Vec<MendedWords> = all.filter(|words| words.rows > 0).collect();
+    let all = all.iter().map(|bytes| bytemuck::pod_read_unaligned::<CorrectedWords>(bytes));
+    let wrong: Vec<CorrectedWords> = all.filter(|words| words.rows > 0).collect();
     let column = local.params.columns_before(scope.cut);
     let of_column = |column| wrong.iter().filter(|words| words.process_column == column).count();
-    let of_rank = |words: &MendedWords| MendedRank {
+    let of_rank = |words: &CorrectedWords| CorrectedRank {
         rank: words.rank as usize,
         process_row: words.process_row as usize,
         process_column: words.process_column as usize,
@@ -384,7 +384,7 @@ struct Worst {
     column: u64,
     /// The process column whose checksums have noticed the wrong number.
     noticed_by: u64,
-    /// The position of the reason in [`NotMended::ALL`].
+    /// The position of the reason in [`NotCorrected::ALL`].
     why: u64,
     /// Whether the wrong number may come from any rank of its process column, as an exchange or U
     /// may have carried it to this process row.
@@ -423,7 +423,7 @@ fn refused<C: Comm>(
     local: &Local<C>,
     scope: &Scope,
     wrong: &[Wrong],
-    why: NotMended,
+    why: NotCorrected,
 ) -> Result<SolveError, CommError> {
     let grid = local.grid;
     let mut mine = Worst::none(local, scope.number);
@@ -474,7 +474,7 @@ fn agreed<C: Comm>(
         process_column,
         suspects: all.iter().filter(is_suspect).map(|rank| rank.number as usize).collect(),
         noticed_by: all.iter().find(has_noticed).expect("it is there").number as usize,
-        why: NotMended::ALL[worst.why as usize],
+        why: NotCorrected::ALL[worst.why as usize],
         is_known_to_all: true,
     })
 }
@@ -536,7 +536,7 @@ pub(super) fn refuse_noticed<C: Comm>(
         mine.column = origin.map_or(u64::MAX, |column| column as u64);
         mine.noticed_by = col as u64;
         let is_one = weights.checksums() == 1;
-        mine.why = if is_one { NotMended::OneChecksum } else { NotMended::Eliminated } as u64;
+        mine.why = if is_one { NotCorrected::OneChecksum } else { NotCorrected::Eliminated } as u64;
         mine.is_carried = 1;
     }
     Ok(agreed(local, &mine, column)?.into())
@@ -719,12 +719,12 @@ impl Equations {
 
     /// Why rows that the checksums contradict are not corrected; `is_unchecked`: whether data
     /// decoded in this process row has not been checked.
-    fn why_not(&self, is_unchecked: bool) -> NotMended {
+    fn why_not(&self, is_unchecked: bool) -> NotCorrected {
         match self.left {
-            _ if self.checksums == 1 => NotMended::OneChecksum,
-            1 => NotMended::OneIsLeft,
-            _ if is_unchecked => NotMended::Rebuilt,
-            _ => NotMended::Scattered,
+            _ if self.checksums == 1 => NotCorrected::OneChecksum,
+            1 => NotCorrected::OneIsLeft,
+            _ if is_unchecked => NotCorrected::Rebuilt,
+            _ => NotCorrected::Scattered,
         }
     }
 

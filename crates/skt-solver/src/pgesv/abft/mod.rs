@@ -52,7 +52,7 @@ mod system;
 mod watcher;
 mod weights;
 
-pub use check::{CheckEvery, Checked, MendedRank};
+pub use check::{CheckEvery, Checked, CorrectedRank};
 pub use memory::{At, GoOn, MemoryHook, RankMemory, RelayMessages, work_doubles};
 pub use replacement::{Absent, grid_without, work_doubles_after_replacement};
 pub use standing::AbftRefusal;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::SolveError;
 use super::super::local::Local;
-use super::super::wrong::{NotMended, WrongNumbers};
+use super::super::wrong::{NotCorrected, WrongNumbers};
 use super::check::Noticed;
 use super::groups::{columns_of, dead_columns};
 use super::memory::{Journal, Places, RelayMessages};
@@ -32,7 +32,7 @@ pub(super) struct Sum {
     /// Whether the sum is added to the target's values, or replaces them.
     pub is_added: bool,
     /// Whether the target stores the sum outside A ([`Places::sums`]), and leaves A unchanged.
-    pub is_beside_a: bool,
+    pub is_outside_a: bool,
     /// The process column that receives the sum.
     pub target: usize,
     /// The columns before this one are finished: below the diagonal they are dead.
@@ -58,7 +58,7 @@ impl Sum {
             terms,
             divisor: 1.0,
             is_added: false,
-            is_beside_a: false,
+            is_outside_a: false,
             target,
             finished,
             with_left_over: false,
@@ -391,7 +391,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         for (i, row) in rows.enumerate() {
             // SAFETY: only this thread uses these columns and the sums outside A.
             let mut target = unsafe {
-                if sum.is_beside_a {
+                if sum.is_outside_a {
                     self.places.sums(here.len()).block(row..row + 1, 0..here.len())
                 } else {
                     self.places.a.block(row..row + 1, here.clone())
@@ -403,7 +403,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             match sum.is_added {
                 true => values.iter_mut().zip(sums).for_each(|(value, new)| *value += new),
                 // Past the caches: sums outside A are not read before the product is over.
-                false if sum.is_beside_a => {
+                false if sum.is_outside_a => {
                     pages::stream(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(values));
                 }
                 false => values.copy_from_slice(sums),
@@ -438,7 +438,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
                 continue;
             }
             let units = most_units(changes(), sum.unit);
-            if !sum.is_beside_a {
+            if !sum.is_outside_a {
                 let row = local.rows.global(row, local.grid.myrow);
                 return Err(self.disagrees(sum, row, units).into());
             }
@@ -465,7 +465,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             process_column: None,
             suspects: Vec::new(),
             noticed_by: grid.all.rank(),
-            why: NotMended::Rebuilding,
+            why: NotCorrected::Rebuilding,
             is_known_to_all: false,
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn begin<C: Comm>(
     let finished = local.params.columns_before(end);
     for s in 0..weights.checksums() {
         let plain = Sum::new("renew", weights.terms(s), local.grid.q + s, finished);
-        relay.begin(Sum { unit, is_beside_a: true, ..plain }, of_group(local, end));
+        relay.begin(Sum { unit, is_outside_a: true, ..plain }, of_group(local, end));
     }
     relay.progress()
 }

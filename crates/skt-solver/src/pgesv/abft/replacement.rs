@@ -81,7 +81,7 @@ struct Columns {
 
 impl Columns {
     /// The local column that is b, or has b in its group, if it is not finished.
-    fn beside_b(&self) -> Option<usize> {
+    fn next_to_b(&self) -> Option<usize> {
         let local = self.cols.local(self.n);
         let is_there = self.lost < self.cols.procs && self.cols.procs > 1;
         let column = is_there.then(|| self.cols.global(local, self.lost))?;
@@ -91,8 +91,9 @@ impl Columns {
     /// Corrects x' of A' x' = b: x := T x'.
     fn correct(&self, x: &mut [f64]) {
         let Self { n, cols, lost, finished } = *self;
-        let is_replaced =
-            |&local: &usize| cols.global(local, lost) >= finished && Some(local) != self.beside_b();
+        let is_replaced = |&local: &usize| {
+            cols.global(local, lost) >= finished && Some(local) != self.next_to_b()
+        };
         let count = if lost < cols.procs { cols.count_before(n, lost) } else { 0 };
         for local in (0..count).filter(is_replaced) {
             let of_lost = x[cols.global(local, lost)];
@@ -129,8 +130,8 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
     }
 
     /// Decodes the column that is b or has b in its group, at the cut.
-    fn decode_beside_b(&mut self) -> Result<(), SolveError> {
-        match self.columns.beside_b() {
+    fn decode_next_to_b(&mut self) -> Result<(), SolveError> {
+        match self.columns.next_to_b() {
             Some(local) => self.decode(self.local.shape.rows, local..local + 1),
             None => Ok(()),
         }
@@ -297,7 +298,7 @@ impl<C: Comm> System<'_, C> {
         let cut = columns.finished.div_ceil(nb);
         let mut work = workspace(&local, places, cut)?;
         replace()?;
-        decoder.decode_beside_b()?;
+        decoder.decode_next_to_b()?;
         let mut on_progress = |done: usize, rates: &Rates| {
             watcher.rates(rates)?;
             watcher.columns(done.min(n));

@@ -321,9 +321,9 @@ pub(super) fn rebuild<C: Comm>(
 ) -> Result<Vec<usize>, SolveError> {
     let (Local { grid, cols, .. }, q) = (local, local.grid.q);
     let lost_here = &lost[grid.myrow];
-    let anew = Recomputation::new(lost, grid.myrow, q);
+    let plan = Recomputation::new(lost, grid.myrow, q);
     let finished = local.params.columns_before(cut);
-    let panels = anew.panels_finished(cut, q);
+    let panels = plan.panels_finished(cut, q);
     let rows = 0..local.shape.rows;
     // Remaining ranks keep their finished columns, and checksums that have been recomputed.
     let kept = |target: usize| {
@@ -338,8 +338,8 @@ pub(super) fn rebuild<C: Comm>(
     let most_of = |target: usize, amplification: f64| {
         if lost_here[target] { f64::INFINITY } else { unit * amplification.max(1.0) }
     };
-    let decoding = weights.decoding(&anew.columns, &anew.from);
-    for (i, &column) in anew.columns.iter().enumerate() {
+    let decoding = weights.decoding(&plan.columns, &plan.from);
+    for (i, &column) in plan.columns.iter().enumerate() {
         let divisor = decoding.divisor;
         let sum = || Sum { divisor, ..Sum::new(REBUILD, decoding.terms(i), column, finished) };
         let adopted = Sum { unit: most_of(column, decoding.amplification), ..sum() };
@@ -349,7 +349,7 @@ pub(super) fn rebuild<C: Comm>(
             relay.sum(Sum { with_left_over: true, ..sum() }, (rows.clone(), cols))?;
         }
     }
-    for &s in &anew.checksums {
+    for &s in &plan.checksums {
         let unit = most_of(q + s, 1.0);
         let sum = Sum { unit, ..Sum::new(REBUILD, weights.terms(s), q + s, finished) };
         relay.sum(sum, (rows.clone(), first(q + s)..columns_of(local, q + s)))?;
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     /// Process rows of two ranks with data and `lost.len() - 2` checksums; `x` marks lost ranks.
-    fn anew(rows: &[&str], row: usize) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
+    fn recomputed(rows: &[&str], row: usize) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let lost: Vec<Vec<bool>> =
             rows.iter().map(|row| row.bytes().map(|rank| rank == b'x').collect()).collect();
         let Recomputation { columns, from, checksums, .. } = Recomputation::new(&lost, row, 2);
@@ -394,15 +394,15 @@ mod tests {
     #[test]
     fn process_column_is_recomputed_on_all_rows_if_possible() {
         for row in 0..2 {
-            assert_eq!(anew(&["...", ".x."], row), (vec![1], vec![0], vec![]));
-            assert_eq!(anew(&["..x", "..."], row), (vec![], vec![], vec![0]));
-            assert_eq!(anew(&["x...", ".x.."], row), (vec![0, 1], vec![0, 1], vec![]));
-            assert_eq!(anew(&["x...", "..x."], row), (vec![0], vec![1], vec![0]));
+            assert_eq!(recomputed(&["...", ".x."], row), (vec![1], vec![0], vec![]));
+            assert_eq!(recomputed(&["..x", "..."], row), (vec![], vec![], vec![0]));
+            assert_eq!(recomputed(&["x...", ".x.."], row), (vec![0, 1], vec![0, 1], vec![]));
+            assert_eq!(recomputed(&["x...", "..x."], row), (vec![0], vec![1], vec![0]));
         }
         // Each process row rebuilds alone.
-        assert_eq!(anew(&["x..", ".x."], 0), (vec![0], vec![0], vec![]));
-        assert_eq!(anew(&["x..", ".x."], 1), (vec![1], vec![0], vec![]));
-        assert_eq!(anew(&["x..", "..x"], 0), (vec![0], vec![0], vec![]));
-        assert_eq!(anew(&["x..", "..x"], 1), (vec![], vec![], vec![0]));
+        assert_eq!(recomputed(&["x..", ".x."], 0), (vec![0], vec![0], vec![]));
+        assert_eq!(recomputed(&["x..", ".x."], 1), (vec![1], vec![0], vec![]));
+        assert_eq!(recomputed(&["x..", "..x"], 0), (vec![0], vec![0], vec![]));
+        assert_eq!(recomputed(&["x..", "..x"], 1), (vec![], vec![], vec![0]));
     }
 }

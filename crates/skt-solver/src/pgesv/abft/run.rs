@@ -113,7 +113,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             // All ranks get this error at the same panel, so messages of sums can be completed.
             Err(SolveError::Pivot { column, .. }) => {
                 self.relay.wait_all()?;
-                self.tell_noticed(column / self.local.params.nb)?;
+                self.report_noticed(column / self.local.params.nb)?;
             }
             Err(SolveError::TimeUp { .. } | SolveError::Wrong(_)) => self.relay.wait_all()?,
             Ok(()) | Err(_) => {}
@@ -156,7 +156,11 @@ impl<'r, C: Comm> Elimination<'r, C> {
         self.relay.wait_all()?;
         self.costs.sum_seconds = self.relay.taken().as_secs_f64();
         // The sums of the last group have passed since the last check.
-        if groups::is_group_end(panels, local.grid.q) { self.tell_noticed(panels) } else { Ok(()) }
+        if groups::is_group_end(panels, local.grid.q) {
+            self.report_noticed(panels)
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the run on all ranks if one of them has noticed wrong numbers in the last finished
@@ -165,7 +169,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
     /// # Errors
     /// [`SolveError::Wrong`] on all ranks, if any rank has noticed wrong numbers. When a rank is
     /// lost.
-    fn tell_noticed(&mut self, cut: usize) -> Result<(), SolveError> {
+    fn report_noticed(&mut self, cut: usize) -> Result<(), SolveError> {
         let Self { local, places, journal, weights, ref mut relay, noticed, .. } = *self;
         let (is_any, decoded) = (noticed.is_some() || relay.noticed().is_some(), journal.decoded());
         let mut any = [is_any, decoded.is_unchecked, decoded.has_been].map(u8::from);
@@ -194,7 +198,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         if keeps_image {
             // Wrong numbers are traced by comparing the new sums outside A with the old ones, which
             // `store` overwrites.
-            self.tell_noticed(cut)?;
+            self.report_noticed(cut)?;
         }
         renewal::store(self.local, self.places, self.journal, cut)?;
         let ended = self.check_group(cut)?;
@@ -227,7 +231,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             return Ok(());
         }
         if groups::is_group_end(cut, self.local.grid.q) {
-            self.tell_noticed(cut)?;
+            self.report_noticed(cut)?;
         }
         let Self { local, places, journal, weights, relay, checks, moved, costs, .. } = self;
         let start = Instant::now();
@@ -337,10 +341,10 @@ impl<'r, C: Comm> Elimination<'r, C> {
             [true, false].map(|is_next| unsafe { step.u(local, places, is_next) });
         let threads = local.team.threads();
         let goes_first = advances_first(threads, step.layout.jb, columns.rest.len());
-        let beside = next.filter(|_| !goes_first);
+        let overlapped = next.filter(|_| !goes_first);
         // SAFETY: the columns of the next panel are not among these.
         let product = unsafe {
-            Product::new(local, panel, u_rest, columns.rest.clone(), beside, true, &of_rest)
+            Product::new(local, panel, u_rest, columns.rest.clone(), overlapped, true, &of_rest)
         };
         let narrow_rows = if columns.next.is_empty() { 0 } else { rows };
         journal.list_parts(narrow_parts(narrow_rows, threads), product.parts())?;

@@ -220,7 +220,7 @@ impl<'s, C: Comm> System<'s, C> {
     pub fn refusal(&self, memory: &mut RankMemory<'_>) -> Result<Option<AbftRefusal>, SolveError> {
         let places = Places::new(memory, &self.sizes(), self.shape());
         let journal = places.journal(&GoOn);
-        let (reports, _) = self.tell(&journal, 0, &[])?;
+        let (reports, _) = self.gather_reports(&journal, 0, &[])?;
         match decide(&reports, self.grid.checksums) {
             Ok(Decision::Begin) => Ok(Some(AbftRefusal::Nothing)),
             Ok(Decision::GoTo { .. } | Decision::Solved { .. }) => Ok(None),
@@ -322,7 +322,7 @@ impl<'s, C: Comm> System<'s, C> {
 
     /// Gathers the reports of all ranks about their memories, in the order of their numbers in the
     /// whole grid, and the start id of the first one. Collective.
-    fn tell(
+    fn gather_reports(
         &self,
         journal: &Journal,
         start_id: u32,
@@ -362,7 +362,7 @@ impl<'s, C: Comm> System<'s, C> {
         absent: &[Absent],
     ) -> Result<(Decision, Lost), AbftError> {
         let grid = self.grid;
-        let (reports, start_id) = self.tell(journal, start_id, absent)?;
+        let (reports, start_id) = self.gather_reports(journal, start_id, absent)?;
         let decision = decide(&reports, grid.checksums).map_err(AbftError::Refused)?;
         if let Some(absent) = absent.first() {
             refuse_elsewhere(&reports, &decision, absent.col).map_err(AbftError::Refused)?;

@@ -236,7 +236,7 @@ impl Weights {
     ///
     /// # Panics
     /// When there are no more checksums than lost process columns, `target` among them.
-    pub(super) fn anew(&self, target: usize, lost: &[usize]) -> (Vec<(usize, f64)>, f64) {
+    pub(super) fn recomputation(&self, target: usize, lost: &[usize]) -> (Vec<(usize, f64)>, f64) {
         let (q, m) = (self.columns(), self.checksums());
         let left: Vec<usize> =
             (0..m).filter(|s| q + s != target && !lost.contains(&(q + s))).collect();
@@ -357,7 +357,7 @@ mod tests {
             let all: Vec<f64> = values.iter().copied().chain((0..m).map(sum)).collect();
             for lost in (0..m).flat_map(|d| subsets(q + m, d)) {
                 for target in (0..q + m).filter(|target| !lost.contains(target)) {
-                    let (terms, divisor) = weights.anew(target, &lost);
+                    let (terms, divisor) = weights.recomputation(target, &lost);
                     assert!(!terms.is_empty() || all[target] == 0.0);
                     assert!(terms.iter().all(|(from, _)| *from != target && !lost.contains(from)));
                     let got = terms.iter().map(|&(from, by)| by * all[from]).sum::<f64>() / divisor;

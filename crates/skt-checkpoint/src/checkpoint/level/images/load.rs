@@ -4,7 +4,7 @@ use std::{io, mem};
 
 use super::super::disk::{FileId, Generation, ImageFile, ImageId};
 use super::super::failed::remove_images;
-use super::super::format::{ImageLayout, Said, Seal, read_seal};
+use super::super::format::{ImageLayout, Seal, SealState, read_seal};
 use super::super::source::Restorable;
 use super::{Images, Level};
 use crate::checkpoint::agree::OpeningPlan;
@@ -49,7 +49,7 @@ fn open_sealed(
             && seal.body_bytes == layout.body_bytes
     };
     match read_seal(header, &mut *file)? {
-        Said::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
+        SealState::Sealed(seal) if is_it(&seal) => Ok((file, seal)),
         _ => Err(io::Error::other("it has changed since it was looked at")),
     }
 }
